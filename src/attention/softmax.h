@@ -39,8 +39,8 @@ struct SoftmaxOptions {
 
 /// Scaled dot-product attention over spans (Vaswani et al. 2017, eq. 1).
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d), table) v ),  q from x, k and v from [context; x]
-/// Not divided by sqrt(d) without `scaled`. A query without any key gets zeros before W_o. With rotary positions, q and k
-/// are turned by their row's number in [context; rows of the segment]; only differences matter. State: kv_cache, only
+/// Not divided by sqrt(d) without `scaled`. A query without any key gets zeros before W_o. With rotary positions, q and
+/// k are turned by their row's number in [context; rows of the segment]; only differences matter. State: kv_cache, only
 /// while a segment is open, keys as they are before they are turned: their numbers may still move.
 class Softmax final : public core::CoreAttention,
                       public core::ReadsHeads,

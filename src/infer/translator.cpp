@@ -21,15 +21,13 @@ constexpr const char* kGenerationFile = "generation_config.json";
 
 /// Vocabularies of our own, or the tokenizer of a published model.
 data::PairVocabularies vocabularies_of(const bundle::Bundle& stored) {
-  const std::map<std::string, std::string> files = bundle::files_beside(stored.folder);
-  const bool published = std::any_of(files.begin(), files.end(), [](const auto& file) {
-    return file.first == "vocab.json" || file.first == "spiece.model" || file.first == "tokenizer.json" ||
-           file.first == "spm.model";
-  });
-  if (!published && stored.format == nullptr) return data::read_vocabularies(files, stored.folder);
+  const auto has = [&](const char* name) { return base::path_exists(base::join_path(stored.folder, name)); };
+  const bool published = stored.format != nullptr || has("vocab.json") || has("spiece.model") || has("spm.model") ||
+                         has("tokenizer.json");
+  if (!published) return data::read_vocabularies(bundle::files_beside(stored.folder), stored.folder);
   const models::SpecialTokens& special = stored.options().tokens;
-  const auto both = std::make_shared<const data::PairVocabulary>(data::open_tokenizer_files(files, stored.folder),
-                                                                 special.eos, special.pad);
+  const auto both = std::make_shared<const data::PairVocabulary>(data::open_tokenizer(stored.folder), special.eos,
+                                                                 special.pad);
   return {both, both};
 }
 

@@ -1,0 +1,187 @@
+// Folders of BERT, RoBERTa, DeBERTa, T5 and Marian as a user has them: converted to ours and back with equal tensors,
+// translated with, and refused where they ask for another model.
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+
+#include "base/file_io.h"
+#include "base/node.h"
+#include "data/text/text_source.h"
+#include "data/tokenizers/sentencepiece_model.h"
+#include "data/tokenizers/sentencepiece_tokenizer.h"
+#include "tests/support/command_line.h"
+#include "weights/safetensors.h"
+
+namespace mnemo::published_pairs_test {
+namespace {
+
+using test::content;
+using test::Finished;
+using test::holds;
+using test::kBinary;
+using test::TemporaryFolder;
+
+const std::string kFolders = MNEMO_SOURCE_DIR "/tests/golden/data/text_import/";
+
+Finished run(const TemporaryFolder& folder, const std::string& arguments, const std::string& input = "") {
+  test::write(folder / "in", input);
+  const std::string command = fmt::format("{} {} < {} > {} 2> {}", kBinary, arguments, folder / "in", folder / "out",
+                                          folder / "err");
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), content(folder / "out"),
+          content(folder / "err")};
+}
+
+/// A copy of a golden folder that may be changed.
+std::string copy_of(const TemporaryFolder& folder, const std::string& name) {
+  const std::string copy = folder / name;
+  std::filesystem::create_directories(copy);
+  for (const char* file : {"config.json", "generation_config.json", "model.safetensors"}) {
+    if (std::filesystem::exists(kFolders + name + "/" + file))
+      std::filesystem::copy_file(kFolders + name + "/" + file, copy + "/" + file);
+  }
+  return copy;
+}
+
+/// Sets a key of its config.json.
+void set_key(const std::string& folder, const std::string& key, const base::Node& value) {
+  base::Node config = base::parse_json(content(folder + "/config.json"), "config.json");
+  config.set(key, value);
+  test::write(folder + "/config.json", base::to_json(config) + "\n");
+}
+
+TEST(PublishedFolders, ComeBackWithEqualTensors) {
+  const std::map<std::string, std::string> formats = {{"bert_cls", "huggingface_bert"},
+                                                      {"bert_mlm", "huggingface_bert"},
+                                                      {"roberta_cls", "huggingface_roberta"},
+                                                      {"roberta_mlm", "huggingface_roberta"},
+                                                      {"deberta_v3_cls", "huggingface_deberta_v2"},
+                                                      {"t5_v10", "huggingface_t5"},
+                                                      {"t5_v11", "huggingface_t5_gated"},
+                                                      {"marian", "huggingface_marian"}};
+  for (const auto& [name, format] : formats) {
+    const TemporaryFolder folder;
+    const std::string ours = folder / "ours", back = folder / "back";
+    const Finished there = run(folder, fmt::format("convert {}{} --to mnemo --out {}", kFolders, name, ours));
+    ASSERT_EQ(there.status, 0) << name << ": " << there.err;
+    const Finished again = run(folder, fmt::format("convert {} --to {} --out {}", ours, format, back));
+    ASSERT_EQ(again.status, 0) << name << ": " << again.err;
+    const weights::TensorFile before = weights::read_safetensors(kFolders + name + "/model.safetensors"),
+                              after = weights::read_safetensors(back + "/model.safetensors");
+    for (const auto& [tensor, value] : after.tensors) {
+      const at::Tensor* original = before.find(tensor);
+      ASSERT_NE(original, nullptr) << name << ": " << tensor;
+      EXPECT_TRUE(at::equal(*original, value)) << name << ": " << tensor;
+    }
+    // T5's table that nobody reads.
+    EXPECT_EQ(after.tensors.size() + (name.starts_with("t5_") ? 1 : 0), before.tensors.size()) << name;
+    const base::Node config = base::parse_json(content(back + "/config.json"), "back");
+    EXPECT_EQ(config, base::parse_json(content(kFolders + name + "/config.json"), "there")) << name;
+  }
+}
+
+TEST(PublishedFolders, WithAnotherModelAreRefusedByKey) {
+  struct Wrong {
+    const char *folder, *key;
+    base::Node value;
+    const char* said;
+  };
+  const Wrong wrong[] = {{"bert_cls", "position_embedding_type", "relative_key", "'position_embedding_type'"},
+                         {"bert_cls", "is_decoder", true, "'is_decoder'"},
+                         {"bert_cls", "hidden_act", "mish", "'hidden_act'"},
+                         {"bert_cls", "hidden_size", 48, "model.safetensors"},
+                         {"bert_cls", "vocab_size", 2'000'000'000, "vocab_size"},
+                         {"bert_cls", "num_hidden_layers", 900, "parameters"},
+                         {"bert_cls", "num_hidden_layers", 1, "bert.encoder.layer.1."},
+                         {"roberta_cls", "pad_token_id", 30, "first"},
+                         {"deberta_v3_cls", "relative_attention", false, "'relative_attention'"},
+                         {"deberta_v3_cls", "conv_kernel_size", 3, "'conv_kernel_size'"},
+                         {"deberta_v3_cls", "position_buckets", 1, "num_buckets"},
+                         {"deberta_v3_cls", "pos_att_type", base::Node::array({"p2p"}), "'pos_att_type'"},
+                         {"t5_v10", "feed_forward_proj", "gated-mish", "'feed_forward_proj'"},
+                         {"t5_v10", "relative_attention_num_buckets", 7, "num_buckets"},
+                         {"t5_v11", "tie_word_embeddings", "yes", "'tie_word_embeddings'"},
+                         {"marian", "normalize_before", true, "'normalize_before'"},
+                         {"marian", "share_encoder_decoder_embeddings", false, "'share_encoder_decoder_embeddings'"},
+                         {"marian", "decoder_vocab_size", 30, "'decoder_vocab_size'"}};
+  for (const Wrong& one : wrong) {
+    const TemporaryFolder folder;
+    const std::string copy = copy_of(folder, one.folder);
+    set_key(copy, one.key, one.value);
+    const Finished outcome = run(folder, fmt::format("convert {} --to mnemo --out {}", copy, folder / "out_folder"));
+    EXPECT_EQ(outcome.status, 2) << one.folder << " " << one.key << ": " << outcome.err;
+    EXPECT_TRUE(holds(outcome.err, one.said)) << one.folder << " " << one.key << ": " << outcome.err;
+    EXPECT_FALSE(std::filesystem::exists(folder / "out_folder")) << one.folder << " " << one.key;
+  }
+}
+
+TEST(PublishedFolders, PositionsOfMarianMustBeItsSinusoids) {
+  const TemporaryFolder folder;
+  const std::string copy = copy_of(folder, "marian_published_names"), path = copy + "/model.safetensors";
+  weights::TensorFile file = weights::read_safetensors(path);
+  for (auto& [name, tensor] : file.tensors) {
+    if (name == "model.encoder.embed_positions.weight") tensor = tensor.clone().add_(1.0);
+  }
+  std::filesystem::remove(path);
+  weights::write_safetensors(path, file.tensors, file.metadata);
+  const Finished outcome = run(folder, fmt::format("convert {} --to mnemo --out {}", copy, folder / "x"));
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_TRUE(holds(outcome.err, "'model.encoder.embed_positions.weight': expected the sinusoids")) << outcome.err;
+}
+
+/// Gives a copy of the Marian folder a tokenizer of its 31 tokens.
+void add_tokenizer(const std::string& model) {
+  const auto trained = data::train_sentencepiece(
+      "unigram",
+      {data::TextSource::in_memory("text", "a man is at home\nthe man has a dog\na dog is the man's best friend\n")},
+      26);
+  const std::string file = trained->save().at(data::kTrainedModelFile);
+  base::Node words = base::Node::table({{"</s>", 0}, {"<unk>", 1}, {"<pad>", 30}});
+  int64_t next = 2;
+  const data::SentencePieceModel pieces = data::read_sentencepiece_model(file, "trained");
+  for (int64_t id = 0; id < pieces.pieces.size(); ++id) {
+    if (pieces.types[static_cast<size_t>(id)] == data::PieceType::normal)
+      words.set(std::string(pieces.pieces[id]), next++);
+  }
+  for (; next < 30; ++next) words.set(fmt::format("unused{}", next), next);
+  for (const char* name : {"/source.spm", "/target.spm"}) test::write(model + name, file);
+  test::write(model + "/vocab.json", base::to_json(words));
+}
+
+TEST(PublishedTranslation, SearchesAsTheFolderSays) {
+  const TemporaryFolder folder;
+  const std::string model = copy_of(folder, "marian"), ours = folder / "ours";
+  const Finished without = run(folder, "translate " + model, "a man\n");
+  EXPECT_EQ(without.status, 2);
+  EXPECT_TRUE(holds(without.err, "source.spm")) << without.err;
+  add_tokenizer(model);
+  const std::string lines = "a man is at home\n\nthe dog has a friend\n";
+  const Finished plain = run(folder, "translate " + model + " --max-len-b 12", lines);
+  ASSERT_EQ(plain.status, 0) << plain.err;
+  EXPECT_EQ(std::count(plain.out.begin(), plain.out.end(), '\n'), 3);
+  EXPECT_TRUE(holds(plain.out, "\n\n")) << plain.out;
+  // Four beams, as generation_config.json says; the best is the first of them all.
+  const Finished four = run(folder, "translate " + model + " --max-len-b 12 --nbest 4 --json", "a man is at home\n");
+  ASSERT_EQ(four.status, 0) << four.err;
+  const base::Node found = base::parse_json(four.out, "out").at("translations");
+  ASSERT_EQ(found.size(), 4u);
+  EXPECT_EQ(found.items()[0].at("text").as_string(), plain.out.substr(0, plain.out.find('\n')));
+  for (size_t i = 1; i < 4; ++i)
+    EXPECT_GE(found.items()[i - 1].at("score").as_double(), found.items()[i].at("score").as_double());
+  const Finished five = run(folder, "translate " + model + " --nbest 5", "a man\n");
+  EXPECT_EQ(five.status, 2);
+  EXPECT_TRUE(holds(five.err, "expected 1 to the beam's 4, found 5")) << five.err;
+  const Finished other = run(folder, "translate " + model + " --min-len 3", "a man\n");
+  EXPECT_EQ(other.status, 2);
+  EXPECT_TRUE(holds(other.err, "--min-len")) << other.err;
+  // The same after a conversion to a folder of ours.
+  ASSERT_EQ(run(folder, fmt::format("convert {} --to mnemo --out {}", model, ours)).status, 0);
+  EXPECT_EQ(run(folder, "translate " + ours + " --max-len-b 12", lines).out, plain.out);
+}
+
+}  // namespace
+}  // namespace mnemo::published_pairs_test
