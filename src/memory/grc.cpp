@@ -5,6 +5,7 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
+#include <string>
 
 #include "base/error.h"
 #include "core/append_rows.h"
@@ -22,6 +23,17 @@ void GrcOptions::validate(const base::Where& where) const {
   where.require(lifetime == GrcOptions::Lifetime::model ||
                     (attend == GrcOptions::Attend::sample && eval_read == GrcOptions::EvalRead::updated),
                 "lifetime", "attend and eval_read require one cache for the model; expected \"model\"");
+  const base::Depth depth = bptt_depth.value_or(base::Depth{});
+  where.require(depth.full || depth.value >= 0, "bptt_depth", "expected 0 or more, or \"full\", found {}", depth.value);
+  where.require(lifetime == GrcOptions::Lifetime::sequence || !(depth.full || depth.value > 1), "bptt_depth",
+                "one cache for the model is the mean of a batch, whose sequences change from step to step; expected 0 "
+                "or 1, or lifetime = \"sequence\", found {}",
+                depth.full ? "\"full\"" : std::to_string(depth.value));
+}
+
+int64_t Grc::cache_bptt_depth() const {
+  if (!options_.bptt_depth) return reads_before_ ? 1 : 0;
+  return options_.bptt_depth->full ? -1 : options_.bptt_depth->value;
 }
 
 void GrcOptions::check(const core::ModelOutline& model, const base::Where& where) const {
@@ -40,10 +52,14 @@ void Grc::require_sense(const core::AttentionBuild& build, const core::ImageLayo
                 "grc: variant \"authors\" lets every query read an update made from the whole segment, later tokens "
                 "included, so it is not causal; use variant = \"paper\", whose causal form reads the "
                 "cache as it was before the segment");
-  base::require(causal_ || options.bptt_depth.value_or(0) == 0,
-                "grc: in a bidirectional model every query reads its own segment's update, made from a cache "
+  base::require(
+      causal_ || !options.sees_segment,
+      "grc: sees_segment is for causal models; in a bidirectional one every query reads its segment's update");
+  base::require(reads_before_ || cache_bptt_depth() == 0,
+                "grc: in a bidirectional model, and with sees_segment, every query reads its own segment's update, "
+                "made from a cache "
                 "without gradient: expected bptt_depth = 0, found {}",
-                options.bptt_depth.value_or(0));
+                cache_bptt_depth() < 0 ? "\"full\"" : std::to_string(cache_bptt_depth()));
   base::require(
       !causal_ || (options.attend == GrcOptions::Attend::sample && options.eval_read == GrcOptions::EvalRead::updated),
       "grc: in a causal model every query reads the cache as it was before the segment, so attend and "
@@ -80,6 +96,7 @@ Grc::Grc(const Options& options, const core::AttentionBuild& build, std::unique_
     : options_(options),
       authors_(options.variant == GrcOptions::Variant::authors),
       causal_(build.causal),
+      reads_before_(build.causal && !options.sees_segment),
       dim_(build.dim),
       head_dim_(build.head_dim),
       channels_(static_cast<int64_t>(static_cast<double>(build.dim) * options.cache_ratio)),
@@ -146,7 +163,7 @@ core::Grid Grc::grid_of(const core::AttentionInput& input) const {
 
 bool Grc::updates(const GrcState& old, core::Mode mode) const {
   const bool moves = old.per_sequence || mode == core::Mode::train;
-  return moves || !(causal_ || options_.eval_read == GrcOptions::EvalRead::stored);
+  return moves || !(reads_before_ || options_.eval_read == GrcOptions::EvalRead::stored);
 }
 
 Grc::Source Grc::source(const at::Tensor& rows, const core::AttendTable& table) const {
@@ -211,14 +228,18 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
     source.valid = old.valid.defined() ? core::append_rows(old.valid, real, 1) : real;
   }
   base::ensure(causal_ || input.ends, "grc: a bidirectional model requires whole segments");
+  base::require(
+      reads_before_ || input.ends,
+      "grc: sees_segment is for analysis: its queries read a cache that knows the whole segment, so a segment "
+      "cannot be read in parts, and the model cannot write text");
 
   at::Tensor read = cache_keeps_graph() ? old.cache : frozen;
   GrcState next;
   next.per_sequence = per_sequence;
   next.cache = old.cache;
   if (input.ends && needs_rows) {
-    const at::Tensor updated = update(frozen, source);
-    if (!causal_) read = attended(updated, source, frozen);
+    const at::Tensor updated = update(gates_keep_graph() ? old.cache : frozen, source);
+    if (!reads_before_) read = attended(updated, source, frozen);
     if (moves)
       next.cache = per_sequence                                                    ? updated
                    : !causal_ && options_.attend == GrcOptions::Attend::batch_mean ? read
@@ -252,7 +273,7 @@ core::AttentionView Grc::inspect(const core::AttentionInput& input, const core::
                                                         authors_);
   view.gates.push_back({"reset", gates.reset});
   view.gates.push_back({"update", gates.update});
-  const at::Tensor kept = causal_ || !updates(old, input.mode)
+  const at::Tensor kept = reads_before_ || !updates(old, input.mode)
                               ? old.cache
                               : attended(update(old.cache, made_of), made_of, old.cache);
   view.maps.push_back({"grc_cache", core::MapAxis::queries, core::MapAxis::cache,
@@ -267,7 +288,7 @@ std::vector<core::BranchRows> Grc::branches(const core::AttentionInput& input, c
   const GrcState& old = grc.as<GrcState>();
   const at::Tensor self = this->self(input, state.child("core")).heads;
   at::Tensor read = old.cache;
-  if (!causal_ && updates(old, input.mode)) {
+  if (!reads_before_ && updates(old, input.mode)) {
     const Source made_of = source(authors_ ? self : input.x, input.table);
     read = attended(update(old.cache, made_of), made_of, old.cache);
   }

@@ -36,6 +36,10 @@ struct GrcState {
 /// evaluation). Causal: every query reads C, the cache before the segment. After the segment, the cache becomes the
 /// mean of C' over the sequences (lifetime model, in training only), or C' itself. Padding is excluded from X and from
 /// the mean. With windows (layout), every window counts as a sequence.
+/// sees_segment: a causal model whose queries read C', which knows later tokens; whole segments only, to measure how much
+/// that leaks (algorithm 1, lines 2 to 7).
+/// Gradients (causal): the loss of segment t reaches C'_{t-1}, ..., C'_{t-k} of eq. 4 and 5, with k = bptt_depth; with
+/// k > 1 (lifetime sequence, ours), the gates too read C with its gradient, as a recurrent network reads its state.
 /// State: grc.cache, next to the inner core's state.
 class Grc final : public core::Attention, public core::Inspectable, public core::Bounded, public core::MixesBranches {
  public:
@@ -65,9 +69,12 @@ class Grc final : public core::Attention, public core::Inspectable, public core:
   struct Source {
     at::Tensor rows, valid;
   };
-  int64_t cache_bptt_depth() const { return options_.bptt_depth.value_or(causal_ ? 1 : 0); }
+  /// -1: full.
+  int64_t cache_bptt_depth() const;
   /// Whether gradients flow through the cache from one segment to the next; not if every sequence reads its own update.
-  bool cache_keeps_graph() const { return causal_ && cache_bptt_depth() > 0; }
+  bool cache_keeps_graph() const { return reads_before_ && cache_bptt_depth() != 0; }
+  /// Whether they also flow through the gates into the cache before: recurrence over several segments.
+  bool gates_keep_graph() const { return cache_keeps_graph() && cache_bptt_depth() != 1; }
   /// Whether this call needs an update: because it is read, or because the cache changes.
   bool updates(const GrcState& old, core::Mode mode) const;
   core::CoreAttention::Heads self(const core::AttentionInput& input, const core::State& state) const;
@@ -85,6 +92,7 @@ class Grc final : public core::Attention, public core::Inspectable, public core:
 
   Options options_;
   bool authors_, causal_;
+  bool reads_before_;  ///< queries read the cache as it was before the segment
   int64_t dim_, head_dim_, channels_, cache_len_, num_heads_;
   std::unique_ptr<core::CoreAttention> inner_;
   GrcReader reader_;

@@ -21,10 +21,11 @@ struct GrcOptions {
   double cache_ratio = 0.5;
   std::optional<int64_t> cache_len;
   Lifetime lifetime = Lifetime::model;
-  std::optional<int64_t> bptt_depth;
+  std::optional<base::Depth> bptt_depth;
   Reader mem_attention = Reader::softmax;
   Attend attend = Attend::sample;
   EvalRead eval_read = EvalRead::updated;
+  bool sees_segment = false;
   Position position = Position::none;
   int64_t cls_tokens = 0;
   std::vector<int64_t> grid;
@@ -46,9 +47,8 @@ struct GrcOptions {
       "always updated",
       base::one_of("model", "sequence"));
     v("bptt_depth", bptt_depth,
-      "number of segments that gradients flow back through the cache; unset: 1 in a causal model (with 0 the gates do "
-      "not learn), else 0",
-      base::range(0, 1));
+      "number of segments that gradients flow back through the cache: 0, 1, ... or \"full\"; above 1 only with "
+      "lifetime = \"sequence\"; unset: 1 in a causal model (with 0 the gates do not learn), else 0");
     v("mem_attention", mem_attention,
       "attention that reads the cache: softmax, or the same as the layer's attention (softmax, linear, linformer)",
       base::one_of("softmax", "same"));
@@ -60,6 +60,9 @@ struct GrcOptions {
       "not causal: which cache is read in evaluation: updated: updated with the current input; stored: as training "
       "left it",
       base::one_of("updated", "stored"));
+    v("sees_segment", sees_segment,
+      "causal, for analysis only: every query reads the update made from its own segment, later tokens included, as "
+      "algorithm 1 is printed; such a model cannot write text");
     v("position", position, "cpe: add a convolution of the input to the output (images)", base::one_of("none", "cpe"));
     v("cls_tokens", cls_tokens, "cpe: number of class tokens, if the backbone does not provide it",
       base::range(0, 1 << 16));

@@ -51,6 +51,7 @@ std::vector<Reach> reaches() {
     // Controls with every kind of state; a window must hold more tokens than the segments have.
     const std::string many = "backbone.attention.num_slots=20", control = "backbone.attention.control.";
     list.push_back({"abc_random_" + word, {abc, slots, slots_bptt, control + "type=random"}, depth});
+    list.push_back({"abc_gated_" + word, {abc, slots, slots_bptt, control + "gate=true"}, depth});
     list.push_back({"abc_clustering_" + word, {abc, slots, slots_bptt, control + "type=clustering"}, depth});
     list.push_back({"abc_linformer_" + word, {abc, slots, slots_bptt, control + "type=linformer"}, depth});
     list.push_back({"abc_window_" + word, {abc, many, slots_bptt, control + "type=window"}, depth});
@@ -70,6 +71,9 @@ std::vector<Reach> reaches() {
     list.push_back(
         {"encoder_rmt_grc_" + word, with(block, {bptt, "memory[1].type=grc", "memory[1].cache_len=3"}), depth});
     list.push_back({"linear_" + word, {"backbone.attention.type=linear", slots_bptt}, depth});
+    const std::string per_sequence = "memory[0].lifetime=sequence";
+    list.push_back({"grc_sequence_" + word, {relative, grc, grc_len, per_sequence, bptt}, depth});
+    list.push_back({"grc_sequence_xl_" + word, {softmax, grc, grc_len, per_sequence, bptt, xl, six}, depth});
     // Two memories with two depths: the larger one counts.
     const int64_t both = depth < 0 ? -1 : std::max<int64_t>(depth, 1);
     list.push_back(

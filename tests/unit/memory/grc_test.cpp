@@ -79,6 +79,93 @@ TEST(Grc, TellsItsShareAndDepths) {
   EXPECT_EQ(s.grc->bptt_depth("core.kv_cache.k"), 0);
 }
 
+TEST(Grc, GradientsThroughTheGatesAreThoseOfFiniteDifferences) {
+  GrcOptions options = small(GrcOptions::Lifetime::sequence);
+  options.bptt_depth = base::Depth::all();
+  const Subject s(options, true);
+  EXPECT_EQ(s.grc->bptt_depth("grc.cache"), -1);
+  // Four segments; the cotangent of the last alone, so that everything before is reached through the cache.
+  const auto loss = [&](const at::Tensor& x, const at::Tensor& start) {
+    core::State state = s.grc->initial_state(2).map(
+        [&](const core::Field& field, const at::Tensor& tensor) { return field.path == "grc.cache" ? start : tensor; });
+    at::Tensor y;
+    for (int64_t k = 0; k < 4; ++k) {
+      const AttendTable table({SpanKind::tokens, 4});
+      const core::AttentionResult step = s.grc->forward({x[k], {}, table, Mode::train}, state);
+      state = step.state;
+      y = step.y;
+    }
+    return (y * Numbers(9).normal(y.sizes())).sum();
+  };
+  const at::Tensor x = Numbers(1).normal({4, 2, 4, kDim}).set_requires_grad(true);
+  const at::Tensor start = Numbers(2).normal({2, 3, 4}).set_requires_grad(true);
+  loss(x, start).backward();
+  const at::NoGradGuard no_grad;
+  const auto slope = [&](const at::Tensor& tensor, int64_t i) {
+    at::Tensor one = tensor.view({-1})[i];
+    const double kept = one.item<double>(), step = 1e-6;
+    one.fill_(kept + step);
+    const double above = loss(x, start).item<double>();
+    one.fill_(kept - step);
+    const double below = loss(x, start).item<double>();
+    one.fill_(kept);
+    return (above - below) / (2 * step);
+  };
+  double largest = 0;
+  for (int64_t i = 0; i < x.numel(); i += 3) {
+    const double found = x.grad().view({-1})[i].item<double>();
+    EXPECT_NEAR(found, slope(x, i), 1e-8) << i;
+    if (i < x.numel() / 4) largest = std::max(largest, std::abs(found));
+  }
+  EXPECT_GT(largest, 1e-4) << "the first segment is reached over three boundaries";
+  for (int64_t i = 0; i < start.numel(); ++i)
+    EXPECT_NEAR(start.grad().view({-1})[i].item<double>(), slope(start, i), 1e-8) << i;
+  for (const auto& [name, tensor] : s.parameters.named()) {
+    for (int64_t i = 0; i < tensor.numel(); i += 5)
+      EXPECT_NEAR(tensor.grad().view({-1})[i].item<double>(), slope(tensor, i), 1e-8) << name << " " << i;
+  }
+}
+
+TEST(Grc, ForAnalysisACausalModelMaySeeItsSegment) {
+  GrcOptions options = small();
+  options.sees_segment = true;
+  const Subject leaks(options, true), both_ways(small(), false);
+  // The inner attention of the test is its input, so what is left is what the queries read: the whole segment's update.
+  const at::Tensor x = Numbers(1).normal({2, 5, kDim});
+  const AttendTable causal({SpanKind::tokens, 5}), open({SpanKind::tokens, 5}, core::Rule::all());
+  const auto found = leaks.grc->forward({x, {}, causal, Mode::train}, leaks.grc->initial_state(2));
+  const auto expected = both_ways.grc->forward({x, {}, open, Mode::train}, both_ways.grc->initial_state(2));
+  EXPECT_EQ(difference(found.y, expected.y), 0.0);
+  EXPECT_EQ(difference(cache_of(found.state), cache_of(expected.state)), 0.0);
+  at::Tensor later = x.clone();
+  later.select(1, 3).add_(1.0);  // the last row that three rows of five are resampled from
+  const auto changed = leaks.grc->forward({later, {}, causal, Mode::train}, leaks.grc->initial_state(2));
+  EXPECT_GT(difference(changed.y.narrow(1, 0, 3), found.y.narrow(1, 0, 3)), 1e-4) << "it leaks, as it says";
+  test::expect_error<base::InputError>(
+      [&] {
+        leaks.grc->forward({x, {}, causal, Mode::evaluate, false}, leaks.grc->initial_state(2));
+      },
+      {"sees_segment", "cannot write text"});
+  test::expect_error<base::InputError>([&] { Subject(options, false); }, {"sees_segment", "causal"});
+  options.bptt_depth = base::Depth{1};
+  test::expect_error<base::InputError>([&] { Subject(options, true); }, {"sees_segment", "bptt_depth = 0"});
+}
+
+TEST(Grc, OnlyACachePerSequenceIsTrainedThroughSeveralSegments) {
+  const auto read = [](const std::string& options) {
+    return base::read_options<GrcOptions>(base::parse_toml(options, "recipe"));
+  };
+  for (const char* depth : {"2", "\"full\""}) {
+    const std::string key = std::string("bptt_depth = ") + depth;
+    test::expect_error<base::InputError>([&] { read(key); }, {"bptt_depth", "lifetime", depth});
+    EXPECT_NO_THROW(read(key + "\nlifetime = \"sequence\""));
+  }
+  test::expect_error<base::InputError>([&] { read("bptt_depth = -1"); }, {"bptt_depth", "-1"});
+  GrcOptions both_ways = small(GrcOptions::Lifetime::sequence);
+  both_ways.bptt_depth = base::Depth::all();
+  test::expect_error<base::InputError>([&] { Subject(both_ways, false); }, {"bptt_depth = 0", "full"});
+}
+
 TEST(Grc, RefusesShapesThatDoNotFit) {
   GrcOptions authors = small();
   authors.variant = GrcOptions::Variant::authors;
