@@ -214,7 +214,7 @@ double BenchSubject::train(int64_t steps, ops::ProductPrecision precision) {
   for (int64_t step = 0; step < steps; ++step) {
     const train::BpttResult result = p.backward();
     train::clip_gradients(p.model->parameters(), train::gradient_norm(p.model->parameters()), 1.0);
-    p.optimiser->step(p.optimiser->base_lr());
+    p.optimiser->step();
     p.model->commit(result.state);
   }
   return seconds_since(begin);

@@ -62,7 +62,7 @@ double ImageSubject::train(int64_t batch, int64_t count) {
     segment.mode = core::Mode::train;
     const core::StepResult step = model_->forward(segment, model_->initial_state(batch));
     model_->nll(step.hidden, labels_.narrow(0, 0, batch)).mean().backward();
-    optimiser_->step(optimiser_->base_lr());
+    optimiser_->step();
     model_->commit(step.state);
   }
   return seconds_since(begin);

@@ -166,7 +166,7 @@ struct MechanismSubject::Parts {
   void step(int64_t count) const {
     backward(count, mechanism.segment());
     train::clip_gradients(model->parameters(), train::gradient_norm(model->parameters()), 1.0);
-    optimiser->step(optimiser->base_lr());
+    optimiser->step();
     model->parameters().zero_grad();
   }
 

@@ -78,7 +78,7 @@ class TranslationSubject {
   void train(int64_t steps) {
     for (int64_t step = 0; step < steps; ++step) {
       backward();
-      optimiser_->step(1e-4);
+      optimiser_->step();
     }
   }
 

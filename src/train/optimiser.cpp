@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/glob.h"
 
 namespace mnemo::train {
 namespace {
@@ -25,14 +26,14 @@ std::vector<at::Tensor> gradients_of(const layers::ParameterSet& parameters) {
 class Adam final : public Optimiser {
  public:
   Adam(const AdamOptions& options, bool decoupled, const layers::ParameterSet& parameters)
-      : Optimiser(parameters, options.lr, options.weight_decay),
+      : Optimiser(parameters, options.lr, options.head_lr, options.weight_decay),
         options_(options),
         decoupled_(decoupled),
         mean_(add_state("exp_avg")),
         square_(add_state("exp_avg_sq")) {}
 
  private:
-  void step_group(const Group& group, double lr) override {
+  void step_group(const Group& group, double factor) override {
     auto means = pick(mean_, group.indices), squares = pick(square_, group.indices);
     // The kernel reads the number of this step, from a tensor for each parameter; they may be one and the same.
     const at::Tensor number = at::full({}, static_cast<double>(group.steps_done + 1),
@@ -40,7 +41,7 @@ class Adam final : public Optimiser {
     const std::vector<at::Tensor> numbers(group.indices.size(), number);
     auto parameters = group.parameters, gradients = group.gradients;
     const auto kernel = decoupled_ ? static_cast<Kernel>(at::_fused_adamw_) : static_cast<Kernel>(at::_fused_adam_);
-    kernel(parameters, gradients, means, squares, {}, numbers, lr, options_.betas[0], options_.betas[1],
+    kernel(parameters, gradients, means, squares, {}, numbers, group.lr * factor, options_.betas[0], options_.betas[1],
            group.weight_decay, options_.eps, false, false, {}, {});
   }
 
@@ -56,17 +57,17 @@ class Adam final : public Optimiser {
 class Sgd final : public Optimiser {
  public:
   Sgd(const SgdOptions& options, const layers::ParameterSet& parameters)
-      : Optimiser(parameters, options.lr, options.weight_decay), options_(options) {
+      : Optimiser(parameters, options.lr, options.head_lr, options.weight_decay), options_(options) {
     if (options.momentum > 0) momentum_ = add_state("momentum");
   }
 
  private:
-  void step_group(const Group& group, double lr) override {
+  void step_group(const Group& group, double factor) override {
     std::vector<at::Tensor> buffers;
     if (!momentum_.empty()) buffers = pick(momentum_, group.indices);
     auto parameters = group.parameters, gradients = group.gradients;
-    at::_fused_sgd_(parameters, gradients, buffers, group.weight_decay, options_.momentum, lr, 0.0, options_.nesterov,
-                    false, group.steps_done == 0);
+    at::_fused_sgd_(parameters, gradients, buffers, group.weight_decay, options_.momentum, group.lr * factor, 0.0,
+                    options_.nesterov, false, group.steps_done == 0);
   }
 
   SgdOptions options_;
@@ -86,12 +87,23 @@ const base::OptionTypes& optimiser_types() {
   return types;
 }
 
-Optimiser::Optimiser(const layers::ParameterSet& parameters, double lr, double weight_decay)
+Optimiser::Optimiser(const layers::ParameterSet& parameters, double lr, std::optional<double> head_lr,
+                     double weight_decay)
     : parameters_(parameters.all()),
+      lr_(parameters.all().size(), lr),
       base_lr_(lr),
       weight_decay_(weight_decay),
       steps_(at::zeros({static_cast<int64_t>(parameters.all().size())}, at::kLong)) {
   state_.emplace_back("steps", steps_);
+  if (!head_lr) return;
+  bool found = false;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const std::string& name = parameters_[i].name;
+    if (!base::matches("head.*", name) && !base::matches("task.*.head.*", name)) continue;
+    lr_[i] = *head_lr;
+    found = true;
+  }
+  base::require(found, "train.optimiser.head_lr: expected a model whose head has parameters, found none; leave it out");
 }
 
 std::vector<at::Tensor> Optimiser::add_state(const std::string& name) {
@@ -110,7 +122,7 @@ std::vector<at::Tensor> Optimiser::pick(const std::vector<at::Tensor>& all, cons
   return picked;
 }
 
-void Optimiser::step(double lr) {
+void Optimiser::step(double factor) {
   const at::NoGradGuard no_grad;
   auto* steps = steps_.mutable_data_ptr<int64_t>();
   std::vector<Group> groups;  // as a rule two: with and without decay
@@ -119,15 +131,16 @@ void Optimiser::step(double lr) {
     const at::Tensor& gradient = parameter.tensor.grad();
     if (!gradient.defined()) continue;
     const double decay = parameter.kind == layers::ParameterKind::weight ? weight_decay_ : 0.0;
-    auto group = std::find_if(groups.begin(), groups.end(),
-                              [&](const Group& g) { return g.steps_done == steps[i] && g.weight_decay == decay; });
-    if (group == groups.end()) group = groups.insert(groups.end(), Group{steps[i], decay, {}, {}, {}});
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& g) {
+      return g.steps_done == steps[i] && g.lr == lr_[i] && g.weight_decay == decay;
+    });
+    if (group == groups.end()) group = groups.insert(groups.end(), Group{steps[i], lr_[i], decay, {}, {}, {}});
     group->parameters.push_back(parameter.tensor);
     group->gradients.push_back(gradient);
     group->indices.push_back(i);
     ++steps[i];
   }
-  for (const Group& group : groups) step_group(group, lr);
+  for (const Group& group : groups) step_group(group, factor);
 }
 
 std::unique_ptr<Optimiser> make_optimiser(const base::Node& options, const layers::ParameterSet& parameters) {

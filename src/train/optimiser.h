@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,11 @@ struct AdamOptions {
   std::vector<double> betas = {0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = 0.0;
+  std::optional<double> head_lr = {};
   template <class V>
   void visit(V&& v) {
     v("lr", lr, "learning rate; a schedule multiplies it", base::at_least(0));
+    v("head_lr", head_lr, "learning rate of the heads, of the model and of tasks; unset: lr", base::at_least(0));
     v("betas", betas, "decay rates of the first and second moment", base::half_open_range(0, 1));
     v("eps", eps, "added to the denominator", base::positive());
     v("weight_decay", weight_decay, "weight decay; not applied to norms, biases and memories", base::at_least(0));
@@ -47,9 +50,11 @@ struct SgdOptions {
   double momentum = 0.0;
   bool nesterov = false;
   double weight_decay = 0.0;
+  std::optional<double> head_lr = {};
   template <class V>
   void visit(V&& v) {
     v("lr", lr, "learning rate; a schedule multiplies it", base::at_least(0));
+    v("head_lr", head_lr, "learning rate of the heads, of the model and of tasks; unset: lr", base::at_least(0));
     v("momentum", momentum, "momentum", base::half_open_range(0, 1));
     v("nesterov", nesterov, "use Nesterov momentum");
     v("weight_decay", weight_decay, "weight decay; not applied to norms, biases and memories", base::at_least(0));
@@ -67,24 +72,26 @@ const base::OptionTypes& optimiser_types();
 class Optimiser {
  public:
   virtual ~Optimiser() = default;
-  /// One step with this learning rate. Gradients are kept.
-  void step(double lr);
+  /// One step in which the schedule's factor multiplies the learning rates lr and head_lr. Gradients are kept.
+  void step(double factor = 1.0);
   /// The learning rate before any schedule.
   double base_lr() const { return base_lr_; }
   /// Everything that later steps depend on, as handles: copying into them restores it.
   const weights::NamedTensors& state() const { return state_; }
 
  protected:
-  Optimiser(const layers::ParameterSet& parameters, double lr, double weight_decay);
+  /// head_lr: of parameters named head.* and task.NAME.head.*; unset: lr. Throws InputError if it is set and there are
+  /// none.
+  Optimiser(const layers::ParameterSet& parameters, double lr, std::optional<double> head_lr, double weight_decay);
 
-  /// Parameters with the same decay and the same number of steps.
+  /// Parameters with the same learning rate, decay and number of steps.
   struct Group {
     int64_t steps_done;
-    double weight_decay;
+    double lr, weight_decay;
     std::vector<at::Tensor> parameters, gradients;
     std::vector<size_t> indices;
   };
-  virtual void step_group(const Group& group, double lr) = 0;
+  virtual void step_group(const Group& group, double factor) = 0;
 
   /// Zeros like each parameter, stored in state() as "NAME.PARAMETER".
   std::vector<at::Tensor> add_state(const std::string& name);
@@ -92,6 +99,7 @@ class Optimiser {
 
  private:
   std::vector<layers::Parameter> parameters_;
+  std::vector<double> lr_;  ///< of each parameter, before any schedule
   double base_lr_, weight_decay_;
   at::Tensor steps_;  // [P] int64, steps each parameter has taken
   weights::NamedTensors state_;

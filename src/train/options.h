@@ -32,6 +32,7 @@ struct TrainOptions {
   int64_t eval_every = 0;
   int64_t eval_batch_size = 16;
   int64_t eval_samples = 512;
+  std::optional<int64_t> eval_context = std::nullopt;
   std::optional<double> stop_at = std::nullopt;
   std::optional<int64_t> patience = std::nullopt;
   int64_t save_every = 0;
@@ -77,6 +78,10 @@ struct TrainOptions {
       "batch size of evaluations; with 1, every token of a text has the full history", base::range(1, 1 << 20));
     v("eval_samples", eval_samples, "number of samples of a synthetic task, or of images, per evaluation",
       base::at_least(1));
+    v("eval_context", eval_context,
+      "text with data.reset = \"segments\": number of tokens at the start of each evaluated segment that are read "
+      "again, not scored: the ones before; unset: 0",
+      base::range(0, (1 << 20) - 1));
     v("stop_at", stop_at,
       "stop training early when the held-out metric reaches this value (accuracy at least, bits or perplexity at "
       "most); unset: never",

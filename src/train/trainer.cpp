@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <string>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/progress.h"
 #include "ops/linear/linear.h"
 #include "train/run_log.h"
@@ -147,7 +149,7 @@ StepOutcome Trainer::step() {
   outcome.gradient_norm = gradient_norm(model_.parameters());
   require_finite(outcome);
   if (options_.clip_norm) clip_gradients(model_.parameters(), outcome.gradient_norm, *options_.clip_norm);
-  optimiser_->step(outcome.lr);
+  optimiser_->step(schedule_->factor(steps_));
   commit(std::move(next), segments);
   if (average_) average_->update();
   ++steps_;
@@ -278,6 +280,7 @@ TrainReport Trainer::run(const RunHooks& hooks) {
   bool last = false;
   while (!last && signal == 0) {
     const StepOutcome outcome = step();
+    watch_gradients();
     last = steps_ == options_.steps;
     if (last || every(options_.log_every)) {
       history_.losses.push_back(loss_point(outcome.lr));
@@ -300,6 +303,34 @@ TrainReport Trainer::run(const RunHooks& hooks) {
     }
   }
   return report(signal);
+}
+
+void Trainer::watch_gradients() {
+  // A layer that is dropped, or a memory that is still empty, has no gradient in one step but in one of the next.
+  constexpr int64_t kWatchedSteps = 8;
+  if (watched_steps_ < 0) return;
+  if (watched_steps_ == 0) {
+    for (const layers::Parameter& parameter : model_.parameters().all()) {
+      if (parameter.tensor.requires_grad()) without_gradient_.insert(parameter.name);
+    }
+  }
+  std::erase_if(without_gradient_,
+                [&](const std::string& name) { return model_.parameters().find(name).grad().defined(); });
+  if (++watched_steps_ < std::min(kWatchedSteps, options_.steps) && !without_gradient_.empty()) return;
+  watched_steps_ = -1;
+  if (without_gradient_.empty()) return;
+  constexpr size_t kShown = 8;
+  std::string names;
+  size_t shown = 0;
+  for (const std::string& name : without_gradient_) {
+    if (shown++ == kShown) break;
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  if (without_gradient_.size() > kShown) names += fmt::format(" and {} more", without_gradient_.size() - kShown);
+  base::log_warning(
+      "training: no gradient reaches {} of {} parameters, which stay as they are: {}; a memory needs "
+      "train.segments_per_step above 1 and a bptt_depth above 0 to learn what to write",
+      without_gradient_.size(), model_.parameters().all().size(), names);
 }
 
 TrainReport Trainer::report(int signal) const {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -121,6 +122,8 @@ class Trainer {
   const EvaluationPoint* best_evaluation() const;
   /// Whether options.patience has run out. It depends on the history alone, so a resumed run stops where it would have.
   bool out_of_patience() const;
+  /// Ticks off the parameters that have a gradient now; after the first steps, warns of those that never had one.
+  void watch_gradients();
   TrainReport report(int signal) const;
   void load(const weights::CheckpointReader& reader);
 
@@ -145,6 +148,8 @@ class Trainer {
   std::optional<double> best_;  ///< best value of the task's metric, negated if more is better
   bool is_best_ = false;        ///< the current model has reached it
   std::string checkpoint_;
+  std::set<std::string> without_gradient_;  ///< of those to train, the ones without a gradient so far
+  int64_t watched_steps_ = 0;               ///< -1: they have been told
 };
 
 }  // namespace mnemo::train

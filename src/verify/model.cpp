@@ -176,7 +176,7 @@ void compare_optimiser(const GoldenFile& file, const models::Model& model, doubl
     losses.push_back(loss);
     norms.push_back(train::gradient_norm(model.parameters()));
     train::clip_gradients(model.parameters(), norms.back(), clip);
-    optimiser->step(optimiser->base_lr());
+    optimiser->step();
   }
   comparison.compare("optimiser steps", "optim.loss", file.find("optim.loss"), at::tensor(losses, at::kDouble));
   comparison.compare("optimiser steps", "optim.grad_norm", file.find("optim.grad_norm"),

@@ -234,7 +234,7 @@ void verify_training(const TaskSubject& subject, GoldenComparison& comparison) {
     loss.backward();
     compare_named(subject, "gradients of parameters", fmt::format("step.{}.grad.", k), gradient_of, comparison);
     compare_frozen(subject, comparison);
-    optimiser->step(optimiser->base_lr());
+    optimiser->step();
     compare_named(
         subject, "optimiser steps", fmt::format("step.{}.param.", k),
         [](const layers::Parameter& one) { return one.tensor; }, comparison);

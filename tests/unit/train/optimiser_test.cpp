@@ -89,7 +89,7 @@ TEST(Optimiser, TenStepsFollowTheFormulas) {
     for (int64_t step = 0; step < 10; ++step) {
       // Half-way, the memory has no gradient once: it must neither move nor count the step.
       set_gradients(set, step, step == 4 ? "memory" : "");
-      optimiser->step(optimiser->base_lr());
+      optimiser->step();
       for (const layers::Parameter& parameter : set.all()) {
         if (!parameter.tensor.grad().defined()) continue;
         auto& scalars = expected[parameter.name];
@@ -109,6 +109,39 @@ TEST(Optimiser, TenStepsFollowTheFormulas) {
   }
 }
 
+TEST(Optimiser, HeadsHaveTheirOwnLearningRate) {
+  for (const std::string type : {"adam", "adamw", "sgd"}) {
+    const auto parameters = [] {
+      layers::ParameterSet set(3, at::kDouble);
+      const layers::Scope root = set.root();
+      for (const char* name : {"backbone", "head", "task.birds.head", "task.birds", "headless"})
+        (root / name).add("weight", {3}, layers::normal(1.0));
+      return set;
+    };
+    // Each group as a training whose only rate is its own; the schedule's factor multiplies both.
+    const layers::ParameterSet both = parameters(), slow = parameters(), fast = parameters();
+    base::Node options = options_of(type, 0.9), rate = options;
+    options.set("head_lr", 0.4);
+    rate.set("lr", 0.4);
+    const auto one = make_optimiser(options, both), low = make_optimiser(options_of(type, 0.9), slow),
+               high = make_optimiser(rate, fast);
+    for (int64_t step = 0; step < 3; ++step) {
+      for (const auto& [set, optimiser] :
+           {std::pair(&both, one.get()), std::pair(&slow, low.get()), std::pair(&fast, high.get())}) {
+        set_gradients(*set, step);
+        optimiser->step(0.5);
+      }
+    }
+    for (const layers::Parameter& parameter : both.all()) {
+      const bool head = parameter.name == "head.weight" || parameter.name == "task.birds.head.weight";
+      EXPECT_TRUE(at::equal(parameter.tensor, (head ? fast : slow).find(parameter.name)))
+          << type << " " << parameter.name;
+    }
+    EXPECT_FALSE(at::equal(slow.find("head.weight"), fast.find("head.weight")));
+    test::expect_error<base::InputError>([&] { make_optimiser(options, make_parameters()); }, {"head_lr", "none"});
+  }
+}
+
 TEST(Optimiser, RestoredStateGoesOnBitwise) {
   for (const std::string type : {"adam", "adamw", "sgd"}) {
     const base::Node options = options_of(type, 0.9);
@@ -116,7 +149,7 @@ TEST(Optimiser, RestoredStateGoesOnBitwise) {
     const auto one = make_optimiser(options, whole);
     for (int64_t step = 0; step < 3; ++step) {
       set_gradients(whole, step, step == 1 ? "bias" : "");
-      one->step(0.1);
+      one->step(2.0);
     }
     const auto two = make_optimiser(options, resumed);
     weights::TensorFile file;
@@ -129,7 +162,7 @@ TEST(Optimiser, RestoredStateGoesOnBitwise) {
     for (int64_t step = 3; step < 6; ++step) {
       for (const auto& [set, optimiser] : {std::pair(&whole, one.get()), std::pair(&resumed, two.get())}) {
         set_gradients(*set, step);
-        optimiser->step(0.1);
+        optimiser->step(2.0);
       }
     }
     for (const layers::Parameter& parameter : whole.all()) {

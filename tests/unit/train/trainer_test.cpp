@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/ignore_target.h"
+#include "base/log.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/small_training.h"
 #include "tests/support/temporary_folder.h"
@@ -483,6 +484,37 @@ TEST_F(TrainerTest, StopsWhereTheMetricIsGoodEnough) {
   EXPECT_EQ(again.trainer->run(quiet()).steps, 20) << "a run that is done stays done";
   options.eval_every = 0;
   EXPECT_THROW(make(options, memories().at("segment cache")), base::InputError);
+}
+
+TEST_F(TrainerTest, ParametersWithoutAGradientAreNamedOnce) {
+  const auto log_of = [&](int64_t segments, const std::vector<Node>& memory, bool frozen) {
+    TrainOptions options = small_options();
+    options.steps = 12;
+    options.segments_per_step = segments;
+    Run run = make(options, memory);
+    if (frozen) {
+      for (const layers::Parameter& parameter : run.model->parameters().all()) {
+        if (parameter.name.find("gate") != std::string::npos || parameter.name.find("candidate") != std::string::npos)
+          at::Tensor(parameter.tensor).set_requires_grad(false);
+      }
+    }
+    std::string log;
+    base::set_log_sink([&](std::string_view line) { log += line; });
+    run.trainer->run(quiet());
+    base::set_log_sink({});
+    return log;
+  };
+  // The gates write what the next segment reads: with one segment a step no loss is behind them.
+  const std::vector<Node>& grc = memories().at("grc");
+  const std::string log = log_of(1, grc, false);
+  for (const char* name : {"warning: ", "no gradient reaches 6 of ", "attn.grc.reset_gate.weight",
+                           "attn.grc.update_gate.bias", "attn.grc.candidate.weight", "segments_per_step"})
+    EXPECT_NE(log.find(name), std::string::npos) << name << " in: " << log;
+  EXPECT_EQ(log.find("no gradient"), log.rfind("no gradient")) << log;
+  EXPECT_EQ(log.find("grc.lambda"), std::string::npos) << log;
+  EXPECT_EQ(log_of(2, grc, false).find("no gradient"), std::string::npos);
+  EXPECT_EQ(log_of(1, {}, false).find("no gradient"), std::string::npos);
+  EXPECT_EQ(log_of(1, grc, true).find("no gradient"), std::string::npos) << "frozen on purpose";
 }
 
 TEST_F(TrainerTest, ResumeRefusesAnotherRunsCheckpoint) {
