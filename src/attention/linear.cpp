@@ -6,6 +6,7 @@
 
 #include "attention/inspect_linear.h"
 #include "attention/key_rows.h"
+#include "core/draws.h"
 #include "core/require_state.h"
 #include "ops/counter_rng.h"
 #include "ops/linear/linear.h"
@@ -35,6 +36,7 @@ void LinearOptions::validate(const base::Where& where) const {
   where.require(!rfa || !eps, "eps", "not supported by feature_map \"rfa\"");
   where.require(rfa || !tau, "tau", "requires feature_map = \"rfa\", found \"{}\"", found);
   where.require(rfa || !seed, "seed", "requires feature_map = \"rfa\", found \"{}\"", found);
+  where.require(rfa || redraw == Redraw::never, "redraw", "requires feature_map = \"rfa\", found \"{}\"", found);
   where.require(rfa || variant == Variant::paper, "variant", "\"authors\" requires feature_map = \"rfa\", found \"{}\"",
                 found);
 }
@@ -45,6 +47,7 @@ Linear::Linear(const Options& options, const core::AttentionBuild& build)
       num_features_(features_of(options, build.head_dim)),
       maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
             options.bias, build.init_std),
+      layer_(build.layer_number),
       normaliser_(normaliser_of(options)) {
   base::require(causal_ || !options.gate,
                 "linear: a gate requires a causal model; use gate = false in a bidirectional one");
@@ -58,9 +61,7 @@ Linear::Linear(const Options& options, const core::AttentionBuild& build)
   } else if (options.feature_map == Options::FeatureMap::rfa) {
     sigma_ = feature.add("sigma", {build.num_heads, 1, build.head_dim}, layers::constant(1.0),
                          layers::ParameterKind::bias);
-    random_ = ops::counter_normal(
-        {build.num_heads, num_features_ / 2, build.head_dim},
-        {static_cast<uint64_t>(options.seed.value_or(0)), static_cast<uint64_t>(build.layer_number)});
+    random_ = random_of(core::kFixedDraw);
   }
   if (options.gate) {
     gate_weight_ = (build.attn / "gate").add("weight", {build.num_heads, build.dim}, layers::normal(build.init_std));
@@ -78,15 +79,36 @@ void Linear::set_random(const at::Tensor& random) {
 core::State Linear::initial_state(int64_t batch) const {
   if (!causal_) return LinearState{};
   const auto like = maps_.q.weight.options().requires_grad(false);
-  return LinearState{at::zeros({batch, maps_.num_heads, num_features_, maps_.head_dim}, like),
-                     at::zeros({batch, maps_.num_heads, num_features_}, like)};
+  LinearState state{at::zeros({batch, maps_.num_heads, num_features_, maps_.head_dim}, like),
+                    at::zeros({batch, maps_.num_heads, num_features_}, like)};
+  if (redraws()) state.draw = at::full({batch}, core::kNotDrawn, like.dtype(at::kLong));
+  return state;
 }
 
-at::Tensor Linear::features(const at::Tensor& x) const {
+at::Tensor Linear::random_of(int64_t draw) const {
+  const std::vector<int64_t> shape = {maps_.num_heads, num_features_ / 2, maps_.head_dim};
+  return ops::counter_normal(shape, {core::drawn_seed(options_.seed.value_or(0), draw), static_cast<uint64_t>(layer_)});
+}
+
+at::Tensor Linear::projection(const at::Tensor& draws) const {
+  if (!sigma_.defined()) return {};
+  at::Tensor random = random_;
+  if (draws.defined() && draws.ne(core::kFixedDraw).any().item<bool>()) {
+    std::vector<at::Tensor> rows;
+    const at::Tensor numbers = draws.to(at::kCPU);
+    for (int64_t b = 0; b < numbers.size(0); ++b) {
+      const int64_t draw = numbers[b].item<int64_t>();
+      rows.push_back(draw == core::kFixedDraw ? random_ : random_of(draw).to(random_.device()));
+    }
+    random = at::stack(rows);
+  }
+  return random.to(sigma_.options().requires_grad(false)) * sigma_ / options_.tau.value_or(1.0);
+}
+
+at::Tensor Linear::features(const at::Tensor& x, const at::Tensor& weight) const {
   if (weight_.defined()) return ops::t2r_features(x, weight_, feature_bias_);
   if (!sigma_.defined()) return ops::elu_features(x);
   const bool authors = options_.variant == Options::Variant::authors;
-  const at::Tensor weight = random_.to(x.options().requires_grad(false)) * sigma_ / options_.tau.value_or(1.0);
   return ops::random_features(x, weight, authors ? 0.1 : 1.0 / std::sqrt(static_cast<double>(random_.size(1))),
                               authors ? 1e-3 : 0.0);
 }
@@ -96,10 +118,12 @@ void Linear::require_readable(int64_t head_dim, int64_t) const {
   base::require(options_.feature_map == FeatureMap::elu || head_dim == maps_.head_dim,
                 "linear: features of \"{}\" were built for head width {}, found {}",
                 options_.feature_map == FeatureMap::rfa ? "rfa" : "t2r", maps_.head_dim, head_dim);
+  base::require(!redraws(), "linear: redraw is of sequences; rows that belong to none need redraw = \"never\"");
 }
 
 at::Tensor Linear::read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const {
-  return ops::linear_attention_full(features(q), features(k), v, normaliser_);
+  const at::Tensor weight = projection({});
+  return ops::linear_attention_full(features(q, weight), features(k, weight), v, normaliser_);
 }
 
 core::CoreAttention::Heads Linear::run(const core::AttentionInput& input, const core::State& state,
@@ -113,12 +137,16 @@ core::CoreAttention::Heads Linear::run(const core::AttentionInput& input, const 
   const at::Tensor values = ops::replaced(replace, v);
   at::Tensor valid = plain_validity(input.table, causal_, "linear attention");
   if (valid.defined() && !cross) valid = valid.narrow(1, input.table.num_context(), rows.size(1));
-  const at::Tensor reading = features(q);
-  at::Tensor written = features(k);
+  const auto& past = state.as<LinearState>();
+  at::Tensor draw;
+  if (causal_) core::require_draw("linear", past.draw, redraws(), rows.size(0));
+  if (redraws()) draw = core::draws(past.draw, rows.size(0), input.mode);
+  const at::Tensor weight = projection(draw);
+  const at::Tensor reading = features(q, weight);
+  at::Tensor written = features(k, weight);
   if (valid.defined()) written = written.masked_fill(valid.logical_not().unsqueeze(1).unsqueeze(-1), 0.0);
   if (!causal_) return {maps_.join(ops::linear_attention_full(reading, written, values, normaliser_)), state};
 
-  const auto& past = state.as<LinearState>();
   core::require_state("linear", past.s, {rows.size(0), maps_.num_heads, num_features_, maps_.head_dim});
   at::Tensor log_gate, share;
   if (options_.gate) {
@@ -133,18 +161,18 @@ core::CoreAttention::Heads Linear::run(const core::AttentionInput& input, const 
   }
   auto [o, sums] = ops::linear_attention_causal(reading, written, values, log_gate, share, {past.s, past.z},
                                                 normaliser_);
-  return {maps_.join(o), LinearState{sums.s, sums.z}, {}, own_rows(input, {q, k, v})};
+  return {maps_.join(o), LinearState{sums.s, sums.z, draw}, {}, own_rows(input, {q, k, v})};
 }
 
 core::AttentionView Linear::inspect(const core::AttentionInput& input, const core::State& state,
                                     const core::State&) const {
   const LinearState& past = state.as<LinearState>();
-  const core::State nothing = causal_ ? core::State(LinearState{at::zeros_like(past.s), past.z}) : state;
+  const core::State nothing = causal_ ? core::State(LinearState{at::zeros_like(past.s), past.z, past.draw}) : state;
   core::AttentionView view = inspect_linear_in_values(
       input, maps_.num_heads, [&](const ops::ReplaceValues& replace) { return run(input, nothing, replace).heads; });
   if (!causal_ || past.z.eq(0.0).all().item<bool>()) return view;
   // If every value were one, s would equal z in each column.
-  const LinearState ones{past.z.unsqueeze(-1).expand_as(past.s).contiguous(), past.z};
+  const LinearState ones{past.z.unsqueeze(-1).expand_as(past.s).contiguous(), past.z, past.draw};
   const at::Tensor all = run(input, ones, [](const at::Tensor& v) { return at::ones_like(v); }).heads;
   view.maps[0].past = all.unflatten(-1, {maps_.num_heads, -1}).select(-1, 0).transpose(1, 2) -
                       view.maps[0].weights.sum(3);

@@ -17,12 +17,14 @@ namespace mnemo::attention {
 struct LinearOptions {
   enum class FeatureMap { elu, t2r, rfa };
   enum class Variant { paper, authors };
+  enum class Redraw { never, sequence };
   FeatureMap feature_map = FeatureMap::elu;
   std::optional<int64_t> num_features;
   std::optional<double> eps;
   Variant variant = Variant::paper;
   std::optional<double> tau;
   std::optional<int64_t> seed;
+  Redraw redraw = Redraw::never;
   bool gate = false;
   bool bias = true;
   std::optional<bool> qkv_bias;
@@ -41,6 +43,9 @@ struct LinearOptions {
     v("tau", tau, "rfa: divisor of the random projections; unset: 1", base::positive());
     v("seed", seed, "rfa: seed of the random projections, combined with the layer number; unset: 0",
       base::range(0, int64_t{1} << 53));
+    v("redraw", redraw,
+      "rfa: when the random projections are drawn anew in training: never (evaluation's), or for every sequence",
+      base::one_of("never", "sequence"));
     v("gate", gate, "use a forget gate per head (causal models only)");
     v("bias", bias, "use a bias in the q, k, v and o projections");
     v("qkv_bias", qkv_bias,
@@ -50,13 +55,16 @@ struct LinearOptions {
   void validate(const base::Where& where) const;
 };
 
-/// Running sums of one layer (ops/linear_attention.h): s [B,H,f,d], z [B,H,f].
+/// Running sums of one layer (ops/linear_attention.h): s [B,H,f,d], z [B,H,f]; draw int64 [B]: what its projections are
+/// drawn from, with redraw (core/draws.h).
 struct LinearState {
   at::Tensor s, z;
+  at::Tensor draw = {};
   template <class F>
   void visit(F&& f) {
     f("s", s, "B H f d");
     f("z", z, "B H f");
+    f("draw", draw, "B");
   }
 };
 
@@ -93,14 +101,20 @@ class Linear final : public core::CoreAttention, public core::ReadsHeads, public
 
  private:
   Heads run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const;
-  at::Tensor features(const at::Tensor& x) const;
+  at::Tensor features(const at::Tensor& x, const at::Tensor& weight) const;
+  bool redraws() const { return options_.redraw != Options::Redraw::never; }
+  /// rfa: random projections [H,m,d] of one draw, float64.
+  at::Tensor random_of(int64_t draw) const;
+  /// rfa: W of the features [H,m,d], or with draws [B] one for each sequence [B,H,m,d]; otherwise undefined.
+  at::Tensor projection(const at::Tensor& draws) const;
 
   Options options_;
   bool causal_;
   int64_t num_features_;  // f
   layers::AttentionProjections maps_;
-  at::Tensor weight_, feature_bias_;    // t2r [H,f,d], [H,f]
-  at::Tensor sigma_, random_;           // rfa [H,1,d], float64 [H,m,d]
+  at::Tensor weight_, feature_bias_;  // t2r [H,f,d], [H,f]
+  at::Tensor sigma_, random_;         // rfa [H,1,d], float64 [H,m,d] of evaluation's draw
+  int64_t layer_;
   at::Tensor gate_weight_, gate_bias_;  // [H,D], [H]
   ops::LinearNormaliser normaliser_;
 };

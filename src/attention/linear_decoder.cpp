@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <utility>
 
 #include "attention/linear.h"
 #include "core/decode.h"
+#include "core/draws.h"
 #include "core/require_state.h"
 #include "ops/decode/decode_rows.h"
 #include "ops/row_kernels.h"
@@ -17,6 +20,8 @@ namespace {
 /// Running sums of one sequence: s [H,f,width], z [H,f].
 struct LinearSumsState final : core::CopiedState<LinearSumsState> {
   std::vector<float> s, z;
+  int64_t draw = core::kFixedDraw;
+  std::vector<float> projection;  ///< of a draw other than evaluation's: [H,m,d] in place of FeatureMap::weight
   int64_t used_bytes = 0;
   int64_t num_bytes() const override { return used_bytes; }
 };
@@ -28,7 +33,8 @@ struct FeatureMap {
   float factor = 1.0f, eps = 0.0f;
 
   /// x [d] -> out [features]
-  void operator()(const float* x, int64_t head, int64_t d, int64_t features, float* out) const {
+  void operator()(const float* x, int64_t head, int64_t d, int64_t features, const std::vector<float>& own,
+                  float* out) const {
     if (kind == Kind::elu) {
       for (int64_t c = 0; c < d; ++c) out[c] = (x[c] > 0.0f ? x[c] : std::expm1(x[c])) + 1.0f;
     } else if (kind == Kind::t2r) {
@@ -39,7 +45,8 @@ struct FeatureMap {
       const int64_t m = features / 2;
       const float norm = std::sqrt(ops::inner_product(x, x, d)), size = eps > 0.0f ? norm + eps : norm;
       const float shrink = size == 0.0f ? 1.0f : 1.0f / size;
-      ops::matrix_vector<float>(weight.data() + head * m * d, x, nullptr, out + m, m, d);
+      const std::vector<float>& map = own.empty() ? weight : own;
+      ops::matrix_vector<float>(map.data() + head * m * d, x, nullptr, out + m, m, d);
       for (int64_t j = 0; j < m; ++j) {
         const float angle = out[m + j] * shrink;
         out[j] = factor * std::sin(angle);
@@ -52,7 +59,8 @@ struct FeatureMap {
 class LinearDecoder final : public core::DecodeAttention {
  public:
   LinearDecoder(const core::DecodeBuild& build, const layers::AttentionProjections& maps, const layers::Linear& gate,
-                int64_t features, FeatureMap feature_map, const ops::LinearNormaliser& normaliser)
+                int64_t features, FeatureMap feature_map, const ops::LinearNormaliser& normaliser,
+                std::function<std::vector<float>(int64_t draw)> projection)
       : heads_(maps.num_heads),
         head_dim_(maps.head_dim),
         width_((maps.head_dim + ops::kHeadStep - 1) / ops::kHeadStep * ops::kHeadStep),
@@ -61,6 +69,7 @@ class LinearDecoder final : public core::DecodeAttention {
         gated_(gate.weight.defined()),
         feature_map_(std::move(feature_map)),
         normaliser_(normaliser),
+        projection_(std::move(projection)),
         output_(build.pack(maps.o.weight, maps.o.bias)) {
     std::vector<layers::Linear> all = {maps.q, maps.k, maps.v};
     if (gated_) all.push_back(gate);
@@ -75,16 +84,25 @@ class LinearDecoder final : public core::DecodeAttention {
     made->s = core::plain_numbers(at::constant_pad_nd(sums.s, {0, width_ - head_dim_}));
     made->z = core::plain_numbers(sums.z);
     made->used_bytes = sum_bytes();
+    core::require_draw("linear", sums.draw, projection_ != nullptr, 1);
+    if (projection_ != nullptr) made->draw = sums.draw.item<int64_t>();
+    if (made->draw > core::kFixedDraw) made->projection = projection_(made->draw);
+    made->used_bytes += static_cast<int64_t>(made->projection.size()) * 4;
     return made;
   }
   core::State export_state(const core::DecodeState& state, bool) const override {
     const auto& own = static_cast<const LinearSumsState&>(state);
-    return LinearState{
-        core::tensor_of(own.s.data(), {1, heads_, features_, width_}).narrow(3, 0, head_dim_).contiguous(),
-        core::tensor_of(own.z.data(), {1, heads_, features_})};
+    LinearState sums{core::tensor_of(own.s.data(), {1, heads_, features_, width_}).narrow(3, 0, head_dim_).contiguous(),
+                     core::tensor_of(own.z.data(), {1, heads_, features_})};
+    if (projection_ != nullptr) sums.draw = at::full({1}, own.draw, at::kLong);
+    return sums;
   }
 
   void heads(const core::DecodePass& pass, const float* x, float* heads) const override {
+    for (core::DecodeState* state : pass.states) {
+      auto& own = static_cast<LinearSumsState&>(*state);
+      own.draw = std::max(own.draw, core::kFixedDraw);
+    }
     thread_local std::vector<float> maps_memory;
     const auto count = static_cast<int64_t>(pass.rows.size()), pieces = static_cast<int64_t>(pass.pieces.size());
     const int64_t all = heads_ * head_dim_, stride = maps_.out();
@@ -115,8 +133,8 @@ class LinearDecoder final : public core::DecodeAttention {
     const int64_t f = features_, all = heads_ * head_dim_;
     float *reading = core::at_least(memory, 3 * f + 2 * width_), *writing = reading + f, *keep = writing + f,
           *value = keep + f, *o = value + width_;
-    feature_map_(maps + head * head_dim_, head, head_dim_, f, reading);
-    feature_map_(maps + all + head * head_dim_, head, head_dim_, f, writing);
+    feature_map_(maps + head * head_dim_, head, head_dim_, f, state.projection, reading);
+    feature_map_(maps + all + head * head_dim_, head, head_dim_, f, state.projection, writing);
     std::copy_n(maps + 2 * all + head * head_dim_, head_dim_, value);
     std::fill(value + head_dim_, value + width_, 0.0f);
     const float gate = gated_ ? 1.0f / (1.0f + std::exp(-maps[3 * all + head])) : 1.0f;
@@ -141,6 +159,7 @@ class LinearDecoder final : public core::DecodeAttention {
   bool gated_;
   FeatureMap feature_map_;
   ops::LinearNormaliser normaliser_;
+  std::function<std::vector<float>(int64_t draw)> projection_;  // [H,m,d] of a draw; null: never drawn anew
   ops::PackedLinear maps_, output_;
 };
 
@@ -155,13 +174,19 @@ std::unique_ptr<core::DecodeAttention> Linear::decoder(const core::DecodeBuild& 
   } else if (sigma_.defined()) {
     const bool authors = options_.variant == Options::Variant::authors;
     map.kind = FeatureMap::Kind::rfa;
-    map.weight = core::plain_numbers(random_.to(at::kFloat) * sigma_.detach() / options_.tau.value_or(1.0));
+    map.weight = core::plain_numbers(projection({}).detach());
     map.factor = authors ? 0.1f : static_cast<float>(1.0 / std::sqrt(static_cast<double>(random_.size(1))));
     map.eps = authors ? 1e-3f : 0.0f;
   }
   layers::Linear gate;
   gate.weight = gate_weight_, gate.bias = gate_bias_;
-  return std::make_unique<LinearDecoder>(build, maps_, gate, num_features_, std::move(map), normaliser_);
+  std::function<std::vector<float>(int64_t)> projection;
+  if (redraws())
+    projection = [this](int64_t draw) {
+      return core::plain_numbers(this->projection(at::full({1}, draw, at::kLong)).detach().squeeze(0));
+    };
+  return std::make_unique<LinearDecoder>(build, maps_, gate, num_features_, std::move(map), normaliser_,
+                                         std::move(projection));
 }
 
 }  // namespace mnemo::attention

@@ -58,7 +58,7 @@ AbcCall Abc::call_of(const core::AttentionInput& input) const {
   base::ensure(!(cross && causal_), "ABC: the causal form does not support cross-attention");
   const at::Tensor& rows = cross ? input.context : input.x;
   const auto [q, k, v] = maps_.heads(input.x, rows);
-  return {q, k, v, rows, key_validity(input.table, causal_), {}, input.from_below};
+  return {q, k, v, rows, key_validity(input.table, causal_), {}, input.from_below, input.mode, input.ends};
 }
 
 core::EncoderRows Abc::encoder_rows(const at::Tensor& encoder_output, const at::Tensor& valid) const {

@@ -16,7 +16,7 @@ class AbcDecoder : public core::DecodeAttention {
   void heads(const core::DecodePass& pass, const float* x, float* heads) const final;
   const ops::PackedLinear& output() const final { return output_; }
   /// The slots carry over unchanged.
-  bool end_segment(core::DecodeState&, std::span<const core::KeptKeys>) const final { return true; }
+  bool end_segment(core::DecodeState&, std::span<const core::KeptKeys>) const override { return true; }
   int64_t bytes_per_token(int64_t keys) const final;
 
  protected:

@@ -207,6 +207,11 @@ const std::vector<Configuration>& variants() {
     const std::string masked = "backbone.attention.mask_empty_slots=true", control = "backbone.attention.control.";
     add("abc_tied", "abc", {}, {slots, "backbone.attention.tied_across_layers=true"});
     add("abc_random", "abc", {}, {slots, control + "type=random", control + "seed=3"});
+    add("abc_gated", "abc", {}, {slots, control + "gate=true"});
+    add("abc_gated_shared_tied", "abc", {},
+        {slots, control + "gate=true", control + "shared_across_heads=true",
+         "backbone.attention.tied_across_layers=true"});
+    add("abc_random_redrawn", "abc", {}, {slots, control + "type=random", control + "redraw=sequence"});
     add("abc_random_masked", "abc", {}, {slots, masked, control + "type=random"});
     add("abc_identity", "abc", {}, {"backbone.attention.num_slots=40", masked, control + "type=identity"});
     add("abc_linformer", "abc", {}, {slots, control + "type=linformer", control + "max_len=40"});
@@ -238,6 +243,7 @@ const std::vector<Configuration>& variants() {
     add("linear_rfa", "linear", {}, {linear + "rfa", many});
     add("linear_rfa_authors", "linear", {},
         {linear + "rfa", many, "backbone.attention.variant=authors", "backbone.attention.tau=2.0"});
+    add("linear_rfa_redrawn", "linear", {}, {linear + "rfa", many, "backbone.attention.redraw=sequence"});
     add("linear_rfa_gate", "linear", {}, {linear + "rfa", many, "backbone.attention.gate=true"});
     add("linear_gate_grc_same", "linear", {"grc"},
         {"backbone.attention.gate=true", grc_len, "memory[0].mem_attention=same"});
@@ -268,6 +274,8 @@ const std::vector<Configuration>& variants() {
     add("grc_long", "softmax", {"grc"},
         {"memory[0].cache_len=9", "memory[0].cache_ratio=1.0", "memory[0].qkv_bias=true"});
     add("grc_bptt_0", "relative", {"grc"}, {grc_len, "memory[0].bptt_depth=0"});
+    add("grc_sequence_full", "relative", {"grc"},
+        {grc_len, "memory[0].lifetime=sequence", "memory[0].bptt_depth=full"});
     return list;
   }();
   return all;

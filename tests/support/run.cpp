@@ -29,6 +29,7 @@ Plan operator+(Plan first, const Plan& second) {
 
 Outcome run(const core::Model& model, const at::Tensor& input, const Plan& plan, const core::State& state,
             core::Mode mode, const at::Tensor& valid) {
+  at::manual_seed(17);  // what is drawn in training is drawn alike in runs that are compared
   Outcome result{{}, state};
   std::vector<at::Tensor> hidden;
   int64_t done = 0;

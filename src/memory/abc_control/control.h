@@ -23,6 +23,8 @@ struct AbcCall {
   at::Tensor valid;       ///< bool [B,S], false = padding, which is neither written nor counted; undefined = no padding
   at::Tensor slot_index;  ///< int64 [B,S]: the slot of each token, if the caller assigns them; else undefined
   at::Tensor slots;       ///< [B,n,D]: slots from the layer below (LUNA); else undefined
+  core::Mode mode = core::Mode::evaluate;
+  bool ends = true;  ///< false: the segment continues in the next call
 };
 
 struct AbcAnswer {

@@ -18,9 +18,19 @@ AbcMlpControl::AbcMlpControl(const Options& options, const AbcControlBuild& buil
       causal_(build.attention.causal) {
   base::require(options.tied_kv,
                 "ABC: expected control.tied_kv = true (one control serves keys and values), found false");
+  base::require(
+      !options.gate || causal_,
+      "ABC: control.gate forgets what came before, so it requires a causal model; expected false, found true");
+  base::require(!options.gate || activation_ == ops::AbcActivation::exp,
+                "ABC: control.gate = true requires control.activation = \"exp\", found \"{}\"",
+                activation_ == ops::AbcActivation::relu ? "relu" : "sigmoid");
   if (causal_) build.attention.attn.reserve_state("k, v, z", {heads_, slots_, 2 * head_dim_ + 1});
   weight_ = build.scope.share("weight", {(options.shared_across_heads ? 1 : heads_) * slots_, build.attention.dim},
                               layers::normal(build.attention.init_std), layers::ParameterKind::memory);
+  if (!options.gate) return;
+  const layers::Scope gate = build.scope / "gate";
+  gate_weight_ = gate.share("weight", {heads_, build.attention.dim}, layers::normal(build.attention.init_std));
+  gate_bias_ = gate.share("bias", {heads_}, layers::constant(0.0), layers::ParameterKind::bias);
 }
 
 core::State AbcMlpControl::initial_state(int64_t batch) const {
@@ -31,11 +41,11 @@ core::State AbcMlpControl::initial_state(int64_t batch) const {
 }
 
 AbcAnswer AbcMlpControl::attend(const AbcCall& call, const core::State& state) const {
-  const at::Tensor logits = ops::linear(call.rows, weight_, {})
-                                .view({call.rows.size(0), call.rows.size(1), options_.shared_across_heads ? 1 : heads_,
-                                       slots_})
-                                .transpose(1, 2)
-                                .expand({-1, heads_, -1, -1});  // [B,H,S,n]
+  at::Tensor logits = ops::linear(call.rows, weight_, {})
+                          .view(
+                              {call.rows.size(0), call.rows.size(1), options_.shared_across_heads ? 1 : heads_, slots_})
+                          .transpose(1, 2)
+                          .expand({-1, heads_, -1, -1});  // [B,H,S,n]
   if (!causal_) {
     const ops::AbcSumsOutput full = ops::abc_full(call.q, call.k, call.v, logits, call.valid, activation_, options_.eps,
                                                   scale_);
@@ -43,8 +53,17 @@ AbcAnswer AbcMlpControl::attend(const AbcCall& call, const core::State& state) c
   }
   const auto& past = state.as<AbcState>();
   core::require_state("abc", past.k, {call.rows.size(0), heads_, slots_, head_dim_});
+  at::Tensor forgotten;  // sum of log g up to each token [B,H,S]
+  if (gate_weight_.defined() && call.rows.size(1) > 0) {
+    const at::Tensor gate = ops::linear(call.rows, gate_weight_, gate_bias_).transpose(1, 2);  // [B,H,S]
+    at::Tensor log_keep = at::log_sigmoid(gate);
+    if (call.valid.defined()) log_keep = log_keep.masked_fill(call.valid.logical_not().unsqueeze(1), 0.0);
+    forgotten = log_keep.cumsum(2);
+    logits = logits + (at::log_sigmoid(-gate) - forgotten).unsqueeze(-1);
+  }
   auto [o, memory] = ops::abc_causal(call.q, call.k, call.v, logits, {past.k, past.v, past.z}, call.valid, activation_,
                                      options_.eps, scale_);
+  if (forgotten.defined()) memory.z = memory.z + forgotten.select(2, forgotten.size(2) - 1).unsqueeze(-1);
   return {o, AbcState{memory.k, memory.v, memory.z}};
 }
 

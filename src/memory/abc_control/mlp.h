@@ -10,6 +10,7 @@ struct AbcMlpOptions {
   bool shared_across_heads = false;
   bool tied_kv = true;
   double eps = 1e-6;
+  bool gate = false;
   template <class V>
   void visit(V&& v) {
     v("activation", activation,
@@ -18,6 +19,7 @@ struct AbcMlpOptions {
     v("shared_across_heads", shared_across_heads, "share one control across all heads");
     v("tied_kv", tied_kv, "share one control for keys and values");
     v("eps", eps, "added to the denominator (relu, sigmoid)", base::positive());
+    v("gate", gate, "use a forget gate per head (exp; causal models only)");
   }
 };
 
@@ -34,6 +36,10 @@ struct AbcState {
 
 /// Control by an MLP without hidden layer (Peng et al. 2022, section 4): s_i = W x_i, and weights are an activation of
 /// s (ops/abc.h). Every token is written to every slot, so no slot is empty after the first real token.
+/// With a gate, as random feature attention has it (Peng et al. 2021, eq. 7 and 8), g_t = sigma(w x_t + b) for each head:
+///   z_t = log(g_t e^{z_{t-1}} + (1 - g_t) e^{s_t}),  K_t = (g_t e^{z_{t-1}} K_{t-1} + (1 - g_t) e^{s_t} k_t^T) / e^{z_t}
+/// Slots are normalised, so this is the control without a gate for logits s_i + log(1 - g_i) - G_i, where G_i is the sum
+/// of log g up to token i of the call, and z + G at its end.
 class AbcMlpControl final : public AbcControl {
  public:
   using Options = AbcMlpOptions;
@@ -49,7 +55,8 @@ class AbcMlpControl final : public AbcControl {
   int64_t heads_, slots_, head_dim_;
   double scale_;
   bool causal_;
-  at::Tensor weight_;  // [H*n,D], or [n,D] if shared by the heads
+  at::Tensor weight_;                   // [H*n,D], or [n,D] if shared by the heads
+  at::Tensor gate_weight_, gate_bias_;  // [H,D], [H]; undefined: no gate
 };
 
 }  // namespace mnemo::memory

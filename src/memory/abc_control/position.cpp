@@ -12,7 +12,9 @@ AbcSumControl::Writes AbcIdentityControl::writes(const AbcCall& call, const AbcS
   return {one_hot(numbers)};
 }
 
-void AbcIdentityControl::write(int64_t number, float* phi, float* tokens) const { phi[number] = tokens[number] = 1.0f; }
+void AbcIdentityControl::write(int64_t number, int64_t, float* phi, float* tokens) const {
+  phi[number] = tokens[number] = 1.0f;
+}
 
 AbcLinformerControl::AbcLinformerControl(const Options& options, const AbcControlBuild& build)
     : AbcSumControl("linformer", Keeps::positions, build),
@@ -28,7 +30,7 @@ AbcSumControl::Writes AbcLinformerControl::writes(const AbcCall& call, const Abc
   return {phi, at::ones_like(phi, phi.options().requires_grad(false))};
 }
 
-void AbcLinformerControl::write(int64_t number, float* phi, float* tokens) const {
+void AbcLinformerControl::write(int64_t number, int64_t, float* phi, float* tokens) const {
   const float* weight = weight_.const_data_ptr<float>();
   for (int64_t j = 0; j < slots_; ++j) {
     phi[j] = weight[j * max_len_ + number];
@@ -48,11 +50,11 @@ AbcSumControl::Writes AbcLocalToGlobalControl::writes(const AbcCall& call, const
   return {numbers.unsqueeze(-1).eq(at::tensor(positions_, numbers.options())).to(call.k.scalar_type())};
 }
 
-void AbcLocalToGlobalControl::write(int64_t number, float* phi, float* tokens) const {
+void AbcLocalToGlobalControl::write(int64_t number, int64_t, float* phi, float* tokens) const {
   for (int64_t j = 0; j < slots_; ++j) phi[j] = tokens[j] = positions_[static_cast<size_t>(j)] == number ? 1.0f : 0.0f;
 }
 
-void AbcCompressiveControl::write(int64_t number, float* phi, float* tokens) const {
+void AbcCompressiveControl::write(int64_t number, int64_t, float* phi, float* tokens) const {
   phi[number / compression_] = 1.0f / static_cast<float>(compression_);
   tokens[number / compression_] = 1.0f;
 }

@@ -19,7 +19,7 @@ class AbcIdentityControl final : public AbcSumControl {
 
  private:
   Writes writes(const AbcCall& call, const AbcSlots& past, const at::Tensor& numbers) const override;
-  void write(int64_t number, float* phi, float* tokens) const override;
+  void write(int64_t number, int64_t draw, float* phi, float* tokens) const override;
   Places places() const override { return {slots_, "num_slots"}; }
 };
 
@@ -42,7 +42,7 @@ class AbcLinformerControl final : public AbcSumControl {
 
  private:
   Writes writes(const AbcCall& call, const AbcSlots& past, const at::Tensor& numbers) const override;
-  void write(int64_t number, float* phi, float* tokens) const override;
+  void write(int64_t number, int64_t draw, float* phi, float* tokens) const override;
   Places places() const override { return {max_len_, "control.max_len"}; }
   int64_t max_len_;
   at::Tensor weight_;  // [n,max_len]
@@ -65,7 +65,7 @@ class AbcLocalToGlobalControl final : public AbcSumControl {
 
  private:
   Writes writes(const AbcCall& call, const AbcSlots& past, const at::Tensor& numbers) const override;
-  void write(int64_t number, float* phi, float* tokens) const override;
+  void write(int64_t number, int64_t draw, float* phi, float* tokens) const override;
   std::vector<int64_t> positions_;
 };
 
@@ -90,7 +90,7 @@ class AbcCompressiveControl final : public AbcSumControl {
 
  private:
   Writes writes(const AbcCall& call, const AbcSlots& past, const at::Tensor& numbers) const override;
-  void write(int64_t number, float* phi, float* tokens) const override;
+  void write(int64_t number, int64_t draw, float* phi, float* tokens) const override;
   Places places() const override { return {slots_ * compression_, "num_slots * control.compression"}; }
   int64_t compression_;
 };

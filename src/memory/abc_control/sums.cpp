@@ -3,6 +3,7 @@
 #include <torch/types.h>
 
 #include "base/error.h"
+#include "core/draws.h"
 #include "core/require_state.h"
 #include "ops/abc/abc_sums.h"
 
@@ -38,6 +39,7 @@ AbcSlots AbcSumControl::empty(int64_t batch) const {
                  {}};
   if (counts()) slots.z = at::zeros({batch, slots_}, options);
   if (keeps_ == Keeps::positions) slots.position = at::zeros({batch}, options.dtype(at::kLong));
+  if (redraw() != Redraw::never) slots.draw = at::full({batch}, core::kNotDrawn, options.dtype(at::kLong));
   return slots;
 }
 
@@ -79,12 +81,15 @@ void AbcSumControl::require_numbers(const AbcCall& call, const at::Tensor& numbe
 AbcAnswer AbcSumControl::attend(const AbcCall& call, const core::State& state) const {
   const int64_t batch = call.k.size(0), keys = call.k.size(2);
   // In a bidirectional model every call starts from empty slots.
-  const AbcSlots past = causal_ ? state.as<AbcSlots>() : empty(batch);
+  AbcSlots past = causal_ ? state.as<AbcSlots>() : empty(batch);
   core::require_state("abc", past.k, {batch, heads_, slots_, head_dim_});
   if (counts()) core::require_state("abc", past.z, {batch, slots_});
   if (keeps_ == Keeps::positions) core::require_state("abc", past.position, {batch});
   base::require(past.z.defined() == counts() && past.position.defined() == (keeps_ == Keeps::positions),
                 "[abc] the state belongs to a control other than '{}', or to another mask_empty_slots", name_);
+
+  core::require_draw("abc", past.draw, redraw() != Redraw::never, batch);
+  if (past.draw.defined()) past.draw = core::draws(past.draw, batch, call.mode);
 
   const at::Tensor numbers = keeps_ == Keeps::positions ? token_numbers(past.position, call.valid, keys) : at::Tensor();
   Writes written = writes(call, past, numbers);
@@ -97,6 +102,8 @@ AbcAnswer AbcSumControl::attend(const AbcCall& call, const core::State& state) c
   const at::Tensor phi = written.phi.unsqueeze(1).expand({batch, heads_, keys, slots_});
   // How slots are read after each token; in bidirectional models only after the last.
   AbcSlots next{{}, {}, {}, keeps_ == Keeps::positions ? next_position(past.position, call.valid, keys) : at::Tensor()};
+  if (past.draw.defined())
+    next.draw = redraw() == Redraw::segment && call.ends ? at::full_like(past.draw, core::kNotDrawn) : past.draw;
   ops::AbcReading reading;
   if (counts()) {
     const at::Tensor tokens = written.tokens.detach(), before = past.z.detach();

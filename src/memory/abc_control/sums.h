@@ -6,15 +6,17 @@ namespace mnemo::memory {
 
 /// Slots that are plain sums, or queues of tokens. Fields that a control does not need are absent.
 struct AbcSlots {
-  at::Tensor k, v;      ///< [B,H,n,d]
-  at::Tensor z;         ///< [B,n]: number of tokens in each slot
-  at::Tensor position;  ///< [B] int64: tokens of the sequence so far
+  at::Tensor k, v;       ///< [B,H,n,d]
+  at::Tensor z;          ///< [B,n]: number of tokens in each slot
+  at::Tensor position;   ///< [B] int64: tokens of the sequence so far
+  at::Tensor draw = {};  ///< [B] int64: what random slots are drawn from (core/draws.h)
   template <class F>
   void visit(F&& f) {
     f("k", k, "B H n d");
     f("v", v, "B H n d");
     f("z", z, "B n");
     f("position", position, "B");
+    f("draw", draw, "B");
   }
 };
 
@@ -45,8 +47,12 @@ class AbcSumControl : public AbcControl {
   virtual Places places() const { return {}; }
   /// Throws InputError if position `last` exceeds the limit.
   void require_places(int64_t last) const;
-  /// Same as writes() for a single token, if its position alone decides: phi [n], tokens [n], both zero on entry.
-  virtual void write(int64_t /*number*/, float* /*phi*/, float* /*tokens*/) const {}
+  /// Same as writes() for a single token, if its position and the sequence's draw alone decide: phi [n], tokens [n],
+  /// both zero on entry.
+  virtual void write(int64_t /*number*/, int64_t /*draw*/, float* /*phi*/, float* /*tokens*/) const {}
+  /// When random choices are made anew in training.
+  enum class Redraw { never, sequence, segment };
+  virtual Redraw redraw() const { return Redraw::never; }
 
  protected:
   /// What the control needs in addition to the sums: nothing, token positions, or the counts for means.
@@ -57,7 +63,8 @@ class AbcSumControl : public AbcControl {
     at::Tensor phi;          ///< [B,S,n]
     at::Tensor tokens = {};  ///< [B,S,n]: 1 if the token is written to the slot; undefined = phi
   };
-  /// `numbers` int64 [B,S] if the control uses positions. Values for padding are ignored.
+  /// `numbers` int64 [B,S] if the control uses positions. Values for padding are ignored. past.draw is that of this
+  /// call, if the control redraws.
   virtual Writes writes(const AbcCall& call, const AbcSlots& past, const at::Tensor& numbers) const = 0;
 
   /// phi = e_slot: 1 in the slot of each token. slots int64 [B,S].

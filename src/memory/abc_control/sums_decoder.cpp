@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/draws.h"
 #include "core/require_state.h"
 #include "memory/abc_control/sums.h"
 #include "memory/abc_decoder.h"
@@ -15,7 +16,7 @@ namespace {
 /// The sums of one sequence: k, v [H,n,width], z [n]; and what the rows of a pass write, [rows,n] each.
 struct SumsState final : core::CopiedState<SumsState> {
   std::vector<float> k, v, z;
-  int64_t position = 0;
+  int64_t position = 0, draw = core::kFixedDraw;
   std::vector<float> phi, factor, open;
   int64_t used_bytes = 0;
   int64_t num_bytes() const override { return used_bytes; }
@@ -44,6 +45,8 @@ class AbcSumsDecoder final : public AbcDecoder {
     };
     made->k = padded(slots.k), made->v = padded(slots.v), made->z = core::plain_numbers(slots.z);
     if (positions_) made->position = slots.position.item<int64_t>();
+    core::require_draw("abc", slots.draw, redraws(), 1);
+    if (redraws()) made->draw = slots.draw.item<int64_t>();
     made->used_bytes = slot_bytes() + static_cast<int64_t>(made->z.size()) * 4;
     return made;
   }
@@ -55,7 +58,12 @@ class AbcSumsDecoder final : public AbcDecoder {
     AbcSlots slots{heads(own.k), heads(own.v), {}, {}};
     if (counts()) slots.z = core::tensor_of(own.z.data(), {1, slots_});
     if (positions_) slots.position = at::full({1}, own.position, at::kLong);
+    if (redraws()) slots.draw = at::full({1}, own.draw, at::kLong);
     return slots;
+  }
+  bool end_segment(core::DecodeState& state, std::span<const core::KeptKeys>) const override {
+    if (control_.redraw() == AbcSumControl::Redraw::segment) static_cast<SumsState&>(state).draw = core::kNotDrawn;
+    return true;
   }
   void require_places(const core::DecodeState& state, int64_t rows) const override {
     if (positions_) control_.require_places(static_cast<const SumsState&>(state).position + rows - 1);
@@ -64,6 +72,7 @@ class AbcSumsDecoder final : public AbcDecoder {
  protected:
   void prepare(core::DecodeState& state, const Rows& rows) const override {
     auto& own = static_cast<SumsState&>(state);
+    own.draw = std::max(own.draw, core::kFixedDraw);
     float *phi = core::at_least(own.phi, rows.count * slots_),
           *factor = core::at_least(own.factor, rows.count * slots_),
           *open = core::at_least(own.open, rows.count * slots_);
@@ -78,7 +87,7 @@ class AbcSumsDecoder final : public AbcDecoder {
         const int64_t slot = nearest(own, sums, rows.k + row * heads_ * width_);
         written[slot] = tokens[static_cast<size_t>(slot)] = 1.0f;
       } else {
-        control_.write(own.position, written, tokens.data());
+        control_.write(own.position, own.draw, written, tokens.data());
       }
       ++own.position;
       for (int64_t j = 0; counts() && j < slots_; ++j) {
@@ -116,6 +125,7 @@ class AbcSumsDecoder final : public AbcDecoder {
 
  private:
   bool counts() const { return masked_ || means_; }
+  bool redraws() const { return control_.redraw() != AbcSumControl::Redraw::never; }
 
   /// The sums of keys per slot, [n,H*width].
   void join_heads(const SumsState& own, std::vector<float>& sums) const {

@@ -235,6 +235,43 @@ TEST(Linear, PaddingDoesNotMoveTheGate) {
   EXPECT_LE(difference(padded.state.as<LinearState>().z, alone.state.as<LinearState>().z), 1e-14);
 }
 
+TEST(Linear, ASequenceDrawsItsProjectionsInTrainingAndKeepsThem) {
+  LinearOptions options = linear("rfa"), plain = options;
+  options.redraw = LinearOptions::Redraw::sequence;
+  options.seed = plain.seed = 5;
+  const Subject<Linear> s(options, true, 2), fixed(plain, true, 2);
+  const at::Tensor x = Numbers(2).normal({3, 6, kDim});
+  const AttendTable table({SpanKind::tokens, 6});
+  const core::State start = s.attention->initial_state(3);
+  EXPECT_EQ(difference(s.attention->forward({x, {}, table}, start).y,
+                       fixed.attention->forward({x, {}, table}, fixed.attention->initial_state(3)).y),
+            0.0)
+      << "evaluation has the projections that are never drawn";
+  at::manual_seed(3);
+  const auto first = s.attention->forward({x, {}, table, core::Mode::train}, start);
+  const at::Tensor draws = first.state.as<LinearState>().draw;
+  EXPECT_EQ(std::get<0>(at::_unique(draws)).numel(), 3);
+  const auto second = s.attention->forward({x, {}, table}, first.state);
+  EXPECT_TRUE(at::equal(second.state.as<LinearState>().draw, draws)) << "also where evaluation goes on";
+  for (int64_t b = 0; b < 3; ++b) {
+    // The same sequence in a model whose only projections are those of the draw.
+    fixed.attention->set_random(ops::counter_normal({kHeads, options.num_features.value_or(32), kWidth},
+                                                    {core::drawn_seed(5, draws[b].item<int64_t>()), 2}));
+    const at::Tensor row = x.narrow(0, b, 1);
+    const auto one = fixed.attention->forward({row, {}, table}, fixed.attention->initial_state(1));
+    EXPECT_LE(difference(first.y.narrow(0, b, 1), one.y), 1e-12) << b;
+    EXPECT_LE(difference(second.y.narrow(0, b, 1), fixed.attention->forward({row, {}, table}, one.state).y), 1e-12)
+        << b;
+  }
+  expect_error<base::InputError>([&] { fixed.attention->forward({x, {}, table}, start); }, {"linear", "draw", "never"});
+  expect_error<base::ShapeError>(
+      [&] {
+        s.attention->forward({x, {}, table}, fixed.attention->initial_state(3));
+      },
+      {"linear", "[3]", "none"});
+  expect_error<base::InputError>([&] { s.attention->require_readable(kWidth, 3); }, {"redraw"});
+}
+
 TEST(Linear, OptionsOfAnotherFeatureMapAreRefused) {
   const auto refuse = [](const std::function<void(LinearOptions&)>& change, const std::string& map,
                          std::initializer_list<std::string> parts) {
@@ -247,6 +284,7 @@ TEST(Linear, OptionsOfAnotherFeatureMapAreRefused) {
   refuse([](LinearOptions& o) { o.eps = 1e-3; }, "rfa", {"eps", "rfa"});
   refuse([](LinearOptions& o) { o.tau = 2.0; }, "t2r", {"tau", "rfa"});
   refuse([](LinearOptions& o) { o.seed = 2; }, "elu", {"seed", "rfa"});
+  refuse([](LinearOptions& o) { o.redraw = LinearOptions::Redraw::sequence; }, "t2r", {"redraw", "rfa", "t2r"});
   refuse([](LinearOptions& o) { o.variant = LinearOptions::Variant::authors; }, "elu", {"variant", "rfa"});
   LinearOptions gated;
   gated.gate = true;
