@@ -82,6 +82,9 @@ void add_eval(CLI::App& app) {
               "of a model of images: the head that is measured, \"base\" the model's own (the task that the run has "
               "taught, or base)")
       .option("--segment-size", options->measure.segment_size, "N", "tokens a segment (as trained)")
+      .option("--context", options->measure.context, "N",
+              "tokens of a segment in front of the scored ones, for models whose segments stand alone (as the run "
+              "evaluated)")
       .option("--batch", options->measure.batch, "N",
               "parts of the text side by side; 1: every token sees all that came before it")
       .option("--documents", options->measure.documents, "RULE",

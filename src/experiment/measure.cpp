@@ -22,21 +22,22 @@ namespace mnemo::experiment {
 namespace {
 
 Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::TokenStore> text,
-                      const MeasureOptions& options, std::string what, bool reset_segments) {
+                      const MeasureOptions& options, std::string what, bool reset_segments, int64_t own_context = 0) {
   base::require(text->size() > 1, "{}: too short: {} tokens, at least 2 are needed", what, text->size());
   const data::Tokenizer& tokenizer = *stored.tokenizer;
   data::report_unknown(tokenizer, what, text->num_unknown(), text->size(),
                        options.strict ? data::Unknown::refuse : data::Unknown::warn);
   const int64_t batch = std::min(options.batch, text->size() - 1);
   if (options.reset) reset_segments = *options.reset == "segments";
+  const int64_t context = options.context.value_or(reset_segments ? own_context : 0);
   const metrics::Likelihood likelihood = options.precision
                                              ? infer::evaluate_text(
                                                    *infer::make_engine(stored.text_model("eval: --precision"),
                                                                        options.precision, "eval"),
-                                                   text, reset_segments)
+                                                   text, reset_segments, context)
                                              : tasks::evaluate_text(
                                                    *stored.model, text,
-                                                   {batch, options.segment_size.value_or(0), reset_segments});
+                                                   {batch, options.segment_size.value_or(0), reset_segments, context});
   Measured measured{std::move(what), likelihood.count(), {}, text->num_unknown()};
   measured.metrics = tasks::describe_likelihood(likelihood, tokenizer.type(), text->characters_per_token()).metrics;
   if (tokenizer.type() != "bytes") {
@@ -85,8 +86,8 @@ bundle::ModelHead answering_head(const bundle::Bundle& stored, const std::option
 
 Measured measure_images(const bundle::Bundle& stored, const data::ImageOptions& images, std::optional<std::string> part,
                         const bundle::ModelHead& head, const MeasureOptions& options, const std::string& what) {
-  base::require(!options.segment_size && !options.precision && !options.documents && !options.reset,
-                "eval: --segment-size, --precision, --documents and --reset go with texts");
+  base::require(!options.segment_size && !options.precision && !options.documents && !options.reset && !options.context,
+                "eval: --segment-size, --precision, --documents, --reset and --context go with texts");
   data::ImageSets sets = data::load_images(images);
   if (!part) part = sets.valid ? "valid" : sets.test ? "test" : "train";
   const data::Part wanted = data::part_of(*part, "eval: --part");
@@ -130,7 +131,8 @@ Measured measure_own(const bundle::Bundle& stored, const Recipe& recipe, const M
                                                                                : split.test;
     base::require(source.has_value(), "{}: its recipe has no {} part; give a text with --data", stored.folder, name);
     return measure_text(stored, data::encode_text(*stored.tokenizer, *source, text->document_rule()), options,
-                        name + " part of " + text->train, text->resets_segments());
+                        name + " part of " + text->train, text->resets_segments(),
+                        recipe.train.eval_context.value_or(0));
   }
   // With the stored model's options: of a fine-tuning they may stand in the trained model alone.
   if (task->input() == tasks::InputKind::images) {
@@ -141,6 +143,7 @@ Measured measure_own(const bundle::Bundle& stored, const Recipe& recipe, const M
   base::require(!options.segment_size, "eval: --segment-size goes with texts");
   base::require(!options.precision, "eval: --precision goes with texts");
   base::require(!options.reset, "eval: --reset goes with texts");
+  base::require(!options.context, "eval: --context goes with texts");
   // Of made tasks there are as many samples as one likes; a file, or a set of expressions, is measured whole.
   tasks::TaskSettings settings = recipe.task_settings();
   settings.eval_batch_size = options.batch;
@@ -156,6 +159,8 @@ void MeasureOptions::validate() const {
   base::require(batch >= 1 && batch <= 1 << 20, "eval: --batch: expected 1 to {}, found {}", 1 << 20, batch);
   base::require(!segment_size || (*segment_size >= 1 && *segment_size <= 1 << 20),
                 "eval: --segment-size: expected 1 to {}, found {}", 1 << 20, segment_size.value_or(0));
+  base::require(!context || (*context >= 0 && *context < 1 << 20), "eval: --context: expected 0 to {}, found {}",
+                (1 << 20) - 1, context.value_or(0));
   base::require(!reset || *reset == "documents" || *reset == "segments",
                 "eval: --reset: expected documents or segments, found '{}'", base::printable(reset.value_or("")));
   base::require(!precision || (batch == 1 && !segment_size),

@@ -20,6 +20,7 @@ struct MeasureOptions {
   std::optional<std::string> precision = {};  ///< by the decoding engine: "float32", "bf16" or "int8"
   std::optional<std::string> task = {};       ///< of a model of images: the head that is measured
   std::optional<int64_t> segment_size = {};   ///< tokens a segment; unset: the model's
+  std::optional<int64_t> context = {};        ///< tokens in front of the scored ones; unset: as the run evaluated
   bool strict = false;                        ///< refuse a text that is not all in the vocabulary
   int64_t batch = 1;                          ///< parts of a text, or samples, side by side
 

@@ -96,8 +96,8 @@ std::string text_at(const base::Node& root, const char* key) {
 Recipe::Recipe() { data = base::Node::table({{"type", tasks::TaskTypes::all().default_type}}); }
 
 tasks::TaskSettings Recipe::task_settings() const {
-  return {train.batch_size, train.segments_per_step, train.shuffle,
-          train.seed,       train.eval_batch_size,   train.eval_samples};
+  return {train.batch_size,   train.segments_per_step,       train.shuffle, train.seed, train.eval_batch_size,
+          train.eval_samples, train.eval_context.value_or(0)};
 }
 
 Recipe read_recipe(const base::Node& node) {
@@ -109,6 +109,17 @@ Recipe read_recipe(const base::Node& node) {
   base::require(task->input() == tasks::InputKind::tokens || recipe.train.segments_per_step == 1,
                 "recipe: 'train.segments_per_step': {} has no segments; expected 1 or nothing, found {}", task->title(),
                 recipe.train.segments_per_step);
+  if (const int64_t context = recipe.train.eval_context.value_or(0); context > 0) {
+    const data::TextOptions* text = task->text();
+    base::require(
+        text != nullptr && text->resets_segments(),
+        "recipe: 'train.eval_context': expected a text whose segments stand alone (data.reset = \"segments\"), "
+        "found {}",
+        text == nullptr ? task->title() : "data.reset = \"documents\"");
+    base::require(context < recipe.model.segment_size,
+                  "recipe: 'train.eval_context': expected less than model.segment_size = {}, found {}",
+                  recipe.model.segment_size, context);
+  }
   return recipe;
 }
 

@@ -14,16 +14,18 @@
 namespace mnemo::infer {
 
 metrics::Likelihood evaluate_text(const Engine& engine, std::shared_ptr<const data::TokenStore> text,
-                                  bool reset_segments) {
+                                  bool reset_segments, int64_t context) {
   const int64_t vocab = engine.model()->vocab_size();
   base::require(text->vocabulary_size() <= vocab,
                 "evaluation: the text has {} distinct tokens, but the model's vocabulary only {}",
                 text->vocabulary_size(), vocab);
+  base::require(context == 0 || reset_segments, "evaluation: a context is for segments that stand alone, found {}",
+                context);
   data::EvalStream stream(std::move(text));
   EngineSequence sequence = engine.begin();
   std::vector<float> weights(static_cast<size_t>(vocab));
   metrics::Likelihood likelihood;
-  while (const auto segment = stream.next(engine.model()->segment_size())) {
+  while (const auto segment = stream.next(engine.model()->segment_size(), context)) {
     if (reset_segments || (segment->reset.defined() && segment->reset.any().item<bool>())) sequence = engine.begin();
     const at::Tensor tokens = segment->tokens.to(at::kLong).contiguous(),
                      targets = segment->targets.to(at::kLong).contiguous();

@@ -26,10 +26,14 @@ metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<cons
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
   const int64_t segment_size = options.segment_size > 0 ? options.segment_size : model.segment_size();
+  base::require(options.context == 0 || options.reset_segments,
+                "evaluation: a context of {} tokens is for segments that stand alone (data.reset = \"segments\"); here "
+                "memory is carried from segment to segment and has read them already",
+                options.context);
   data::EvalStream stream(std::move(text), options.batch_size);
   core::State state = model.initial_state(options.batch_size);
   metrics::Likelihood likelihood;
-  while (auto next = stream.next(segment_size)) {
+  while (auto next = stream.next(segment_size, options.context)) {
     if (options.reset_segments) reset_all(*next);
     const data::TokenSegment segment = to(*next, device);
     state = start_documents(model, state, segment.reset);
@@ -82,7 +86,7 @@ std::optional<Evaluation> LanguageModel::evaluate(const core::Model& model, data
   if (!text) return std::nullopt;
   // A short text cannot have more streams than tokens to predict.
   const int64_t streams = std::clamp<int64_t>(text->size() - 1, 1, options_.eval_batch_size);
-  return describe_likelihood(evaluate_text(model, text, {streams, 0, options_.reset_segments}),
+  return describe_likelihood(evaluate_text(model, text, {streams, 0, options_.reset_segments, options_.eval_context}),
                              corpus_.tokenizer->type(), text->characters_per_token());
 }
 

@@ -18,10 +18,14 @@ struct TextEvaluationOptions {
   int64_t batch_size = 1;       ///< parallel parts of the text; 1: every token has the full history
   int64_t segment_size = 0;     ///< tokens per call; 0: the model's
   bool reset_segments = false;  ///< reset memory at every segment
+  /// The first tokens of a segment, which are those before the scored ones, read again; requires reset_segments.
+  int64_t context = 0;
 };
 
 /// The likelihood of a text in one pass, with the state carried from segment to segment and reset at documents, or at
-/// every segment. Runs in evaluation mode without gradients.
+/// every segment. Runs in evaluation mode without gradients. With a context each token but the first of a text has at
+/// least that many tokens in front of it (Peng et al. 2022, table 3: 0, 256 and 480 of segments of 512). Throws
+/// InputError for a context with a memory that is carried, which has read those tokens already.
 metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<const data::TokenStore> text,
                                   const TextEvaluationOptions& options = {});
 
@@ -37,6 +41,7 @@ struct LanguageModelOptions {
   int64_t seed = 0;
   int64_t eval_batch_size = 16;
   bool reset_segments = false;  ///< reset memory at every segment, also in evaluation
+  int64_t eval_context = 0;     ///< TextEvaluationOptions::context
 };
 
 /// Next-token prediction on a text: parallel contiguous streams whose state is carried from step to step. The metric is

@@ -35,14 +35,19 @@ PieceStreams::PieceStreams(std::shared_ptr<const TokenStore> text, int64_t batch
   rows_.resize(static_cast<size_t>(batch_size));
 }
 
-TokenSegment PieceStreams::cut(int64_t tgt_len, bool shrink) {
+TokenSegment PieceStreams::cut(int64_t tgt_len, bool shrink, int64_t context) {
   base::require(tgt_len > 0, "tgt_len: expected at least 1, found {}", tgt_len);
   const auto batch = static_cast<int64_t>(rows_.size());
+  base::require(context >= 0 && context < tgt_len, "context: expected 0 to {}, less than a segment, found {}",
+                tgt_len - 1, context);
   int64_t longest = 0, shortest = tgt_len;
+  // New tokens of a row, and those before them that are read again.
+  const auto fresh_of = [&](const Row& row) { return std::min(tgt_len - context, row.piece.size() - row.offset); };
+  const auto again_of = [&](const Row& row) { return row.done() ? 0 : std::min(context, row.offset); };
   for (int64_t b = 0; b < batch; ++b) {
     Row& row = rows_[static_cast<size_t>(b)];
     if (row.done()) row = take(b);
-    const int64_t count = std::min(tgt_len, row.piece.size() - row.offset);
+    const int64_t count = fresh_of(row) + again_of(row);
     longest = std::max(longest, count);
     shortest = std::min(shortest, count);
   }
@@ -55,16 +60,16 @@ TokenSegment PieceStreams::cut(int64_t tgt_len, bool shrink) {
   std::vector<int64_t> ids;
   for (int64_t b = 0; b < batch; ++b) {
     Row& row = rows_[static_cast<size_t>(b)];
-    const int64_t count = std::min(length, row.piece.size() - row.offset);
-    if (count == 0) continue;
+    const int64_t fresh = fresh_of(row), again = again_of(row), count = fresh + again;
+    if (fresh == 0) continue;
     ids.resize(static_cast<size_t>(count + 1));
-    text_->read(row.piece.begin + row.offset, ids);
+    text_->read(row.piece.begin + row.offset - again, ids);
     std::copy_n(ids.begin(), count, out.tokens.mutable_data_ptr<int64_t>() + b * length);
-    std::copy_n(ids.begin() + 1, count, out.targets.mutable_data_ptr<int64_t>() + b * length);
+    std::copy_n(ids.begin() + 1 + again, fresh, out.targets.mutable_data_ptr<int64_t>() + b * length + again);
     out.reset.mutable_data_ptr<bool>()[b] = row.offset == 0;
     if (out.valid.defined()) std::fill_n(out.valid.mutable_data_ptr<bool>() + b * length, count, true);
-    row.offset += count;
-    out.num_targets += count;
+    row.offset += fresh;
+    out.num_targets += fresh;
   }
   predicted_ += out.num_targets;
   return out;
@@ -171,9 +176,9 @@ void StreamBatches::load(const std::function<at::Tensor(const std::string&)>& fi
 EvalStream::EvalStream(std::shared_ptr<const TokenStore> text, int64_t batch_size)
     : PieceStreams(std::move(text), batch_size) {}
 
-std::optional<TokenSegment> EvalStream::next(int64_t tgt_len) {
+std::optional<TokenSegment> EvalStream::next(int64_t tgt_len, int64_t context) {
   if (predicted_ == predictions_) return std::nullopt;
-  return cut(tgt_len, true);
+  return cut(tgt_len, true, context);
 }
 
 void EvalStream::restart() {

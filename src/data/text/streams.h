@@ -47,7 +47,8 @@ class PieceStreams {
   virtual Row take(int64_t row) = 0;
 
   /// The next segment; rows with nothing left are padding. With `shrink`, it is only as long as the longest row needs.
-  TokenSegment cut(int64_t tgt_len, bool shrink);
+  /// The last `context` tokens that a row has read stand in front again, without targets.
+  TokenSegment cut(int64_t tgt_len, bool shrink, int64_t context = 0);
 
   std::shared_ptr<const TokenStore> text_;
   std::vector<Piece> pieces_;
@@ -106,8 +107,10 @@ class EvalStream final : private PieceStreams {
   explicit EvalStream(std::shared_ptr<const TokenStore> text, int64_t batch_size = 1);
 
   /// The next segment of at most `tgt_len` tokens (which may vary between calls), or nothing at the end. Rows with
-  /// nothing left are padding.
-  std::optional<TokenSegment> next(int64_t tgt_len);
+  /// nothing left are padding. The first `context` of these tokens are those before the new ones, read once more and
+  /// not predicted (Baevski and Auli 2019, section 4.1); at the start of a row there are fewer. Throws InputError
+  /// unless 0 <= context < tgt_len.
+  std::optional<TokenSegment> next(int64_t tgt_len, int64_t context = 0);
 
   /// Number of predictions in the whole pass.
   int64_t total() const { return predictions_; }

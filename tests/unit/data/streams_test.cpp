@@ -257,6 +257,40 @@ TEST(StreamBatches, APositionOfAnotherTextOrOptionsOrADamagedOneIsRefused) {
   EXPECT_EQ(same(good.next(2, 1)[0], next), "");
 }
 
+RC_GTEST_PROP(EvalStream, AContextIsReadAgainAndNotPredicted, ()) {
+  const bool documents = *rc::gen::arbitrary<bool>();
+  const auto lengths = *rc::gen::container<std::vector<int64_t>>(rc::gen::inRange<int64_t>(1, 12));
+  const auto text = documents ? counting(lengths) : counting(*rc::gen::inRange<int64_t>(0, 60));
+  const auto size = *rc::gen::inRange<int64_t>(1, 9), context = *rc::gen::inRange<int64_t>(0, size);
+  EvalStream stream(text, *rc::gen::inRange<int64_t>(1, 6));
+  std::map<int64_t, int64_t> seen;
+  while (const auto segment = stream.next(size, context)) {
+    RC_ASSERT(segment->tokens.size(1) <= size);
+    for (int64_t b = 0; b < segment->tokens.size(0); ++b) {
+      int64_t again = 0, fresh = 0;
+      for (int64_t t = 0; t < segment->tokens.size(1); ++t) {
+        if (segment->valid.defined() && !segment->valid[b][t].item<bool>()) continue;
+        const int64_t input = segment->tokens[b][t].item<int64_t>(), target = segment->targets[b][t].item<int64_t>();
+        // The numbers of the text go up by one, also over the border between context and new tokens.
+        if (t > 0) RC_ASSERT(input == segment->tokens[b][t - 1].item<int64_t>() + 1);
+        if (target == base::kIgnoreTarget) {
+          RC_ASSERT(fresh == 0 && seen[input + 1] == 1);
+          ++again;
+        } else {
+          RC_ASSERT(target == input + 1);
+          ++seen[target];
+          ++fresh;
+        }
+      }
+      RC_ASSERT(again <= context && fresh <= size - context);
+      if (fresh > 0 && segment->reset[b].item<bool>()) RC_ASSERT(again == 0);
+    }
+  }
+  RC_ASSERT(stream.predicted() == stream.total());
+  for (const auto& [target, times] : seen) RC_ASSERT(times == 1);
+  RC_ASSERT(static_cast<int64_t>(seen.size()) == stream.total());
+}
+
 RC_GTEST_PROP(EvalStream, EveryTokenButTheFirstIsPredictedOnceInAnySegmentation, ()) {
   const bool documents = *rc::gen::arbitrary<bool>();
   const auto lengths = *rc::gen::container<std::vector<int64_t>>(rc::gen::inRange<int64_t>(1, 12));

@@ -55,6 +55,42 @@ TEST(LanguageModelTask, HeldOutNumberDoesNotDependOnSegmentation) {
   }
 }
 
+TEST(LanguageModelTask, AContextStandsInFrontOfTheScoredTokens) {
+  const test::TemporaryFolder folder;
+  const data::Corpus corpus = make_corpus(folder / "text");
+  const auto model = make_model(corpus.tokenizer->size(), 8, {});
+  const int64_t size = 8, context = 5, tokens = corpus.valid->size() - 1;
+  // By definition: of each window the targets that no earlier window has.
+  std::vector<int64_t> text(static_cast<size_t>(tokens + 1));
+  corpus.valid->read(0, text);
+  const at::Tensor all = at::tensor(text, at::kLong);
+  double sum = 0;
+  for (int64_t begin = 0; begin < tokens; begin += size - context) {
+    const int64_t first = std::max<int64_t>(0, begin - context), end = std::min(tokens, begin + size - context);
+    core::Segment segment;
+    segment.tokens = all.slice(0, first, end).unsqueeze(0);
+    const at::Tensor nll = model->nll(model->forward(segment, model->initial_state(1)).hidden,
+                                      all.slice(0, first + 1, end + 1).unsqueeze(0));
+    sum += nll.slice(1, begin - first).sum().item<double>();
+  }
+  const auto found = evaluate_text(*model, corpus.valid, {1, size, true, context});
+  EXPECT_EQ(found.count(), tokens);
+  EXPECT_NEAR(found.nll(), sum / static_cast<double>(tokens), 1e-12);
+  EXPECT_GT(std::abs(found.nll() - evaluate_text(*model, corpus.valid, {1, size, true}).nll()), 1e-6);
+  LanguageModel task(corpus, {.eval_batch_size = 1, .reset_segments = true, .eval_context = context});
+  EXPECT_NEAR(task.evaluate(*model, data::Part::valid)->at("nll"), found.nll(), 1e-12);
+  test::expect_error<base::InputError>(
+      [&] {
+        evaluate_text(*model, corpus.valid, {1, size, false, context});
+      },
+      {"context of 5", "data.reset"});
+  test::expect_error<base::InputError>(
+      [&] {
+        evaluate_text(*model, corpus.valid, {1, size, true, size});
+      },
+      {"context", "0 to 7", "found 8"});
+}
+
 TEST(LanguageModelTask, SegmentsThatStandAloneSeeNoMemory) {
   const test::TemporaryFolder folder;
   const data::Corpus corpus = make_corpus(folder / "text");
