@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/log.h"
 #include "bundle/bundle.h"
 #include "bundle/foreign_images.h"
 #include "bundle/model_folder.h"
@@ -71,6 +72,12 @@ AttachedTasks attach_tasks(const AttachOptions& options) {
     int64_t bytes = 0;
     for (const auto& [name, tensor] : task.tensors) bytes += static_cast<int64_t>(tensor.nbytes());
     weights::attach(folder.parts, task, file, how);
+    if (attached(folder.parts).size() > 1 && task.memory.attention == memory::TaskAttention::full)
+      base::log_warning(
+          "attach: {}: trained without a mask (attention = \"full\"): every row sees the rows of every task, so the "
+          "tasks "
+          "of this model change one another's results",
+          file);
     result.added.push_back({attached(folder.parts).back(), task.task().num_classes, task.task().num_mem_tokens, bytes});
   }
   result.folder = folder.write(options.out);

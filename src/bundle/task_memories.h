@@ -31,7 +31,8 @@ struct AttachedTasks {
   std::vector<std::string> tasks = {};  ///< all that are attached now
 };
 
-/// Joins task memories to a model, whose earlier results stay as they were bit for bit. Throws InputError for a task of
+/// Joins task memories to a model, whose earlier results stay as they were bit for bit; of tasks trained without a mask
+/// they do not, which a warning says (Sandler et al. 2022, table 6: interference). Throws InputError for a task of
 /// another backbone, a name that is taken, and options that exclude each other.
 AttachedTasks attach_tasks(const AttachOptions& options);
 

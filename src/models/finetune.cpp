@@ -10,24 +10,42 @@
 
 namespace mnemo::models {
 
+namespace {
+
+using Regime = FinetuneOptions::Regime;
+
+bool has_memory(Regime regime) {
+  return regime == Regime::memory || regime == Regime::masked_memory || regime == Regime::unmasked_memory ||
+         regime == Regime::memory_and_adapters;
+}
+/// Whether the task has a class row beside the backbone's.
+bool has_class_row(Regime regime) { return regime == Regime::masked_memory || regime == Regime::unmasked_memory; }
+bool has_adapters(Regime regime) { return regime == Regime::adapters || regime == Regime::memory_and_adapters; }
+/// Whether the task has a class token in place of the backbone's.
+bool moves_class_token(Regime regime) {
+  return regime == Regime::memory || regime == Regime::head_and_class_token || regime == Regime::memory_and_adapters;
+}
+
+}  // namespace
+
 void FinetuneOptions::validate(const base::Where& where) const {
-  const bool memory = regime == Regime::memory, masked = regime == Regime::masked_memory;
   const std::string found = regime_name();
-  where.require(!layers || memory || masked, "layers",
-                "belongs to regime = \"memory\" or \"masked_memory\", found regime = \"{}\"", found);
-  where.require(propagation == core::Propagation::none || memory, "propagation",
-                "belongs to regime = \"memory\", found regime = \"{}\"", found);
-  where.require(sees.empty() || masked, "sees", "belongs to regime = \"masked_memory\", found regime = \"{}\"", found);
+  const auto belongs = [&](bool allowed, const char* key, const char* regimes) {
+    where.require(allowed, key, "belongs to regime = {}, found regime = \"{}\"", regimes, found);
+  };
+  const char* with_memory = "\"memory\", \"masked_memory\", \"unmasked_memory\" or \"memory_and_adapters\"";
+  belongs(!layers || has_memory(regime), "layers", with_memory);
+  belongs(propagation == core::Propagation::none || (has_memory(regime) && !has_class_row(regime)), "propagation",
+          "\"memory\" or \"memory_and_adapters\"");
+  belongs(sees.empty() || regime == Regime::masked_memory, "sees", "\"masked_memory\"");
   // A run's recipe.toml contains every key, so a key at its default was not necessarily set by the user.
   const FinetuneOptions left_out;
-  where.require(num_mem_tokens == left_out.num_mem_tokens || memory || masked, "num_mem_tokens",
-                "belongs to regime = \"memory\" or \"masked_memory\", found regime = \"{}\"", found);
-  where.require(memory_norm == left_out.memory_norm || memory || masked, "memory_norm",
-                "belongs to regime = \"memory\" or \"masked_memory\", found regime = \"{}\"", found);
-  where.require(class_token_position == left_out.class_token_position || masked, "class_token_position",
-                "belongs to regime = \"masked_memory\", found regime = \"{}\"", found);
-  where.require(bottleneck == left_out.bottleneck || regime == Regime::adapters, "bottleneck",
-                "belongs to regime = \"adapters\", found regime = \"{}\"", found);
+  belongs(num_mem_tokens == left_out.num_mem_tokens || has_memory(regime), "num_mem_tokens", with_memory);
+  belongs(memory_norm == left_out.memory_norm || has_memory(regime), "memory_norm", with_memory);
+  belongs(class_token_position == left_out.class_token_position || has_class_row(regime), "class_token_position",
+          "\"masked_memory\" or \"unmasked_memory\"");
+  belongs(bottleneck == left_out.bottleneck || has_adapters(regime), "bottleneck",
+          "\"adapters\" or \"memory_and_adapters\"");
 }
 
 std::string FinetuneOptions::regime_name() const { return base::write_options(*this).at("regime").as_string(); }
@@ -39,7 +57,6 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
   base::require(model.backbone.input() == core::InputKind::images && model.kind == ModelOptions::Kind::model,
                 "{}: expected a model of images, found backbone.type = \"{}\"", who, model.backbone.type);
   FinetunePlan plan{model, {}, options.name, {}};
-  using Regime = FinetuneOptions::Regime;
   const Regime regime = options.regime;
   if (regime == Regime::full) {
     base::require(model.memory.empty() || type_of(model.memory.front()) != memory::LearnableTokens::kType,
@@ -52,8 +69,7 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
   }
   base::require(model.backbone.takes_tasks(), "{}: expected backbone.type = \"vit\", found \"{}\"", who,
                 model.backbone.type);
-  const bool masked = regime == Regime::head || regime == Regime::masked_memory,
-             moves = regime == Regime::memory || regime == Regime::head_and_class_token;
+  const bool masked = regime == Regime::head || regime == Regime::masked_memory;
   memory::LearnableTokensOptions memory;
   const base::Node* attached = nullptr;
   for (const base::Node& one : model.memory) {
@@ -77,10 +93,10 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
   task.name = options.name;
   task.num_classes = classes;
   task.labels = labels;
-  task.new_class_token = regime == Regime::masked_memory;
-  task.own_class_token = moves;
-  task.own_adapters = regime == Regime::adapters;
-  task.num_mem_tokens = regime == Regime::memory || regime == Regime::masked_memory ? options.num_mem_tokens : 0;
+  task.new_class_token = has_class_row(regime);
+  task.own_class_token = moves_class_token(regime);
+  task.own_adapters = has_adapters(regime);
+  task.num_mem_tokens = has_memory(regime) ? options.num_mem_tokens : 0;
   if (task.num_mem_tokens > 0) task.layers = options.layers;
   if (attached != nullptr) {
     task.memory_norm = options.memory_norm;
@@ -93,7 +109,7 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
   node.set("type", memory::LearnableTokens::kType);
   plan.options.memory = {ModelOptions::memory_types().complete(node)};
   plan.trained = {"task." + options.name + ".*"};
-  if (regime == Regime::adapters) {
+  if (task.own_adapters) {
     base::require(!model.adapters,
                   "{}: the model already has adapters, so a task cannot add its own; choose another regime", who);
     plan.options.adapters = layers::AdapterOptions{};

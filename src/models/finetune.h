@@ -14,7 +14,16 @@ namespace mnemo::models {
 /// How a trained image model learns another task (Sandler et al. 2022, section 4.1): `[finetune]` of a recipe.
 struct FinetuneOptions {
   std::string model;
-  enum class Regime { head, head_and_class_token, memory, masked_memory, full, adapters };
+  enum class Regime {
+    head,
+    head_and_class_token,
+    memory,
+    masked_memory,
+    full,
+    adapters,
+    unmasked_memory,
+    memory_and_adapters
+  };
   Regime regime = Regime::masked_memory;
   std::string name = "task";
   int64_t num_mem_tokens = 5;
@@ -30,18 +39,21 @@ struct FinetuneOptions {
     v("regime", regime,
       "what is trained: head: only a new head; head_and_class_token: the head and the class token; memory: also memory "
       "tokens that all rows see; masked_memory: memory and a new class token that existing rows do not see, so that "
-      "tasks can be combined; full: the whole model; adapters: Houlsby adapters and the head",
-      base::one_of("head", "head_and_class_token", "memory", "masked_memory", "full", "adapters"));
+      "tasks can be combined; full: the whole model; adapters: Houlsby adapters and the head; unmasked_memory: memory "
+      "and "
+      "a new class token, all of which every row sees; memory_and_adapters: memory and adapters",
+      base::one_of("head", "head_and_class_token", "memory", "masked_memory", "full", "adapters", "unmasked_memory",
+                   "memory_and_adapters"));
     v("name", name, "what the task is called");
-    v("num_mem_tokens", num_mem_tokens, "memory, masked_memory: memory tokens per layer", base::range(0, 1 << 16));
-    v("layers", layers, "memory, masked_memory: layers with memory, counted from 0; unset: all", base::at_least(0));
-    v("memory_norm", memory_norm, "memory, masked_memory: add the memory after a layer's first norm, or before it",
+    v("num_mem_tokens", num_mem_tokens, "regimes with memory: memory tokens per layer", base::range(0, 1 << 16));
+    v("layers", layers, "regimes with memory: layers that have it, counted from 0; unset: all", base::at_least(0));
+    v("memory_norm", memory_norm, "regimes with memory: add the memory after a layer's first norm, or before it",
       base::one_of("after", "before"));
-    v("class_token_position", class_token_position, "masked_memory: position of the new class token",
+    v("class_token_position", class_token_position, "masked_memory, unmasked_memory: position of the new class token",
       base::one_of("class", "none"));
-    v("propagation", propagation, "memory: how memory is passed on to later layers",
+    v("propagation", propagation, "memory, memory_and_adapters: how memory is passed on to later layers",
       base::one_of("none", "first", "added", "appended"));
-    v("bottleneck", bottleneck, "adapters: bottleneck width", base::range(1, 1 << 16));
+    v("bottleneck", bottleneck, "adapters, memory_and_adapters: bottleneck width", base::range(1, 1 << 16));
     v("sees", sees, "masked_memory: attached tasks that the new task sees");
   }
   void validate(const base::Where& where) const;

@@ -62,6 +62,10 @@ TEST(Finetune, EachRegimeTrainsItsOwnParameters) {
     }
   }
   EXPECT_EQ(trained(plan(R"({"regime": "adapters", "name": "t", "bottleneck": 2})")), adapters);
+  EXPECT_EQ(trained(plan(R"({"regime": "unmasked_memory", "name": "t", "layers": [0]})")),
+            with(kHead, {"task.t.class_token", "task.t.memory.0"}));
+  EXPECT_EQ(trained(plan(R"({"regime": "memory_and_adapters", "name": "t", "bottleneck": 2})")),
+            with(adapters, {"task.t.cls_token", "task.t.memory.0", "task.t.memory.1"}));
   const FinetunePlan full = plan(R"({"regime": "full", "name": "t"})");
   EXPECT_FALSE(full.has_task_memory);
   EXPECT_EQ(full.answers, "base");
@@ -115,6 +119,41 @@ TEST(Finetune, AClassTokenInPlaceOfTheBackbonesStandsThere) {
   EXPECT_LT(test::difference(rows(model), rows(plain)), 1e-12);
 }
 
+// Without a mask every row sees a task's class row and memory, so tasks that are joined change one another (the paper's
+// last row of table 6); the masked ones do not.
+TEST(Finetune, TasksWithoutAMaskInterfere) {
+  for (const char* regime : {"unmasked_memory", "masked_memory"}) {
+    const bool masked = std::string(regime) == "masked_memory";
+    const std::string head = std::string(R"({"regime": ")") + regime + R"(", "num_mem_tokens": 3, "name": ")";
+    const FinetunePlan one = plan(head + R"(t"})");
+    FinetunePlan two = one;
+    base::Node other = plan(head + R"(u"})").options.memory[0].at("tasks").items()[0];
+    base::Node tasks = two.options.memory[0].at("tasks");
+    tasks.push_back(other);
+    two.options.memory[0].set("tasks", tasks);
+    base::check_options(two.options);
+    ASSERT_EQ(one.starts.size(), 1U);
+    Model alone(one.options, 0, at::kDouble), joined(two.options, 0, at::kDouble);
+    const at::NoGradGuard no_grad;
+    test::Numbers numbers(3);
+    for (const layers::Parameter& parameter : joined.parameters().all()) {
+      at::Tensor(parameter.tensor).copy_(numbers.normal(parameter.tensor.sizes()) * 0.3);
+      if (at::Tensor same = alone.parameters().find(parameter.name); same.defined()) same.copy_(parameter.tensor);
+    }
+    const at::Tensor pixels = numbers.normal({2, 3, 8, 8});
+    const auto logits = [&](Model& model) {
+      model.answer_for("t");
+      return model.logits(model.forward({.tokens = {}, .rows = {}, .pixels = pixels}, model.initial_state(2)).hidden);
+    };
+    const double change = test::difference(logits(alone), logits(joined));
+    if (masked) {
+      EXPECT_EQ(change, 0.0);
+    } else {
+      EXPECT_GT(change, 1e-3);
+    }
+  }
+}
+
 TEST(Finetune, WhatMakesNoSenseIsRefused) {
   const auto refuse = [](const std::string& options, std::initializer_list<std::string> what,
                          const ModelOptions& model = small()) {
@@ -129,6 +168,8 @@ TEST(Finetune, WhatMakesNoSenseIsRefused) {
          {"memory_norm", "masked_memory", "found regime = \"adapters\""});
   refuse(R"({"regime": "memory", "class_token_position": "none"})",
          {"class_token_position", "masked_memory", "found regime = \"memory\""});
+  refuse(R"({"regime": "unmasked_memory", "sees": ["x"]})", {"sees", "masked_memory"});
+  refuse(R"({"regime": "unmasked_memory", "propagation": "first"})", {"propagation", "memory_and_adapters"});
   refuse(R"({"regime": "full", "bottleneck": 3})", {"bottleneck", "adapters", "found regime = \"full\""});
   refuse(R"({"regime": "adapters", "name": "t"})", {"already has adapters"},
          small(R"(, "adapters": {"bottleneck": 3})"));
@@ -136,6 +177,7 @@ TEST(Finetune, WhatMakesNoSenseIsRefused) {
   refuse(R"({"regime": "masked_memory", "name": "a b"})", {"name", "letters"});
   const ModelOptions one = plan(R"({"regime": "masked_memory", "name": "t"})").options;
   refuse(R"({"regime": "memory", "name": "u"})", {"attached", "masked_memory"}, one);
+  refuse(R"({"regime": "unmasked_memory", "name": "u"})", {"attached", "masked_memory"}, one);
   refuse(R"({"regime": "full", "name": "u"})", {"detach"}, one);
   refuse(R"({"regime": "masked_memory", "name": "t"})", {"'t'", "twice"}, one);
   const layers::ParameterSet parameters = Model(small(), 0, at::kFloat).parameters();
