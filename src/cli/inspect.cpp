@@ -97,6 +97,9 @@ void add_inspect(CLI::App& app) {
               "the same of sequence N of the run's first training batch (of a text: its first segments)")
       .option("--image", options->inspect.image, "FILE",
               "of a model of images: run this image, and show where attention looks on it, and what GRC mixes")
+      .option("--images", options->inspect.images, "FOLDER",
+              "the same of a folder: in how many of its images some row attends with 0.5 or more to memory, a class "
+              "token or itself")
       .option("--layers", options->inspect.choice.layers, "LIST", "layers to show, from 0: 0 or 0,2 or 0-3 (all)")
       .option("--heads", options->inspect.choice.heads, "LIST",
               "heads to show (all; of an image: the mean of all, and those named)")

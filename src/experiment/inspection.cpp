@@ -23,9 +23,9 @@ void check(const InspectOptions& options) {
   const bool chooses = options.choice.layers || options.choice.heads || options.choice.segment;
   base::require(options.looks() || !chooses,
                 "inspect: --layers, --heads and --segment choose from what an input does; give one with --text, "
-                "--tokens, --sample or --image");
-  base::require(!options.image || !options.input.given(),
-                "inspect: expected one of --text, --tokens, --sample and --image");
+                "--tokens, --sample, --image or --images");
+  base::require(options.image.has_value() + options.images.has_value() + options.input.given() <= 1,
+                "inspect: expected one of --text, --tokens, --sample, --image and --images");
   base::require(
       options.cost || !(options.batch || options.segment_size || options.position || !options.image_size.empty()),
       "inspect: --batch, --segment-size, --image-size and --position go with --cost");
@@ -67,15 +67,11 @@ inspect::ModelCost cost_of(const bundle::Bundle& stored, const InspectOptions& o
                              inspect::CostOptions{options.batch.value_or(1), options.segment_size, options.position});
 }
 
-inspect::ImageAttention image_attention(const bundle::Bundle& stored, const std::optional<Recipe>& recipe,
-                                        const InspectOptions& options) {
-  const models::Model& model = *stored.model;
-  models::require_input(model, core::InputKind::images, "inspect: --image");
-  if (!stored.folder.empty())
-    return inspect::inspect_image(model, stored.preprocessing(), *options.image, options.choice);
+/// How the model reads images.
+bundle::ImagePreprocessing preprocessing_of(const bundle::Bundle& stored, const std::optional<Recipe>& recipe) {
+  if (!stored.folder.empty()) return stored.preprocessing();
   // The model's own options: they may stand in the model that [finetune] names.
-  const data::ImageOptions images = recipe.value().task()->images(model.options());
-  return inspect::inspect_image(model, bundle::ImagePreprocessing::of(images), *options.image, options.choice);
+  return bundle::ImagePreprocessing::of(recipe.value().task()->images(stored.model->options()));
 }
 
 Inspection inspect_with(const bundle::Bundle& stored, const std::optional<Recipe>& recipe,
@@ -87,7 +83,14 @@ Inspection inspect_with(const bundle::Bundle& stored, const std::optional<Recipe
     const InputSegments input = read_input(options.input, stored, recipe);
     found.attention = inspect::look_at_attention(*stored.model, input.segments, input.words, options.choice);
   }
-  if (options.image) found.image = image_attention(stored, recipe, options);
+  if (options.image || options.images)
+    models::require_input(*stored.model, core::InputKind::images, "inspect: --image and --images");
+  if (options.image)
+    found.image = inspect::inspect_image(*stored.model, preprocessing_of(stored, recipe), *options.image,
+                                         options.choice);
+  if (options.images)
+    found.images = inspect::count_image_shares(*stored.model, preprocessing_of(stored, recipe), *options.images,
+                                               options.choice);
   if (options.cost) found.cost = cost_of(stored, options);
   return found;
 }
@@ -107,6 +110,7 @@ void add_sections(page::Document& page, const Inspection& found) {
     inspect::add_image_view(page, *found.image);
     page.add("<h3>All maps</h3>\n" + drawn({nullptr, &*found.image}, "heat maps"), "the heat maps");
   }
+  if (found.images) page.add("<h2>Attention</h2>\n" + inspect::to_html(*found.images), "the shares of images");
   if (!found.scalars.empty())
     page.add("<h2>Over training</h2>\n" + page::figure(inspect::scalars_svg(found.scalars), "", "over training"),
              "the gauges over training");
@@ -125,6 +129,7 @@ std::string Inspection::text() const {
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "\n") + part; };
   if (attention) add(inspect::to_text(*attention));
   if (image) add(inspect::to_text(*image));
+  if (images) add(inspect::to_text(*images));
   if (!scalars.empty() && (looked() || !cost)) add(inspect::to_text(scalars));
   if (cost) add(inspect::to_text(*cost));
   return text;
@@ -134,6 +139,7 @@ base::Node Inspection::to_node() const {
   base::Node node = inspect::to_node(summary);
   if (attention) node.set("attention", inspect::to_node(*attention));
   if (image) node.set("attention", inspect::to_node(*image));
+  if (images) node.set("image_shares", inspect::to_node(*images));
   if (!scalars.empty()) node.set("training", inspect::to_node(scalars));
   if (cost) node.set("cost", inspect::to_node(*cost));
   return node;

@@ -12,6 +12,7 @@
 #include "inspect/attention_summary.h"
 #include "inspect/cost.h"
 #include "inspect/image_attention.h"
+#include "inspect/image_shares.h"
 #include "inspect/model_summary.h"
 
 namespace mnemo::experiment {
@@ -22,13 +23,14 @@ struct InspectOptions {
   std::optional<std::string> variant = {};                              ///< of a recipe with studies
   InspectInput input = {};                                              ///< what is run through a model of texts
   std::optional<std::string> image = {};                                ///< a file, run through a model of images
+  std::optional<std::string> images = {};                               ///< a folder, all of it through such a model
   inspect::AttentionChoice choice = {};                                 ///< layers, heads and segment of that
   bool cost = false;                                                    ///< count FLOPs, parameters and bytes of state
   std::optional<int64_t> batch = {}, segment_size = {}, position = {};  ///< of the cost; as inspect::CostOptions
   std::vector<int64_t> image_size = {};                                 ///< of the cost of a model of images
   std::optional<std::string> checkpoint = {};                           ///< of a run: "latest", "best" or a step
 
-  bool looks() const { return input.given() || image.has_value(); }
+  bool looks() const { return input.given() || image.has_value() || images.has_value(); }
 };
 
 /// What there is to say of a model.
@@ -37,10 +39,11 @@ struct Inspection {
   std::string options;                                      ///< the model's, as TOML
   std::optional<inspect::AttentionSummary> attention = {};  ///< what the input did
   std::optional<inspect::ImageAttention> image = {};        ///< what the image did
+  std::optional<inspect::ImageShares> images = {};          ///< what the folder's images did
   std::vector<inspect::ScalarPoint> scalars = {};           ///< of the run's training
   std::optional<inspect::ModelCost> cost = {};
 
-  bool looked() const { return attention || image; }
+  bool looked() const { return attention || image || images; }
   /// For a terminal: what was asked for, or the summary.
   std::string text() const;
   base::Node to_node() const;

@@ -114,6 +114,31 @@ std::vector<ImageLook> looks_of(const core::WeightMap& map, const core::Attentio
   return looks;
 }
 
+/// ImageLayer::most. Class rows and rows of the image and of tasks are queries; memory that passes through is none.
+Shares most_of(const core::WeightMap& map, const core::AttentionInput& input, const ImageRows& rows) {
+  if (rows.windows != nullptr || map.image.size() > 0) return {};
+  const at::Tensor weights = map.weights[0].to(at::kDouble);  // [H,Q,K]
+  const auto tasks = static_cast<int64_t>(rows.tasks.size());
+  const int64_t own = rows.before + rows.grid.size() + rows.behind, context = weights.size(2) - own,
+                queries = own - rows.behind + tasks;
+  if (weights.size(1) != own || context < 0) return {};
+  const at::Tensor seen = weights.narrow(1, 0, queries);
+  at::Tensor memory = seen.narrow(2, weights.size(2) - rows.behind + tasks, rows.behind - tasks).sum(2);
+  if (context == input.table.num_context()) {
+    int64_t first = 0;
+    for (const core::Span& span : input.table.contexts()) {
+      if (span.kind == core::SpanKind::memory) memory = memory + seen.narrow(2, first, span.length).sum(2);
+      first += span.length;
+    }
+  }
+  // A class row that sees itself counts as "itself".
+  const at::Tensor same = at::eye(queries, seen.options());
+  const at::Tensor among = seen.narrow(2, context, queries), other = among * (1.0 - same);
+  const at::Tensor classes = other.narrow(2, 0, rows.before).sum(2) +
+                             other.narrow(2, rows.before + rows.grid.size(), tasks).sum(2);
+  return {{"memory", memory.amax(1)}, {"class token", classes.amax(1)}, {"itself", (among * same).sum(2).amax(1)}};
+}
+
 at::Tensor placed(const at::Tensor& values, const ImageRows& rows) {
   const at::Tensor image = rows.windows != nullptr ? rows.windows->join(values)
                                                    : values.narrow(1, rows.before, rows.grid.size());
@@ -151,7 +176,9 @@ std::vector<ImageLayer> inspect_image(const models::Model& model, const at::Tens
     if (const auto* inspectable = dynamic_cast<const core::Inspectable*>(&attention)) {
       core::AttentionView view = inspectable->inspect(input, state, {});
       for (const core::WeightMap& map : view.maps) {
-        if (map.name == "attention") layer.looks = looks_of(map, input, rows);
+        if (map.name != "attention") continue;
+        layer.looks = looks_of(map, input, rows);
+        layer.most = most_of(map, input, rows);
       }
       layer.gates = std::move(view.gates);
     }

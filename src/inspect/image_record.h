@@ -36,6 +36,9 @@ struct ImageLayer {
   std::vector<ImageLook> looks = {};
   std::vector<ImageBranch> branches = {};
   std::vector<core::GateValues> gates = {};
+  /// [H]: the largest weight that any row gives to "memory" (all tokens together), "class token" (of the model and of
+  /// tasks) and "itself" (Sandler et al. 2022, figure 9); empty if keys are reduced or cut into windows.
+  std::vector<std::pair<std::string, at::Tensor>> most = {};
 };
 
 /// Runs one image, normalised pixels [1,C,H,W], through a model in evaluation mode and records the attention weights of

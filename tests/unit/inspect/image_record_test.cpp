@@ -159,6 +159,38 @@ TEST(ImageRecord, MemoryIsToldTokenByTokenAndTaskByTask) {
   }
 }
 
+TEST(ImageRecord, TheMostThatARowGivesIsThatOfItsWeights) {
+  const models::Model plain = model_of(kVit);
+  for (const ImageLayer& layer : looked(plain, 12, 16)) {
+    ASSERT_EQ(layer.most.size(), 3U);
+    EXPECT_EQ(layer.most[0].first, "memory");
+    EXPECT_EQ(layer.most[0].second.abs().max().item<double>(), 0.0) << "there is none";
+    // No row gives less than its share of 13 rows to the row that it likes most, and none gives more than one.
+    for (size_t i = 1; i < 3; ++i) {
+      EXPECT_GT(layer.most[i].second.min().item<double>(), 0.0);
+      EXPECT_LE(layer.most[i].second.max().item<double>(), 1.0);
+    }
+  }
+  models::Model tasks = model_of(kVit, kTask);
+  const at::NoGradGuard no_grad;
+  for (const layers::Parameter& one : tasks.parameters().all()) {
+    // A memory token that all class rows look at: large, and the keys are its numbers.
+    if (one.name.find("memory.") != std::string::npos) at::Tensor(one.tensor).mul_(400.0);
+  }
+  const auto of_task = [&](const ImageLayer& layer) {
+    for (const ImageLook& look : layer.looks) {
+      if (look.from == "task one") return beside(look, "memory");
+    }
+    return at::Tensor();
+  };
+  for (const ImageLayer& layer : looked(tasks, 12, 16)) {
+    // Masked: the task's class row alone sees memory, so its share is the most.
+    EXPECT_LE(test::difference(layer.most[0].second, of_task(layer)), 1e-12);
+    EXPECT_GT(layer.most[0].second.max().item<double>(), 0.05);
+  }
+  EXPECT_TRUE(looked(model_of(kSwin), 24, 20).front().most.empty()) << "rows of windows have no single place";
+}
+
 TEST(ImageRecord, BranchesAreMeansOverTheChannelsOfTheImagesRows) {
   const models::Model model = model_of(kVit, kGrc);
   const std::vector<ImageLayer> layers = looked(model, 12, 16);

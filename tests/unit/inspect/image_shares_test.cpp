@@ -1,0 +1,92 @@
+// In how many images rows attend to memory, class tokens and themselves.
+#include "inspect/image_shares.h"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include "base/error.h"
+#include "inspect/image_attention.h"
+#include "models/options.h"
+#include "tests/support/expect_error.h"
+#include "tests/unit/data/image_files.h"
+
+namespace mnemo::inspect {
+namespace {
+
+models::Model vit(bool masked) {
+  const std::string text =
+      R"({"backbone": {"type": "vit", "image_size": [8, 8], "patch_size": 4, "dim": 8, "num_layers": 3, "num_heads": 2},
+          "head": {"type": "classification", "num_classes": 3},
+          "memory": [{"type": "learnable_tokens", "attention": ")" +
+      std::string(masked ? "masked" : "full") +
+      R"(", "tasks": [{"name": "one", "num_classes": 2, "num_mem_tokens": 3, "layers": [0, 2]}]}]})";
+  return models::Model(base::read_options<models::ModelOptions>(base::parse_json(text, "test")), 3, at::kFloat);
+}
+
+const at::Tensor& share_of(const ImageShares& found, size_t layer, const std::string& kind) {
+  for (const auto& [name, share] : found.layers.at(layer).shares) {
+    if (name == kind) return share;
+  }
+  throw std::runtime_error("no " + kind);
+}
+
+TEST(ImageShares, CountTheImagesOfAFolder) {
+  const test::TemporaryFolder folder;
+  for (const char* name : {"rgb8.png", "photo_7865c0.jpg", "palette8.png"})
+    data::place_image(folder / (std::string("some/") + name), name);
+  bundle::ImagePreprocessing facts;
+  facts.image_size = {8, 8};
+  models::Model model = vit(true);
+  {
+    // Weights so large that attention falls on single rows.
+    const at::NoGradGuard no_grad;
+    for (const layers::Parameter& one : model.parameters().all()) at::Tensor(one.tensor).mul_(30.0);
+  }
+  const ImageShares found = count_image_shares(model, facts, folder.path(), {});
+  EXPECT_EQ(found.images, 3);
+  EXPECT_EQ(found.heads, (std::vector<int64_t>{0, 1}));
+  ASSERT_EQ(found.layers.size(), 3U);
+  // By definition, from the records of single images.
+  std::vector<std::vector<ImageLayer>> all;
+  for (const char* name : {"rgb8.png", "photo_7865c0.jpg", "palette8.png"})
+    all.push_back(inspect_image(model, facts, folder / (std::string("some/") + name), {}).layers);
+  bool some = false;
+  for (size_t layer = 0; layer < 3; ++layer) {
+    for (size_t kind = 0; kind < 3; ++kind) {
+      for (int64_t head = 0; head < 2; ++head) {
+        double count = 0;
+        for (const auto& image : all) count += image[layer].most[kind].second[head].item<double>() >= 0.5;
+        some |= count > 0;
+        EXPECT_NEAR(found.layers[layer].shares[kind].second[head].item<double>(), count / 3, 1e-12);
+      }
+    }
+  }
+  EXPECT_TRUE(some);
+  EXPECT_EQ(share_of(found, 1, "memory").max().item<double>(), 0.0) << "layer 1 has no memory";
+  const ImageShares chosen = count_image_shares(model, facts, folder.path(),
+                                                {.layers = "2", .heads = "1", .segment = {}});
+  ASSERT_EQ(chosen.layers.size(), 1U);
+  EXPECT_EQ(chosen.layers[0].layer, 2);
+  EXPECT_NE(to_text(chosen).find("3 images"), std::string::npos);
+  EXPECT_EQ(to_node(chosen).at("layers").items()[0].at("heads").size(), 1U);
+}
+
+TEST(ImageShares, WhatCannotBeCountedIsRefused) {
+  const test::TemporaryFolder folder;
+  bundle::ImagePreprocessing facts;
+  facts.image_size = {8, 8};
+  const models::Model model = vit(false);
+  test::expect_error<base::InputError>([&] { count_image_shares(model, facts, folder.path(), {}); },
+                                       {"--images", "found none"});
+  test::expect_error<base::InputError>([&] { count_image_shares(model, facts, folder / "nowhere", {}); }, {"nowhere"});
+  data::place_image(folder / "a.png", "rgb8.png");
+  test::expect_error<base::InputError>(
+      [&] { count_image_shares(model, facts, folder.path(), {.layers = "3", .heads = {}, .segment = {}}); },
+      {"--layers", "2"});
+  test::expect_error<base::InputError>(
+      [&] { count_image_shares(model, facts, folder.path(), {.layers = {}, .heads = "2", .segment = {}}); },
+      {"--heads", "1"});
+}
+
+}  // namespace
+}  // namespace mnemo::inspect
