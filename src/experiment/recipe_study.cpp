@@ -20,12 +20,15 @@ constexpr const char* kTied = "tied";
 struct StudyKeys {
   std::string name;
   std::string about;
+  std::string metric;
   double least_gain = 0.01;
   double max_seconds = 0;
   template <class V>
   void visit(V&& v) {
     v("name", name, "title of the table", base::not_empty());
     v("about", about, "description of the study");
+    v("metric", metric,
+      "the held-out metric to compare, as `mnemo eval` names it (result_accuracy); empty: the one of the task");
     v("least_gain", least_gain, "with one seed: differences from the first variant up to this count as no gain",
       base::at_least(0));
     v("max_seconds", max_seconds,
@@ -163,6 +166,7 @@ RecipeStudy read_study(const base::Node& table, const base::Node* common_sweep, 
     base::input_error("{}: '{}': key 'variant' is missing", table.place().text(), path);
   RecipeStudy study{.name = keys.name,
                     .about = keys.about,
+                    .metric = keys.metric,
                     .least_gain = keys.least_gain,
                     .max_seconds = keys.max_seconds,
                     .sweep = {},
@@ -219,6 +223,17 @@ RecipeStudy read_study(const base::Node& table, const base::Node* common_sweep, 
       recipe.set("name", variant.name);
       recipe.set("about", variant.about);
       variant.recipes.push_back(finish(std::move(recipe)));
+    }
+  }
+  for (const RecipeVariant& variant : study.variants) {
+    for (const std::optional<base::Node>& recipe : variant.recipes) {
+      if (!recipe || keys.metric.empty()) continue;
+      try {
+        (void)read_recipe(*recipe).task()->metric_named(keys.metric);
+      } catch (const base::InputError& error) {
+        base::input_error("{}: '{}.metric': variant '{}': {}", table.at("metric").place().text(), path, variant.name,
+                          error.what());
+      }
     }
   }
   if (table.find("paper") != nullptr) {

@@ -31,6 +31,7 @@ struct PaperValue {
 /// the others are compared with.
 struct RecipeStudy {
   std::string name, about;
+  std::string metric;  ///< of an evaluation; empty: the task's own
   double least_gain = 0.01;
   double max_seconds = 0;  ///< of one training; 0: no limit
   Sweep sweep;

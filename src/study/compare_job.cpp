@@ -22,6 +22,7 @@
 #include "experiment/run_record.h"
 #include "infer/session.h"
 #include "infer/text_session.h"
+#include "inspect/cost.h"
 #include "inspect/draw/span_picture.h"
 #include "inspect/model_summary.h"
 #include "train/signals.h"
@@ -121,8 +122,33 @@ void measure_generation(const experiment::Experiment& bench, const data::TextOpt
 
 int status_of(int signal) { return signal == SIGINT ? base::kInterrupted : base::kTerminated; }
 
-void show_model(const models::Model& model, RunResult& result) {
+/// Tokens before a prediction that its loss reaches in training: those of the segments that gradients cross into, and
+/// what a layer sees to the left of a segment (Bulatov et al. 2022, figure 6a).
+int64_t visible_context(const experiment::Experiment& bench, const inspect::ModelSummary& facts) {
+  const models::Model& model = *bench.model;
+  const int64_t segment = model.segment_size(), row = bench.tokens_per_step / bench.recipe.train.batch_size;
+  const auto task = bench.recipe.task();
+  if (task->text() != nullptr && task->text()->resets_segments()) return segment;
+  const int64_t most = (row + segment - 1) / segment - 1;  // boundaries in a step
+  int64_t crossed = 0, beside = 0;
+  for (const auto& [field, tensor] : model.initial_state(1).fields()) {
+    if (!tensor.is_floating_point()) continue;
+    const int64_t depth = model.bptt_depth(field.path);
+    crossed = std::max(crossed, depth < 0 ? most : std::min(depth, most));
+  }
+  for (const models::LayerTable& of : facts.tables) beside = std::max(beside, of.table.num_context());
+  return segment * (1 + crossed) + beside;
+}
+
+void show_model(const experiment::Experiment& bench, RunResult& result) {
+  const models::Model& model = *bench.model;
   const inspect::ModelSummary facts = inspect::summarize(model);
+  if (model.input_kind() == core::InputKind::tokens) result.visible_context = visible_context(bench, facts);
+  if (model.input_kind() != core::InputKind::pairs) {
+    const inspect::ModelCost cost = inspect::count_cost(model);
+    result.mflops = static_cast<double>(cost.total.flops) / 1e6 /
+                    static_cast<double>(std::max<int64_t>(1, cost.segment_size));
+  }
   result.state_bytes = facts.state_bytes;
   result.model_state_bytes = facts.model_state_bytes;
   for (const models::LayerTable& of : facts.tables)
@@ -132,17 +158,19 @@ void show_model(const models::Model& model, RunResult& result) {
 
 }  // namespace
 
-StudyMetric metric_of(const experiment::Recipe& recipe) {
+StudyMetric metric_of(const experiment::Recipe& recipe, const std::string& name) {
   const auto task = recipe.task();
-  const tasks::MetricInfo metric = task->metric();
-  return {.name = metric.name,
+  const tasks::MetricInfo metric = task->metric_named(name);
+  const bool own = metric.key() == task->metric().key();
+  return {.key = own ? std::string() : metric.key(),
+          .name = metric.name,
           .short_name = metric.short_name,
           .loss_name = metric.loss_name,
           .counted = task->counted(),
           .higher_is_better = metric.higher_is_better,
           .percent = metric.percent,
           .generates = task->text() != nullptr,
-          .chance = task->chance(recipe.model)};
+          .chance = own ? task->chance(recipe.model) : std::nullopt};
 }
 
 void write_job(const CompareJob& job) {
@@ -240,6 +268,7 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
   result.value = finite(measured.at(bench.task->metric()));
   result.loss = finite(measured.at("nll"));
   result.predictions = measured.predictions;
+  for (const auto& [name, value] : measured.metrics) result.metrics.push_back({name, finite(value)});
   base::require(result.value.has_value(), "the held-out {} is not finite after {} steps", bench.task->metric(),
                 report.steps);
   result.steps = report.steps;
@@ -249,7 +278,7 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
   result.curve = curve_of(report.history, *bench.task);
 
   result.parameters = bench.model->parameters().count();
-  unless_refused("the size of its state", [&] { show_model(*bench.model, result); });
+  unless_refused("the size of its state and its cost", [&] { show_model(bench, result); });
   for (const train::LossPoint& point : report.history.losses) {
     if (!point.scalars.empty()) result.cache_share_curve.push_back({point.step, inspect::cache_shares(point.scalars)});
   }

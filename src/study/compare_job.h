@@ -20,8 +20,9 @@ struct CompareJob {
   experiment::Recipe recipe;  ///< with `seed` filled in
 };
 
-/// The metric of a study on this recipe's data.
-StudyMetric metric_of(const experiment::Recipe& recipe);
+/// The metric of a study on this recipe's data; name: of an evaluation, or empty for the task's own. Throws InputError
+/// for one that there is not.
+StudyMetric metric_of(const experiment::Recipe& recipe, const std::string& name = {});
 
 /// Writes job.json, which read_job reads, and recipe.toml. Throws InputError.
 void write_job(const CompareJob& job);

@@ -50,6 +50,17 @@ struct MaskPicture {
   }
 };
 
+/// One metric of the last evaluation; unset: not finite.
+struct MeasuredMetric {
+  std::string name = {};
+  std::optional<double> value = {};
+  template <class V>
+  void visit(V&& v) {
+    v("name", name, "name of the metric");
+    v("value", value, "on held-out data");
+  }
+};
+
 /// The results of training one variant once; the file with which a child process reports to its parent.
 struct RunResult {
   std::string study = {}, variant = {}, point = {};
@@ -58,6 +69,9 @@ struct RunResult {
   std::optional<double> value = {};
   std::optional<double> loss = {};
   int64_t predictions = 0;
+  std::vector<MeasuredMetric> metrics = {};
+  std::optional<double> mflops = {};
+  std::optional<int64_t> visible_context = {};
   int64_t parameters = 0;
   int64_t state_bytes = 0;
   int64_t model_state_bytes = 0;
@@ -85,6 +99,9 @@ struct RunResult {
     v("value", value, "the study's metric on held-out data");
     v("loss", loss, "loss on held-out data, nats per target");
     v("predictions", predictions, "held-out predictions behind the value; 0: unknown");
+    v("metrics", metrics, "all metrics on held-out data; empty: recorded by an earlier version");
+    v("mflops", mflops, "a forward pass, in millions of floating-point operations a token or image");
+    v("visible_context", visible_context, "tokens that the loss of a token reaches in training");
     v("parameters", parameters, "trainable parameters");
     v("state_bytes", state_bytes, "bytes of state per sequence between segments, once its memory is full");
     v("model_state_bytes", model_state_bytes, "bytes of state shared by all sequences");

@@ -140,12 +140,13 @@ std::vector<StudyGrid> collect(const experiment::RecipeFile& file, const Compare
     for (const experiment::PaperValue& value : study.paper) grid.paper.push_back(paper_point(value));
     grid.at = study.points;
     for (size_t p = 0; p < study.points.size(); ++p) {
-      StudySummary summary{.name = study.name,
-                           .about = study.about,
-                           .point = experiment::point_label(study.sweep, study.points[p]),
-                           .metric = metric_of(experiment::read_recipe(*study.variants.front().recipes[p])),
-                           .least_gain = study.least_gain,
-                           .variants = {}};
+      StudySummary summary{
+          .name = study.name,
+          .about = study.about,
+          .point = experiment::point_label(study.sweep, study.points[p]),
+          .metric = metric_of(experiment::read_recipe(*study.variants.front().recipes[p]), study.metric),
+          .least_gain = study.least_gain,
+          .variants = {}};
       for (size_t v = 0; v < study.variants.size(); ++v) {
         const experiment::RecipeVariant& variant = study.variants[v];
         if (!variant.recipes[p]) continue;
@@ -160,6 +161,7 @@ std::vector<StudyGrid> collect(const experiment::RecipeFile& file, const Compare
           result.study = study.name;
           result.variant = variant.name;
           result.point = summary.point;
+          take_metric(result, summary.metric);
           row.runs.push_back(std::move(result));
         }
         summary.variants.push_back(std::move(row));

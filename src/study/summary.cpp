@@ -85,6 +85,19 @@ int64_t VariantSummary::peak_memory() const {
   return peak;
 }
 
+void take_metric(RunResult& run, const StudyMetric& metric) {
+  if (metric.key.empty() || !run.error.empty()) return;
+  const auto found = std::find_if(run.metrics.begin(), run.metrics.end(),
+                                  [&](const MeasuredMetric& one) { return one.name == metric.key; });
+  run.value = found == run.metrics.end() ? std::nullopt : found->value;
+  if (found == run.metrics.end())
+    run.error = fmt::format("recorded without {}; --again repeats it", metric.key);
+  else if (!run.value)
+    run.error = metric.key + " is not finite";
+  run.predictions = 0;  // they are of the task's own metric: symbols, where this one counts answers
+  for (CurvePoint& point : run.curve) point.held_out.reset();
+}
+
 namespace {
 
 /// Holm's correction of the p-values of some variants.
@@ -270,6 +283,19 @@ StudyCells study_cells(const StudySummary& study) {
                                  {"state B", "state, bytes a sequence", number_of(&RunResult::state_bytes)}});
   if (any([](const VariantSummary& variant) { return variant.shown().model_state_bytes > 0; })) {
     columns.push_back({"model B", "state, bytes of the model", number_of(&RunResult::model_state_bytes)});
+  }
+  if (has(&RunResult::mflops)) {
+    const std::string each = study.metric.counted.substr(0, study.metric.counted.size() - 1);
+    columns.push_back({"MFLOP/" + each.substr(0, 3), "MFLOPs a " + each, [](const VariantSummary& variant) {
+                         const auto value = variant.mean(&RunResult::mflops);
+                         return value ? fmt::format("{:.3g}", *value) : kMissing;
+                       }});
+  }
+  if (any([](const VariantSummary& variant) { return variant.shown().visible_context.has_value(); })) {
+    columns.push_back({"visible", "visible context, tokens", [](const VariantSummary& variant) {
+                         const auto value = variant.shown().visible_context;
+                         return value ? base::grouped(*value) : kMissing;
+                       }});
   }
   if (any([&](const VariantSummary& variant) {
         return !variant.failed() && variant.shown().steps != study.variants.front().shown().steps;

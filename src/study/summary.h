@@ -14,6 +14,7 @@ namespace mnemo::study {
 
 /// What a study measures.
 struct StudyMetric {
+  std::string key = {};  ///< name in an evaluation ("result_accuracy"); empty: the task's own metric
   std::string name = "bits per character";
   std::string short_name = "bits/char";          ///< for tables in a terminal
   std::string loss_name = "bits per character";  ///< unit of the training loss
@@ -112,6 +113,9 @@ struct Comparison {
   std::string recipe;  ///< TOML, as used
   std::vector<StudyGrid> studies;
 };
+
+/// Makes the study's metric the value of a run. Of a run that was recorded without it, `error` says so.
+void take_metric(RunResult& run, const StudyMetric& metric);
 
 /// Computes value, difference, p-values and verdict of every variant from its runs. With several seeds Welch's t-test
 /// against the first variant decides, with Holm's correction over all variants. With one seed a difference has to

@@ -36,6 +36,9 @@ struct MetricInfo {
   std::string loss_name = "nats a symbol";  ///< unit of the training loss
   bool higher_is_better = true;
   bool percent = true;  ///< shown as a percentage
+
+  /// Its name in an evaluation: "bits_per_character".
+  std::string key() const;
 };
 
 /// The keys of [train] used by a task.
@@ -46,6 +49,7 @@ struct TaskSettings {
   int64_t seed = 0;
   int64_t eval_batch_size = 16;
   int64_t eval_samples = 512;  ///< maximum number of evaluation samples
+  int64_t eval_context = 0;    ///< of a text: tokens in front of the scored ones
 };
 
 /// A task with its data loaded.
@@ -101,6 +105,11 @@ class TaskSpec {
   /// One sentence for the model card.
   virtual std::string describe() const = 0;
   virtual MetricInfo metric() const { return {}; }
+  /// Other metrics of its evaluations that a study may compare instead ([[study]] metric).
+  virtual std::vector<MetricInfo> more_metrics() const { return {}; }
+  /// The metric with that name in an evaluation ("result_accuracy"); metric() for an empty one. Throws InputError,
+  /// naming all there are.
+  MetricInfo metric_named(const std::string& key) const;
   /// Accuracy of guessing; nothing if unknown.
   virtual std::optional<double> chance(const models::ModelOptions& model) const;
   /// The recipe in recipes/ to begin with for one's own data ("text"); empty: none.

@@ -18,6 +18,10 @@ class AnswerSpec : public TaskSpec {
   /// cannot do this.
   void check_model(const models::Model& model, const DataShape& shape) const override;
   Shown show(const ShowOptions& options) const override;
+  std::vector<MetricInfo> more_metrics() const override {
+    return {{.name = "result accuracy", .short_name = "result acc."},
+            {.name = "teacher forced accuracy", .short_name = "forced acc."}};
+  }
 
  protected:
   virtual std::shared_ptr<const data::SampleSource> source(bool shuffle, int64_t seed) const = 0;

@@ -28,6 +28,13 @@ MetricInfo PairSpec::metric() const {
   return {"perplexity", "perplexity", "nats a token", false, false};
 }
 
+std::vector<MetricInfo> PairSpec::more_metrics() const {
+  const std::string loss = metric().loss_name;
+  std::vector<MetricInfo> all = {{.loss_name = loss}, {"perplexity", "perplexity", loss, false, false}};
+  if (options_.translated > 0) all.push_back({"chrF", "chrF", loss, true, false});
+  return all;
+}
+
 bool PairSpec::completes(const models::ModelOptions& model) const { return model.embedding.vocab_size == 0; }
 
 DataShape PairSpec::shape(const models::ModelOptions&) const { return pair_shape(data::load_pairs(options_)); }

@@ -31,6 +31,7 @@ class PairSpec final : public TaskSpec {
   InputKind input() const override { return InputKind::pairs; }
   std::string describe() const override;
   MetricInfo metric() const override;
+  std::vector<MetricInfo> more_metrics() const override;
   bool completes(const models::ModelOptions& model) const override;
   DataShape shape(const models::ModelOptions& model) const override;
   LoadedTask load(const models::ModelOptions& model, const TaskSettings& settings) const override;

@@ -32,6 +32,11 @@ MetricInfo TextSpec::metric() const {
   return metric;
 }
 
+std::vector<MetricInfo> TextSpec::more_metrics() const {
+  const std::string loss = metric().loss_name;
+  return {{"perplexity", "perplexity", loss, false, false}, {"bits per character", "bits/char", loss, false, false}};
+}
+
 bool TextSpec::completes(const models::ModelOptions& model) const {
   return model.backbone.input() == core::InputKind::tokens && model.embedding.vocab_size == 0;
 }
@@ -70,8 +75,9 @@ LoadedTask TextSpec::load(const models::ModelOptions& model, const TaskSettings&
                     .tokens_per_row = settings.segments_per_step * model.segment_size,
                     .tokenizer = corpus.tokenizer};
   loaded.task = std::make_unique<LanguageModel>(
-      std::move(corpus), LanguageModelOptions{settings.batch_size, settings.segments_per_step, settings.shuffle,
-                                              settings.seed, settings.eval_batch_size, options_.resets_segments()});
+      std::move(corpus),
+      LanguageModelOptions{settings.batch_size, settings.segments_per_step, settings.shuffle, settings.seed,
+                           settings.eval_batch_size, options_.resets_segments(), settings.eval_context});
   return loaded;
 }
 

@@ -16,6 +16,7 @@ class TextSpec final : public TaskSpec {
   std::string describe() const override;
   /// Bits per byte or character; for words, perplexity.
   MetricInfo metric() const override;
+  std::vector<MetricInfo> more_metrics() const override;
   std::string starting_recipe() const override { return "text"; }
   bool completes(const models::ModelOptions& model) const override;
   DataShape shape(const models::ModelOptions& model) const override;

@@ -132,6 +132,20 @@ TEST_F(RecipeFiles, MistakesNameFileLineAndNearestKey) {
     EXPECT_NE(precision.find(part), std::string::npos) << precision;
 }
 
+TEST_F(RecipeFiles, AStudyNamesTheMetricItCompares) {
+  const auto study = [&](const std::string& metric) {
+    return write("metric.toml",
+                 "[data]\ntype = \"algorithmic\"\ntask = \"copy\"\n[[study]]\nname = \"x\"\nmetric = \"" + metric +
+                     "\"\n[[study.variant]]\nname = \"y\"\n");
+  };
+  EXPECT_EQ(RecipeFile::read(study("result_accuracy")).studies()[0].metric, "result_accuracy");
+  EXPECT_EQ(RecipeFile::read(study("")).studies()[0].metric, "");
+  const std::string error = error_of(study("perplexity"));
+  for (const char* part :
+       {"metric.toml:6: 'study[0].metric'", "variant 'y'", "accuracy, result_accuracy", "\"perplexity\""})
+    EXPECT_NE(error.find(part), std::string::npos) << part << " in: " << error;
+}
+
 TEST_F(RecipeFiles, VariantsAreChosenByName) {
   const RecipeFile file = RecipeFile::read(write("a.toml", kStudies));
   EXPECT_THROW(file.recipe(), base::InputError);

@@ -103,6 +103,30 @@ TEST(Summary, WhatGuessingReachesIsNoGain) {
   }
 }
 
+TEST(Summary, AStudyComparesAnotherMetricOfTheSameRuns) {
+  const StudyMetric answers{
+      .key = "result_accuracy", .name = "result accuracy", .higher_is_better = true, .percent = true};
+  RunResult run = sample_run("RMT", 0, 0.8);
+  run.predictions = 900;
+  RunResult own = run;
+  take_metric(own, StudyMetric{});
+  EXPECT_EQ(own.value, 0.8);
+  EXPECT_EQ(own.predictions, 900);
+  take_metric(run, answers);
+  EXPECT_NEAR(run.value.value(), 0.08, 1e-12);
+  EXPECT_EQ(run.predictions, 0) << "those are symbols";
+  for (const CurvePoint& point : run.curve) EXPECT_FALSE(point.held_out.has_value());
+  RunResult old = sample_run("RMT", 0, 0.8);
+  old.metrics.clear();
+  take_metric(old, answers);
+  EXPECT_FALSE(old.value.has_value());
+  EXPECT_NE(old.error.find("--again"), std::string::npos) << old.error;
+  RunResult broken = sample_run("RMT", 0, 0.8);
+  broken.metrics[1].value.reset();
+  take_metric(broken, answers);
+  EXPECT_NE(broken.error.find("not finite"), std::string::npos) << broken.error;
+}
+
 TEST(Summary, NothingHelpsIsSaidPlainly) {
   StudySummary study = sample_study(1);
   study.variants.erase(study.variants.begin() + 1);
@@ -138,8 +162,12 @@ TEST(Summary, TableHasARowForEachVariantAndLeavesOutEmptyColumns) {
   StudySummary study = sample_study();
   const StudyCells cells = study_cells(study);
   EXPECT_EQ(cells.rows.size(), 5u);
-  EXPECT_EQ(cells.header.size(), 11u);
-  EXPECT_EQ(cells.titles.size(), 11u);
+  EXPECT_EQ(cells.header.size(), 13u);
+  EXPECT_EQ(cells.titles.size(), 13u);
+  EXPECT_EQ(cells.titles[7], "MFLOPs a token");
+  EXPECT_EQ(cells.rows[1][7], "0.691");
+  EXPECT_EQ(cells.titles[8], "visible context, tokens");
+  EXPECT_EQ(cells.rows[1][8], "1,152");
   EXPECT_EQ(cells.rows[1][1], "2.610 ± 0.010");
   EXPECT_EQ(cells.rows[1][2], "−0.180");
   EXPECT_EQ(cells.rows[1][3], "yes");
@@ -151,13 +179,13 @@ TEST(Summary, TableHasARowForEachVariantAndLeavesOutEmptyColumns) {
   for (VariantSummary& variant : study.variants) {
     for (RunResult& run : variant.runs) run.tokens_per_second_4096.reset();
   }
-  EXPECT_EQ(study_cells(study).header.size(), 10u);
+  EXPECT_EQ(study_cells(study).header.size(), 12u);
   study.variants[1].runs[0].steps = 7;
   study.variants[2].runs[0].model_state_bytes = 99;
   const StudyCells wide = study_cells(study);
-  EXPECT_EQ(wide.header.size(), 12u);
+  EXPECT_EQ(wide.header.size(), 14u);
   EXPECT_EQ(wide.rows[2][7], "99");
-  EXPECT_EQ(wide.rows[1][8], "7");
+  EXPECT_EQ(wide.rows[1][10], "7");
 }
 
 TEST(Summary, PercentagesAndGroups) {
