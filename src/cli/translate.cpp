@@ -28,7 +28,7 @@ struct TranslateArguments {
   std::optional<double> length_penalty, max_len_a, temperature, top_p;
   std::optional<int64_t> beam, min_len, max_len_b, no_repeat_ngram, top_k, seed;
   infer::TranslateOptions translate;
-  bool json = false, sample = false;
+  bool json = false, sample = false, documents = false;
 };
 
 constexpr size_t kChunk = 1024;  ///< lines that are sorted by length together
@@ -184,14 +184,17 @@ int translate(const TranslateArguments& arguments) {
   std::optional<base::Progress> progress;
   if (isatty(STDERR_FILENO) != 0 && isatty(STDOUT_FILENO) == 0) progress.emplace("lines", 0);
   int64_t line = 1;
+  core::State open;  // the memory of the document being read
   while (input.read(kChunk, lines)) {
-    translator.translate(
-        lines, options,
-        [&](size_t i, const std::vector<infer::TranslatedText>& texts) {
-          show(texts, lines[i], arguments);
-          if (progress) progress->update(line + static_cast<int64_t>(i));
-        },
-        "standard input", line);
+    const auto on_line = [&](size_t i, const std::vector<infer::TranslatedText>& texts) {
+      show(texts, lines[i], arguments);
+      if (progress) progress->update(line + static_cast<int64_t>(i));
+    };
+    if (arguments.documents) {
+      translator.translate_documents(lines, options, open, on_line, "standard input", line);
+    } else {
+      translator.translate(lines, options, on_line, "standard input", line);
+    }
     line += static_cast<int64_t>(lines.size());
   }
   return base::kDone;
@@ -226,6 +229,8 @@ void add_translate(CLI::App& app) {
       .option("--top-p", arguments->top_p, "P",
               "with --sample: from the smallest set of tokens with this total probability (default 1)")
       .option("--seed", arguments->seed, "N", "with --sample: the same seed draws the same translations (default 0)")
+      .flag("--documents", arguments->documents,
+            "carry the encoder's memory from line to line of a document; an empty line ends it")
       .flag("--alignment", options.align,
             "print after a tab which words belong together: S-T, the source's word S and the translation's T, from 0")
       .flag("--replace-unknown", options.replace_unknown,

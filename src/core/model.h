@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
 #include "core/input.h"
 #include "core/inspection.h"
 #include "core/memory.h"
@@ -43,6 +44,12 @@ class Model {
  public:
   virtual ~Model() = default;
   virtual StepResult forward(const Segment& segment, const State& state) const = 0;
+  /// Translation models: the state in which the targets of these sources begin; memories of the source side go on from
+  /// `before`. source [B,S] int64, valid [B,S] bool or undefined. Throws InternalError for other models.
+  virtual State read_source(const at::Tensor& /*source*/, const at::Tensor& /*valid*/, Mode /*mode*/,
+                            const State& /*before*/, const HiddenObserver& /*hidden*/ = {}) const {
+    throw base::InternalError("only translation models have a source");
+  }
   /// The state before the first segment of a sequence; per-model fields have their committed values.
   virtual State initial_state(int64_t batch) const = 0;
   /// Stores the per-model fields of `state` (the GRC cache) in the model; called by the training loop after a step.

@@ -106,7 +106,7 @@ Recipe read_recipe(const base::Node& node) {
   if (model != nullptr && model->contains("preset")) complete.set("model", models::with_preset(*model));
   Recipe recipe = base::read_options<Recipe>(complete);
   const auto task = recipe.task();
-  base::require(task->input() == tasks::InputKind::tokens || recipe.train.segments_per_step == 1,
+  base::require(task->has_segments() || recipe.train.segments_per_step == 1,
                 "recipe: 'train.segments_per_step': {} has no segments; expected 1 or nothing, found {}", task->title(),
                 recipe.train.segments_per_step);
   if (const int64_t context = recipe.train.eval_context.value_or(0); context > 0) {

@@ -33,12 +33,14 @@ Engine::Engine(std::shared_ptr<const models::Model> model, const EngineOptions& 
 Engine::~Engine() = default;
 
 std::vector<EngineSequence> Engine::begin(const at::Tensor& source, const at::Tensor& valid) const {
-  base::ensure(model_->source() != nullptr, "only translation models have a source");
   const c10::InferenceMode inference;
-  const int64_t batch = source.size(0);
-  const core::EncoderOutput encoded = models::SourceSide::output(
-      model_->source()->encode(source, valid, core::Mode::evaluate, model_->initial_state(batch).child("source")));
-  std::vector<EngineSequence> sequences(static_cast<size_t>(batch), begin_);
+  return begin(model_->read_source(source, valid, core::Mode::evaluate, model_->initial_state(source.size(0))));
+}
+
+std::vector<EngineSequence> Engine::begin(const core::State& read) const {
+  const c10::InferenceMode inference;
+  const core::EncoderOutput encoded = models::SourceSide::output(read.child("source"));
+  std::vector<EngineSequence> sequences(static_cast<size_t>(encoded.rows.size(0)), begin_);
   for (const Parts::Layer& layer : parts_->layers) {
     const auto keys = layer.cross->encode(encoded.rows, encoded.valid);
     for (size_t b = 0; b < sequences.size(); ++b) sequences[b].encoded_.push_back(keys[b]);

@@ -57,6 +57,8 @@ class Engine {
   /// New sequences of a translation model, one for each source: source [B,S] int64, valid [B,S] bool or undefined. The
   /// encoder runs as the model's.
   std::vector<EngineSequence> begin(const at::Tensor& source, const at::Tensor& valid) const;
+  /// The same for sources that models::Model::read_source() has read.
+  std::vector<EngineSequence> begin(const core::State& read) const;
   /// Converts a state of one sequence to the engine's format, and back.
   EngineSequence import(const core::State& state) const;
   core::State export_state(const EngineSequence& sequence) const;

@@ -1,5 +1,6 @@
 #include "infer/translator.h"
 
+#include <c10/core/InferenceMode.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "bundle/model_folder.h"
 #include "data/tokenizers/open_tokenizer.h"
 #include "infer/engine_search.h"
+#include "search/side_by_side.h"
 #include "weights/foreign_config.h"
 
 namespace mnemo::infer {
@@ -99,14 +101,18 @@ std::vector<int64_t> Translator::encode(const std::string& line, const std::stri
 }
 
 Translator::Found Translator::find(const data::TokenSegment& batch, std::span<const int64_t> chosen,
-                                   const TranslateOptions& options, int64_t first_line) const {
+                                   const TranslateOptions& options, int64_t first_line, const core::State& read) const {
   const at::Device device = core::device_of(*model_);
   const std::unique_ptr<search::StepDecoder> decoder = search_decoder();
   const at::Tensor source = batch.source.to(device), valid = batch.source_valid.to(device);
   const models::SpecialTokens& special = model_->options().tokens;
-  if (!options.sampling && options.generation)
+  if (!options.sampling && options.generation) {
+    base::require(read.empty(),
+                  "translation by documents: not with the search of transformers; expected a model of "
+                  "this program");
     return search::generation_search(*decoder, special.first(), special.eos, source, valid, *options.generation);
-  if (!options.sampling) return search::beam_search(*decoder, special, source, valid, options.search);
+  }
+  if (!options.sampling) return search::beam_search(*decoder, special, source, valid, options.search, {}, read);
   search::BeamSearchOptions limits = options.search;
   limits.beam_size = options.nbest;
   const Sampler sampler(*options.sampling, special.unk);
@@ -116,7 +122,7 @@ Translator::Found Translator::find(const data::TokenSegment& batch, std::span<co
     if (own_unknown >= 0) row[vocabularies_.target->of_tokenizer(own_unknown)].fill_(-INFINITY);
     return sampler.pick(row, base::Random{line, static_cast<uint64_t>(sample), static_cast<uint64_t>(length)}.next());
   };
-  return search::sample_search(*decoder, special, source, valid, limits, pick);
+  return search::sample_search(*decoder, special, source, valid, limits, pick, {}, read);
 }
 
 std::vector<std::vector<TranslatedText>> Translator::texts(const Found& found, std::span<const int64_t> chosen,
@@ -124,6 +130,7 @@ std::vector<std::vector<TranslatedText>> Translator::texts(const Found& found, s
                                                            std::span<const std::string> lines,
                                                            const TranslateOptions& options) const {
   const data::PairVocabulary& vocabulary = *vocabularies_.target;
+  const models::SpecialTokens& special = model_->options().tokens;
   std::vector<std::vector<TranslatedText>> all;
   for (size_t i = 0; i < chosen.size(); ++i) {
     const auto line = static_cast<size_t>(chosen[i]);
@@ -138,7 +145,7 @@ std::vector<std::vector<TranslatedText>> Translator::texts(const Found& found, s
         rows.push_back(static_cast<int64_t>(k));
         read.push_back({samples[line].source, found[i][k].tokens});
       }
-      weights = source_weights(*model_, data::make_pair_batch(read, rows));
+      weights = source_weights(*model_, data::make_pair_batch(read, rows, special.first(), special.pad));
       source = source_words(*vocabularies_.source, lines[line], static_cast<int64_t>(samples[line].source.size()) - 1);
     }
     for (size_t k = 0; k < count; ++k) {
@@ -165,35 +172,93 @@ std::vector<std::vector<TranslatedText>> Translator::texts(const Found& found, s
   return all;
 }
 
-void Translator::translate(std::span<const std::string> lines, const TranslateOptions& options, const OnLine& on_line,
-                           std::string_view where, int64_t first_line) const {
-  std::vector<data::PairSample> samples(lines.size());
-  std::vector<int64_t> order;
+std::vector<data::PairSample> Translator::read(std::span<const std::string> lines, const TranslateOptions& options,
+                                               std::string_view where, int64_t first_line) const {
+  std::vector<data::PairSample> samples;
   for (size_t i = 0; i < lines.size(); ++i) {
-    samples[i].source = encode(lines[i], fmt::format("{}:{}", where, first_line + static_cast<int64_t>(i)),
-                               options.max_source);
-    samples[i].target = {data::PairVocabulary::kEos};
-    if (samples[i].source.size() > 1) order.push_back(static_cast<int64_t>(i));
+    const std::string place = fmt::format("{}:{}", where, first_line + static_cast<int64_t>(i));
+    samples.push_back({encode(lines[i], place, options.max_source), {vocabularies_.target->eos()}});
   }
-  std::vector<std::optional<std::vector<TranslatedText>>> results(lines.size());
-  for (size_t i = 0; i < lines.size(); ++i) {
-    if (samples[i].source.size() <= 1) results[i] = {TranslatedText{}};
-  }
-  size_t done = 0;
-  const auto hand_over = [&] {
-    for (; done < results.size() && results[done]; ++done) {
-      on_line(done, *results[done]);
-      results[done] = std::vector<TranslatedText>();
+  return samples;
+}
+
+/// Hands results over in the order of their lines.
+class Translator::InOrder {
+ public:
+  /// A line without words has one empty text.
+  InOrder(std::span<const data::PairSample> samples, const OnLine& on_line)
+      : on_line_(on_line), results_(samples.size()) {
+    for (size_t i = 0; i < samples.size(); ++i) {
+      if (!has_words(samples[i])) results_[i] = {TranslatedText{}};
     }
-  };
-  hand_over();
-  for (const std::vector<int64_t>& chosen :
-       data::bucket_pairs(samples, std::move(order), options.batch_size * options.max_source, options.batch_size)) {
-    const Found found = find(data::make_pair_batch(samples, chosen), chosen, options, first_line);
-    auto written = texts(found, chosen, samples, lines, options);
-    for (size_t i = 0; i < chosen.size(); ++i) results[static_cast<size_t>(chosen[i])] = std::move(written[i]);
     hand_over();
   }
+  static bool has_words(const data::PairSample& sample) { return sample.source.size() > 1; }
+  void put(std::span<const int64_t> chosen, std::vector<std::vector<TranslatedText>> texts) {
+    for (size_t i = 0; i < chosen.size(); ++i) results_[static_cast<size_t>(chosen[i])] = std::move(texts[i]);
+    hand_over();
+  }
+
+ private:
+  void hand_over() {
+    for (; done_ < results_.size() && results_[done_]; ++done_) {
+      on_line_(done_, *results_[done_]);
+      results_[done_]->clear();
+    }
+  }
+
+  const OnLine& on_line_;
+  std::vector<std::optional<std::vector<TranslatedText>>> results_;
+  size_t done_ = 0;
+};
+
+void Translator::translate(std::span<const std::string> lines, const TranslateOptions& options, const OnLine& on_line,
+                           std::string_view where, int64_t first_line) const {
+  const std::vector<data::PairSample> samples = read(lines, options, where, first_line);
+  std::vector<int64_t> order;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    if (InOrder::has_words(samples[i])) order.push_back(static_cast<int64_t>(i));
+  }
+  const models::SpecialTokens& special = model_->options().tokens;
+  InOrder results(samples, on_line);
+  for (const std::vector<int64_t>& chosen :
+       data::bucket_pairs(samples, std::move(order), options.batch_size * options.max_source, options.batch_size)) {
+    const Found found = find(data::make_pair_batch(samples, chosen, special.first(), special.pad), chosen, options,
+                             first_line);
+    results.put(chosen, texts(found, chosen, samples, lines, options));
+  }
+}
+
+void Translator::translate_documents(std::span<const std::string> lines, const TranslateOptions& options,
+                                     core::State& open, const OnLine& on_line, std::string_view where,
+                                     int64_t first_line) const {
+  const auto fields = model_->initial_state(1).child("source").child("encoder").fields();
+  base::require(std::any_of(fields.begin(), fields.end(), [](const auto& item) { return item.first.per_sequence(); }),
+                "translation by documents: this model has no memory that goes from sentence to sentence; give its "
+                "encoder one (model.backbone.encoder.memory) and train it with data.reset = \"documents\"");
+  const std::vector<data::PairSample> samples = read(lines, options, where, first_line);
+  std::vector<std::vector<int64_t>> documents(1);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    if (InOrder::has_words(samples[i])) {
+      documents.back().push_back(static_cast<int64_t>(i));
+    } else {
+      documents.emplace_back();
+    }
+  }
+  const at::Device device = core::device_of(*model_);
+  const models::SpecialTokens& special = model_->options().tokens;
+  InOrder results(samples, on_line);
+  const c10::InferenceMode inference;
+  open = search::side_by_side(
+      *model_, documents, options.batch_size,
+      [&](const std::vector<int64_t>& chosen, const core::State& before) {
+        const data::TokenSegment batch = data::make_pair_batch(samples, chosen, special.first(), special.pad);
+        core::State read = model_->read_source(batch.source.to(device), batch.source_valid.to(device),
+                                               core::Mode::evaluate, before);
+        results.put(chosen, texts(find(batch, chosen, options, first_line, read), chosen, samples, lines, options));
+        return read;
+      },
+      open);
 }
 
 std::vector<std::vector<TranslatedText>> Translator::operator()(std::span<const std::string> lines,

@@ -67,6 +67,11 @@ class Translator {
   /// invalid UTF-8, and InputError for an alignment by a cross-attention that cannot be inspected.
   void translate(std::span<const std::string> lines, const TranslateOptions& options, const OnLine& on_line,
                  std::string_view where = "source", int64_t first_line = 1) const;
+  /// The same of documents, with an empty line after each: memory goes from line to line of a document. `open`: the
+  /// memory of a document that goes on with the first line; afterwards that of the last one, if no empty line ends it.
+  /// Throws InputError for a model without such a memory.
+  void translate_documents(std::span<const std::string> lines, const TranslateOptions& options, core::State& open,
+                           const OnLine& on_line, std::string_view where = "source", int64_t first_line = 1) const;
   /// The hypotheses of each line.
   std::vector<std::vector<TranslatedText>> operator()(std::span<const std::string> lines,
                                                       const TranslateOptions& options = {},
@@ -74,11 +79,14 @@ class Translator {
 
  private:
   using Found = std::vector<std::vector<search::Hypothesis>>;
+  class InOrder;
   std::unique_ptr<search::StepDecoder> search_decoder() const;
+  std::vector<data::PairSample> read(std::span<const std::string> lines, const TranslateOptions& options,
+                                     std::string_view where, int64_t first_line) const;
   std::vector<int64_t> encode(const std::string& line, const std::string& place, int64_t max_source) const;
   /// The hypotheses of the lines `chosen`, of which the first has the number `first_line`.
   Found find(const data::TokenSegment& batch, std::span<const int64_t> chosen, const TranslateOptions& options,
-             int64_t first_line) const;
+             int64_t first_line, const core::State& read = {}) const;
   /// Their texts, and what they read of the lines.
   std::vector<std::vector<TranslatedText>> texts(const Found& found, std::span<const int64_t> chosen,
                                                  std::span<const data::PairSample> samples,

@@ -37,7 +37,7 @@ int64_t Grc::cache_bptt_depth() const {
 }
 
 void GrcOptions::check(const core::ModelOutline& model, const base::Where& where) const {
-  where.require(model.input == core::InputKind::tokens || lifetime != GrcOptions::Lifetime::sequence, "memory",
+  where.require(model.input != core::InputKind::images || lifetime != GrcOptions::Lifetime::sequence, "memory",
                 "images are not a sequence; 'grc' expected lifetime = \"model\"");
   where.require(model.input == core::InputKind::images || !model.causal || variant != GrcOptions::Variant::authors,
                 "memory",

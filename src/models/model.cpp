@@ -272,19 +272,27 @@ core::StepResult Model::forward(const core::Segment& segment, const core::State&
   if (!memories_) return forward_images(segment, state, observe, hidden);
   if (!source_) return forward_tokens(segment, state, {}, observe, hidden);
   const int64_t batch = segment.tokens.size(0);
-  core::State source = state.child("source"), target = state;
+  core::State begun = state;
   if (segment.source.defined()) {
     base::require(segment.source.dim() == 2 && segment.source.size(0) == batch,
                   "[model] expected a source [B,S] with B = {}, found {}", batch, c10::str(segment.source.sizes()));
-    source = source_->encode(segment.source, segment.source_valid, segment.mode, source, hidden);
-    // A new source begins a new target.
-    target = memories_->initial_state(batch, backbone_->initial_state(batch));
+    begun = read_source(segment.source, segment.source_valid, segment.mode, state, hidden);
   }
+  core::State source = begun.child("source");
   base::require(SourceSide::output(source).rows.defined(), "{}",
                 "[model] expected a source, or a state with an encoder's output, found neither");
-  core::StepResult step = forward_tokens(segment, target, SourceSide::output(source), observe, hidden);
+  core::StepResult step = forward_tokens(segment, begun, SourceSide::output(source), observe, hidden);
   step.state = with_source(step.state, std::move(source));
   return step;
+}
+
+core::State Model::read_source(const at::Tensor& source, const at::Tensor& valid, core::Mode mode,
+                               const core::State& before, const core::HiddenObserver& hidden) const {
+  base::ensure(source_.has_value(), "only translation models have a source");
+  core::State encoded = source_->encode(source, valid, mode, before.child("source"), hidden);
+  // A new source begins a new target.
+  return with_source(memories_->initial_state(source.size(0), backbone_->initial_state(source.size(0))),
+                     std::move(encoded));
 }
 
 core::StepResult Model::forward_tokens(const core::Segment& segment, const core::State& state,

@@ -102,7 +102,7 @@ class BeamSearch {
         vocabulary_(decoder.vocabulary()) {}
 
   std::vector<std::vector<Hypothesis>> run(const at::Tensor& source, const at::Tensor& valid,
-                                           const std::vector<std::vector<int64_t>>& prefix);
+                                           const std::vector<std::vector<int64_t>>& prefix, const core::State& read);
 
  private:
   template <class T>
@@ -240,7 +240,8 @@ void BeamSearch::advance_all(const at::Tensor& probabilities, std::vector<int64_
 }
 
 std::vector<std::vector<Hypothesis>> BeamSearch::run(const at::Tensor& source, const at::Tensor& valid,
-                                                     const std::vector<std::vector<int64_t>>& prefix) {
+                                                     const std::vector<std::vector<int64_t>>& prefix,
+                                                     const core::State& read) {
   const c10::InferenceMode inference;
   const int64_t batch = source.size(0);
   const at::Tensor counts = valid.defined() ? valid.sum(1).to(at::kCPU) : at::Tensor();
@@ -254,7 +255,11 @@ std::vector<std::vector<Hypothesis>> BeamSearch::run(const at::Tensor& source, c
     if (!prefix.empty()) search.prefix = prefix[static_cast<size_t>(b)];
     running_.push_back(static_cast<size_t>(b));
   }
-  decoder_.start(source, valid);
+  if (read.empty()) {
+    decoder_.start(source, valid);
+  } else {
+    decoder_.start(read);
+  }
   for (length_ = 1; !running_.empty(); ++length_) {
     std::vector<int64_t> last, parents;
     for (const size_t sentence : running_) {
@@ -285,13 +290,18 @@ class ModelDecoder final : public StepDecoder {
   void start(const at::Tensor& source, const at::Tensor& valid) override {
     source_ = source;
     valid_ = valid;
+    begins_ = true;
     state_ = model_.initial_state(source.size(0));
+  }
+  void start(const core::State& read) override {
+    state_ = read;
+    begins_ = true;
   }
   at::Tensor log_probabilities(std::span<const int64_t> last) override {
     core::Segment segment;
     segment
         .tokens = at::tensor(at::IntArrayRef(last.data(), last.size()), at::kLong).to(device_of(model_)).unsqueeze(1);
-    segment.part = {source_.defined(), false};
+    segment.part = {std::exchange(begins_, false), false};
     segment.source = std::exchange(source_, at::Tensor());
     segment.source_valid = std::exchange(valid_, at::Tensor());
     core::StepResult step = model_.forward(segment, state_);
@@ -306,6 +316,7 @@ class ModelDecoder final : public StepDecoder {
  private:
   const core::Model& model_;
   at::Tensor source_, valid_;
+  bool begins_ = false;
   core::State state_;
 };
 
@@ -323,20 +334,22 @@ std::unique_ptr<StepDecoder> make_model_decoder(const core::Model& model) {
 std::vector<std::vector<Hypothesis>> beam_search(StepDecoder& decoder, const models::SpecialTokens& special,
                                                  const at::Tensor& source, const at::Tensor& valid,
                                                  const BeamSearchOptions& options,
-                                                 const std::vector<std::vector<int64_t>>& prefix) {
+                                                 const std::vector<std::vector<int64_t>>& prefix,
+                                                 const core::State& read) {
   base::require(options.beam_size <= decoder.vocabulary(),
                 "translation: beam_size: expected at most the vocabulary's {}, found {}", decoder.vocabulary(),
                 options.beam_size);
   require_prefixes(source, prefix);
-  return BeamSearch(decoder, special, options).run(source, valid, prefix);
+  return BeamSearch(decoder, special, options).run(source, valid, prefix, read);
 }
 
 std::vector<std::vector<Hypothesis>> sample_search(StepDecoder& decoder, const models::SpecialTokens& special,
                                                    const at::Tensor& source, const at::Tensor& valid,
                                                    const BeamSearchOptions& options, const PickToken& pick,
-                                                   const std::vector<std::vector<int64_t>>& prefix) {
+                                                   const std::vector<std::vector<int64_t>>& prefix,
+                                                   const core::State& read) {
   require_prefixes(source, prefix);
-  return BeamSearch(decoder, special, options, &pick).run(source, valid, prefix);
+  return BeamSearch(decoder, special, options, &pick).run(source, valid, prefix, read);
 }
 
 std::vector<std::vector<Hypothesis>> beam_search(const core::Model& model, const models::SpecialTokens& special,

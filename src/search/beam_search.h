@@ -49,6 +49,8 @@ class StepDecoder {
   virtual int64_t vocabulary() const = 0;
   /// Begins a hypothesis for each source. source [B,S] int64, valid [B,S] bool or undefined.
   virtual void start(const at::Tensor& source, const at::Tensor& valid) = 0;
+  /// The same for sources that models::Model::read_source() has read.
+  virtual void start(const core::State& read) = 0;
   /// log p of each next token, [rows,V] float32 or float64 on the CPU, after the last token of each hypothesis. The
   /// caller may change the result.
   virtual at::Tensor log_probabilities(std::span<const int64_t> last) = 0;
@@ -65,12 +67,14 @@ std::unique_ptr<StepDecoder> make_model_decoder(const core::Model& model);
 ///   of the best 2 * beam_size, those among the first beam_size that end with eos are finished, the first beam_size of
 ///   the others run on; the search ends when beam_size hypotheses are finished
 /// source [B,S] int64, ending with eos; valid [B,S] bool, undefined = no padding. prefix: tokens that every hypothesis
-/// of a sentence begins with; empty, or one list per sentence. Returns for each sentence its hypotheses, best first.
+/// of a sentence begins with; empty, or one list per sentence. read: the state in which the targets of the source begin
+/// (models::Model::read_source()); empty: the decoder reads it from its initial state. Returns for each sentence its hypotheses, best first.
 /// Throws InputError for a beam that is larger than the vocabulary, and NotFinite for logits that are not finite.
 std::vector<std::vector<Hypothesis>> beam_search(StepDecoder& decoder, const models::SpecialTokens& special,
                                                  const at::Tensor& source, const at::Tensor& valid,
                                                  const BeamSearchOptions& options,
-                                                 const std::vector<std::vector<int64_t>>& prefix = {});
+                                                 const std::vector<std::vector<int64_t>>& prefix = {},
+                                                 const core::State& read = {});
 /// Chooses a token by log probabilities [V] (-inf = never), for a sample that has `length` tokens so far.
 using PickToken = std::function<int64_t(const at::Tensor& log_probabilities, int64_t sentence, int64_t sample,
                                         int64_t length)>;
@@ -81,7 +85,8 @@ using PickToken = std::function<int64_t(const at::Tensor& log_probabilities, int
 std::vector<std::vector<Hypothesis>> sample_search(StepDecoder& decoder, const models::SpecialTokens& special,
                                                    const at::Tensor& source, const at::Tensor& valid,
                                                    const BeamSearchOptions& options, const PickToken& pick,
-                                                   const std::vector<std::vector<int64_t>>& prefix = {});
+                                                   const std::vector<std::vector<int64_t>>& prefix = {},
+                                                   const core::State& read = {});
 /// The beam search with the model's own forward pass.
 std::vector<std::vector<Hypothesis>> beam_search(const core::Model& model, const models::SpecialTokens& special,
                                                  const at::Tensor& source, const at::Tensor& valid,

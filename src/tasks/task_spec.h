@@ -94,6 +94,8 @@ class TaskSpec {
   std::string title() const;
   /// The input of a model for this task.
   virtual InputKind input() const { return InputKind::tokens; }
+  /// Whether a training step may have several segments of each sequence.
+  virtual bool has_segments() const { return input() == InputKind::tokens; }
   /// What training counts: "tokens" or "images".
   std::string counted() const { return input() == InputKind::images ? "images" : "tokens"; }
   /// The text of a language-modelling task, whose model can generate text; null for other tasks.

@@ -27,10 +27,15 @@ std::vector<int64_t> spread(int64_t size, int64_t count) {
 }  // namespace
 
 Translation::Translation(data::PairCorpus corpus, const TranslationOptions& options)
-    : corpus_(std::move(corpus)),
-      options_(options),
-      batches_(std::make_shared<const std::vector<data::PairSample>>(corpus_.train.samples), options.batch_tokens,
-               options.batch_size, options.shuffle, options.seed) {}
+    : corpus_(std::move(corpus)), options_(options) {
+  if (options.by_document) {
+    documents_.emplace(std::make_shared<const data::PairPart>(corpus_.train), options.batch_size, options.shuffle,
+                       options.seed);
+  } else {
+    batches_.emplace(std::make_shared<const std::vector<data::PairSample>>(corpus_.train.samples), options.batch_tokens,
+                     options.batch_size, options.shuffle, options.seed);
+  }
+}
 
 std::optional<double> Translation::metric_of_loss(double nll) const {
   if (options_.translated > 0) return std::nullopt;
@@ -38,14 +43,39 @@ std::optional<double> Translation::metric_of_loss(double nll) const {
 }
 
 std::vector<data::TokenSegment> Translation::next(const core::ModelInput&) {
-  data::TokenSegment segment = batches_.next();
-  segment.label_smoothing = options_.label_smoothing;
-  return {segment};
+  std::vector<data::TokenSegment> segments;
+  for (int64_t i = 0; i < (documents_ ? options_.segments_per_step : 1); ++i) {
+    segments.push_back(documents_ ? documents_->next() : batches_->next());
+    segments.back().label_smoothing = options_.label_smoothing;
+  }
+  return segments;
 }
 
 double Translation::epoch() const {
-  return static_cast<double>(batches_.epoch()) +
-         static_cast<double>(batches_.batch()) / static_cast<double>(batches_.batches_of_epoch());
+  if (documents_)
+    return static_cast<double>(documents_->begun()) / static_cast<double>(documents_->documents_of_epoch());
+  return static_cast<double>(batches_->epoch()) +
+         static_cast<double>(batches_->batch()) / static_cast<double>(batches_->batches_of_epoch());
+}
+
+void Translation::for_each_batch(const core::Model& model, const data::PairPart& part, int64_t count,
+                                 const search::VisitPairs& visit) const {
+  if (!documents_) {
+    for (const std::vector<int64_t>& chosen :
+         data::bucket_pairs(part.samples, spread(static_cast<int64_t>(part.samples.size()), count),
+                            options_.batch_tokens, options_.eval_batch_size))
+      visit(chosen, model.initial_state(static_cast<int64_t>(chosen.size())));
+    return;
+  }
+  std::vector<std::vector<int64_t>> chosen;
+  int64_t left = count;
+  for (const data::PairDocument& document : data::documents_of(part)) {
+    if (left <= 0) break;
+    std::vector<int64_t>& pairs = chosen.emplace_back(static_cast<size_t>(std::min(left, document.count)));
+    std::iota(pairs.begin(), pairs.end(), document.first);
+    left -= document.count;
+  }
+  search::side_by_side(model, chosen, options_.eval_batch_size, visit);
 }
 
 std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::Part part) const {
@@ -55,50 +85,61 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
   const at::Device device = device_of(model);
   metrics::Accuracy accuracy;
   metrics::Likelihood likelihood;
-  const auto size = static_cast<int64_t>(pairs.samples.size());
-  const auto batches = [&](int64_t count) {
-    return data::bucket_pairs(pairs.samples, spread(size, count), options_.batch_tokens, options_.eval_batch_size);
-  };
-  for (const std::vector<int64_t>& chosen : batches(options_.eval_samples)) {
-    const data::TokenSegment segment = to(data::make_pair_batch(pairs.samples, chosen), device);
-    const core::StepResult step = model.forward(model_input(segment, core::Mode::evaluate),
-                                                model.initial_state(segment.tokens.size(0)));
-    accuracy.add_logits(model.logits(step.hidden), segment.targets);
-    likelihood.add(model.nll(step.hidden, segment.targets), segment.targets);
-  }
+  for_each_batch(model, pairs, options_.eval_samples,
+                 [&](const std::vector<int64_t>& chosen, const core::State& before) {
+                   const data::TokenSegment segment = to(data::make_pair_batch(pairs.samples, chosen), device);
+                   core::StepResult step = model.forward(model_input(segment, core::Mode::evaluate), before);
+                   accuracy.add_logits(model.logits(step.hidden), segment.targets);
+                   likelihood.add(model.nll(step.hidden, segment.targets), segment.targets);
+                   return std::move(step.state);
+                 });
   Evaluation found{{{"perplexity", likelihood.perplexity()}, {"nll", likelihood.nll()}, {"accuracy", accuracy.value()}},
                    likelihood.count()};
   if (options_.translated == 0) return found;
   std::vector<std::string> hypotheses;
   std::vector<std::vector<std::string>> references(1);
-  for (const std::vector<int64_t>& chosen : batches(options_.translated)) {
-    const data::TokenSegment batch = data::make_pair_batch(pairs.samples, chosen);
-    const auto translations = search::beam_search(model, {}, batch.source.to(device), batch.source_valid.to(device),
-                                                  options_.search);
+  for_each_batch(model, pairs, options_.translated, [&](const std::vector<int64_t>& chosen, const core::State& before) {
+    const data::TokenSegment batch = to(data::make_pair_batch(pairs.samples, chosen), device);
+    core::State read = model.read_source(batch.source, batch.source_valid, core::Mode::evaluate, before);
+    const auto decoder = search::make_model_decoder(model);
+    const auto translations = search::beam_search(*decoder, {}, batch.source, batch.source_valid, options_.search, {},
+                                                  read);
     for (size_t i = 0; i < chosen.size(); ++i) {
       hypotheses.push_back(corpus_.target->decode(translations[i].front().tokens));
       references[0].push_back(pairs.texts[static_cast<size_t>(chosen[i])].target);
     }
-  }
+    return read;
+  });
   found.metrics.emplace_back("bleu", metrics::corpus_bleu(hypotheses, references).score);
   found.metrics.emplace_back("chrf", metrics::corpus_chrf(hypotheses, references));
   return found;
 }
 
 weights::NamedTensors Translation::save() const {
-  return {{"epoch", at::full({1}, batches_.epoch(), at::kLong)},
-          {"next_batch", at::full({1}, batches_.batch(), at::kLong)},
-          {"num_pairs", at::full({1}, static_cast<int64_t>(corpus_.train.samples.size()), at::kLong)}};
+  weights::NamedTensors position = {
+      {"num_pairs", at::full({1}, static_cast<int64_t>(corpus_.train.samples.size()), at::kLong)}};
+  if (documents_) {
+    position.emplace_back("documents_begun", at::full({1}, documents_->begun(), at::kLong));
+    position.emplace_back("document_rows", documents_->rows());
+  } else {
+    position.emplace_back("epoch", at::full({1}, batches_->epoch(), at::kLong));
+    position.emplace_back("next_batch", at::full({1}, batches_->batch(), at::kLong));
+  }
+  return position;
 }
 
 void Translation::load(const std::function<at::Tensor(const std::string&)>& find) {
-  const int64_t epoch = saved_number(find, "epoch"), batch = saved_next_batch(find),
-                pairs = saved_number(find, "num_pairs");
+  const int64_t pairs = saved_number(find, "num_pairs");
   base::require(pairs == static_cast<int64_t>(corpus_.train.samples.size()),
                 "data position: it belongs to {} training pairs, and data.train has {}", pairs,
                 corpus_.train.samples.size());
+  if (documents_) {
+    documents_->seek(saved_number(find, "documents_begun"), find("document_rows"));
+    return;
+  }
+  const int64_t epoch = saved_number(find, "epoch"), batch = saved_next_batch(find);
   base::require(epoch >= 0, "data position: expected an epoch of at least 0, found {}", epoch);
-  batches_.seek(epoch, batch);
+  batches_->seek(epoch, batch);
 }
 
 }  // namespace mnemo::tasks

@@ -6,8 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "data/pairs/pair_documents.h"
 #include "data/pairs/pair_options.h"
 #include "search/beam_search.h"
+#include "search/side_by_side.h"
 #include "tasks/task.h"
 
 namespace mnemo::tasks {
@@ -20,6 +22,9 @@ struct TranslationOptions {
   int64_t eval_batch_size = 64;
   int64_t eval_samples = 512;  ///< maximum number of evaluation pairs
   double label_smoothing = 0.1;
+  /// Whether memory goes from pair to pair of a document, whose pairs follow one another in a row of the batches.
+  bool by_document = false;
+  int64_t segments_per_step = 1;  ///< by documents: pairs of a row in one step
   /// The search of evaluations, and how many of their pairs are translated; 0: none.
   search::BeamSearchOptions search;
   int64_t translated = 0;
@@ -39,9 +44,9 @@ class Translation final : public Task {
   std::string metric() const override { return options_.translated > 0 ? "bleu" : "perplexity"; }
   bool lower_is_better() const override { return options_.translated == 0; }
   std::optional<double> metric_of_loss(double nll) const override;
-  bool carries_state() const override { return false; }
+  bool carries_state() const override { return options_.by_document; }
   int64_t batch_size() const override { return options_.batch_size; }
-  /// One batch of pairs; rows differ from batch to batch.
+  /// One batch of pairs; rows differ from batch to batch. By documents segments_per_step of them.
   std::vector<data::TokenSegment> next(const core::ModelInput& input) override;
   double epoch() const override;
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
@@ -53,7 +58,12 @@ class Translation final : public Task {
  private:
   data::PairCorpus corpus_;
   TranslationOptions options_;
-  data::PairBatches batches_;
+  /// Calls `visit` with batches of the pairs of a part, at most `count` of them, and the states before and after.
+  void for_each_batch(const core::Model& model, const data::PairPart& part, int64_t count,
+                      const search::VisitPairs& visit) const;
+
+  std::optional<data::PairBatches> batches_;        ///< of pairs by themselves
+  std::optional<data::DocumentBatches> documents_;  ///< of documents
 };
 
 }  // namespace mnemo::tasks

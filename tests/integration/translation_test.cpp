@@ -150,6 +150,58 @@ TEST_F(TranslationRun, UnknownWordsComeFromTheSource) {
   EXPECT_TRUE(holds(replaced.out, "Ada") || holds(replaced.out, "Babbage")) << replaced.out;
 }
 
+// By documents: memory goes on inside a document only, however the lines are cut; training resumes exactly.
+TEST_F(TranslationRun, DocumentsCarryTheEncodersMemory) {
+  std::string pairs;
+  for (int i = 0; i < 120; ++i)
+    pairs += fmt::format("line {} of {}\tZeile {} von {}\t{}\n", i % 7, i, i % 7, i, i / (3 + i % 2));
+  write(folder_ / "pairs.tsv", pairs);
+  const std::vector<std::string> settings = {
+      "-q",
+      "--set",
+      "data.document_column=3",
+      "--set",
+      "data.reset=documents",
+      "--set",
+      "train.segments_per_step=2",
+      "--set",
+      "model.backbone.encoder.memory=[{type=\"grc\", cache_len=4, lifetime=\"sequence\"}]"};
+  const auto train = [&](const std::string& out, std::vector<std::string> more) {
+    std::vector<std::string> words = {"train"};
+    words.insert(words.end(), more.begin(), more.end());
+    if (more.front() != "--resume") words.insert(words.end(), {"--out", out});
+    for (const std::string& word : settings) {
+      if (more.front() != "--resume" || word == "-q") words.push_back(word);
+    }
+    const Finished done = run(words);
+    EXPECT_EQ(done.status, 0) << done.err;
+  };
+  const std::string whole = folder_ / "whole", parts = folder_ / "parts";
+  train(whole, {pair_recipe_});
+  train(parts, {pair_recipe_, "--set", "train.steps=3"});
+  ASSERT_EQ(run({"train", "--resume", parts, "-q", "--set", "train.steps=6"}).status, 0);
+  EXPECT_EQ(content(whole + "/model/model.safetensors"), content(parts + "/model/model.safetensors"));
+  const base::Node metrics = json(run({"eval", whole, "--part", "valid", "--json"}).out);
+  EXPECT_TRUE(metrics.contains("bleu"));
+
+  const std::string first = "line 3 of 4\nline 5 of 1\nline 1 of 9\n", second = "line 2 of 2\nline 6 of 0\n";
+  const std::string options = whole + " --documents --nbest 2 --max-len-b 5 ";
+  const std::string both = translate(first + "\n" + second, options).out;
+  const std::string one = translate(first, options).out, other = translate(second, options).out;
+  EXPECT_EQ(both, one + "0.0000\t\n" + other);
+  EXPECT_EQ(translate(first + "\n" + second, options + "--batch 1").out, both);
+  EXPECT_NE(translate(first + second, options).out, one + other) << "the memory goes on";
+  EXPECT_NE(translate(first, whole + " --nbest 2 --max-len-b 5").out, one) << "without documents it does not";
+
+  const std::string plain = folder_ / "plain";
+  ASSERT_EQ(run({"train", pair_recipe_, "--out", plain, "-q", "--set", "train.steps=1"}).status, 0);
+  const Finished refused = translate(first, plain + " --documents");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(holds(refused.err, "no memory that goes from sentence to sentence")) << refused.err;
+  const Finished undivided = run({"train", pair_recipe_, "--out", folder_ / "x", "--set", "data.reset=documents"});
+  EXPECT_TRUE(holds(undivided.err, "requires document_column")) << undivided.err;
+}
+
 // Lines that come slowly through a pipe are answered as they come.
 TEST_F(TranslationRun, APipeIsTranslatedAsItComes) {
   const std::string model = folder_ / "model", out = folder_ / "out";

@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/ignore_target.h"
 #include "base/random.h"
-#include "data/pairs/pair_vocabulary.h"
 
 namespace mnemo::data {
 namespace {
@@ -19,7 +18,8 @@ int64_t length_of(const PairSample& sample) {
 
 }  // namespace
 
-TokenSegment make_pair_batch(const std::vector<PairSample>& samples, const std::vector<int64_t>& chosen) {
+TokenSegment make_pair_batch(const std::vector<PairSample>& samples, const std::vector<int64_t>& chosen, int64_t first,
+                             int64_t pad) {
   size_t longest_source = 1, longest_target = 1;
   for (const int64_t number : chosen) {
     const PairSample& sample = samples[static_cast<size_t>(number)];
@@ -31,19 +31,20 @@ TokenSegment make_pair_batch(const std::vector<PairSample>& samples, const std::
     return at::full({rows, static_cast<int64_t>(width)}, value, at::kLong);
   };
   TokenSegment batch;
-  batch.source = table(longest_source, PairVocabulary::kPad);
-  batch.tokens = table(longest_target, PairVocabulary::kPad);
+  batch.source = table(longest_source, pad);
+  batch.tokens = table(longest_target, pad);
   batch.targets = table(longest_target, base::kIgnoreTarget);
+  batch.source_valid = at::zeros_like(batch.source, at::kBool);
   for (int64_t row = 0; row < rows; ++row) {
     const PairSample& sample = samples[static_cast<size_t>(chosen[static_cast<size_t>(row)])];
     int64_t* previous = batch.tokens[row].mutable_data_ptr<int64_t>();
     std::copy(sample.source.begin(), sample.source.end(), batch.source[row].mutable_data_ptr<int64_t>());
     std::copy(sample.target.begin(), sample.target.end(), batch.targets[row].mutable_data_ptr<int64_t>());
-    previous[0] = PairVocabulary::kEos;
+    batch.source_valid[row].narrow(0, 0, static_cast<int64_t>(sample.source.size())).fill_(true);
+    previous[0] = first;
     std::copy(sample.target.begin(), sample.target.end() - 1, previous + 1);
     batch.num_targets += static_cast<int64_t>(sample.target.size());
   }
-  batch.source_valid = batch.source != PairVocabulary::kPad;
   batch.valid = batch.targets != base::kIgnoreTarget;
   return batch;
 }

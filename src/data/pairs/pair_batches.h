@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "data/pairs/pair_vocabulary.h"
 #include "data/segment.h"
 
 namespace mnemo::data {
@@ -17,7 +18,9 @@ struct PairSample {
 
 /// One batch of these samples, padded on the right: source [B,S]; tokens [B,U], eos and then the target without its
 /// last token; targets [B,U].
-TokenSegment make_pair_batch(const std::vector<PairSample>& samples, const std::vector<int64_t>& chosen);
+/// first: the decoder's first input, if it is not eos; pad: a token for padding, which may be a token of texts too.
+TokenSegment make_pair_batch(const std::vector<PairSample>& samples, const std::vector<int64_t>& chosen,
+                             int64_t first = PairVocabulary::kEos, int64_t pad = PairVocabulary::kPad);
 
 /// Divides samples, in the order given, into batches of similar lengths.
 ///   rows * longest side of the batch <= max_tokens and rows <= max_rows; a longer sample stands alone

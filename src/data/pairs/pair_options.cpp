@@ -74,6 +74,9 @@ void PairOptions::validate(const base::Where& where) const {
                 "unit = \"{}\" needs the size of its vocabulary, and has no min_count", unit);
   where.require(window == 1 || document_column > 0, "window",
                 "requires document_column; pairs without documents stand alone");
+  where.require(reset == Reset::pairs || document_column > 0, "reset", "\"documents\" requires document_column");
+  where.require(reset == Reset::pairs || window == 1, "window",
+                "reset = \"documents\" reads sentence by sentence: expected 1, found {}", window);
   where.require(batch_tokens >= max_length, "batch_tokens", "expected at least max_length = {}, found {}", max_length,
                 batch_tokens);
 }

@@ -22,6 +22,7 @@ struct PairOptions : PairTextOptions {
   int64_t batch_tokens = 4096;
   int64_t window = 1;
   int64_t stride = 1;
+  enum class Reset { pairs, documents } reset = Reset::pairs;
   template <class V>
   void visit(V&& v) {
     PairTextOptions::visit(v);
@@ -41,6 +42,11 @@ struct PairOptions : PairTextOptions {
       base::range(1, 1 << 24));
     v("window", window, "documents: sentences that are translated together", base::range(1, 1 << 10));
     v("stride", stride, "documents: sentences from one window to the next", base::range(1, 1 << 10));
+    v("reset", reset,
+      "where memory starts empty: at every pair; or at documents, so that it goes from pair to pair, each row of a "
+      "batch "
+      "reads documents in order, and batches have train.batch_size rows of any length",
+      base::one_of("pairs", "documents"));
   }
   void validate(const base::Where& where) const;
 };

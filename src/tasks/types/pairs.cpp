@@ -54,6 +54,8 @@ LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings&
   options.eval_batch_size = settings.eval_batch_size;
   options.eval_samples = settings.eval_samples;
   options.label_smoothing = options_.label_smoothing;
+  options.by_document = options_.reset == data::PairOptions::Reset::documents;
+  options.segments_per_step = settings.segments_per_step;
   options.search = options_.search;
   options.translated = options_.translated;
   loaded.tokens_per_row = std::max<int64_t>(1, options_.batch_tokens / settings.batch_size);

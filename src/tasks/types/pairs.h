@@ -29,6 +29,7 @@ class PairSpec final : public TaskSpec {
   explicit PairSpec(const base::Node& table);
 
   InputKind input() const override { return InputKind::pairs; }
+  bool has_segments() const override { return options_.reset == Options::Reset::documents; }
   std::string describe() const override;
   MetricInfo metric() const override;
   std::vector<MetricInfo> more_metrics() const override;
