@@ -36,9 +36,9 @@ struct RotaryScalingOptions {
 
 /// Rotary positions of queries and keys.
 struct RotaryOptions {
-  std::optional<int64_t> dims;
+  std::optional<int64_t> dims = {};
   double base = 10000.0;
-  RotaryScalingOptions scaling;
+  RotaryScalingOptions scaling = {};
   template <class V>
   void visit(V&& v) {
     v("dims", dims, "channels of a head that are turned, an even number; unset: all", base::range(2, 1 << 16));
