@@ -10,10 +10,12 @@
 #include "attention/linformer.h"
 #include "attention/lsh.h"
 #include "attention/sliding_window.h"
+#include "core/draws.h"
 #include "core/kv_state.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/block_pattern.h"
 #include "ops/attention/linformer.h"
+#include "ops/counter_rng.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 
