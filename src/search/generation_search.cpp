@@ -49,7 +49,7 @@ class GenerationSearch {
     }
     std::stable_sort(candidates.begin(), candidates.end(),
                      [](const Candidate& a, const Candidate& b) { return a.sum > b.sum; });
-    candidates.resize(std::min(candidates.size(), 2 * beams_));
+    candidates.resize(std::min(candidates.size(), beams_ == 1 ? size_t{1} : 2 * beams_));
     std::vector<Hypothesis> next;
     for (size_t i = 0; i < candidates.size(); ++i) {
       const Candidate& candidate = candidates[i];

@@ -35,7 +35,8 @@ struct GenerationOptions {
 };
 
 /// Beam search as transformers defines it, each sequence by itself. n = 1, 2, ... counts generated tokens, k beams.
-///   candidates = every running beam with every token, the 2k best by sum of log probabilities (n = 1: one beam)
+///   candidates = every running beam with every token, the 2k best by sum of log probabilities (n = 1: one beam); with
+///                k = 1 the best alone, which is greedy
 ///   ends       = the token is eos, or n = max_new_tokens
 ///   the first k candidates that end join the finished hypotheses, score = sum / n^A; the k best are kept
 ///   running    = the first k candidates that do not end

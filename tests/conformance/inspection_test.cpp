@@ -74,7 +74,8 @@ TEST_P(Inspection, WeightsAreSharesOfWhatMayBeSeen) {
         EXPECT_EQ(unseen, 0.0) << where << ": weight of a key that may not be seen";
       }
       // The others need not divide by the sum of their weights, which may have any sign.
-      const std::set<std::string> softmax = {"softmax", "relative", "sliding_window", "bigbird"};
+      const std::set<std::string> softmax = {"softmax", "relative",         "sliding_window",
+                                             "bigbird", "relative_buckets", "disentangled"};
       const bool same_reader = config().memory_option("grc", "mem_attention", "softmax").as_string() == "same";
       if (map.name == "grc_cache" ? same_reader : !softmax.contains(config().attention())) continue;
       EXPECT_GE(map.weights.min().item<double>(), 0.0) << where;

@@ -17,8 +17,8 @@ TEST(Registry, EveryMechanismHasAConfiguration) {
   const auto& mechanisms = models::Mechanisms::all();
   ASSERT_EQ(mechanisms.attentions.names(), mechanisms.attention_types.types());
   ASSERT_EQ(mechanisms.memories.names(), mechanisms.memory_types.types());
-  // These are bidirectional, and the suite's models are causal: tests/unit/attention/cores_test.cpp covers them.
-  const std::set<std::string> both_ways = {"bigbird", "linformer"};
+  // These are bidirectional, and the suite's models are causal: tests/unit/attention/ covers them.
+  const std::set<std::string> both_ways = {"bigbird", "linformer", "disentangled"};
   for (const std::string& attention : mechanisms.attentions.names()) {
     if (both_ways.contains(attention)) continue;
     EXPECT_FALSE(configurations_where([&](const Configuration& c) { return c.attention() == attention; }).empty())

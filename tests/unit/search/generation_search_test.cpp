@@ -114,13 +114,14 @@ TEST(GenerationSearch, IsTheDefinition) {
   }
 }
 
-TEST(GenerationSearch, OneBeamIsGreedy) {
-  const auto found = searched(options_of(1, 1.0, true));
+TEST(GenerationSearch, OneBeamIsGreedyHoweverItStops) {
+  const auto found = searched(options_of(1, 1.0, true)), late = searched(options_of(1, 1.0, false));
   for (size_t sentence = 0; sentence < found.size(); ++sentence) {
     std::vector<int64_t> tokens;
     while (tokens.size() < 7 && (tokens.empty() || tokens.back() != kEnd))
       tokens.push_back(random_row(static_cast<int64_t>(sentence), tokens).argmax().item<int64_t>());
     EXPECT_EQ(found[sentence].at(0).tokens, tokens) << sentence;
+    EXPECT_EQ(late[sentence].at(0).tokens, tokens) << sentence;
   }
 }
 
