@@ -29,6 +29,12 @@ struct Pairs : testing::Test {
   test::TemporaryFolder folder;
 };
 
+// The ids of a published model's vocabulary are its own: one of its tokens has the number of our padding.
+TEST(PairBatch, ATokenWithTheNumberOfThePaddingIsReal) {
+  const TokenSegment batch = make_pair_batch({{{1, 5, 1}, {2}}, {{7}, {2}}}, {0, 1});
+  EXPECT_TRUE(at::equal(batch.source_valid, at::tensor({1, 1, 1, 1, 0, 0}).view({2, 3}).to(at::kBool)));
+}
+
 TEST_F(Pairs, ColumnsAndTwoFilesGiveTheSame) {
   PairOptions columns = options(write("a.tsv", "x\tgood day\tguten Tag\r\ny\t \tnichts\nz\tyes\t ja \n"));
   columns.source_column = 2;
