@@ -11,6 +11,8 @@ namespace mnemo::page {
 
 namespace {
 
+constexpr size_t kLongTable = 24;  // rows; a longer one is folded
+
 std::string html_row(const std::vector<std::string>& row, size_t left, const char* tag) {
   std::string html = "<tr>";
   for (size_t i = 0; i < row.size(); ++i)
@@ -33,7 +35,9 @@ std::string html_of(const Table& cells) {
   std::string html = "<div class=\"scroll\"><table><thead>" + html_row(cells.header, cells.left, "th") +
                      "</thead><tbody>\n";
   for (const auto& row : cells.rows) html += html_row(row, cells.left, "td") + "\n";
-  return html + "</tbody></table></div>\n";
+  html += "</tbody></table></div>\n";
+  if (cells.rows.size() <= kLongTable) return html;
+  return fmt::format("<details><summary>{} rows</summary>\n{}</details>\n", cells.rows.size(), html);
 }
 
 std::string share_text(double share) { return fmt::format("{:.1f} %", 100 * share); }
