@@ -179,6 +179,20 @@ TEST_F(Resume, AStepThatTheMachineCannotHoldIsRefused) {
   EXPECT_FALSE(base::path_exists(folder_ / "run"));
 }
 
+TEST_F(Resume, MemoriesThatTheMachineCannotHoldAreRefused) {
+  const auto with_steps = [&](const char* steps) {
+    return run({"train", recipe_, "--data", text_, "--out", folder_ / steps, "-q", "--set",
+                "model.memory=[{type=\"segment_cache\",mem_len=16777216}]", "--set", "model.backbone.dim=256", "--set",
+                "train.batch_size=128", "--set", "train.eval_every=0", "--set", "train.steps=" + std::string(steps)});
+  };
+  // 128 sequences of 16,777,216 rows of 256 numbers; seen by so many steps, but not by two.
+  const Finished outcome = with_steps("100000000");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_TRUE(holds(outcome.err, "'model.memory'") && holds(outcome.err, "hold 2,201,170 MB once they are full"))
+      << outcome.err;
+  EXPECT_EQ(with_steps("2").status, 0);
+}
+
 TEST_F(Resume, SignalsAreAnsweredInTheMiddleOfAStep) {
   const std::string folder = folder_ / "run";
   Process process(folder_, slow(folder));
