@@ -6,6 +6,7 @@
 #include "base/file_io.h"
 #include "base/log.h"
 #include "bundle/model_folder.h"
+#include "data/tokenizers/open_tokenizer.h"
 #include "models/model.h"
 #include "weights/checkpoint.h"
 #include "weights/model_tensors.h"
@@ -42,6 +43,9 @@ Bundle read_folder(const std::string& folder) {
     AnyModel loaded = load_any(folder);
     bundle.model = loaded.model;
     bundle.format = loaded.format;
+    if (bundle.model->input_kind() != core::InputKind::tokens) return bundle;
+    bundle.conventions = TextConventions::read(folder);
+    if (data::has_tokenizer(folder)) bundle.tokenizer = data::open_tokenizer(folder);
   }
   return bundle;
 }

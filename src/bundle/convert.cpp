@@ -14,6 +14,7 @@
 #include "base/machine.h"
 #include "base/nearest.h"
 #include "base/text_format.h"
+#include "bundle/add_memory.h"
 #include "bundle/average.h"
 #include "bundle/bundle.h"
 #include "bundle/foreign_images.h"
@@ -114,6 +115,33 @@ std::string config_for(const weights::ForeignFormat& format, const AnyModel& loa
   return base::to_json(config) + "\n";
 }
 
+/// config.json of a model of texts in another library's format.
+std::string text_config_for(const weights::ForeignFormat& format, const AnyModel& loaded, const std::string& folder) {
+  const models::ModelOptions& options = loaded.model->options();
+  const std::string who = fmt::format("{}: convert: --to {}", folder, format.name);
+  const base::Node ours = base::write_options(options);
+  // Only the file of a model says whether its output matrix is the embedding.
+  const auto read_back = [&](const base::Node& config) {
+    base::Node model = format.options(config);
+    base::Node head = model.at("head");
+    if (const base::Node* tied = options.head.find("tied"); tied != nullptr && head.contains("tied"))
+      head.set("tied", *tied);
+    model.set("head", head);
+    return base::write_options(models::read_model_options(model));
+  };
+  const std::string beside = base::join_path(folder, kSourceConfig);
+  const std::string source = loaded.format == &format    ? loaded.config
+                             : base::path_exists(beside) ? base::read_file(beside, size_t{16} << 20)
+                                                         : std::string();
+  if (!source.empty()) {
+    const base::Node before = weights::parse_model_config(source, kSourceConfig);
+    if (format.claims(before) && read_back(before) == ours) return source;
+  }
+  const base::Node config = format.config(options);
+  require_said(ours, read_back(config), "", who);
+  return base::to_json(config) + "\n";
+}
+
 Converted to_average(const ConvertOptions& options) {
   const int64_t count = options.last.value_or(5);
   base::require(!options.checkpoint, "convert: --to average: --checkpoint names one; choose how many with --last");
@@ -140,12 +168,21 @@ Converted to_format(const ConvertOptions& options) {
   if (ours) {
     content.config = base::to_json(base::write_options(found)) + "\n";
     content.weights.tensors = weights::model_tensors(*loaded.model);
-    content.vocabulary = loaded.format != nullptr ? image_files_of(folder) : files_beside(folder);
+    const bool texts = loaded.format != nullptr && loaded.format->variants.has_value();
+    content.vocabulary = texts                      ? text_files_of(folder)
+                         : loaded.format != nullptr ? image_files_of(folder)
+                                                    : files_beside(folder);
   } else {
     base::require(found.backbone.type == format->backbone,
                   "convert: --to {}: expected a model of backbone.type = \"{}\", found \"{}\"", options.to,
                   format->backbone, found.backbone.type);
-    content.config = config_for(*format, loaded, folder, content.vocabulary);
+    if (format->variants) {
+      content.config = text_config_for(*format, loaded, folder);
+      content.vocabulary = text_files_of(folder);
+      content.vocabulary.erase(kSourceConfig);
+    } else {
+      content.config = config_for(*format, loaded, folder, content.vocabulary);
+    }
     content.weights.tensors = weights::to_theirs(*format, weights::model_tensors(*loaded.model),
                                                  found.backbone.num_heads);
     content.weights.metadata = format->metadata;
@@ -164,6 +201,14 @@ std::vector<std::string> conversion_names() {
 
 Converted convert(const ConvertOptions& options) {
   const std::vector<std::string> known = conversion_names();
+  if (options.adds()) {
+    base::require(options.to.empty(),
+                  "convert: --memory, --attention and --segment make a model of Mnemo: drop --to {}", options.to);
+    base::require(!options.features && !options.last,
+                  "convert: --features and --last go with --to t2r and --to average");
+    base::require(!options.out.empty(), "convert: --out: expected a folder, found none");
+    return add_memory(options);
+  }
   base::require(!options.to.empty(), "convert: --to: expected one of {}, found none", fmt::join(known, ", "));
   base::require(std::find(known.begin(), known.end(), options.to) != known.end(), "convert: --to: unknown kind '{}'{}",
                 options.to, base::suggestion(options.to, known));

@@ -22,11 +22,19 @@ int convert_model(const ConvertArguments& arguments) {
   const bundle::ConvertOptions& options = arguments.convert;
   const bundle::Converted made = bundle::convert(options);
   if (arguments.json) {
-    base::print_json(base::Node::table(
-        {{"model", options.out}, {"to", options.to}, {"parameters", made.parameters}, {"fresh", made.fresh}}));
+    base::print_json(base::Node::table({{"model", options.out},
+                                        {"to", options.to},
+                                        {"parameters", made.parameters},
+                                        {"fresh", made.fresh},
+                                        {"first_loss", made.first_loss}}));
     return base::kDone;
   }
   const std::string parameters = fmt::format("{}: {} parameters", options.out, base::grouped(made.parameters));
+  if (options.adds()) {
+    base::print(fmt::format("{}, {} of them fresh; loss of random tokens {:.4f} (uniform guessing {:.4f})\n",
+                            parameters, base::grouped(made.fresh), made.first_loss, made.uniform_loss));
+    return base::kDone;
+  }
   base::print(options.to == "t2r"       ? fmt::format("{}, {} of them fresh\n", parameters, base::grouped(made.fresh))
               : options.to == "average" ? fmt::format("{}, the mean of the last checkpoints\n", parameters)
                                         : fmt::format("{} under {} names\n", parameters, options.to));
@@ -43,6 +51,12 @@ void add_convert(CLI::App& app) {
       .option("--checkpoint", options->checkpoint, "WHICH",
               "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
       .option("--to", options->to, "KIND", bundle::conversions_text())
+      .option("--memory", options->memory, "TYPE,KEY=VALUE,..",
+              "add a memory to a model of texts, as a table of [[model.memory]]; may be repeated")
+      .option("--attention", options->attention, "TYPE,KEY=VALUE,..",
+              "put another attention in the place of a model's own, as the table model.backbone.attention")
+      .option("--segment", options->segment, "N",
+              "with --memory or --attention: tokens per segment (as many as the model has positions for)")
       .option("--out", options->out, "FOLDER", "the new model's folder")
       .option("--features", options->features, "N", "features of a head (32)")
       .option("--last", options->last, "N", "average: number of the run's latest checkpoints (5)")
@@ -50,6 +64,7 @@ void add_convert(CLI::App& app) {
       .flag("--json", arguments->json, "print JSON")
       .footer(
           "mnemo convert vit_small_patch16_224 --to mnemo --out vit\n"
+          "mnemo convert models/gpt2 --memory recurrent_tokens,num_mem_tokens=16 --segment 512 --out runs/x\n"
           "mnemo convert runs/mine --to average --last 5 --out averaged\n"
           "mnemo convert runs/mine --to t2r --out runs/t2r\n"
           "mnemo train recipes/text.toml --init runs/t2r --set "

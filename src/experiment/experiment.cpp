@@ -1,15 +1,18 @@
 #include "experiment/experiment.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/log.h"
 #include "base/machine.h"
 #include "base/progress.h"
 #include "base/text_format.h"
+#include "bundle/add_memory.h"
 #include "bundle/bundle.h"
 #include "experiment/finetune_model.h"
 #include "memory/learnable_tokens.h"
@@ -104,11 +107,15 @@ std::string file_name(const std::string& path) { return std::filesystem::path(pa
 base::Node shown_recipe(const Recipe& recipe) {
   base::Node node = base::write_options(recipe);
   base::Node* data = node.find("data");
-  for (const char* key : tasks::TaskSpec::kPathKeys) {
+  std::vector<std::string> keys(std::begin(tasks::TaskSpec::kPathKeys), std::end(tasks::TaskSpec::kPathKeys));
+  keys.emplace_back("tokenizer");
+  for (const std::string& key : keys) {
     base::Node* path = data->find(key);
     if (path != nullptr && path->is_string() && !path->as_string().empty())
       *path = base::Node(file_name(path->as_string()));
   }
+  if (base::Node* init = node.find("init"); init != nullptr && init->is_string())
+    *init = base::Node(file_name(init->as_string()));
   return node;
 }
 
@@ -256,6 +263,10 @@ Experiment make_experiment(const Recipe& recipe) {
     limit->require(loaded.shape.length, "the longest sample has so many tokens");
   take_vocabulary(model, loaded.shape);
   bench.model = build_with(bench.recipe, 2);
+  if (recipe.init) {
+    const std::vector<std::string> fresh = bundle::take_weights(*recipe.init, *bench.model);
+    base::log_info("{}: initial weights{}{}", *recipe.init, fresh.empty() ? "" : "; fresh: ", fmt::join(fresh, ", "));
+  }
   task->check_model(*bench.model, loaded.shape);
   bench.tokens_per_step = recipe.train.batch_size * loaded.tokens_per_row;
   bench.unit = task->counted();

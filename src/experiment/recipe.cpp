@@ -12,6 +12,7 @@
 #include "base/nearest.h"
 #include "base/printable.h"
 #include "base/text_table.h"
+#include "bundle/add_memory.h"
 #include "models/presets.h"
 
 namespace mnemo::experiment {
@@ -30,7 +31,8 @@ struct FileKeys {
 
 /// Makes relative paths start from the file they were written in.
 void resolve_paths(base::Node& recipe) {
-  std::vector<std::pair<const char*, const char*>> paths = {{"finetune", "model"}};
+  std::vector<std::pair<const char*, const char*>> paths = {
+      {"finetune", "model"}, {"model", "from"}, {"data", "tokenizer"}};
   for (const char* key : tasks::TaskSpec::kPathKeys) paths.emplace_back("data", key);
   for (const auto& [table, key] : paths) {
     base::Node* group = recipe.find(table);
@@ -86,6 +88,28 @@ void name_data_type(base::Node& recipe) {
     data->set("type", tasks::TaskTypes::all().default_type);
 }
 
+/// A recipe whose [model] is that of the folder it starts `from`, under the other keys, with the folder as `init`.
+base::Node with_folder(const base::Node& recipe) {
+  const base::Node& model = recipe.at("model");
+  const base::Node* from = model.find("from");
+  const base::Node* preset = model.find("preset");
+  base::require(preset == nullptr || preset->is_null() || preset->as_string() == "unset",
+                "{}: 'model.from': expected it without 'preset', which also says what the model is",
+                from->place().text());
+  base::Node under = bundle::model_table(from->as_string());
+  under.erase("preset");
+  base::Node changes = model;
+  changes.erase("from");
+  changes.erase("preset");
+  base::Node merged = base::merge(under, changes);
+  merged.set_place(model.place());
+  merged.set_path(model.path());
+  base::Node complete = recipe;
+  complete.set("model", merged);
+  complete.set("init", *from);
+  return complete;
+}
+
 std::string text_at(const base::Node& root, const char* key) {
   const base::Node* value = root.find(key);
   return value == nullptr ? std::string() : value->as_string();
@@ -103,7 +127,10 @@ tasks::TaskSettings Recipe::task_settings() const {
 Recipe read_recipe(const base::Node& node) {
   const base::Node* model = node.find("model");
   base::Node complete = node;
-  if (model != nullptr && model->contains("preset")) complete.set("model", models::with_preset(*model));
+  if (model != nullptr && model->contains("from"))
+    complete = with_folder(node);
+  else if (model != nullptr && model->contains("preset"))
+    complete.set("model", models::with_preset(*model));
   Recipe recipe = base::read_options<Recipe>(complete);
   const auto task = recipe.task();
   base::require(task->has_segments() || recipe.train.segments_per_step == 1,

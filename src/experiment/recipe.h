@@ -43,6 +43,7 @@ struct Recipe {
   std::string about;
   base::Node data;  ///< of one of tasks::TaskTypes
   models::ModelOptions model;
+  std::optional<std::string> init = {};             ///< set by `[model] from` too
   std::optional<models::FinetuneOptions> finetune;  ///< from a trained model, which [model] must be where it is written
   train::TrainOptions train;
   GenerateOptions generate;
@@ -52,7 +53,9 @@ struct Recipe {
     v("name", name, "a title");
     v("about", about, "what it is for");
     v("data", data, "what is learned", base::poly(tasks::TaskTypes::all().options));
-    v("model", model, "the model");
+    v("model", model,
+      "the model; from = \"FOLDER\": that of a folder, ours or a published text model, with its weights");
+    v("init", init, "folder of a model whose weights are the initial ones; [model] from sets it");
     v("finetune", finetune, "fine-tune a trained image model on a new task (mnemo finetune)");
     v("train", train, "the training");
     v("generate", generate, "sample texts");

@@ -108,6 +108,52 @@ bias = false
 adaptive = {{ cutoffs = [20000, 60000], div_val = 4, shortlist_projection = false, dropout = 0.2 }}
 )";
 
+// Radford et al. 2019 and Meta's card of Llama 3.2, as their config.json say.
+constexpr const char* kGpt2 = R"(
+segment_size = 1024
+[embedding]
+scale = false
+[backbone]
+num_layers = 12
+dim = 768
+num_heads = 12
+ffn_dim = 3072
+activation = "gelu_tanh"
+norm = "pre"
+final_norm = true
+dropout = 0.1
+position = { type = "learned", max_len = 1024 }
+attention = { type = "softmax", dropout = 0.1 }
+[head]
+bias = false
+)";
+
+constexpr const char* kLlama321b = R"(
+segment_size = 131072
+[embedding]
+scale = false
+[backbone]
+num_layers = 16
+dim = 2048
+num_heads = 32
+ffn_dim = 8192
+ffn_gated = true
+ffn_bias = false
+activation = "silu"
+norm = "pre"
+norm_type = "rms"
+final_norm = true
+[backbone.attention]
+type = "softmax"
+bias = false
+num_kv_heads = 8
+[backbone.attention.rotary]
+base = 500000.0
+scaling = { type = "llama3", factor = 32.0, low_freq_factor = 1.0, high_freq_factor = 4.0, original_max_len = 8192 }
+[head]
+bias = false
+)";
+
 }  // namespace
 
 void add_language_presets(std::vector<Preset>& presets) {
@@ -141,6 +187,10 @@ void add_language_presets(std::vector<Preset>& presets) {
       {"kasai_32_layers", "the same with 32 layers and layer drop (Kasai et al. 2021b; ABC's table 3b)", kasai,
        kWikiText103Words, 484,
        "ABC's paper, about; twice its figure for 16 layers, though embedding and softmax (45 M) are there once"});
+  presets.push_back({"gpt2", "GPT-2 of 12 layers (Radford et al. 2019), as published on Hugging Face", kGpt2, 50257,
+                     124.439808, "counted from the published file; the paper says 117"});
+  presets.push_back({"llama_3_2_1b", "Llama 3.2 1B (Meta 2024), as published on Hugging Face", kLlama321b, 128256,
+                     1235.8144, "counted from the published file"});
 }
 
 }  // namespace mnemo::models

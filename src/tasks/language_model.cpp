@@ -44,9 +44,24 @@ metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<cons
   return likelihood;
 }
 
+namespace {
+
+/// What a token is, by the type of its tokenizer: a piece of a word has no name of its own.
+std::string token_name(const std::string& type) {
+  return type == "bytes" ? "byte" : type == "characters" ? "character" : type == "words" ? "word" : "token";
+}
+
+/// Texts of words, and of pieces of words, are measured by their perplexity.
+bool has_perplexity(const data::Tokenizer& tokenizer) {
+  const std::string name = token_name(tokenizer.type());
+  return name == "word" || name == "token";
+}
+
+}  // namespace
+
 Evaluation describe_likelihood(const metrics::Likelihood& likelihood, const std::string& unit,
                                double characters_per_token) {
-  const std::string per_token = "bits_per_" + unit.substr(0, unit.size() - 1);
+  const std::string per_token = "bits_per_" + token_name(unit);
   Evaluation found{{}, likelihood.count()};
   found.metrics.emplace_back("nll", likelihood.nll());
   found.metrics.emplace_back(per_token, likelihood.bits());
@@ -64,11 +79,12 @@ LanguageModel::LanguageModel(data::Corpus corpus, const LanguageModelOptions& op
 
 std::string LanguageModel::metric() const {
   const std::string unit = corpus_.tokenizer->type();
-  return unit == "words" ? "perplexity" : unit == "bytes" ? "bits_per_byte" : "bits_per_character";
+  if (has_perplexity(*corpus_.tokenizer)) return "perplexity";
+  return unit == "bytes" ? "bits_per_byte" : "bits_per_character";
 }
 
 std::optional<double> LanguageModel::metric_of_loss(double nll) const {
-  if (corpus_.tokenizer->type() == "words") return std::exp(nll);
+  if (has_perplexity(*corpus_.tokenizer)) return std::exp(nll);
   return nll / std::log(2.0);  // a token is a byte or a character
 }
 

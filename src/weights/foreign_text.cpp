@@ -84,11 +84,12 @@ base::Node TextConfig::rotary(int64_t head_dim, double base_value, double partia
                        : partial_key.empty()                       ? partial
                                                                    : number(partial_key, partial);
   if (!(theta > 0.0)) fail(base_key, fmt::format("expected a number above 0, found {}", theta));
-  if (!(share > 0.0 && share <= 1.0)) fail(where, fmt::format("expected a share of 0 to 1 of a head, found {}", share));
+  const std::string_view share_key = today || partial_key.empty() ? where : partial_key;
+  if (!(share > 0.0 && share <= 1.0))
+    fail(share_key, fmt::format("expected a share of 0 to 1 of a head, found {}", share));
   const auto turned = static_cast<int64_t>(static_cast<double>(head_dim) * share);
   if (turned < 2 || turned % 2 != 0)
-    fail(partial_key.empty() ? where : partial_key,
-         fmt::format("expected an even number of rotated channels, found {} of {}", turned, head_dim));
+    fail(share_key, fmt::format("expected an even number of rotated channels, found {} of {}", turned, head_dim));
   base::Node rotary = base::Node::table({{"base", theta}});
   if (turned != head_dim) rotary.set("dims", turned);
   const std::string type = settings.find("rope_type") != nullptr ? inner.text("rope_type", "default")

@@ -40,11 +40,13 @@ std::map<std::string, std::set<std::string>> weight_map(const std::string& index
 TensorFile read_sharded(const std::string& index, const ReadOptions& options) {
   const size_t slash = index.find_last_of('/');
   const std::string folder = slash == std::string::npos ? "." : index.substr(0, slash);
+  const std::map<std::string, std::set<std::string>> files = weight_map(index);
+  for (const auto& [name, listed] : files)
+    base::require(base::path_exists(base::join_path(folder, name)), "{}: 'weight_map': the file '{}' is missing",
+                  base::printable(index, 400), base::printable(name));
   TensorFile all;
-  for (const auto& [name, listed] : weight_map(index)) {
+  for (const auto& [name, listed] : files) {
     const std::string path = base::join_path(folder, name);
-    base::require(base::path_exists(path), "{}: 'weight_map': the file '{}' is missing", base::printable(index, 400),
-                  base::printable(name));
     TensorFile shard = read_safetensors(path, options);
     std::set<std::string> found;
     for (auto& [tensor, value] : shard.tensors) {

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "data/text/text_files.h"
+#include "data/tokenizers/open_tokenizer.h"
 
 namespace mnemo::data {
 namespace {
@@ -86,11 +87,18 @@ void TextOptions::validate(const base::Where& where) const {
   const bool needs_line = document_separator == "line";
   where.require(needs_line == !separator_line.empty(), "separator_line",
                 "expected a line exactly when document_separator = \"line\"");
+  where.require(tokenizer.empty() || (unit == TextOptions().unit && min_count == 1 && max_vocabulary == 0), "tokenizer",
+                "'{}' has a vocabulary of its own; remove unit, min_count and max_vocabulary", tokenizer);
   where.require(unit != "bytes" || (min_count == 1 && max_vocabulary == 0), "unit",
                 "unit = \"bytes\" has no vocabulary to limit; remove min_count and max_vocabulary");
 }
 
+std::shared_ptr<const Tokenizer> TextOptions::pretrained() const {
+  return tokenizer.empty() ? nullptr : open_tokenizer(tokenizer);
+}
+
 int64_t TextOptions::usual_vocabulary() const {
+  if (const auto own = pretrained()) return own->size();
   const int64_t usual = unit == "bytes" ? 256 : unit == "characters" ? 128 : 32'768;
   return max_vocabulary > 0 ? std::min(max_vocabulary, usual) : usual;
 }
@@ -105,11 +113,11 @@ TextSplit split_text(const TextOptions& options) {
                                 .between = lines                                        ? options.separator_line + "\n"
                                            : options.document_separator == "blank_line" ? "\n"
                                                                                         : "",
-                                .any_bytes = options.unit == "bytes"};
+                                .any_bytes = options.any_bytes()};
     const TextSource file = open_text(path, files);
     if (const size_t count = text_files(path, files).size(); count > 1)
       notes.push_back(fmt::format("{}: {} files are one text", path, count));
-    if (options.unit == "bytes") return file;
+    if (options.any_bytes()) return file;
     TextSource text = file.without_byte_order_mark();
     if (text.begin() != file.begin()) notes.push_back(path + ": the byte order mark at its start is left out");
     return text;
@@ -188,8 +196,10 @@ int64_t Corpus::num_bytes() const {
 }
 
 Corpus load_corpus(const TextOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
-  base::require(!tokenizer || tokenizer->type() == options.unit, "unit: expected \"{}\", the model's own, found \"{}\"",
-                tokenizer ? tokenizer->type() : "", options.unit);
+  if (!tokenizer) tokenizer = options.pretrained();
+  base::require(!tokenizer || !options.tokenizer.empty() || tokenizer->type() == options.unit,
+                "unit: expected \"{}\", the model's own, found \"{}\"", tokenizer ? tokenizer->type() : "",
+                options.unit);
   const TextSplit split = split_text(options);
   for (const std::string& note : split.notes) base::log_info("note: {}", note);
   const DocumentRule rule = options.document_rule();

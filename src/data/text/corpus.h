@@ -21,6 +21,7 @@ struct TextOptions {
   double valid_fraction = 0.05;
   double test_fraction = 0.05;
   std::string unit = "characters";
+  std::string tokenizer = {};
   int64_t min_count = 1;
   int64_t max_vocabulary = 0;
   std::string document_separator = "none";
@@ -40,6 +41,9 @@ struct TextOptions {
       "fraction of the training text, from its end, used for testing if `test` is empty", base::half_open_range(0, 1));
     v("unit", unit, "what a token is: a byte, a Unicode character, or a WikiText word",
       base::one_of("bytes", "characters", "words"));
+    v("tokenizer", tokenizer,
+      "folder of a pretrained model's tokenizer (tokenizer.json, vocab.json + merges.txt, ..), used instead of `unit`; "
+      "empty: a vocabulary of the text's own");
     v("min_count", min_count, "characters and words that occur less often than this become <unk>", base::at_least(1));
     v("max_vocabulary", max_vocabulary, "maximum vocabulary size for characters or words; 0: no limit",
       base::at_least(0));
@@ -57,6 +61,10 @@ struct TextOptions {
 
   /// Whether memory is reset at every segment, so that each stands alone.
   bool resets_segments() const { return reset == "segments"; }
+  /// The tokenizer of that folder; null if there is none. Throws InputError naming the file that cannot be read.
+  std::shared_ptr<const Tokenizer> pretrained() const;
+  /// Whether texts may hold any bytes: no tokenizer reads them as characters.
+  bool any_bytes() const { return unit == "bytes" && tokenizer.empty(); }
   /// A usual vocabulary size of such texts, where there is no text to count: 256 bytes, 128 characters or 32,768 words,
   /// at most max_vocabulary.
   int64_t usual_vocabulary() const;

@@ -242,6 +242,13 @@ class Folder {
 
 }  // namespace
 
+bool has_tokenizer(const std::string& folder) {
+  for (const std::string& name : base::list_folder(folder)) {
+    if (is_known_file(name) && !name.ends_with("config.json") && name != "dict.txt") return true;
+  }
+  return false;
+}
+
 std::shared_ptr<const Tokenizer> open_tokenizer_files(const Files& files, const std::string& where,
                                                       const OpenOptions& options) {
   return Folder(files, where, options).open();

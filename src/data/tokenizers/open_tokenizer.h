@@ -26,6 +26,9 @@ struct OpenOptions {
 /// read. Throws InputError that names the folder, the file and the rule.
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& folder, const OpenOptions& options = {});
 
+/// Whether the folder has a file that open_tokenizer reads a vocabulary from.
+bool has_tokenizer(const std::string& folder);
+
 /// The same of files by name; `where` is what errors call their folder.
 std::shared_ptr<const Tokenizer> open_tokenizer_files(const Files& files, const std::string& where,
                                                       const OpenOptions& options = {});

@@ -19,13 +19,18 @@ std::optional<base::Node> TextSpec::found_in(const std::string& path) {
 }
 
 std::string TextSpec::describe() const {
-  return fmt::format("Text `{}`, in {}.", std::filesystem::path(options_.train).filename().string(), options_.unit);
+  return fmt::format(
+      "Text `{}`, in {}.", std::filesystem::path(options_.train).filename().string(),
+      options_.tokenizer.empty()
+          ? options_.unit
+          : fmt::format("tokens of `{}`", std::filesystem::path(options_.tokenizer).filename().string()));
 }
 
 MetricInfo TextSpec::metric() const {
   MetricInfo metric{"bits per character", "bits/char", "bits per character", false, false};
-  if (options_.unit == "words") metric.name = metric.short_name = metric.loss_name = "perplexity";
-  if (options_.unit == "bytes") {
+  if (options_.unit == "words" || !options_.tokenizer.empty())
+    metric.name = metric.short_name = metric.loss_name = "perplexity";
+  if (options_.any_bytes()) {
     metric.name = metric.loss_name = "bits per byte";
     metric.short_name = "bits/byte";
   }
@@ -42,6 +47,7 @@ bool TextSpec::completes(const models::ModelOptions& model) const {
 }
 
 DataShape TextSpec::shape(const models::ModelOptions&) const {
+  if (const auto own = options_.pretrained()) return {.vocabulary = own->size()};
   const auto tokenizer = data::make_tokenizer(options_.unit, data::split_text(options_).train,
                                               {options_.min_count, options_.max_vocabulary});
   return {.vocabulary = tokenizer->size()};

@@ -1,0 +1,197 @@
+#include "bundle/add_memory.h"
+
+#include <torch/types.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/machine.h"
+#include "base/text_format.h"
+#include "bundle/bundle.h"
+#include "bundle/foreign_images.h"
+#include "bundle/model_folder.h"
+#include "models/presets.h"
+#include "models/registry.h"
+#include "weights/sharded.h"
+
+namespace mnemo::bundle {
+namespace {
+
+/// Options that another attention keeps of the softmax that it replaces, where it has them.
+constexpr const char* kKeptKeys[] = {"bias", "qkv_bias"};
+/// What another attention would silently lose.
+constexpr const char* kNeededKeys[] = {"rotary", "num_kv_heads"};
+
+bool is_set(const base::Node& table, const char* key) {
+  const base::Node* found = table.find(key);
+  return found != nullptr && !found->is_null();
+}
+
+/// The attention given, with the old one's biases.
+base::Node replaced_attention(const base::Node& old, const std::string& argument) {
+  const base::PolyType& types = models::BackboneOptions::attention_types();
+  base::Node made = table_of_argument(argument, "--attention");
+  const base::Node complete = types.complete(made);
+  for (const char* key : kNeededKeys)
+    base::require(!is_set(old, key) || complete.find(key) != nullptr,
+                  "convert: --attention: '{}' has no '{}', which the model's attention needs; expected one that has",
+                  base::type_of(complete), key);
+  for (const char* key : kKeptKeys) {
+    if (made.find(key) == nullptr && is_set(old, key) && complete.find(key) != nullptr) made.set(key, old.at(key));
+  }
+  for (const char* key : kNeededKeys) {
+    if (made.find(key) == nullptr && is_set(old, key)) made.set(key, old.at(key));
+  }
+  return types.complete(made);
+}
+
+/// The [model] table with what the options add.
+void change_model(base::Node& model, const ConvertOptions& options) {
+  const models::ModelOptions before = models::read_model_options(model);
+  base::require(before.backbone.input() == core::InputKind::tokens,
+                "convert: --memory, --attention, --segment: expected a model of texts, found backbone.type = \"{}\"",
+                before.backbone.type);
+  base::Node whole = base::write_options(before);
+  if (options.attention) {
+    base::Node backbone = whole.at("backbone");
+    backbone.set("attention", replaced_attention(before.backbone.attention, *options.attention));
+    whole.set("backbone", backbone);
+  }
+  int64_t beside = 0;
+  if (!options.memory.empty()) {
+    base::Node list = base::Node::array();
+    for (const base::Node& memory : before.memory) list.push_back(memory);
+    for (const std::string& argument : options.memory) {
+      const base::Node memory = models::ModelOptions::memory_types().complete(table_of_argument(argument, "--memory"));
+      beside += models::Mechanisms::all().memories.find(base::type_of(memory)).rows_beside(memory);
+      list.push_back(memory);
+    }
+    whole.set("memory", list);
+  }
+  const auto& position = before.backbone.position;
+  const bool limited = position.type == backbones::PositionOptions::Type::learned;
+  const int64_t places = limited ? position.max_len : before.segment_size;
+  const int64_t segment = options.segment.value_or(std::min(before.segment_size, places - beside));
+  base::require(
+      segment >= 1 && (!limited || segment + beside <= places),
+      "convert: --segment: expected 1 to {}, as the model has {} positions and the memory adds {} rows, found "
+      "{}",
+      places - beside, places, beside, segment);
+  whole.set("segment_size", segment);
+  model = whole;
+}
+
+/// A model of ours, built anew with those options; names of parameters that the old one lacks.
+AnyModel rebuilt(const std::string& folder, const ConvertOptions& options) {
+  base::Node model = model_table(folder);
+  change_model(model, options);
+  AnyModel made;
+  made.model = models::build(models::read_model_options(model), static_cast<uint64_t>(options.seed));
+  made.fresh = take_weights(folder, *made.model);
+  return made;
+}
+
+/// Mean of -log p of random tokens, two segments one after the other. Throws NotFinite where it is not finite.
+double first_loss(const models::Model& model, const std::string& who) {
+  const at::NoGradGuard no_grad;
+  constexpr int64_t kTokens = 32;
+  const int64_t count = std::min(kTokens, model.segment_size());
+  at::Generator generator = at::detail::createCPUGenerator(1);
+  core::State state = model.initial_state(1);
+  double sum = 0.0;
+  for (int segment_number = 0; segment_number < 2; ++segment_number) {
+    const at::Tensor tokens = at::randint(0, model.vocab_size(), {1, count + 1}, generator, at::kLong);
+    core::Segment segment;
+    segment.tokens = tokens.narrow(1, 0, count);
+    core::StepResult step = model.forward(segment, state);
+    sum += model.nll(step.hidden, tokens.narrow(1, 1, count)).mean().item<double>();
+    state = std::move(step.state);
+  }
+  if (!std::isfinite(sum)) throw base::NotFinite(fmt::format("{}: the loss of random tokens is not finite", who));
+  return sum / 2;
+}
+
+}  // namespace
+
+base::Node table_of_argument(const std::string& argument, const std::string& option) {
+  base::Node table = base::Node::table();
+  size_t begin = 0;
+  int depth = 0;
+  for (size_t at = 0; at <= argument.size(); ++at) {
+    const char c = at < argument.size() ? argument[at] : ',';
+    if (c == '[' || c == '{') ++depth;
+    if (c == ']' || c == '}') --depth;
+    if (c != ',' || (depth > 0 && at < argument.size())) continue;
+    const std::string part = argument.substr(begin, at - begin);
+    begin = at + 1;
+    const bool first = table.size() == 0;
+    base::require(!part.empty() && (first || part.find('=') != std::string::npos),
+                  "convert: {}: expected TYPE,KEY=VALUE,.., found {}", option, base::in_quotes(argument));
+    base::set_value(table, first && part.find('=') == std::string::npos ? "type=" + base::to_json(part, -1) : part);
+  }
+  return table;
+}
+
+std::map<std::string, std::string> text_files_of(const std::string& folder) {
+  constexpr uint64_t kMaxBytes = uint64_t{256} << 20;
+  std::map<std::string, std::string> files = {{kSourceConfig, read_model_config(folder)}};
+  for (const std::string& name : base::list_folder(folder)) {
+    const bool readable = name.ends_with(".json") || name.ends_with(".txt") || name.ends_with(".model") ||
+                          name.ends_with(".spm");
+    if (readable && base::is_plain_name(name) && name != kConfigFile && name != weights::kIndexFile)
+      files[name] = base::read_file(base::join_path(folder, name), kMaxBytes);
+  }
+  return files;
+}
+
+base::Node model_table(const std::string& path) {
+  const std::string folder = model_folder(path);
+  return base::write_options(load_any(folder).model->options());
+}
+
+std::vector<std::string> take_weights(const std::string& path, models::Model& model) {
+  const std::string folder = model_folder(path);
+  const AnyModel stored = load_any(folder);
+  const layers::ParameterSet& from = stored.model->parameters();
+  const at::NoGradGuard no_grad;
+  std::vector<std::string> fresh;
+  for (const auto& [name, tensor] : model.parameters().named()) {
+    const at::Tensor source = from.find(name);
+    if (!source.defined()) {
+      fresh.push_back(name);
+      continue;
+    }
+    base::require(source.sizes() == tensor.sizes(), "{}: expected '{}' {}, as the model has it, found {}", folder, name,
+                  c10::str(tensor.sizes()), c10::str(source.sizes()));
+    at::Tensor(tensor).copy_(source);
+  }
+  return fresh;
+}
+
+Converted add_memory(const ConvertOptions& options) {
+  const std::string folder = model_folder(options.model, options.checkpoint);
+  const base::Node config = weights::parse_model_config(read_model_config(folder),
+                                                        base::join_path(folder, kConfigFile));
+  const bool foreign = weights::foreign_format_of(config) != nullptr;
+  AnyModel made = foreign ? load_any(folder, {.change = [&](base::Node& model) { change_model(model, options); },
+                                              .seed = static_cast<uint64_t>(options.seed)})
+                          : rebuilt(folder, options);
+  Converted result{.parameters = made.model->parameters().count()};
+  for (const std::string& name : made.fresh) result.fresh += made.model->parameters().find(name).numel();
+  result.uniform_loss = std::log(static_cast<double>(made.model->vocab_size()));
+  result.first_loss = first_loss(*made.model, "convert");
+  BundleContent content{.options = made.model->options(), .model = *made.model};
+  content.files = foreign ? text_files_of(folder) : files_beside(folder);
+  content.files.erase(kSourceConfig);
+  const std::string name = std::filesystem::path(folder).lexically_normal().filename().string();
+  content.card = fmt::format(
+      "---\nlibrary_name: mnemo\n---\n\n# {0} with memory\n\n{1} parameters, {2} of them fresh: train it on before "
+      "use.\n\nMade with Mnemo {3} from `{0}` by mnemo convert.\n",
+      name, base::grouped(result.parameters), base::grouped(result.fresh), base::this_machine().mnemo);
+  write_bundle(options.out, content);
+  return result;
+}
+
+}  // namespace mnemo::bundle

@@ -1,0 +1,288 @@
+// Folders of published causal text models: split files, names, element types, conversions there and back, memories.
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "bundle/add_memory.h"
+#include "bundle/bundle.h"
+#include "bundle/convert.h"
+#include "bundle/model_folder.h"
+#include "infer/engine.h"
+#include "models/presets.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/numbers.h"
+#include "tests/support/temporary_folder.h"
+#include "weights/sharded.h"
+
+namespace mnemo::bundle {
+namespace {
+
+using test::difference;
+using test::expect_error;
+
+const std::string kTexts = MNEMO_SOURCE_DIR "/tests/golden/data/text_import/";
+const std::vector<std::string> kCausal = {"gpt2",     "gpt2_published_names",     "llama",
+                                          "llama3",   "llama_head_dim",           "qwen2",
+                                          "gpt_neox", "gpt_neox_published_names", "gpt_neox_sequential"};
+
+at::Tensor logits_of(const models::Model& model) {
+  const at::NoGradGuard no_grad;
+  core::Segment segment;
+  segment.tokens = at::arange(12, at::kLong).remainder(model.vocab_size()).view({1, 12});
+  return model.logits(model.forward(segment, model.initial_state(1)).hidden);
+}
+
+base::Node config_in(const std::string& folder) {
+  return weights::parse_model_config(read_model_config(folder), folder);
+}
+
+/// A copy of a folder's config.json, changed, and its weights.
+struct Changed {
+  explicit Changed(const std::string& of) : config(config_in(kTexts + of)) {
+    std::filesystem::copy(kTexts + of + "/model.safetensors", folder / "model.safetensors");
+  }
+  std::shared_ptr<models::Model> load() const {
+    base::write_file_atomic(folder / "config.json", base::to_json(config));
+    return load_any(folder.path()).model;
+  }
+  test::TemporaryFolder folder;
+  base::Node config;
+};
+
+/// The folder's tensors in two files with an index, which `change` may spoil.
+struct Split {
+  explicit Split(const std::string& of) {
+    std::filesystem::copy(kTexts + of + "/config.json", folder / "config.json");
+    const weights::TensorFile whole = weights::read_safetensors(kTexts + of + "/model.safetensors");
+    weights::NamedTensors parts[2];
+    map = base::Node::table();
+    for (size_t i = 0; i < whole.tensors.size(); ++i) {
+      parts[i % 2].push_back(whole.tensors[i]);
+      map.set(whole.tensors[i].first, i % 2 == 0 ? "part-1.safetensors" : "part-2.safetensors");
+    }
+    weights::write_safetensors(folder / "part-1.safetensors", parts[0]);
+    weights::write_safetensors(folder / "part-2.safetensors", parts[1]);
+  }
+  std::shared_ptr<models::Model> load() const {
+    base::write_file_atomic(folder / weights::kIndexFile,
+                            base::to_json(base::Node::table({{"metadata", base::Node::table()}, {"weight_map", map}})));
+    return load_any(folder.path()).model;
+  }
+  test::TemporaryFolder folder;
+  base::Node map;
+};
+
+TEST(TextFolder, AFileMayBeSplit) {
+  for (const std::string& name : kCausal)
+    EXPECT_EQ(difference(logits_of(*Split(name).load()), logits_of(*load_any(kTexts + name).model)), 0.0) << name;
+}
+
+TEST(TextFolder, IndexesThatLieAreRefused) {
+  const std::string tensor = "model.norm.weight";
+  const auto refuses = [&](const base::Node& file, std::initializer_list<std::string> parts) {
+    Split split("llama");
+    split.map.set(tensor, file);
+    expect_error<base::InputError>([&] { split.load(); }, parts);
+  };
+  for (const char* outside : {"../part-1.safetensors", "/etc/passwd", "a/b.safetensors", "", ".hidden"})
+    refuses(outside, {"weight_map", tensor, "same folder"});
+  refuses(3, {"weight_map", tensor, "integer 3"});
+  refuses("part-3.safetensors", {"part-3.safetensors", "missing"});
+  const weights::TensorFile first = weights::read_safetensors(Split("llama").folder / "part-1.safetensors");
+  refuses(first.find(tensor) != nullptr ? "part-2.safetensors" : "part-1.safetensors", {tensor});
+  Split unlisted("llama");
+  unlisted.map.erase(tensor);
+  expect_error<base::InputError>([&] { unlisted.load(); }, {tensor, "does not list"});
+  Split cut("llama");
+  std::filesystem::resize_file(cut.folder / "part-2.safetensors", 900);
+  expect_error<base::InputError>([&] { cut.load(); }, {"part-2.safetensors"});
+  Split empty("llama");
+  empty.map = base::Node::table();
+  expect_error<base::InputError>([&] { empty.load(); }, {"weight_map"});
+}
+
+TEST(TextFolder, WeightsMayBeNarrow) {
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    const Changed changed("llama");
+    weights::TensorFile file = weights::read_safetensors(kTexts + "llama/model.safetensors");
+    for (auto& [name, tensor] : file.tensors) tensor = tensor.to(type);
+    weights::write_safetensors(changed.folder / "model.safetensors", file.tensors);
+    const auto model = changed.load();
+    EXPECT_EQ(model->parameters().all().front().tensor.scalar_type(), at::kFloat);
+    const double error = difference(logits_of(*model), logits_of(*load_any(kTexts + "llama").model));
+    EXPECT_GT(error, 0.0);
+    EXPECT_LT(error, 1.0);
+  }
+}
+
+TEST(TextFolder, NamesAreReadWithAndWithoutPrefix) {
+  const Changed changed("llama");
+  weights::TensorFile file = weights::read_safetensors(kTexts + "llama/model.safetensors");
+  for (auto& [name, tensor] : file.tensors) {
+    if (name.starts_with("model.")) name = name.substr(6);
+  }
+  file.tensors.emplace_back("score.weight", at::zeros({3, 24}));  // a head that is not used
+  weights::write_safetensors(changed.folder / "model.safetensors", file.tensors);
+  EXPECT_EQ(difference(logits_of(*changed.load()), logits_of(*load_any(kTexts + "llama").model)), 0.0);
+  file.tensors.emplace_back("layers.7.mlp.up_proj.weight", at::zeros({40, 24}));
+  weights::write_safetensors(changed.folder / "model.safetensors", file.tensors);
+  expect_error<base::InputError>([&] { changed.load(); }, {"layers.7.mlp.up_proj.weight"});
+}
+
+TEST(TextFolder, ConfigsThatAskForMoreThanTheFileHoldsAreRefused) {
+  for (const auto& [key, value] : {std::pair("num_hidden_layers", int64_t{1000}),
+                                   {"intermediate_size", 1 << 20},
+                                   {"vocab_size", 1 << 24},
+                                   {"num_attention_heads", 1024}}) {
+    Changed changed("llama");
+    changed.config.set(key, value);
+    expect_error<base::InputError>([&] { changed.load(); }, {"model.safetensors"});
+  }
+  Changed more("llama");
+  more.config.set("num_hidden_layers", 3);
+  expect_error<base::InputError>([&] { more.load(); }, {"model.layers.2.", "missing"});
+}
+
+TEST(TextFolder, SettingsThatAreNotSupportedAreNamed) {
+  const auto refuses = [](const char* of, const char* key, const base::Node& value) {
+    Changed changed(of);
+    changed.config.set(key, value);
+    expect_error<base::InputError>([&] { changed.load(); }, {key, "expected"});
+  };
+  refuses("gpt2", "scale_attn_weights", false);
+  refuses("gpt2", "scale_attn_by_inverse_layer_idx", true);
+  refuses("gpt2", "activation_function", "tanh");
+  refuses("gpt2", "n_layer", 0);
+  refuses("gpt2", "n_embd", "wide");
+  refuses("qwen2", "use_sliding_window", true);
+  refuses("llama", "num_key_value_heads", 3);
+  refuses("llama", "pretraining_tp", 2);
+  refuses("llama", "rope_parameters", base::Node::table({{"rope_type", "yarn"}, {"factor", 2.0}}));
+  refuses("llama_head_dim", "rope_scaling", base::Node::table({{"type", "dynamic"}, {"factor", 2.0}}));
+  refuses("gpt_neox_published_names", "rotary_pct", 0.2);  // 3 channels
+  refuses("gpt_neox_published_names", "rotary_pct", 1.5);
+  refuses("llama3", "tie_word_embeddings", false);  // the file has no matrix of its own
+}
+
+TEST(TextFolder, OldAndNewWordsForPositionsAreTheSame) {
+  Changed old("llama");
+  old.config.erase("rope_parameters");
+  old.config.set("rope_theta", 10000.0);
+  EXPECT_EQ(difference(logits_of(*old.load()), logits_of(*load_any(kTexts + "llama").model)), 0.0);
+  Changed linear("llama");
+  linear.config.set("rope_parameters",
+                    base::Node::table({{"rope_type", "linear"}, {"rope_theta", 10000.0}, {"factor", 2.0}}));
+  const base::Node rotary = linear.load()->options().backbone.attention.at("rotary");
+  EXPECT_EQ(rotary.at("scaling").at("type").as_string(), "interpolation");
+  EXPECT_GT(difference(logits_of(*linear.load()), logits_of(*load_any(kTexts + "llama").model)), 1e-3);
+}
+
+TEST(TextFolder, ACopyOfTheEmbeddingIsTied) {
+  const Changed changed("qwen2");
+  weights::TensorFile file = weights::read_safetensors(kTexts + "qwen2/model.safetensors");
+  const at::Tensor table = file.at("model.embed_tokens.weight", "qwen2");
+  file.tensors.emplace_back("lm_head.weight", table.clone());
+  weights::write_safetensors(changed.folder / "model.safetensors", file.tensors);
+  EXPECT_TRUE(changed.load()->options().head.at("tied").as_bool());
+  file.tensors.back().second = table + 1;  // other numbers win over the config
+  weights::write_safetensors(changed.folder / "model.safetensors", file.tensors);
+  EXPECT_FALSE(changed.load()->options().head.at("tied").as_bool());
+}
+
+TEST(TextFolder, GoesToMnemoAndBackWithEqualTensors) {
+  for (const std::string& name : kCausal) {
+    const test::TemporaryFolder folder;
+    const std::string ours = folder / "ours", back = folder / "back";
+    convert({.model = kTexts + name, .to = "mnemo", .out = ours});
+    const std::string format(load_any(kTexts + name).format->name);
+    convert({.model = ours, .to = format, .out = back});
+    EXPECT_EQ(config_in(back), config_in(kTexts + name)) << name;
+    const weights::TensorFile expected = weights::read_safetensors(kTexts + name + "/model.safetensors"),
+                              found = weights::read_safetensors(back + "/model.safetensors");
+    for (const auto& [tensor, value] : found.tensors) {
+      const at::Tensor* same = expected.find(tensor);
+      if (same == nullptr) same = expected.find(tensor.substr(tensor.find('.') + 1));
+      ASSERT_NE(same, nullptr) << name << ": " << tensor;
+      EXPECT_TRUE(at::equal(value, *same)) << name << ": " << tensor;
+    }
+    // A config.json made anew says the same.
+    std::filesystem::remove(ours + "/source_config.json");
+    const std::string anew = folder / "anew";
+    convert({.model = ours, .to = format, .out = anew});
+    EXPECT_EQ(difference(logits_of(*load_any(anew).model), logits_of(*load_any(kTexts + name).model)), 0.0) << name;
+  }
+}
+
+TEST(AddMemory, WithoutMemoryTokensLogitsKeepTheirBits) {
+  for (const std::string& name : kCausal) {
+    const test::TemporaryFolder folder;
+    const Converted made = convert({.model = kTexts + name,
+                                    .out = folder / "out",
+                                    .memory = {"recurrent_tokens,num_mem_tokens=0,block_mask=causal"},
+                                    .segment = 12});
+    EXPECT_EQ(made.fresh, 0) << name;
+    EXPECT_EQ(difference(logits_of(*read_bundle(folder / "out").model), logits_of(*load_any(kTexts + name).model)), 0.0)
+        << name;
+  }
+}
+
+TEST(AddMemory, KeepsEveryWeightAndDrawsItsOwn) {
+  const test::TemporaryFolder folder;
+  const Converted made = convert({.model = kTexts + "llama",
+                                  .out = folder / "out",
+                                  .memory = {"recurrent_tokens,num_mem_tokens=3", "segment_cache,mem_len=7"},
+                                  .segment = 6});
+  EXPECT_EQ(made.fresh, 3 * 24);
+  EXPECT_GT(made.first_loss, 0.0);
+  const auto model = read_bundle(folder / "out").model;
+  EXPECT_EQ(model->options().memory.size(), 2u);
+  EXPECT_EQ(model->segment_size(), 6);
+  EXPECT_EQ(infer::unsupported_reason(*model), "");
+  const auto old = load_any(kTexts + "llama").model;
+  for (const auto& [name, tensor] : old->parameters().named())
+    EXPECT_TRUE(at::equal(tensor, model->parameters().find(name))) << name;
+  // On a model of ours memories are added to those it has.
+  convert({.model = folder / "out", .out = folder / "more", .memory = {"grc,cache_len=4"}});
+  EXPECT_EQ(read_bundle(folder / "more").model->options().memory.size(), 3u);
+}
+
+TEST(AddMemory, AnotherAttentionTakesWhatItCan) {
+  const test::TemporaryFolder folder;
+  const Converted made = convert({.model = kTexts + "gpt2", .out = folder / "out", .attention = "abc,num_slots=4"});
+  EXPECT_GT(made.fresh, 0);
+  EXPECT_TRUE(std::isfinite(made.first_loss));
+  const auto model = read_bundle(folder / "out").model, old = load_any(kTexts + "gpt2").model;
+  const std::string weight = "backbone.layers.1.attn.k.weight";
+  EXPECT_TRUE(at::equal(model->parameters().find(weight), old->parameters().find(weight)));
+  expect_error<base::InputError>(
+      [&] { convert({.model = kTexts + "llama", .out = folder / "no", .attention = "abc,num_slots=4"}); },
+      {"--attention", "abc", "rotary"});
+}
+
+TEST(AddMemory, RefusesWhatDoesNotFit) {
+  const test::TemporaryFolder folder;
+  const auto refuses = [&](const ConvertOptions& options, std::initializer_list<std::string> parts) {
+    expect_error<base::InputError>([&] { convert(options); }, parts);
+  };
+  const std::string gpt2 = kTexts + "gpt2", out = folder / "out";
+  refuses({.model = gpt2, .out = out, .memory = {"recurrent_tokens,num_mem_tokens=4"}, .segment = 28},
+          {"--segment", "20", "28"});
+  refuses({.model = gpt2, .out = out, .memory = {"recurrent_tokens,16"}}, {"--memory", "KEY=VALUE"});
+  refuses({.model = gpt2, .out = out, .memory = {"recurent_tokens"}}, {"recurent_tokens", "recurrent_tokens"});
+  refuses({.model = gpt2, .to = "mnemo", .out = out, .memory = {"grc"}}, {"--to"});
+  refuses({.model = gpt2, .memory = {"grc"}}, {"--out"});
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+TEST(AddMemory, ArgumentsAreTables) {
+  const base::Node table = table_of_argument("grc,cache_len=4,layers=[0, 1],variant=paper", "--memory");
+  EXPECT_EQ(table,
+            base::Node::table(
+                {{"type", "grc"}, {"cache_len", 4}, {"layers", base::Node::array({0, 1})}, {"variant", "paper"}}));
+}
+
+}  // namespace
+}  // namespace mnemo::bundle
