@@ -1,5 +1,9 @@
 // What a memory declares of its size at its fullest (max_rows) is what it becomes.
 #include "models/full_state.h"
+
+#include <map>
+
+#include "models/make_attention.h"
 #include "tests/conformance/suite.h"
 
 namespace mnemo::test {
@@ -7,40 +11,39 @@ namespace {
 
 class FullState : public Conformance {};
 
-/// Dimension M of a state's fields after many segments.
 TEST_P(FullState, IsWhatTheMemoriesDeclare) {
   const at::NoGradGuard no_grad;
   const auto model = make_model(config().options);
-  const int64_t segment_size = config().options.segment_size;
+  constexpr int64_t kLength = 4, kSegments = 12;
+  const auto limit = models::row_limit(config().options.backbone.attention);
+  Numbers numbers(7);
   for (const core::Mode mode : {core::Mode::train, core::Mode::evaluate}) {
     core::State state = model->initial_state(1);
     std::map<std::string, int64_t> most;
-    for (int i = 0; i < 24; ++i) {
-      core::Segment segment;
-      segment.tokens = at::zeros({1, segment_size}, at::kLong);
-      segment.mode = mode;
-      state = model->forward(segment, state).state;
+    int64_t read = 0;
+    for (int i = 0; i < kSegments && (!limit || read + kLength <= limit->rows); ++i) {
+      const bool rows = model->options().kind == models::ModelOptions::Kind::layer_stack;
+      const at::Tensor input = rows ? numbers.normal({1, kLength, model->backbone().dim()})
+                                    : numbers.tokens({1, kLength}, kVocab);
+      state = run(*model, input, segments({kLength}), state, mode).state;
+      read += kLength;
       for (const auto& [field, tensor] : state.fields()) {
-        if (field.dim("M") < 0) continue;
-        most[field.path] = std::max(most[field.path], tensor.size(field.dim("M")));
+        if (field.dim("M") >= 0) most[field.path] = std::max(most[field.path], tensor.size(field.dim("M")));
       }
       EXPECT_LE(core::num_bytes(state, core::Lifetime::sequence), models::full_state_bytes(*model, mode, INT64_MAX));
-      EXPECT_LE(core::num_bytes(state, core::Lifetime::sequence),
-                models::full_state_bytes(*model, mode, (i + 1) * (segment_size + 64)))
-          << "after so many rows";
     }
     for (const auto& [path, rows] : most) {
       const int64_t declared = models::max_rows(*model, path, mode);
       EXPECT_LE(rows, declared) << path;
-      // A memory that is longer than what was read is not full yet.
-      if (declared <= 16 * segment_size) {
-        EXPECT_GE(rows, config().has("compressive") ? declared / 2 : declared) << path;
+      // A memory that is longer than what was read is not full yet; a compressive one reads several rows for one.
+      if (4 * declared <= read) {
+        EXPECT_GE(2 * rows, declared) << path;
       }
     }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Configurations, FullState, testing::ValuesIn(configurations()), name_of);
+INSTANTIATE_TEST_SUITE_P(All, FullState, testing::ValuesIn(configurations()), name_of);
 
 TEST(FullStateBytes, CountsMemoriesThatNoMachineHolds) {
   models::ModelOptions options = configurations().front().options;
