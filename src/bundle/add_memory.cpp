@@ -47,32 +47,54 @@ base::Node replaced_attention(const base::Node& old, const std::string& argument
   return types.complete(made);
 }
 
+/// The memories of the list, then those of the command line. beside: the rows that these add to a segment's.
+base::Node longer_list(const std::vector<base::Node>& before, const ConvertOptions& options, int64_t& beside) {
+  base::Node list = base::Node::array();
+  for (const base::Node& memory : before) list.push_back(memory);
+  for (const std::string& argument : options.memory) {
+    const base::Node memory = models::ModelOptions::memory_types().complete(table_of_argument(argument, "--memory"));
+    beside += models::Mechanisms::all().memories.find(base::type_of(memory)).rows_beside(memory);
+    list.push_back(memory);
+  }
+  return list;
+}
+
+/// The [model] table of a translation model with memories in its encoder.
+void change_encoder(base::Node& whole, const models::ModelOptions& before, const ConvertOptions& options) {
+  base::require(!options.attention && !options.segment,
+                "convert: --attention, --segment: expected a model with one stack of layers, found backbone.type = "
+                "\"{}\", whose encoder takes --memory",
+                before.backbone.type);
+  constexpr const char* kKey = models::EncoderDecoderOptions::kEncoderKey;
+  int64_t beside = 0;
+  base::Node backbone = whole.at("backbone"), encoder = backbone.at(kKey);
+  encoder.set("memory", longer_list(before.memories(), options, beside));
+  backbone.set(kKey, encoder);
+  whole.set("backbone", backbone);
+}
+
 /// The [model] table with what the options add.
 void change_model(base::Node& model, const ConvertOptions& options) {
   const models::ModelOptions before = models::read_model_options(model);
-  base::require(before.backbone.input() == core::InputKind::tokens,
+  base::require(before.backbone.input() != core::InputKind::images,
                 "convert: --memory, --attention, --segment: expected a model of texts, found backbone.type = \"{}\"",
                 before.backbone.type);
   base::Node whole = base::write_options(before);
+  if (before.backbone.is_pairs()) {
+    change_encoder(whole, before, options);
+    model = whole;
+    return;
+  }
   if (options.attention) {
     base::Node backbone = whole.at("backbone");
     backbone.set("attention", replaced_attention(before.backbone.attention, *options.attention));
     whole.set("backbone", backbone);
   }
   int64_t beside = 0;
-  if (!options.memory.empty()) {
-    base::Node list = base::Node::array();
-    for (const base::Node& memory : before.memory) list.push_back(memory);
-    for (const std::string& argument : options.memory) {
-      const base::Node memory = models::ModelOptions::memory_types().complete(table_of_argument(argument, "--memory"));
-      beside += models::Mechanisms::all().memories.find(base::type_of(memory)).rows_beside(memory);
-      list.push_back(memory);
-    }
-    whole.set("memory", list);
-  }
+  if (!options.memory.empty()) whole.set("memory", longer_list(before.memory, options, beside));
   const auto& position = before.backbone.position;
   const bool limited = position.type == backbones::PositionOptions::Type::learned;
-  const int64_t places = limited ? position.max_len : before.segment_size;
+  const int64_t places = limited ? position.places() : before.segment_size;
   const int64_t segment = options.segment.value_or(std::min(before.segment_size, places - beside));
   base::require(
       segment >= 1 && (!limited || segment + beside <= places),
@@ -93,24 +115,46 @@ AnyModel rebuilt(const std::string& folder, const ConvertOptions& options) {
   return made;
 }
 
-/// Mean of -log p of random tokens, two segments one after the other. Throws NotFinite where it is not finite.
+/// What the head of a model of texts is asked for after random tokens [1,count+1]: the next ones, those in their own
+/// places, or a class.
+at::Tensor random_targets(const models::Model& model, const at::Tensor& tokens) {
+  const int64_t count = tokens.size(1) - 1;
+  if (model.num_classes() > 0) return at::zeros({1, 1}, at::kLong);
+  return tokens.narrow(1, model.head().predicts_next_token() ? 1 : 0, count);
+}
+
+/// Mean of -log p after random tokens, two segments one after the other. Throws NotFinite where it is not finite.
 double first_loss(const models::Model& model, const std::string& who) {
   const at::NoGradGuard no_grad;
   constexpr int64_t kTokens = 32;
-  const int64_t count = std::min(kTokens, model.segment_size());
+  const bool pairs = model.input_kind() == core::InputKind::pairs;
+  const int64_t count = pairs ? kTokens : std::min(kTokens, model.segment_size()),
+                words = pairs ? core::pair_input(model.input()).target_vocab_size : model.vocab_size();
   at::Generator generator = at::detail::createCPUGenerator(1);
   core::State state = model.initial_state(1);
   double sum = 0.0;
   for (int segment_number = 0; segment_number < 2; ++segment_number) {
-    const at::Tensor tokens = at::randint(0, model.vocab_size(), {1, count + 1}, generator, at::kLong);
+    const at::Tensor tokens = at::randint(0, words, {1, count + 1}, generator, at::kLong);
     core::Segment segment;
     segment.tokens = tokens.narrow(1, 0, count);
+    if (pairs)
+      segment.source = at::randint(0, core::pair_input(model.input()).source_vocab_size, {1, count}, generator,
+                                   at::kLong);
     core::StepResult step = model.forward(segment, state);
-    sum += model.nll(step.hidden, tokens.narrow(1, 1, count)).mean().item<double>();
+    sum += model.nll(step.hidden, random_targets(model, tokens)).mean().item<double>();
     state = std::move(step.state);
   }
   if (!std::isfinite(sum)) throw base::NotFinite(fmt::format("{}: the loss of random tokens is not finite", who));
   return sum / 2;
+}
+
+/// The loss of guessing all words, or classes, alike.
+double guessing_loss(const models::Model& model) {
+  const bool pairs = model.input_kind() == core::InputKind::pairs;
+  const int64_t choices = model.num_classes() > 0 ? model.num_classes()
+                          : pairs                 ? core::pair_input(model.input()).target_vocab_size
+                                                  : model.vocab_size();
+  return std::log(static_cast<double>(choices));
 }
 
 }  // namespace
@@ -180,7 +224,7 @@ Converted add_memory(const ConvertOptions& options) {
                           : rebuilt(folder, options);
   Converted result{.parameters = made.model->parameters().count()};
   for (const std::string& name : made.fresh) result.fresh += made.model->parameters().find(name).numel();
-  result.uniform_loss = std::log(static_cast<double>(made.model->vocab_size()));
+  result.uniform_loss = guessing_loss(*made.model);
   result.first_loss = first_loss(*made.model, "convert");
   BundleContent content{.options = made.model->options(), .model = *made.model};
   content.files = foreign ? text_files_of(folder) : files_beside(folder);

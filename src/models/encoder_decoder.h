@@ -74,6 +74,7 @@ struct PairDecoderOptions {
 /// encoder's output (Vaswani et al. 2017, section 3.1).
 struct EncoderDecoderOptions {
   static constexpr const char* kType = "encoder_decoder";
+  static constexpr const char* kEncoderKey = "encoder";  ///< of the table with the encoder's options
   int64_t dim = 512;
   int64_t num_heads = 8;
   std::optional<int64_t> head_dim;

@@ -84,6 +84,29 @@ TEST(PublishedFolders, ComeBackWithEqualTensors) {
   }
 }
 
+TEST(PublishedFolders, GetMemoryByACommand) {
+  const std::map<std::string, std::string> memories = {
+      {"bert_cls", "recurrent_tokens,layout=encoder,num_mem_tokens=2,cls_token=3,sep_token=4,pad_token=0"},
+      {"roberta_mlm", "recurrent_tokens,layout=encoder,num_mem_tokens=2,cls_token=3,sep_token=4,pad_token=1"},
+      {"deberta_v3_cls", "grc,cache_len=4"},
+      {"t5_v11", "recurrent_tokens,layout=encoder,memory_position=front,num_mem_tokens=2,pad_token=0,eos_token=1"}};
+  for (const auto& [name, memory] : memories) {
+    const TemporaryFolder folder;
+    const Finished made = run(
+        folder, fmt::format("convert {}{} --memory {} --out {} --json", kFolders, name, memory, folder / "made"));
+    ASSERT_EQ(made.status, 0) << name << ": " << made.err;
+    EXPECT_GT(base::parse_json(made.out, "out").at("fresh").as_int(), 0) << name;
+    const weights::TensorFile before = weights::read_safetensors(kFolders + name + "/model.safetensors"),
+                              after = weights::read_safetensors(folder / "made/model.safetensors");
+    EXPECT_GT(after.tensors.size(), before.tensors.size() - (name.starts_with("t5_") ? 1 : 0)) << name;
+  }
+  const TemporaryFolder folder;
+  const Finished attention = run(folder,
+                                 fmt::format("convert {}t5_v10 --attention abc --out {}", kFolders, folder / "x"));
+  EXPECT_EQ(attention.status, 2);
+  EXPECT_TRUE(holds(attention.err, "whose encoder takes --memory")) << attention.err;
+}
+
 TEST(PublishedFolders, WithAnotherModelAreRefusedByKey) {
   struct Wrong {
     const char *folder, *key;
