@@ -51,7 +51,9 @@ core::CoreAttention::Heads Relative::heads(const core::AttentionInput& input, co
   const core::KvState kv = core::extend(state.as<core::KvState>(), k, v);
   const double scale = 1.0 / std::sqrt(static_cast<double>(maps_.head_dim));
   const bool training = input.mode == core::Mode::train;
-  const at::Tensor distances = layers::dropout(sinusoids(input, q, kv.k.size(2)), options_.position_dropout, training);
+  at::Tensor distances = sinusoids(input, q, kv.k.size(2));
+  // Of the positions, which all sequences share: not by row as layers::dropout is.
+  if (training && options_.position_dropout > 0.0) distances = at::dropout(distances, options_.position_dropout, true);
   at::Tensor o;
   const bool shifts = faithful(input.table), drops = training && options_.dropout > 0.0;
   if (shifts || drops) {

@@ -18,6 +18,7 @@
 #include "base/nearest.h"
 #include "base/output.h"
 #include "base/printable.h"
+#include "distributed/group.h"
 
 namespace mnemo::cli {
 namespace {
@@ -186,6 +187,9 @@ int run(int argc, char** argv, const std::shared_ptr<CLI::App>& app) {
     return parse_and_act(argc, argv, app);
   } catch (const base::OutputClosed&) {
     return base::kDone;
+  } catch (const distributed::RankFailure& error) {
+    tell(error.what());
+    return base::kAnswerIsNo;
   } catch (const base::NotFinite& error) {
     tell(error.what());
     return base::kAnswerIsNo;

@@ -1,8 +1,11 @@
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 
+#include "base/checksum.h"
 #include "base/exit_status.h"
 #include "base/json_value.h"
 #include "base/output.h"
@@ -10,6 +13,7 @@
 #include "base/text_table.h"
 #include "cli/application.h"
 #include "cli/command.h"
+#include "cli/ranks.h"
 #include "experiment/device.h"
 #include "experiment/measure.h"
 #include "experiment/training.h"
@@ -22,6 +26,8 @@ struct EvalArguments {
   experiment::MeasureOptions measure;
   std::optional<std::string> checkpoint, device;
   bool json = false;
+  std::optional<int64_t> processes;
+  int64_t rank_timeout = 600;
 };
 
 /// Rows that a sample brings to the layers, roughly.
@@ -38,14 +44,23 @@ int64_t rows_per_sample(const bundle::Bundle& stored, const experiment::MeasureO
   return options.segment_size.value_or(stored.model->segment_size());
 }
 
-int evaluate(const EvalArguments& options) {
-  options.measure.validate();
+int evaluate_alone(const EvalArguments& options, const std::shared_ptr<distributed::Group>& group) {
   const at::Device device = experiment::device_named(options.device);
   const bundle::Bundle stored = bundle::read_bundle(options.model, options.checkpoint);
   experiment::move_to(*stored.model, device);
   choose_threads(stored.model->parameters().count(), options.measure.batch * rows_per_sample(stored, options.measure));
   const auto begin = std::chrono::steady_clock::now();
-  const experiment::Measured measured = experiment::measure(stored, options.measure);
+  experiment::MeasureOptions measure = options.measure;
+  measure.group = group;
+  if (group) {
+    at::set_num_threads(std::max<int>(1, at::get_num_threads() / static_cast<int>(group->place().local_size)));
+    group->require_same({{"program (Mnemo)", base::sha256_file("/proc/self/exe")},
+                         {"model", experiment::weights_sha256(*stored.model)}},
+                        "eval");
+  }
+  const experiment::Measured measured = experiment::measure(stored, measure);
+  if (group) group->leave();
+  if (group && group->rank() != 0) return base::kDone;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (options.json) {
     base::Node node = base::Node::table({{"model", stored.folder},
@@ -63,6 +78,12 @@ int evaluate(const EvalArguments& options) {
   table.add_row({"seconds", fmt::format("{:.2f}", seconds)});
   base::print(measured.what + "\n" + table.text());
   return base::kDone;
+}
+
+int evaluate(const EvalArguments& options) {
+  options.measure.validate();
+  return on_ranks({"eval", options.processes, options.rank_timeout}, "",
+                  [&](const std::shared_ptr<distributed::Group>& group) { return evaluate_alone(options, group); });
 }
 
 }  // namespace
@@ -96,6 +117,9 @@ void add_eval(CLI::App& app) {
       .option("--precision", options->measure.precision, "P",
               "by the decoding engine with weights of float32, bf16 or int8; without: as trained")
       .flag("--strict", options->measure.strict, "refuse a text with characters or words outside the vocabulary")
+      .option("--processes", options->processes, "N", "measure on N processes of this machine, each with its share")
+      .option("--rank-timeout", options->rank_timeout, "SECONDS",
+              "of several processes: end when one is silent or late for so long (default 600)", base::range(5, 1 << 20))
       .flag("--json", options->json, "print JSON")
       .footer("mnemo eval runs/mine/model --data other.txt\nmnemo eval models/vit --data photos")
       .action([options] { return evaluate(*options); });

@@ -13,6 +13,7 @@
 #include "base/text_format.h"
 #include "cli/application.h"
 #include "cli/command.h"
+#include "cli/ranks.h"
 #include "cli/recipes.h"
 #include "experiment/device.h"
 #include "experiment/training.h"
@@ -27,6 +28,8 @@ struct TrainArguments {
   bool json = false;
   bool finetunes = false;  ///< mnemo finetune
   std::optional<std::string> model, regime, name;
+  std::optional<int64_t> processes;
+  int64_t rank_timeout = 600;
   const char* command() const { return finetunes ? "finetune" : "train"; }
 };
 
@@ -132,9 +135,11 @@ void print_result(const std::string& folder, const experiment::Training& trainin
   base::print(text);
 }
 
-int run_training(const TrainArguments& options) {
+/// The ranks that share the training, where this process is one of several.
+Ranks ranks_of(const TrainArguments& options) { return {options.command(), options.processes, options.rank_timeout}; }
+
+int train_alone(const TrainArguments& options, const Plan& plan, const std::shared_ptr<distributed::Group>& group) {
   const at::Device device = experiment::device_named(options.device);
-  const Plan plan = training_plan(options);
   const experiment::Training training = experiment::run_training(
       {.recipe = plan.recipe,
        .folder = plan.folder,
@@ -143,20 +148,29 @@ int run_training(const TrainArguments& options) {
        .device = device,
        .command = command_of(plan, options),
        .shows_progress = !common_options().quiet,
+       .group = group,
        .choose_threads = choose_threads,
        .on_evaluation = [](const train::EvaluationPoint& point, const std::string& metric) {
          base::log_info("step {}: held-out {} {:.4f}", point.step, metric, point.evaluation.at(metric));
        }});
   const train::TrainReport& report = training.report;
   if (report.signal != 0) {
+    if (group && group->rank() != 0) return report.signal == SIGINT ? base::kInterrupted : base::kTerminated;
     base::log_warning("stopped after step {}, saved in {}; to go on: mnemo {} --resume {}{}", report.steps,
                       report.checkpoint, options.command(), base::shell_quoted(plan.folder),
                       options.device ? " --device " + *options.device : "");
     return report.signal == SIGINT ? base::kInterrupted : base::kTerminated;
   }
+  if (group && group->rank() != 0) return base::kDone;
   if (training.task) base::log_info("task memory: {}", *training.task);
   print_result(plan.folder, training, options.json);
   return base::kDone;
+}
+
+int run_training(const TrainArguments& options) {
+  const Plan plan = training_plan(options);
+  return on_ranks(ranks_of(options), plan.folder,
+                  [&](const std::shared_ptr<distributed::Group>& group) { return train_alone(options, plan, group); });
 }
 
 }  // namespace
@@ -175,6 +189,10 @@ void add_train(CLI::App& app) {
       .option("--resume", options->resume, "DIR",
               "resume a run from its latest checkpoint; --set may change its recipe")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
+      .option("--processes", options->processes, "N",
+              "train on N processes of this machine, each with its share of every batch")
+      .option("--rank-timeout", options->rank_timeout, "SECONDS",
+              "of several processes: end when one is silent or late for so long (default 600)", base::range(5, 1 << 20))
       .flag("--json", options->json, "print the result as JSON")
       .footer("mnemo train text --data my.txt --out runs/mine\nmnemo train --resume runs/mine")
       .action([options] { return run_training(*options); });
@@ -202,6 +220,10 @@ void add_finetune(CLI::App& app) {
       .option("--resume", options->resume, "DIR",
               "resume a run from its latest checkpoint; --set may change its recipe")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
+      .option("--processes", options->processes, "N",
+              "train on N processes of this machine, each with its share of every batch")
+      .option("--rank-timeout", options->rank_timeout, "SECONDS",
+              "of several processes: end when one is silent or late for so long (default 600)", base::range(5, 1 << 20))
       .flag("--json", options->json, "print the result as JSON")
       .footer(
           "mnemo finetune --model models/vit --data photos --name clothes --out runs/clothes\nmnemo finetune "

@@ -28,6 +28,12 @@ Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::
   data::report_unknown(tokenizer, what, text->num_unknown(), text->size(),
                        options.strict ? data::Unknown::refuse : data::Unknown::warn);
   const int64_t batch = std::min(options.batch, text->size() - 1);
+  if (options.group) {
+    base::require(!options.precision, "eval: --precision: the decoding engine runs on one process; drop one of them");
+    base::require(batch >= options.group->size(),
+                  "eval: --batch: every process reads parts of the text of its own; expected at least {}, found {}",
+                  options.group->size(), batch);
+  }
   if (options.reset) reset_segments = *options.reset == "segments";
   const int64_t context = options.context.value_or(reset_segments ? own_context : 0);
   const metrics::Likelihood likelihood = options.precision
@@ -35,9 +41,9 @@ Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::
                                                    *infer::make_engine(stored.text_model("eval: --precision"),
                                                                        options.precision, "eval"),
                                                    text, reset_segments, context)
-                                             : tasks::evaluate_text(
-                                                   *stored.model, text,
-                                                   {batch, options.segment_size.value_or(0), reset_segments, context});
+                                             : tasks::evaluate_text(*stored.model, text,
+                                                                    {batch, options.segment_size.value_or(0),
+                                                                     reset_segments, context, options.group.get()});
   Measured measured{std::move(what), likelihood.count(), {}, text->num_unknown()};
   measured.metrics = tasks::describe_likelihood(likelihood, tokenizer.type(), text->characters_per_token()).metrics;
   if (tokenizer.type() != "bytes") {
@@ -98,7 +104,8 @@ Measured measure_images(const bundle::Bundle& stored, const data::ImageOptions& 
   for (auto* set : {&sets.train, &sets.valid, &sets.test}) {
     if (*set) *set = std::make_shared<const data::ImageSet>((*set)->with_classes(numbers, names));
   }
-  const tasks::Images task(std::move(sets), images, {.eval_batch_size = options.batch, .eval_samples = INT64_MAX});
+  tasks::Images task(std::move(sets), images, {.eval_batch_size = options.batch, .eval_samples = INT64_MAX});
+  task.share_evaluations(options.group);
   const auto found = task.evaluate(*stored.model, wanted);
   return {fmt::format("Images of `{}`, part {}, head {}.", what, *part, head.name), found->predictions, found->metrics,
           0};
@@ -148,7 +155,9 @@ Measured measure_own(const bundle::Bundle& stored, const Recipe& recipe, const M
   tasks::TaskSettings settings = recipe.task_settings();
   settings.eval_batch_size = options.batch;
   if (!task->endless()) settings.eval_samples = INT64_MAX;
-  const auto found = task->load(stored.options(), settings).task->evaluate(*stored.model, part);
+  const auto loaded = task->load(stored.options(), settings);
+  loaded.task->share_evaluations(options.group);
+  const auto found = loaded.task->evaluate(*stored.model, part);
   base::require(found.has_value(), "{}: its recipe has no {} part", stored.folder, name);
   return {task->describe() + " Part " + name + ".", found->predictions, found->metrics, 0};
 }

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "bundle/bundle.h"
+#include "distributed/group.h"
 
 namespace mnemo::experiment {
 
@@ -23,6 +25,8 @@ struct MeasureOptions {
   std::optional<int64_t> context = {};        ///< tokens in front of the scored ones; unset: as the run evaluated
   bool strict = false;                        ///< refuse a text that is not all in the vocabulary
   int64_t batch = 1;                          ///< parts of a text, or samples, side by side
+  /// Ranks that share the measurement, with the same options; null: one process.
+  std::shared_ptr<distributed::Group> group = {};
 
   /// Throws InputError for a value out of range, and for options that exclude each other.
   void validate() const;

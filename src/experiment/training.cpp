@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/folder_lock.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "base/progress.h"
 #include "base/text_format.h"
 #include "bundle/bundle.h"
@@ -158,6 +160,22 @@ void finish(const TrainingOptions& options, Training& training) {
   }
 }
 
+/// Refuses ranks that would train something else.
+void require_same_ranks(const TrainingOptions& options, const Experiment& experiment, const Recipe& recipe) {
+  std::string data;
+  for (const auto& [name, tensor] : experiment.task->save()) {
+    const at::Tensor plain = tensor.contiguous();
+    data += name + std::string(static_cast<const char*>(plain.const_data_ptr()), plain.nbytes());
+  }
+  for (const auto& [name, content] : model_files(experiment)) data += name + content;
+  options.group->require_same({{"program (Mnemo)", base::sha256_file("/proc/self/exe")},
+                               {"LibTorch", base::this_machine().libtorch},
+                               {"recipe", base::sha256(base::to_toml(base::write_options(recipe)))},
+                               {"data", base::sha256(data)},
+                               {"set of weights to begin with", weights_sha256(*experiment.model)}},
+                              program_of(options));
+}
+
 }  // namespace
 
 double Training::speed() const {
@@ -179,12 +197,20 @@ Training run_training(const TrainingOptions& options) {
     const bool images = recipe.task()->input() == tasks::InputKind::images;
     recipe.train.threads = options.choose_threads(experiment.model->parameters().count(),
                                                   experiment.tokens_per_step * (images ? kRowsOfAnImage : 1));
+    if (options.group) {
+      // One number for all, as part of the recipe.
+      const int64_t mine = std::max<int64_t>(1, recipe.train.threads / options.group->place().local_size);
+      recipe.train.threads = std::stoll(options.group->broadcast(std::to_string(mine)));
+    }
     experiment.recipe.train.threads = recipe.train.threads;
   }
+  if (options.group) require_same_ranks(options, experiment, recipe);
+  const bool writes = options.group == nullptr || options.group->rank() == 0;
   train::Trainer trainer(*experiment.model, *experiment.task, experiment.recipe.train, options.folder,
-                         model_files(experiment));
+                         model_files(experiment), options.group);
   base::make_folders(options.folder);
-  const base::FolderLock lock(options.folder);
+  std::optional<base::FolderLock> lock;
+  if (writes) lock.emplace(options.folder);
   std::optional<train::SignalGuard> guard;
   if (options.stops_at_signals) guard.emplace();
   // Nothing in the folder changes before the checkpoint has been read.
@@ -193,8 +219,10 @@ Training run_training(const TrainingOptions& options) {
   } else {
     require_folder(options);  // again: another process may have had the folder meanwhile
   }
-  base::write_file_atomic(base::join_path(options.folder, "recipe.toml"), base::to_toml(base::write_options(recipe)));
-  base::write_file_atomic(base::join_path(options.folder, kCommandFile), commands(options));
+  if (writes) {
+    base::write_file_atomic(base::join_path(options.folder, "recipe.toml"), base::to_toml(base::write_options(recipe)));
+    base::write_file_atomic(base::join_path(options.folder, kCommandFile), commands(options));
+  }
   const int64_t threads = recipe.train.threads;
   base::log_info("{}, {}, {}, into {}", base::counted(experiment.model->parameters().count(), "parameter"),
                  base::counted(recipe.train.steps, "step"),
@@ -203,26 +231,40 @@ Training run_training(const TrainingOptions& options) {
                                 : fmt::format("{} threads", threads),
                  options.folder);
   train::RunHooks hooks;
-  hooks.show_progress = options.shows_progress;
+  hooks.show_progress = options.shows_progress && writes;
   if (options.on_evaluation) {
     hooks.on_evaluation = [&](const train::EvaluationPoint& point) {
       options.on_evaluation(point, experiment.task->metric());
     };
   }
-  const std::string command = base::read_file(base::join_path(options.folder, kCommandFile));
-  RunRecord record(experiment, trainer, options.folder,
-                   {.command = command.substr(0, command.size() - 1), .resume = resume_command(options)});
-  record.listen(hooks);
+  std::optional<RunRecord> record;
+  if (writes) {
+    const std::string command = base::read_file(base::join_path(options.folder, kCommandFile));
+    record.emplace(experiment, trainer, options.folder,
+                   RunWords{.command = command.substr(0, command.size() - 1), .resume = resume_command(options)});
+    record->listen(hooks);
+  }
   training.report = trainer.run(hooks);
   if (training.report.signal != 0) {
-    record.stopped(training.report);
-    return training;
+    if (record) record->stopped(training.report);
+  } else if (writes) {
+    if (const train::EvaluationPoint* shown = trainer.take_best()) training.evaluation = *shown;
+    trainer.take_average();
+    finish(options, training);
+    record->finished(training.report, training.evaluation);
   }
-  if (const train::EvaluationPoint* shown = trainer.take_best()) training.evaluation = *shown;
-  trainer.take_average();
-  finish(options, training);
-  record.finished(training.report, training.evaluation);
+  if (options.group) options.group->leave();
   return training;
+}
+
+std::string weights_sha256(const core::Model& model) {
+  base::Sha256 sum;
+  for (const auto& [name, tensor] : model.parameters().named()) {
+    const at::Tensor plain = tensor.detach().to(at::kCPU).contiguous();
+    sum.update(name);
+    sum.update(plain.const_data_ptr(), plain.nbytes());
+  }
+  return sum.hex();
 }
 
 base::Node plain_finetuning(const std::string& model, const std::string& data) {

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "distributed/group.h"
 #include "experiment/experiment.h"
 #include "train/trainer.h"
 
@@ -23,8 +25,10 @@ struct TrainingOptions {
   bool resumes = false;                  ///< go on from the newest checkpoint of the folder
   std::optional<std::string> init = {};  ///< a model folder, whose weights take the place of fresh ones
   at::Device device = at::kCPU;
-  std::string command = {};      ///< how the training was asked for, for the model's card
-  bool shows_progress = false;   ///< a status line on a terminal
+  std::string command = {};     ///< how the training was asked for, for the model's card
+  bool shows_progress = false;  ///< a status line on a terminal
+  /// The ranks that share the training, which all call run_training with the same options; null: this process alone.
+  std::shared_ptr<distributed::Group> group = {};
   bool stops_at_signals = true;  ///< SIGINT and SIGTERM end the training after a checkpoint
   /// The number of threads where the recipe leaves it open, which becomes part of the recipe.
   ///   parameters: of the model; rows: of one step
@@ -45,8 +49,12 @@ struct Training {
 };
 
 /// Trains, and writes the model into the folder, unless a signal stopped the training (report.signal). Throws
-/// InputError where the folder holds a run already and `resumes` is false, or no run and it is true.
+/// InputError where the folder holds a run already and `resumes` is false, or no run and it is true. With a group rank 0
+/// writes; a rank with another program, recipe, data or weights is an InputError on all.
 Training run_training(const TrainingOptions& options);
+
+/// SHA-256 of names and values of a model's parameters.
+std::string weights_sha256(const core::Model& model);
 
 /// What a fine-tuning without a recipe starts from: the images at `data`, read as the model reads them, and settings
 /// that suit a few thousand photos.

@@ -4,13 +4,15 @@
 
 #include <vector>
 
+#include "ops/batch_rows.h"
+
 namespace mnemo::layers {
 
 at::Tensor drop_path(const at::Tensor& x, double p, bool training) {
   if (!training || p == 0.0) return x;
   std::vector<int64_t> shape(static_cast<size_t>(x.dim()), 1);
   shape[0] = x.size(0);
-  const at::Tensor kept = at::empty(shape, x.options().requires_grad(false)).bernoulli_(1.0 - p);
+  const at::Tensor kept = ops::row_mask(shape, 1.0 - p, x);
   return x * (kept / (1.0 - p));
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "ops/activate.h"
+#include "ops/batch_rows.h"
 #include "ops/linear/feed_forward.h"
 #include "ops/linear/linear.h"
 
@@ -88,7 +89,7 @@ at::Tensor AttentionProjections::split(const at::Tensor& rows) const {
 at::Tensor AttentionProjections::join(const at::Tensor& heads) { return heads.transpose(1, 2).flatten(2); }
 
 at::Tensor dropout(const at::Tensor& x, double p, bool training) {
-  return training && p > 0.0 ? at::dropout(x, p, true) : x;
+  return training && p > 0.0 ? ops::dropout(x, p) : x;
 }
 
 at::Tensor mean_rows(const at::Tensor& rows, const at::Tensor& valid) {

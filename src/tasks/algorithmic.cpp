@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/ignore_target.h"
+#include "distributed/shared_batches.h"
 #include "tasks/data_position.h"
 #include "tasks/greedy.h"
 
@@ -100,12 +101,29 @@ std::optional<Evaluation> Algorithmic::evaluate(const core::Model& model, data::
   if (samples == 0) return std::nullopt;
   const at::NoGradGuard no_grad;
   const bool both = answer_.decoding == "greedy" && source_->answer_length() > 1;
-  Counts forced, greedy;
-  metrics::Likelihood likelihood;
+  distributed::SharedBatches shared(ranks());
   for (int64_t left = samples, number = 0; left > 0; left -= options_.eval_batch_size, ++number) {
+    if (!shared.own(number)) continue;
+    Counts forced, greedy;
+    metrics::Likelihood likelihood;
     const data::SampleBatch batch = first_rows(source_->batch(part, number, options_.eval_batch_size), left);
     count(teacher_forced(model, batch, likelihood), batch, forced);
     if (both) count(greedy_predictions(model, batch, model.segment_size()), batch, greedy);
+    shared.add({static_cast<double>(forced.symbols.correct()), static_cast<double>(forced.symbols.total()),
+                static_cast<double>(forced.results.correct()), static_cast<double>(forced.results.total()),
+                static_cast<double>(greedy.symbols.correct()), static_cast<double>(greedy.symbols.total()),
+                static_cast<double>(greedy.results.correct()), static_cast<double>(greedy.results.total()),
+                likelihood.nll_sum(), static_cast<double>(likelihood.count())});
+  }
+  Counts forced, greedy;
+  metrics::Likelihood likelihood;
+  for (const std::vector<double>& counts : shared.all()) {
+    const auto whole = [&](size_t i) { return static_cast<int64_t>(counts[i]); };
+    forced.symbols.add(whole(0), whole(1));
+    forced.results.add(whole(2), whole(3));
+    greedy.symbols.add(whole(4), whole(5));
+    greedy.results.add(whole(6), whole(7));
+    likelihood.add(counts[8], whole(9));
   }
   const Counts& deciding = both ? greedy : forced;
   return Evaluation{{{"accuracy", deciding.symbols.value()},

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/ignore_target.h"
+#include "distributed/shared_batches.h"
 #include "metrics/accuracy.h"
 #include "metrics/likelihood.h"
 #include "tasks/data_position.h"
@@ -82,10 +83,12 @@ std::optional<Evaluation> Classification::evaluate(const core::Model& model, dat
                 documents->vocabulary_size(), model.vocab_size());
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
-  metrics::Accuracy accuracy;
-  metrics::Likelihood likelihood;
+  distributed::SharedBatches shared(ranks());
   const int64_t samples = std::min(documents->size(), options_.eval_samples);
   for (int64_t first = 0; first < samples; first += options_.eval_batch_size) {
+    if (!shared.own(first / options_.eval_batch_size)) continue;
+    metrics::Accuracy accuracy;
+    metrics::Likelihood likelihood;
     std::vector<int64_t> rows;
     for (int64_t i = first; i < std::min(first + options_.eval_batch_size, samples); ++i) rows.push_back(i);
     core::State state = model.initial_state(static_cast<int64_t>(rows.size()));
@@ -98,6 +101,14 @@ std::optional<Evaluation> Classification::evaluate(const core::Model& model, dat
       if (segment.num_targets > 0) likelihood.add(model.nll(step.hidden, segment.targets), segment.targets);
       if (s + 1 == segments.size()) accuracy.add_logits(model.logits(step.hidden), segment.targets);
     }
+    shared.add({static_cast<double>(accuracy.correct()), static_cast<double>(accuracy.total()), likelihood.nll_sum(),
+                static_cast<double>(likelihood.count())});
+  }
+  metrics::Accuracy accuracy;
+  metrics::Likelihood likelihood;
+  for (const std::vector<double>& counts : shared.all()) {
+    accuracy.add(static_cast<int64_t>(counts[0]), static_cast<int64_t>(counts[1]));
+    likelihood.add(counts[2], static_cast<int64_t>(counts[3]));
   }
   return Evaluation{{{"accuracy", accuracy.value()}, {"nll", likelihood.nll()}}, accuracy.total()};
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "distributed/shared_batches.h"
 #include "metrics/accuracy.h"
 #include "metrics/likelihood.h"
 #include "tasks/data_position.h"
@@ -37,10 +38,12 @@ std::optional<Evaluation> Images::evaluate(const core::Model& model, data::Part 
   if (!set) return std::nullopt;
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
-  metrics::Accuracy accuracy, top5;
-  metrics::Likelihood likelihood;
-  data::MeasuredImages images(set, data_, options_.eval_batch_size, options_.eval_samples);
+  distributed::SharedBatches shared(ranks());
+  data::MeasuredImages images(set, data_, options_.eval_batch_size, options_.eval_samples,
+                              {shared.rank(), shared.size()});
   for (data::ImageBatch batch; images.next(batch);) {
+    metrics::Accuracy accuracy, top5;
+    metrics::Likelihood likelihood;
     core::Segment input;
     input.pixels = batch.pixels.to(device);
     input.mode = core::Mode::evaluate;
@@ -50,10 +53,21 @@ std::optional<Evaluation> Images::evaluate(const core::Model& model, data::Part 
     accuracy.add_logits(logits, targets);
     top5.add_top(logits, targets, 5);
     likelihood.add(model.nll(step.hidden, targets), targets);
+    shared.add({static_cast<double>(accuracy.correct()), static_cast<double>(accuracy.total()),
+                static_cast<double>(top5.correct()), static_cast<double>(top5.total()), likelihood.nll_sum(),
+                static_cast<double>(likelihood.count())});
+  }
+  metrics::Accuracy accuracy, top5;
+  metrics::Likelihood likelihood;
+  for (const std::vector<double>& counts : shared.all()) {
+    accuracy.add(static_cast<int64_t>(counts[0]), static_cast<int64_t>(counts[1]));
+    top5.add(static_cast<int64_t>(counts[2]), static_cast<int64_t>(counts[3]));
+    likelihood.add(counts[4], static_cast<int64_t>(counts[5]));
   }
   Evaluation found{{{"accuracy", accuracy.value()}, {"top5_accuracy", top5.value()}, {"nll", likelihood.nll()}},
                    accuracy.total()};
-  if (data_.broken == "skip") found.metrics.emplace_back("skipped", static_cast<double>(images.num_broken()));
+  if (data_.broken == "skip")
+    found.metrics.emplace_back("skipped", static_cast<double>(shared.sum(images.num_broken())));
   return found;
 }
 

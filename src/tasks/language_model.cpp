@@ -6,6 +6,9 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/ignore_target.h"
+#include "distributed/shared_batches.h"
+#include "metrics/sum.h"
 #include "models/model.h"
 #include "tasks/start_documents.h"
 
@@ -31,15 +34,34 @@ metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<cons
                 "memory is carried from segment to segment and has read them already",
                 options.context);
   data::EvalStream stream(std::move(text), options.batch_size);
-  core::State state = model.initial_state(options.batch_size);
-  metrics::Likelihood likelihood;
+  const distributed::SharedBatches shared(options.group);
+  const int64_t first = options.batch_size * shared.rank() / shared.size(),
+                count = options.batch_size * (shared.rank() + 1) / shared.size() - first;
+  core::State state = model.initial_state(count);
+  std::vector<metrics::Sum> sums(static_cast<size_t>(count));
+  at::Tensor counts = at::zeros({count}, at::kLong);
   while (auto next = stream.next(segment_size, options.context)) {
     if (options.reset_segments) reset_all(*next);
-    const data::TokenSegment segment = to(*next, device);
+    if (count == 0) continue;
+    const data::TokenSegment segment = to(rows(*next, first, count), device);
     state = start_documents(model, state, segment.reset);
     core::StepResult step = model.forward(model_input(segment, core::Mode::evaluate), state);
-    likelihood.add(model.nll(step.hidden, segment.targets), segment.targets);
     state = std::move(step.state);
+    // By part of the text, so that the sum does not depend on who reads which.
+    const at::Tensor kept = segment.targets.ne(base::kIgnoreTarget);
+    const at::Tensor nll = model.nll(step.hidden, segment.targets).to(at::kDouble).masked_fill(kept.logical_not(), 0);
+    const at::Tensor by_row = nll.sum(1).cpu();
+    counts += kept.sum(1).cpu();
+    for (int64_t row = 0; row < count; ++row) sums[static_cast<size_t>(row)].add(by_row.const_data_ptr<double>()[row]);
+  }
+  at::Tensor totals = at::empty({count, 2}, at::kDouble);
+  for (int64_t row = 0; row < count; ++row) totals[row][0] = sums[static_cast<size_t>(row)].value();
+  totals.select(1, 1).copy_(counts);
+  metrics::Likelihood likelihood;
+  for (const at::Tensor& part :
+       options.group == nullptr ? std::vector<at::Tensor>{totals} : options.group->gather(totals)) {
+    for (int64_t row = 0; row < part.size(0); ++row)
+      likelihood.add(part[row][0].item<double>(), static_cast<int64_t>(part[row][1].item<double>()));
   }
   return likelihood;
 }
@@ -102,7 +124,7 @@ std::optional<Evaluation> LanguageModel::evaluate(const core::Model& model, data
   if (!text) return std::nullopt;
   // A short text cannot have more streams than tokens to predict.
   const int64_t streams = std::clamp<int64_t>(text->size() - 1, 1, options_.eval_batch_size);
-  return describe_likelihood(evaluate_text(model, text, {streams, 0, options_.reset_segments, options_.eval_context}),
+  return describe_likelihood(evaluate_text(model, text, {streams, 0, options_.reset_segments, options_.eval_context, ranks()}),
                              corpus_.tokenizer->type(), text->characters_per_token());
 }
 

@@ -20,6 +20,8 @@ struct TextEvaluationOptions {
   bool reset_segments = false;  ///< reset memory at every segment
   /// The first tokens of a segment, which are those before the scored ones, read again; requires reset_segments.
   int64_t context = 0;
+  /// Each rank of the group reads its share of the parts; all get the result. Null: one process.
+  distributed::Group* group = nullptr;
 };
 
 /// The likelihood of a text in one pass, with the state carried from segment to segment and reset at documents, or at

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "core/model.h"
 #include "data/part.h"
 #include "data/segment.h"
+#include "distributed/group.h"
 #include "weights/safetensors.h"
 
 namespace mnemo::tasks {
@@ -52,10 +54,20 @@ class Task {
   /// Evaluates the model on a part of the data, without gradients; nothing if there is no such part.
   virtual std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const = 0;
 
+  /// From now on evaluate() is called by all ranks of the group together, each of which goes through its share; all get
+  /// the same result. Null: one process.
+  void share_evaluations(std::shared_ptr<distributed::Group> ranks) { ranks_ = std::move(ranks); }
+
   /// The position at which next() continues, as small tensors; load() restores it. `find(name)` returns the tensor
   /// saved under that name, or an undefined one. Throws InputError for a position in other data.
   virtual weights::NamedTensors save() const = 0;
   virtual void load(const std::function<at::Tensor(const std::string&)>& find) = 0;
+
+ protected:
+  distributed::Group* ranks() const { return ranks_.get(); }
+
+ private:
+  std::shared_ptr<distributed::Group> ranks_;
 };
 
 /// Moves the segment to another device.

@@ -21,6 +21,7 @@ struct TrainOptions {
   std::optional<int64_t> memory_limit = std::nullopt;
   int64_t accumulate = 1;
   std::string precision = "float32";
+  std::string reduce_precision = "float32";
   base::Node optimiser = base::Node::table({{"type", "adamw"}});
   base::Node schedule = base::Node::table({{"type", "constant"}});
   std::optional<double> clip_norm = 1.0;
@@ -62,6 +63,10 @@ struct TrainOptions {
     v("precision", precision,
       "precision of the linear layers, forward and backward; bf16 rounds both factors to bfloat16 and sums in float32; "
       "everything else stays in float32",
+      base::one_of("float32", "bf16"));
+    v("reduce_precision", reduce_precision,
+      "type in which the gradients of several processes are summed; bf16 halves what travels. Without effect on one "
+      "process",
       base::one_of("float32", "bf16"));
     v("optimiser", optimiser, "the optimizer", base::poly(optimiser_types()));
     v("schedule", schedule, "the learning rate schedule", base::poly(schedule_types()));

@@ -27,8 +27,9 @@ at::Tensor cut_out(const at::Tensor& tensor) {
 class Segments {
  public:
   Segments(const core::Model& model, const std::vector<BpttSegment>& segments, const SegmentLoss& loss, BpttForm form,
-           int64_t stored_bytes)
+           int64_t stored_bytes, const BpttHooks& hooks)
       : model_(model),
+        hooks_(hooks),
         segments_(segments),
         loss_(loss),
         form_(form),
@@ -69,6 +70,7 @@ class Segments {
     int64_t depth;        ///< -1: full
     at::Tensor leaf;      ///< as the later segment reads it
     at::Tensor outgoing;  ///< as the earlier one made it, with its graph
+    bool shared = false;  ///< the leaf is made of what all processes made
   };
   /// One segment: its graph, from its loss and the fields that it hands on; and the gradients that have come back
   /// through those after `hop` boundaries.
@@ -181,12 +183,14 @@ class Segments {
     own.out.clear();
     core::State next = state.map([&](const core::Field& field, const at::Tensor& tensor) {
       at::Tensor cut = cut_out(tensor);
+      const bool shared = hooks_.shared_field && !field.per_sequence();
+      if (shared) cut = hooks_.shared_field(cut, static_cast<size_t>(boundary - 1));
       if (!tensor.is_floating_point()) return cut;
       base::ensure(depths_.contains(field.path), "state field '{}' appeared after the first segment", field.path);
       const int64_t depth = depth_of(field.path);
       if (!keeps(depth, boundary)) return cut;
       cut.set_requires_grad(true);
-      own.out.push_back({depth, cut, own.graph ? tensor : at::Tensor()});
+      own.out.push_back({depth, cut, own.graph ? tensor : at::Tensor(), shared});
       return cut;
     });
     own.gradients.assign(static_cast<size_t>(hops_) + 1, std::vector<at::Tensor>(own.out.size()));
@@ -247,6 +251,12 @@ class Segments {
     }
   }
 
+  /// The gradient of what segment s made, given that of the leaf that was made of it.
+  at::Tensor own_part(const Edge& edge, const at::Tensor& gradient, int64_t s) const {
+    if (!edge.shared) return gradient;
+    return hooks_.shared_gradient(gradient.defined() ? gradient : at::zeros_like(edge.leaf), static_cast<size_t>(s));
+  }
+
   /// Takes the gradient that has crossed `hop` boundaries when it reaches segment s over the boundary before s.
   void cross(int64_t s, int64_t hop) {
     rebuild(s);
@@ -260,7 +270,8 @@ class Segments {
       edges.push_back(i);
     }
     if (roots.empty() || leaves.empty()) return;
-    const auto gradients = torch::autograd::grad(roots, leaves, weights, true, false, true);
+    auto gradients = torch::autograd::grad(roots, leaves, weights, true, false, true);
+    for (size_t i = 0; i < edges.size(); ++i) gradients[i] = own_part(before.out[edges[i]], gradients[i], s - 1);
     auto& arrived = before.gradients[static_cast<size_t>(std::min(hop + 1, hops_))];
     for (size_t i = 0; i < edges.size(); ++i) {
       if (gradients[i].defined()) arrived[edges[i]] = plus(arrived[edges[i]], gradients[i]);
@@ -284,6 +295,7 @@ class Segments {
     join(own);
     torch::autograd::variable_list roots, weights;
     add_roots(own, 0, roots, weights);
+    if (++differentiated_ == count() && hooks_.before_last_backward) hooks_.before_last_backward();
     if (!roots.empty()) torch::autograd::backward(roots, weights);
     if (own.stored) kept_bytes_ -= own.bytes;
     own = {};
@@ -292,12 +304,13 @@ class Segments {
     // otherwise cross() has handed that on, and the gradients they took along belong to nobody.
     Node& before = node(s - 1);
     for (size_t i = 0; i < before.out.size(); ++i) {
-      if (hops_ == 0) before.gradients[0][i] = before.out[i].leaf.grad();
+      if (hops_ == 0) before.gradients[0][i] = own_part(before.out[i], before.out[i].leaf.grad(), s - 1);
       before.out[i].leaf.reset();
     }
   }
 
   const core::Model& model_;
+  const BpttHooks& hooks_;
   const std::vector<BpttSegment>& segments_;
   const SegmentLoss& loss_;
   BpttForm form_;
@@ -308,6 +321,7 @@ class Segments {
   bool any_full_ = false, sweeps_ = false;
   bool has_room_;  ///< no graph has been too large to be stored so far
   int64_t kept_bytes_ = 0;
+  int64_t differentiated_ = 0;  ///< segments
   std::vector<Node> nodes_;
   BpttResult result_;
 };
@@ -321,10 +335,11 @@ BpttForm bptt_form(std::string_view name) {
 }
 
 BpttResult backward_segments(const core::Model& model, const std::vector<BpttSegment>& segments,
-                             const core::State& state, const SegmentLoss& loss, BpttForm form, int64_t stored_bytes) {
+                             const core::State& state, const SegmentLoss& loss, BpttForm form, int64_t stored_bytes,
+                             const BpttHooks& hooks) {
   if (segments.empty()) return {{}, core::detach(state)};
   const c10::AutoGradMode with_gradients(true);
-  return Segments(model, segments, loss, form, stored_bytes).run(state);
+  return Segments(model, segments, loss, form, stored_bytes, hooks).run(state);
 }
 
 }  // namespace mnemo::train

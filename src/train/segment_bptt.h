@@ -47,6 +47,16 @@ struct BpttResult {
 /// time, so the callback should store results by `index`.
 using SegmentLoss = std::function<at::Tensor(const core::StepResult& step, size_t index)>;
 
+/// What a caller does on the way, for a batch that several processes share.
+struct BpttHooks {
+  /// Before the backward pass after which no gradient of a parameter changes.
+  std::function<void()> before_last_backward = {};
+  /// Replaces a field that belongs to the model by what all processes make of it: detached, `segment` made it.
+  std::function<at::Tensor(const at::Tensor& value, size_t segment)> shared_field = {};
+  /// The gradient of `segment`'s own value, given that of the replaced one by this process's losses.
+  std::function<at::Tensor(const at::Tensor& gradient, size_t segment)> shared_gradient = {};
+};
+
 /// Runs the segments in order, starting from `state`, and adds the gradient of the sum of their losses, truncated
 /// according to `form` and the model's depths, to .grad of everything that requires it: parameters, `state` and tensors
 /// of the segments.
@@ -64,6 +74,6 @@ using SegmentLoss = std::function<at::Tensor(const core::StepResult& step, size_
 /// boundaries that any loss crosses (see Segments::sweeps in the source).
 BpttResult backward_segments(const core::Model& model, const std::vector<BpttSegment>& segments,
                              const core::State& state, const SegmentLoss& loss, BpttForm form = BpttForm::sliding,
-                             int64_t stored_bytes = kStoreAll);
+                             int64_t stored_bytes = kStoreAll, const BpttHooks& hooks = {});
 
 }  // namespace mnemo::train

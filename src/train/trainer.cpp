@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "ops/batch_rows.h"
 #include "ops/linear/linear.h"
 #include "train/run_log.h"
 #include "train/signals.h"
@@ -64,6 +65,16 @@ std::string progress_note(const tasks::Task& task, double loss, const History& h
   return note + fmt::format(", held out {}{:.4g}", value ? "" : task.metric() + " ", held_out);
 }
 
+/// Every rank gets the same number of rows of every part.
+void require_divisible(const TrainOptions& options, int64_t ranks) {
+  const int64_t unit = options.accumulate * ranks, batch = options.batch_size;
+  const int64_t below = batch / unit * unit, above = below + unit;
+  base::require(batch % unit == 0,
+                "training: 'train.batch_size': expected a multiple of {} ({} ranks{}), such as {}{}, found {}", unit,
+                ranks, options.accumulate > 1 ? fmt::format(" times accumulate = {}", options.accumulate) : "",
+                below > 0 ? fmt::format("{} or ", below) : "", above, batch);
+}
+
 /// Rows of a segment that have a real token.
 double real_rows(const data::TokenSegment& segment) {
   if (!segment.valid.defined()) return static_cast<double>(segment.targets.size(0));
@@ -73,18 +84,32 @@ double real_rows(const data::TokenSegment& segment) {
 }  // namespace
 
 Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& options, std::string run_folder,
-                 std::map<std::string, std::string> files)
+                 std::map<std::string, std::string> files, std::shared_ptr<distributed::Group> group)
     : model_(model),
       task_(task),
       options_(options),
       run_folder_(std::move(run_folder)),
       files_(std::move(files)),
       form_(bptt_form(options.bptt)),
-      per_model_state_(has_per_model_state(model)) {
+      per_model_state_(has_per_model_state(model)),
+      group_(std::move(group)) {
   base::check_options(options_);
   base::require(task.batch_size() == options_.batch_size, "training: the task has batches of {}, the options say {}",
                 task.batch_size(), options_.batch_size);
   if (options_.precision == "bf16") require_float32(model);
+  if (group_) {
+    require_divisible(options_, group_->size());
+    task_.share_evaluations(group_);
+    base::require(core::device_of(model).is_cpu(),
+                  "training: several processes reduce gradients on the CPU (Gloo); expected --device cpu, found {}",
+                  core::device_of(model).str());
+    std::vector<at::Tensor> parameters;
+    for (const layers::Parameter& parameter : model.parameters().all()) {
+      if (parameter.tensor.requires_grad()) parameters.push_back(parameter.tensor);
+    }
+    reducer_ = std::make_unique<distributed::Reducer>(
+        *group_, std::move(parameters), distributed::ReducerOptions{.bf16 = options_.reduce_precision == "bf16"});
+  }
   optimiser_ = make_optimiser(options_.optimiser, model.parameters());
   schedule_ = make_schedule(options_.schedule, options_.steps);
   if (options_.ema_decay) average_ = std::make_unique<WeightAverage>(model, *options_.ema_decay);
@@ -95,34 +120,52 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
   if (!device.is_cpu()) seed(at::globalContext().defaultGenerator(device));
 }
 
-/// The first row of a part of the batch, and how many it has. Batches of sentences differ in their number of rows.
-std::pair<int64_t, int64_t> Trainer::rows_of(const std::vector<data::TokenSegment>& segments, int64_t part) const {
-  const int64_t rows = segments.front().targets.size(0), parts = options_.accumulate;
-  return {rows * part / parts, rows * (part + 1) / parts - rows * part / parts};
+/// A part of the batch, and of it the rows of this rank. Batches of sentences differ in their number of rows.
+Trainer::Share Trainer::share_of(int64_t batch_rows, int64_t part) const {
+  const int64_t parts = options_.accumulate, ranks = group_ ? group_->size() : 1, rank = group_ ? group_->rank() : 0;
+  const int64_t begin = batch_rows * part / parts, rows = batch_rows * (part + 1) / parts - begin;
+  const int64_t offset = rows * rank / ranks;
+  return {rows, begin + offset, rows * (rank + 1) / ranks - offset, offset};
 }
 
 BpttResult Trainer::differentiate(const std::vector<data::TokenSegment>& segments, int64_t part, int64_t targets,
                                   StepOutcome& outcome) {
-  const auto [first, rows] = rows_of(segments, part);
+  const Share share = share_of(segments.front().targets.size(0), part);
+  const ops::BatchRowsGuard random({share.offset, share.rows, group_ ? share.part_rows : 0});
   const at::Device device = core::device_of(model_);
   std::vector<data::TokenSegment> own;
   std::vector<BpttSegment> inputs;
   for (const data::TokenSegment& segment : segments) {
-    own.push_back(tasks::to(tasks::rows(segment, first, rows), device));
+    own.push_back(tasks::to(tasks::rows(segment, share.first, share.rows), device));
     inputs.push_back({tasks::model_input(own.back(), core::Mode::train), own.back().reset});
   }
-  const core::State state = states_.empty() ? model_.initial_state(rows) : states_[static_cast<size_t>(part)];
-  const double share = 1.0 / static_cast<double>(static_cast<int64_t>(segments.size()) * options_.accumulate);
+  const core::State state = states_.empty() ? model_.initial_state(share.rows) : states_[static_cast<size_t>(part)];
+  const double weight = static_cast<double>(share.rows) / static_cast<double>(share.part_rows) /
+                        static_cast<double>(static_cast<int64_t>(segments.size()) * options_.accumulate);
   std::vector<at::Tensor> nll(segments.size());
+  BpttHooks hooks;
+  if (group_ && part + 1 == options_.accumulate) hooks.before_last_backward = [&] { reducer_->arm(); };
+  if (group_ && per_model_state_) {
+    const auto weight_of = [&](size_t index) {
+      const data::TokenSegment whole = tasks::rows(segments[index], share.first - share.offset, share.part_rows);
+      return real_rows(own[index]) / std::max(real_rows(whole), 1.0);
+    };
+    hooks.shared_field = [&, weight_of](const at::Tensor& value, size_t index) {
+      return value.is_floating_point() ? sum_over_ranks(value * weight_of(index)) : value;
+    };
+    hooks.shared_gradient = [&, weight_of](const at::Tensor& gradient, size_t index) {
+      return sum_over_ranks(gradient) * weight_of(index);
+    };
+  }
   const ops::ProductPrecisionGuard precision(product_precision(options_));
   BpttResult result = backward_segments(
       model_, inputs, state,
       [&](const core::StepResult& step, size_t index) {
-        const tasks::TokenLoss loss = tasks::token_loss(model_, step, own[index], targets, share);
+        const tasks::TokenLoss loss = tasks::token_loss(model_, step, own[index], targets, weight);
         if (loss.nll.defined()) nll[index] = loss.nll.detach();
         return loss.total;
       },
-      form_, stored_bytes(options_));
+      form_, stored_bytes(options_), hooks);
   outcome.loss += sum_of(nll);
   outcome.total += sum_of(result.losses);
   return result;
@@ -142,9 +185,16 @@ StepOutcome Trainer::step() {
   model_.parameters().zero_grad();
   std::vector<core::State> next;
   for (int64_t part = 0; part < options_.accumulate; ++part) {
-    if (rows_of(segments, part).second == 0) continue;  // a batch with fewer rows than parts
+    const Share share = share_of(segments.front().targets.size(0), part);
+    if (share.part_rows == 0) continue;  // a batch with fewer rows than parts
+    base::require(!group_ || !per_model_state_ || share.part_rows >= group_->size(),
+                  "training: a batch of {} sequences for {} ranks, and the model has a memory of its own; expected a "
+                  "sequence for each rank",
+                  share.part_rows, group_ ? group_->size() : 1);
+    if (share.rows == 0) continue;
     next.push_back(differentiate(segments, part, outcome.targets, outcome).state);
   }
+  if (group_) reduce(outcome);
   outcome.lr = optimiser_->base_lr() * schedule_->factor(steps_);
   outcome.gradient_norm = gradient_norm(model_.parameters());
   require_finite(outcome);
@@ -153,6 +203,7 @@ StepOutcome Trainer::step() {
   commit(std::move(next), segments);
   if (average_) average_->update();
   ++steps_;
+  if (group_) group_->note_step(steps_);
   tokens_ += outcome.targets;
   is_best_ = false;
   running_.loss += outcome.loss;
@@ -170,8 +221,8 @@ void Trainer::commit(std::vector<core::State> states, const std::vector<data::To
       double total = 0;
       std::vector<double> weights;
       for (size_t part = 0; part < states.size(); ++part) {
-        const auto [first, rows] = rows_of(segments, static_cast<int64_t>(part));
-        weights.push_back(real_rows(tasks::rows(segments.front(), first, rows)));
+        const Share share = share_of(segments.front().targets.size(0), static_cast<int64_t>(part));
+        weights.push_back(real_rows(tasks::rows(segments.front(), share.first - share.offset, share.part_rows)));
         total += weights.back();
       }
       std::vector<std::vector<std::pair<core::Field, at::Tensor>>> fields;
@@ -259,16 +310,15 @@ bool Trainer::out_of_patience() const {
 }
 
 TrainReport Trainer::run(const RunHooks& hooks) {
-  const bool writes = !run_folder_.empty();
-  if (writes && checkpoint_.empty()) {
+  if (!run_folder_.empty() && checkpoint_.empty()) {
     const auto other = weights::latest_checkpoint(run_folder_);
     base::require(!other, "{}: already contains a run, up to step {}; resume it or choose another folder", run_folder_,
                   other ? other->step : 0);
   }
   if (steps_ >= options_.steps || reached() || out_of_patience()) return report(0);
   note_progress(steps_, saved_);
-  const std::unique_ptr<RunLog> log = writes ? std::make_unique<RunLog>(run_folder_, steps_, options_.tensorboard)
-                                             : nullptr;
+  const std::unique_ptr<RunLog> log = writes() ? std::make_unique<RunLog>(run_folder_, steps_, options_.tensorboard)
+                                               : nullptr;
   std::optional<base::Progress> progress;
   if (hooks.show_progress) {
     base::ProgressOptions shown;
@@ -296,8 +346,9 @@ TrainReport Trainer::run(const RunHooks& hooks) {
       hooks.on_sample(steps_);
     }
     if (!last) signal = hooks.stop ? hooks.stop() : pending_signal();
+    if (!last && group_) signal = static_cast<int>(group_->max(signal));
     const bool new_best = is_best_ && (options_.save_every > 0 || options_.patience);
-    if (writes && (last || signal != 0 || new_best || every(options_.save_every))) save();
+    if (!run_folder_.empty() && (last || signal != 0 || new_best || every(options_.save_every))) save();
     if (progress) {
       progress->update(steps_, progress_note(task_, outcome.loss, history_));
     }

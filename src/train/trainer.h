@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "core/model.h"
+#include "distributed/group.h"
+#include "distributed/reducer.h"
 #include "tasks/task.h"
 #include "train/history.h"
 #include "train/optimiser.h"
@@ -65,14 +67,19 @@ struct RunHooks {
 /// With ema_decay the trainer keeps a moving average of the weights, evaluates it on held-out data and saves it next to
 /// them.
 ///
+/// With a group, the ranks train one model: every rank has the same task and takes its share of the rows of each part.
+/// Losses are divided by the targets of all ranks, gradients summed over them, random masks drawn by row of the whole
+/// batch, and per-model state is the mean over all rows, so that a step is that of one process with the whole batch, to
+/// rounding. Checkpoints are those of one process: they hold all ranks' rows and load on any number of ranks.
+///
 /// Checkpoints contain everything the next step depends on: a resumed run is bitwise equal to an uninterrupted one (on
 /// the same machine with the same number of threads).
 class Trainer {
  public:
   /// run_folder: folder for checkpoints and logs; empty: none. files: what every checkpoint holds besides, name to
-  /// content. Seeds LibTorch's generators with options.seed. Throws InputError for options that do not fit the model.
+  /// content. group: the ranks that share the batch, null for one process; rank 0 writes. Seeds LibTorch's generators with options.seed. Throws InputError for options that do not fit the model.
   Trainer(core::Model& model, tasks::Task& task, const TrainOptions& options, std::string run_folder = {},
-          std::map<std::string, std::string> files = {});
+          std::map<std::string, std::string> files = {}, std::shared_ptr<distributed::Group> group = {});
 
   /// Resumes from a checkpoint folder. Throws InputError if it is damaged or belongs to another model, data or batch
   /// size.
@@ -109,7 +116,18 @@ class Trainer {
     int64_t steps = 0;
   };
 
-  std::pair<int64_t, int64_t> rows_of(const std::vector<data::TokenSegment>& segments, int64_t part) const;
+  /// Rows of a batch: those of a part, and of them this rank's.
+  struct Share {
+    int64_t part_rows = 0, first = 0, rows = 0;  ///< first: in the whole batch
+    int64_t offset = 0;                          ///< of first in the part
+  };
+  Share share_of(int64_t batch_rows, int64_t part) const;
+  void reduce(StepOutcome& outcome);
+  at::Tensor sum_over_ranks(const at::Tensor& value);
+  void require_equal_ranks();
+  bool writes() const { return !run_folder_.empty() && (group_ == nullptr || group_->rank() == 0); }
+  weights::NamedTensors carried_state();
+  std::string write_checkpoint(const weights::NamedTensors& carried);
   BpttResult differentiate(const std::vector<data::TokenSegment>& segments, int64_t part, int64_t targets,
                            StepOutcome& outcome);
   void commit(std::vector<core::State> states, const std::vector<data::TokenSegment>& segments);
@@ -138,6 +156,9 @@ class Trainer {
   std::unique_ptr<Schedule> schedule_;
   std::unique_ptr<WeightAverage> average_;  ///< null without ema_decay
   bool average_taken_ = false;
+
+  std::shared_ptr<distributed::Group> group_;      ///< null: one process
+  std::unique_ptr<distributed::Reducer> reducer_;  ///< with a group
 
   int64_t steps_ = 0, tokens_ = 0;
   int64_t saved_ = -1;  ///< the step of checkpoint_

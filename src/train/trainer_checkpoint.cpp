@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "train/signals.h"
 #include "train/trainer.h"
 #include "weights/load_into.h"
 #include "weights/model_tensors.h"
@@ -82,14 +83,20 @@ core::State load_state(const core::Model& model, const std::map<std::string, at:
 }  // namespace
 
 std::string Trainer::save() {
+  if (group_) require_equal_ranks();
+  const weights::NamedTensors carried = carried_state();
+  if (writes()) checkpoint_ = write_checkpoint(carried);
+  if (group_) checkpoint_ = group_->broadcast(checkpoint_);
+  saved_ = steps_;
+  note_progress(steps_, saved_);
+  return checkpoint_;
+}
+
+std::string Trainer::write_checkpoint(const weights::NamedTensors& carried) {
   weights::CheckpointWriter writer(run_folder_, steps_);
   writer.add_tensors(kModel, weights::model_tensors(model_));
   writer.add_tensors(kOptimiser, optimiser_state(*optimiser_, *schedule_));
   if (average_) writer.add_tensors(weights::kAverageFile, average_->state());
-  weights::NamedTensors carried;
-  for (size_t part = 0; part < states_.size(); ++part) {
-    for (const auto& [path, tensor] : core::save(states_[part])) carried.emplace_back(part_prefix(part) + path, tensor);
-  }
   writer.add_tensors(kState, carried);
   writer.add_tensors(kData, task_.save());
 
@@ -114,10 +121,7 @@ std::string Trainer::save() {
   if (!history_.evaluations.empty()) {
     for (const auto& [name, value] : history_.evaluations.back().evaluation.metrics) metrics["valid." + name] = value;
   }
-  checkpoint_ = writer.commit(metrics, {options_.keep_last, is_best_});
-  saved_ = steps_;
-  note_progress(steps_, saved_);
-  return checkpoint_;
+  return writer.commit(metrics, {options_.keep_last, is_best_});
 }
 
 bool Trainer::resume_latest() {
@@ -174,12 +178,16 @@ void Trainer::load(const weights::CheckpointReader& reader) {
   const weights::TensorFile carried = reader.tensors(kState), position = reader.tensors(kData);
   const std::map<std::string, at::Tensor> tensors(carried.tensors.begin(), carried.tensors.end());
   states_.clear();
-  for (int64_t part = 0; part < expected_parts; ++part) {
-    states_.push_back(load_state(model_, tensors, static_cast<size_t>(part), options_.batch_size / options_.accumulate,
-                                 where(kState)));
-  }
   size_t fields = 0;
-  for (const core::State& state : states_) fields += core::save(state).size();
+  for (int64_t part = 0; part < expected_parts; ++part) {
+    core::State whole = load_state(model_, tensors, static_cast<size_t>(part),
+                                   options_.batch_size / options_.accumulate, where(kState));
+    fields += core::save(whole).size();
+    const Share share = share_of(options_.batch_size, part);
+    states_.push_back(share.rows == share.part_rows
+                          ? std::move(whole)
+                          : core::select_batch(whole, at::arange(share.offset, share.offset + share.rows, at::kLong)));
+  }
   base::require(fields == tensors.size(), "{}: {} tensors of memories, the model has {}: it is another model",
                 where(kState), tensors.size(), fields);
   try {

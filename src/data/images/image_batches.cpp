@@ -143,14 +143,16 @@ class MeasuredImages::Work final : public BatchWork {
 };
 
 MeasuredImages::MeasuredImages(std::shared_ptr<const ImageSet> set, const ImageOptions& options, int64_t batch_size,
-                               int64_t samples)
+                               int64_t samples, const BatchShare& share)
     : set_(std::move(set)),
       transform_(options),
       skip_(options.broken == "skip"),
       batches_(
-          [this, batch_size, total = std::min(samples, set_->size())](int64_t number) -> std::unique_ptr<BatchWork> {
+          [this, batch_size, share,
+           total = std::min(samples, set_->size())](int64_t number) -> std::unique_ptr<BatchWork> {
+            const int64_t first = (share.first + number * share.step) * batch_size;
             std::vector<int64_t> chosen;
-            for (int64_t k = number * batch_size; k < std::min((number + 1) * batch_size, total); ++k)
+            for (int64_t k = first; k < std::min(first + batch_size, total); ++k)
               chosen.push_back(k * set_->size() / total);
             return chosen.empty() ? nullptr : std::make_unique<Work>(*this, std::move(chosen));
           },

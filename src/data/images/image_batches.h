@@ -60,11 +60,17 @@ class TrainingImages {
   OrderedBatches batches_;  // last: its threads use all of the above
 };
 
+/// Every `step`th batch from number `first` on: the share of one of several processes.
+struct BatchShare {
+  int64_t first = 0, step = 1;
+};
+
 /// A part in order, for evaluation; if it is larger than `samples`, evenly spread images are used, because images of a
 /// class are adjacent.
 class MeasuredImages {
  public:
-  MeasuredImages(std::shared_ptr<const ImageSet> set, const ImageOptions& options, int64_t batch_size, int64_t samples);
+  MeasuredImages(std::shared_ptr<const ImageSet> set, const ImageOptions& options, int64_t batch_size, int64_t samples,
+                 const BatchShare& share = {});
 
   /// False after the last batch.
   bool next(ImageBatch& batch);

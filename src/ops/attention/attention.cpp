@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "ops/attention/attention_tiles.h"
+#include "ops/batch_rows.h"
 #include "ops/cuda.h"
 #include "ops/linear/products.h"
 
@@ -223,7 +224,7 @@ at::Tensor attention_weights(const at::Tensor& q, const at::Tensor& k, const at:
 at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& position,
                            RelShift shift, const at::Tensor& mask, double scale, double dropout) {
   const at::Tensor weights = attention_weights(q, k, position, shift, mask, scale);
-  return at::matmul(dropout > 0.0 ? at::dropout(weights, dropout, true) : weights, v);
+  return at::matmul(dropout > 0.0 ? ops::dropout(weights, dropout) : weights, v);
 }
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,

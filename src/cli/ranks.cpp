@@ -1,0 +1,79 @@
+#include "cli/ranks.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/log.h"
+#include "cli/application.h"
+#include "distributed/spawn.h"
+
+namespace mnemo::cli {
+namespace {
+
+std::string log_of(const std::string& folder, int64_t rank) {
+  return folder.empty() ? "" : base::join_path(folder, fmt::format("rank-{}.log", rank));
+}
+
+/// From here on what this process prints goes to the file; without one only what it logs stays.
+void write_to(const std::string& path) {
+  if (path.empty()) {
+    base::set_log_level(base::LogLevel::warning);
+    const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    dup2(nowhere, STDOUT_FILENO);
+    close(nowhere);
+    return;
+  }
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  base::require(file >= 0, "{}: cannot be written: {}", path, std::strerror(errno));
+  dup2(file, STDOUT_FILENO);
+  dup2(file, STDERR_FILENO);
+  close(file);
+}
+
+}  // namespace
+
+int on_ranks(const Ranks& ranks, const std::string& folder,
+             const std::function<int(const std::shared_ptr<distributed::Group>& group)>& work) {
+  const std::optional<distributed::Place> place = distributed::place_from();
+  const bool started_here = place && place->launcher == distributed::Launcher::processes;
+  base::require(!ranks.processes || !place || started_here,
+                "{}: --processes: this process is rank {} of {} already (its environment says so); drop the option",
+                ranks.command, place ? place->rank : 0, place ? place->size : 0);
+  if (ranks.processes && !started_here) {
+    base::require(*ranks.processes >= 1 && *ranks.processes <= 1024, "{}: --processes: expected 1 to 1024, found {}",
+                  ranks.command, *ranks.processes);
+    base::require(
+        distributed::available(),
+        "{}: --processes: this build has no c10d: install Gloo's headers (Debian: libgloo-dev), configure and "
+        "build again",
+        ranks.command);
+    return distributed::run_processes({.processes = *ranks.processes,
+                                       .timeout = std::chrono::seconds(ranks.timeout),
+                                       .log = [&](int64_t rank) { return log_of(folder, rank); }});
+  }
+  if (!place) return work(nullptr);
+  if (place->rank != 0) {
+    if (!folder.empty()) base::make_folders(folder);
+    write_to(log_of(folder, place->rank));
+  }
+  const auto group = distributed::Group::join(*place, {.timeout = std::chrono::seconds(ranks.timeout)});
+  base::log_info("rank {} of {} on {}, process {}", place->rank, place->size, distributed::host_name(), getpid());
+  try {
+    return work(group);
+  } catch (const distributed::RankFailure&) {
+    throw;
+  } catch (const std::exception& error) {
+    group->report_failure(place->rank == 0 || folder.empty()
+                              ? error.what()
+                              : fmt::format("{}; its log: {}", error.what(), log_of(folder, place->rank)));
+    throw;
+  }
+}
+
+}  // namespace mnemo::cli

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "distributed/group.h"
+
+namespace mnemo::cli {
+
+/// What a command line says of several processes.
+struct Ranks {
+  std::string command;                    ///< for messages
+  std::optional<int64_t> processes = {};  ///< --processes
+  int64_t timeout = 600;                  ///< --rank-timeout, seconds
+};
+
+/// Runs `work` as the command line and the launcher's variables ask for:
+///   alone, with no group;
+///   with --processes N: starts N ranks of this program and returns their exit status;
+///   as one rank of several: joins the others. Ranks other than 0 write stdout and stderr to FOLDER/rank-N.log; without a
+///   folder their errors stay on stderr and the rest is dropped.
+/// What a rank throws is told to the others first.
+int on_ranks(const Ranks& ranks, const std::string& folder,
+             const std::function<int(const std::shared_ptr<distributed::Group>& group)>& work);
+
+}  // namespace mnemo::cli

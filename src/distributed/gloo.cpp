@@ -1,0 +1,401 @@
+#include "distributed/group.h"
+
+#ifdef MNEMO_GLOO
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <torch/types.h>
+#include <unistd.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "base/error.h"
+#include "base/exit_status.h"
+
+namespace mnemo::distributed {
+namespace {
+
+using Milliseconds = std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kFailure = "failure";
+
+std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
+std::string prefix_of(const std::string& job) { return "mnemo/" + job; }
+
+c10::intrusive_ptr<c10d::Store> connect(const Place& place, Milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = place.port;
+  options.isServer = place.rank == 0 && !place.hosted;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  return c10::make_intrusive<c10d::PrefixStore>(prefix_of(place.job),
+                                                c10::make_intrusive<c10d::TCPStore>(place.address, options));
+}
+
+/// GLOO_SOCKET_IFNAME as for PyTorch; ranks of one machine need no other interface than the loopback.
+std::shared_ptr<::gloo::transport::Device> device_of(const Place& place) {
+  if (const auto name = environment("GLOO_SOCKET_IFNAME"); name && !name->empty())
+    return c10d::ProcessGroupGloo::createDeviceForInterface(*name);
+  if (place.one_machine()) return c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1");
+  return c10d::ProcessGroupGloo::createDefaultDevice();
+}
+
+/// What a rank says of itself every second: host, number of the beat, collectives begun, step.
+struct Beat {
+  std::string host;
+  int64_t count = 0, collectives = 0, step = -1;
+  Clock::time_point seen = Clock::now();
+
+  std::string text() const { return fmt::format("{} {} {} {}", count, collectives, step, host); }
+  void read(const std::string& text) {
+    const int64_t before = count;
+    std::array<char, 256> name{};
+    if (std::sscanf(text.c_str(), "%ld %ld %ld %255s", &count, &collectives, &step, name.data()) == 4)
+      host = name.data();
+    if (count != before) seen = Clock::now();
+  }
+  double age() const { return std::chrono::duration<double>(Clock::now() - seen).count(); }
+};
+
+class GlooGroup final : public Group {
+ public:
+  GlooGroup(const Place& place, const GroupOptions& options)
+      : Group(place), options_(options), beats_(static_cast<size_t>(place.size)) {
+    const auto timeout = std::chrono::duration_cast<Milliseconds>(options.timeout);
+    try {
+      store_ = connect(place, timeout);
+      watch_store_ = store_->clone();
+      send_beat();
+      auto gloo = c10d::ProcessGroupGloo::Options::create(timeout);
+      gloo->devices = {device_of(place)};
+      backend_ = c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store_),
+                                                             static_cast<int>(place.rank), static_cast<int>(place.size),
+                                                             gloo);
+      gather(std::string());  // nobody is watched before all are here
+    } catch (const RankFailure&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw RankFailure(fmt::format("rank {} ({}): could not join the {} ranks at {}:{} within {} s: {}", place.rank,
+                                    host_name(), place.size, place.address, place.port, options.timeout.count(),
+                                    first_line(error)));
+    }
+    if (options.watches) watcher_ = std::thread([this] { watch(); });
+  }
+
+  ~GlooGroup() override { stop_watching(); }
+
+  std::unique_ptr<Pending> start_sum(at::Tensor& tensor) override {
+    return guarded([&]() -> std::unique_ptr<Pending> {
+      std::vector<at::Tensor> tensors = {tensor};
+      return std::make_unique<Sum>(*this, backend_->allreduce(tensors));
+    });
+  }
+
+  int64_t max(int64_t value) override {
+    return guarded([&] {
+      std::vector<at::Tensor> tensors = {at::scalar_tensor(value, at::kLong)};
+      c10d::AllreduceOptions options;
+      options.reduceOp = c10d::ReduceOp::MAX;
+      backend_->allreduce(tensors, options)->wait();
+      return tensors.front().item<int64_t>();
+    });
+  }
+
+  std::vector<std::string> gather(const std::string& text) override {
+    const auto length = static_cast<int64_t>(text.size());
+    const auto lengths = guarded([&] { return all(at::scalar_tensor(length, at::kLong)); });
+    int64_t longest = 1;
+    for (const at::Tensor& other : lengths) longest = std::max(longest, other.item<int64_t>());
+    at::Tensor mine = at::zeros({longest}, at::kByte);
+    if (length > 0) std::memcpy(mine.mutable_data_ptr<uint8_t>(), text.data(), text.size());
+    std::vector<std::string> texts;
+    const auto padded = guarded([&] { return all(mine); });
+    for (size_t rank = 0; rank < padded.size(); ++rank) {
+      texts.emplace_back(reinterpret_cast<const char*>(padded[rank].const_data_ptr<uint8_t>()),
+                         static_cast<size_t>(lengths[rank].item<int64_t>()));
+    }
+    return texts;
+  }
+
+  std::vector<at::Tensor> gather(const at::Tensor& tensor) override {
+    const at::Tensor local = tensor.detach().to(at::kCPU).contiguous();
+    std::string header = fmt::format("{}", static_cast<int>(local.scalar_type()));
+    for (const int64_t size : local.sizes()) header += fmt::format(" {}", size);
+    const std::vector<std::string> headers = gather(header);
+    std::vector<at::Tensor> whole;
+    int64_t longest = 1;
+    for (const std::string& text : headers) {
+      std::vector<int64_t> numbers;
+      for (const char* at = text.c_str(); *at != '\0';) numbers.push_back(std::strtol(at, const_cast<char**>(&at), 10));
+      whole.push_back(at::empty(at::IntArrayRef(numbers).slice(1), static_cast<at::ScalarType>(numbers.front())));
+      longest = std::max(longest, static_cast<int64_t>(whole.back().nbytes()));
+    }
+    at::Tensor mine = at::zeros({longest}, at::kByte);
+    if (local.nbytes() > 0) std::memcpy(mine.mutable_data_ptr(), local.const_data_ptr(), local.nbytes());
+    const auto padded = guarded([&] { return all(mine); });
+    for (size_t rank = 0; rank < whole.size(); ++rank) {
+      if (whole[rank].nbytes() > 0)
+        std::memcpy(whole[rank].mutable_data_ptr(), padded[rank].const_data_ptr(), whole[rank].nbytes());
+    }
+    return whole;
+  }
+
+  std::string broadcast(const std::string& text) override { return gather(rank() == 0 ? text : std::string()).front(); }
+
+  void note_step(int64_t step) override { step_ = step; }
+
+  void report_failure(const std::string& message) noexcept override {
+    try {
+      publish(fmt::format("rank {} ({}, step {}): {}", rank(), host_name(), step_.load(), message));
+      // The store ends with rank 0: the others are to read it first.
+      if (rank() == 0 && !place_.hosted) std::this_thread::sleep_for(std::chrono::seconds(2));
+    } catch (const std::exception&) {  // the store is gone: nobody is left to be told
+    }
+  }
+
+  void leave() override {
+    leaving_ = true;
+    gather(std::string());
+    stop_watching();
+    gather(std::string());
+  }
+
+ private:
+  class Sum final : public Pending {
+   public:
+    Sum(GlooGroup& group, c10::intrusive_ptr<c10d::Work> work) : group_(group), work_(std::move(work)) {}
+    void wait() override {
+      group_.guarded([&] { return work_->wait(); });
+    }
+
+   private:
+    GlooGroup& group_;
+    c10::intrusive_ptr<c10d::Work> work_;
+  };
+
+  static std::string first_line(const std::exception& error) {
+    const auto* own = dynamic_cast<const c10::Error*>(&error);
+    const std::string text = own != nullptr ? own->what_without_backtrace() : error.what();
+    return text.substr(0, text.find('\n'));
+  }
+
+  std::vector<at::Tensor> all(const at::Tensor& tensor) {
+    std::vector<std::vector<at::Tensor>> out(1);
+    for (int64_t other = 0; other < size(); ++other) out[0].push_back(at::empty_like(tensor));
+    std::vector<at::Tensor> in = {tensor};
+    backend_->allgather(out, in)->wait();
+    return out[0];
+  }
+
+  /// Runs a collective; what goes wrong in it becomes the name of the rank that is to blame.
+  template <class F>
+  auto guarded(F&& collective) -> decltype(collective()) {
+    ++collectives_;
+    try {
+      return collective();
+    } catch (const RankFailure&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw RankFailure(diagnose(first_line(error)));
+    }
+  }
+
+  /// A store that has stopped answering keeps the thread that asked it for ever.
+  std::unique_lock<std::timed_mutex> locked() {
+    std::unique_lock<std::timed_mutex> lock(store_mutex_, std::chrono::seconds(3));
+    if (!lock.owns_lock()) throw RankFailure("the store does not answer");
+    return lock;
+  }
+
+  void publish(const std::string& message) {
+    const auto lock = locked();
+    watch_store_->compareSet(kFailure, {}, bytes_of(message));
+  }
+
+  std::string key(int64_t other) const { return fmt::format("beat/{}", other); }
+
+  void send_beat() {
+    Beat mine;
+    mine.host = host_name();
+    mine.count = ++beat_count_;
+    mine.collectives = collectives_;
+    mine.step = step_;
+    const auto lock = locked();
+    watch_store_->set(key(rank()), bytes_of(mine.text()));
+  }
+
+  /// Reads the others' beats; returns what a rank has reported, or nothing. Throws if the store does not answer.
+  std::optional<std::string> read_beats() {
+    const auto lock = locked();
+    if (watch_store_->check({kFailure})) return text_of(watch_store_->get(kFailure));
+    for (int64_t other = 0; other < size(); ++other)
+      beats_[static_cast<size_t>(other)].read(text_of(watch_store_->get(key(other))));
+    return std::nullopt;
+  }
+
+  std::string named(int64_t other) const {
+    const Beat& beat = beats_[static_cast<size_t>(other)];
+    return fmt::format("rank {} ({}, step {})", other, beat.host.empty() ? "unknown host" : beat.host, beat.step);
+  }
+
+  /// After a collective failed: who reported a failure, who is silent, or who is behind.
+  std::string diagnose(const std::string& words) {
+    try {
+      for (int i = 0; i < 15; ++i) {
+        if (const auto reported = read_beats()) return *reported;
+        std::this_thread::sleep_for(Milliseconds(200));
+      }
+      int64_t oldest = -1, behind = -1;
+      for (int64_t other = 0; other < size(); ++other) {
+        if (other == rank()) continue;
+        const Beat& beat = beats_[static_cast<size_t>(other)];
+        if (beat.age() > 2.5 && (oldest < 0 || beat.age() > beats_[static_cast<size_t>(oldest)].age())) oldest = other;
+        if (behind < 0 || beat.collectives < beats_[static_cast<size_t>(behind)].collectives) behind = other;
+      }
+      const std::string message = oldest >= 0
+                                      ? fmt::format("{} has ended or cannot be reached ({})", named(oldest), words)
+                                      : fmt::format("{} did not come within {} s ({})", named(behind),
+                                                    options_.timeout.count(), words);
+      publish(message);
+      return message;
+    } catch (const std::exception&) {
+      return store_lost();
+    }
+  }
+
+  std::string store_lost() const {
+    if (place_.hosted)
+      return fmt::format("the launcher's store at {}:{} does not answer any more", place_.address, place_.port);
+    return fmt::format("{} has ended or cannot be reached: its store at {}:{} does not answer", named(0),
+                       place_.address, place_.port);
+  }
+
+  /// Every second until the end: says that this rank lives, and looks whether the others do.
+  void watch() {
+    const double limit = static_cast<double>(options_.timeout.count());
+    while (!stopped_) {
+      std::string failure;
+      try {
+        send_beat();
+        const auto reported = read_beats();
+        // Its collectives fail at once where a connection breaks, and tell it better; this is for those that stay up.
+        if (reported) failure_seen_ = failure_seen_ > 0 ? failure_seen_ : Clock::now().time_since_epoch().count();
+        if (reported && Clock::now().time_since_epoch() - Clock::duration(failure_seen_) > std::chrono::seconds(4))
+          failure = *reported;
+        for (int64_t other = 0; other < size() && failure.empty(); ++other) {
+          if (other == rank() || beats_[static_cast<size_t>(other)].age() <= limit) continue;
+          failure = fmt::format("{} has been silent for {} s", named(other), options_.timeout.count());
+          publish(failure);
+        }
+      } catch (const std::exception&) {
+        failure = store_lost();
+      }
+      if (!failure.empty() && !stopped_ && !leaving_) {
+        const std::string line = fmt::format("mnemo: error: {}\n", failure);
+        [[maybe_unused]] const auto written = write(STDERR_FILENO, line.data(), line.size());
+        ::_exit(base::kAnswerIsNo);
+      }
+      for (int i = 0; i < 10 && !stopped_; ++i) std::this_thread::sleep_for(Milliseconds(100));
+    }
+  }
+
+  void stop_watching() {
+    stopped_ = true;
+    if (watcher_.joinable()) watcher_.join();
+  }
+
+  GroupOptions options_;
+  c10::intrusive_ptr<c10d::Store> store_, watch_store_;
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> backend_;
+  std::timed_mutex store_mutex_;  ///< of watch_store_ and beats_
+  std::vector<Beat> beats_;
+  int64_t beat_count_ = 0;
+  int64_t failure_seen_ = 0;
+  std::atomic<int64_t> collectives_{0}, step_{0};
+  std::atomic<bool> stopped_{false}, leaving_{false};
+  std::thread watcher_;
+};
+
+}  // namespace
+
+bool available() { return true; }
+
+std::shared_ptr<Group> Group::join(const Place& place, const GroupOptions& options) {
+  return std::make_shared<GlooGroup>(place, options);
+}
+
+struct Rendezvous::Impl {
+  c10::intrusive_ptr<c10d::TCPStore> store;
+};
+
+Rendezvous::Rendezvous() : impl_(std::make_unique<Impl>()) {
+  // A store that makes its own socket listens on every interface.
+  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  auto* plain = reinterpret_cast<sockaddr*>(&address);
+  base::require(listener >= 0 && bind(listener, plain, length) == 0 && listen(listener, SOMAXCONN) == 0 &&
+                    getsockname(listener, plain, &length) == 0,
+                "several processes: cannot listen on 127.0.0.1: {}", std::strerror(errno));
+  c10d::TCPStoreOptions options;
+  options.port = ntohs(address.sin_port);
+  options.masterListenFd = listener;
+  options.isServer = true;
+  options.waitWorkers = false;
+  impl_->store = c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+}
+Rendezvous::~Rendezvous() = default;
+
+uint16_t Rendezvous::port() const { return impl_->store->getPort(); }
+
+void Rendezvous::report_failure(const std::string& job, const std::string& message) noexcept {
+  try {
+    c10d::PrefixStore store(prefix_of(job), impl_->store);
+    store.compareSet(kFailure, {}, bytes_of(message));
+  } catch (const std::exception&) {  // the ranks find out by themselves
+  }
+}
+
+}  // namespace mnemo::distributed
+
+#else
+
+#include "base/error.h"
+
+namespace mnemo::distributed {
+namespace {
+
+[[noreturn]] void missing() {
+  base::input_error(
+      "several processes: this build has no c10d: install Gloo's headers (Debian: libgloo-dev), configure and build "
+      "again");
+}
+
+}  // namespace
+
+bool available() { return false; }
+std::shared_ptr<Group> Group::join(const Place&, const GroupOptions&) { missing(); }
+struct Rendezvous::Impl {};
+Rendezvous::Rendezvous() { missing(); }
+Rendezvous::~Rendezvous() = default;
+uint16_t Rendezvous::port() const { return 0; }
+void Rendezvous::report_failure(const std::string&, const std::string&) noexcept {}
+
+}  // namespace mnemo::distributed
+
+#endif

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "distributed/group.h"
+
+namespace mnemo::distributed {
+
+/// The batches of an evaluation, dealt to the ranks in turn. What was counted in each is put together in the order of
+/// the batches, on every rank, so that sums have the bits of one process that goes through all of them.
+class SharedBatches {
+ public:
+  /// group: null for one process, which has all batches.
+  explicit SharedBatches(Group* group) : group_(group) {}
+
+  int64_t rank() const { return group_ == nullptr ? 0 : group_->rank(); }
+  int64_t size() const { return group_ == nullptr ? 1 : group_->size(); }
+  /// Whether this rank has the batch of that number, from 0.
+  bool own(int64_t batch) const { return batch % size() == rank(); }
+
+  /// Adds what was counted in this rank's next batch: the same number of values for every batch.
+  void add(const std::vector<double>& counts) { counts_.push_back(counts); }
+  /// The counts of all batches in order. Once, by all ranks.
+  std::vector<std::vector<double>> all() const;
+
+  /// The lists of texts of all ranks' batches in the order of the batches, given those of this rank's own.
+  std::vector<std::string> all(const std::vector<std::vector<std::string>>& own) const;
+  /// The sum over the ranks.
+  int64_t sum(int64_t value) const;
+
+ private:
+  Group* group_;
+  std::vector<std::vector<double>> counts_;
+};
+
+}  // namespace mnemo::distributed

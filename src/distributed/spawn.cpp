@@ -1,0 +1,193 @@
+#include "distributed/spawn.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/exit_status.h"
+#include "base/log.h"
+#include "distributed/group.h"
+
+extern char** environ;
+
+namespace mnemo::distributed {
+namespace {
+
+volatile sig_atomic_t received = 0;
+void note_signal(int number) { received = number; }
+
+/// While it lives, SIGINT and SIGTERM are noted.
+class Signals {
+ public:
+  Signals() {
+    received = 0;
+    struct sigaction action {};
+    action.sa_handler = note_signal;
+    sigaction(SIGINT, &action, &before_[0]);
+    sigaction(SIGTERM, &action, &before_[1]);
+  }
+  ~Signals() {
+    sigaction(SIGINT, &before_[0], nullptr);
+    sigaction(SIGTERM, &before_[1], nullptr);
+  }
+
+ private:
+  std::array<struct sigaction, 2> before_{};
+};
+
+/// The words of this process's command line.
+std::vector<std::string> own_arguments() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  base::require(!words.empty(), "several processes: /proc/self/cmdline cannot be read");
+  return words;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> all;
+  for (std::string& word : words) all.push_back(word.data());
+  all.push_back(nullptr);
+  return all;
+}
+
+constexpr const char* kJob = "processes";
+
+/// This environment with the variables of one rank.
+std::vector<std::string> environment_of(int64_t rank, int64_t size, uint16_t port) {
+  const std::map<std::string, std::string> own = {{"RANK", std::to_string(rank)},
+                                                  {"WORLD_SIZE", std::to_string(size)},
+                                                  {"LOCAL_RANK", std::to_string(rank)},
+                                                  {"LOCAL_WORLD_SIZE", std::to_string(size)},
+                                                  {"MASTER_ADDR", "127.0.0.1"},
+                                                  {"MASTER_PORT", std::to_string(port)},
+                                                  {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                                  {"TORCHELASTIC_RUN_ID", kJob},
+                                                  {"TORCHELASTIC_RESTART_COUNT", "0"},
+                                                  {"MNEMO_PROCESSES", std::to_string(size)}};
+  std::vector<std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string line = *entry;
+    if (!own.contains(line.substr(0, line.find('=')))) all.push_back(line);
+  }
+  for (const auto& [name, value] : own) all.push_back(name + "=" + value);
+  return all;
+}
+
+struct Rank {
+  pid_t pid = -1;
+  bool running = true;
+  int status = 0;  ///< as a shell has it: 128 + the signal that ended it
+};
+
+class Supervisor {
+ public:
+  explicit Supervisor(const SpawnOptions& options) : options_(options) {}
+
+  int run() {
+    const Signals signals;
+    for (int64_t rank = 0; rank < options_.processes; ++rank) start(rank);
+    while (running() > 0) {
+      if (received != 0 && received != passed_) {
+        passed_ = received;
+        tell_all(passed_);
+      }
+      const bool changed = reap();
+      if (deadline_ && std::chrono::steady_clock::now() > *deadline_) tell_all(SIGKILL);
+      if (!changed) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return status();
+  }
+
+ private:
+  void start(int64_t rank) {
+    std::vector<std::string> words = own_arguments(),
+                             variables = environment_of(rank, options_.processes, rendezvous_.port());
+    Rank started;
+    const int error = posix_spawn(&started.pid, "/proc/self/exe", nullptr, nullptr, pointers(words).data(),
+                                  pointers(variables).data());
+    if (error != 0) {
+      tell_all(SIGKILL);
+      base::input_error("several processes: rank {} cannot be started: {}", rank, std::strerror(error));
+    }
+    ranks_.push_back(started);
+  }
+
+  int64_t running() const {
+    return std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.running; });
+  }
+
+  void tell_all(int signal) const {
+    for (const Rank& rank : ranks_) {
+      if (rank.running) kill(rank.pid, signal);
+    }
+  }
+
+  /// Collects what has ended. Whether anything has.
+  bool reap() {
+    bool changed = false;
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      Rank& rank = ranks_[r];
+      int status = 0;
+      if (!rank.running || waitpid(rank.pid, &status, WNOHANG) != rank.pid) continue;
+      changed = true;
+      rank.running = false;
+      rank.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      if (rank.status != 0) ended_badly(r, status);
+    }
+    return changed;
+  }
+
+  void ended_badly(size_t r, int status) {
+    const auto rank = static_cast<int64_t>(r);
+    const bool saved = ranks_[r].status == base::kTerminated || ranks_[r].status == base::kInterrupted;
+    if (WIFEXITED(status) && saved) return;
+    const std::string file = rank > 0 && options_.log ? options_.log(rank) : "";
+    const std::string log = file.empty() ? "" : "; its log: " + file;
+    if (WIFSIGNALED(status)) {
+      killed_ = true;
+      const std::string message = fmt::format("rank {} ({}) was ended by signal {} ({}){}", rank, host_name(),
+                                              WTERMSIG(status), strsignal(WTERMSIG(status)), log);
+      if (!deadline_) base::log_warning("{}", message);
+      rendezvous_.report_failure(std::string(kJob) + "/0", message);
+    } else if (!deadline_ && rank > 0) {
+      base::log_warning("rank {} ({}) ended with status {}{}", rank, host_name(), ranks_[r].status, log);
+    }
+    if (!deadline_) deadline_ = std::chrono::steady_clock::now() + options_.timeout + std::chrono::seconds(5);
+  }
+
+  int status() const {
+    if (killed_) return base::kAnswerIsNo;
+    if (ranks_.front().status != 0) return ranks_.front().status;
+    for (const Rank& rank : ranks_) {
+      if (rank.status != 0) return rank.status;
+    }
+    return base::kDone;
+  }
+
+  const SpawnOptions& options_;
+  Rendezvous rendezvous_;
+  std::vector<Rank> ranks_;
+  std::optional<std::chrono::steady_clock::time_point> deadline_;
+  int passed_ = 0;
+  bool killed_ = false;
+};
+
+}  // namespace
+
+int run_processes(const SpawnOptions& options) { return Supervisor(options).run(); }
+
+}  // namespace mnemo::distributed

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace mnemo::ops {
+
+/// Rows [first, first + count) of a batch of `total`: those that this thread computes, where others compute the rest.
+struct BatchRows {
+  int64_t first = 0, count = 0, total = 0;
+};
+
+/// While it lives, random masks of this thread are drawn for the whole batch, of which its rows are taken: each sample
+/// gets the numbers that it would get if one thread computed all rows, and the generators of all threads move alike.
+class BatchRowsGuard {
+ public:
+  explicit BatchRowsGuard(const BatchRows& rows);
+  ~BatchRowsGuard();
+  BatchRowsGuard(const BatchRowsGuard&) = delete;
+  BatchRowsGuard& operator=(const BatchRowsGuard&) = delete;
+
+ private:
+  BatchRows before_;
+};
+
+/// A mask of zeros and ones, each 1 with probability `keep`, of the type of `like`. sizes [B * k, ...] with the rows of
+/// a sample together; B is the number of rows of the guard, any number without one.
+at::Tensor row_mask(at::IntArrayRef sizes, double keep, const at::Tensor& like);
+
+/// x [B * k, ...] with each element dropped with probability p < 1, the others multiplied by 1 / (1 - p).
+at::Tensor dropout(const at::Tensor& x, double p);
+
+}  // namespace mnemo::ops

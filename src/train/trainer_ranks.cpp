@@ -1,0 +1,102 @@
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "train/trainer.h"
+
+// What the ranks of a group do together in a training.
+namespace mnemo::train {
+namespace {
+
+/// 64 bits that stand for the bytes of a tensor (FNV-1a over words).
+int64_t fingerprint(const at::Tensor& tensor) {
+  const at::Tensor plain = tensor.detach().to(at::kCPU).contiguous();
+  const auto* bytes = static_cast<const unsigned char*>(plain.const_data_ptr());
+  uint64_t hash = 0xcbf29ce484222325;
+  for (size_t left = plain.nbytes(); left > 0;) {
+    uint64_t word = 0;
+    const size_t count = std::min(left, sizeof(word));
+    std::memcpy(&word, bytes, count);
+    hash = (hash ^ word) * 0x100000001b3;
+    hash ^= hash >> 29;
+    bytes += count;
+    left -= count;
+  }
+  return static_cast<int64_t>(hash);
+}
+
+}  // namespace
+
+/// The gradients and losses of all ranks.
+void Trainer::reduce(StepOutcome& outcome) {
+  at::Tensor sums = at::zeros({2}, at::kDouble);
+  sums[0] = outcome.loss;
+  sums[1] = outcome.total;
+  reducer_->finish(sums);
+  outcome.loss = sums[0].item<double>();
+  outcome.total = sums[1].item<double>();
+}
+
+at::Tensor Trainer::sum_over_ranks(const at::Tensor& value) {
+  at::Tensor sum = value.clone(at::MemoryFormat::Contiguous);
+  group_->sum(sum);
+  return sum;
+}
+
+/// The parameters and generators of all ranks must have the same bits.
+void Trainer::require_equal_ranks() {
+  std::vector<std::string> names;
+  std::vector<int64_t> prints;
+  for (const auto& [name, tensor] : model_.parameters().named()) {
+    names.push_back("parameter '" + name + "'");
+    prints.push_back(fingerprint(tensor));
+  }
+  names.emplace_back("random numbers");
+  prints.push_back(fingerprint(at::globalContext().defaultGenerator(at::kCPU).get_state()));
+  at::Tensor mine = at::empty({static_cast<int64_t>(prints.size())}, at::kLong);
+  std::copy(prints.begin(), prints.end(), mine.mutable_data_ptr<int64_t>());
+  const std::vector<at::Tensor> all = group_->gather(mine);
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    base::require(all[rank].sizes() == all[0].sizes(), "training: rank {} has {} parameters, rank 0 {}", rank,
+                  all[rank].numel() - 1, all[0].numel() - 1);
+    for (size_t i = 0; i < names.size(); ++i) {
+      const auto index = static_cast<int64_t>(i);
+      base::require(all[rank][index].item<int64_t>() == all[0][index].item<int64_t>(),
+                    "training: step {}: the {} of rank {} is not that of rank 0: the ranks have drifted apart; go on "
+                    "from an earlier checkpoint, on machines of one kind",
+                    steps_, names[i], rank);
+    }
+  }
+}
+
+/// The carried state of the whole batch, part A's under "part.A."; on ranks other than 0 nothing.
+weights::NamedTensors Trainer::carried_state() {
+  const auto name = [](size_t part, const std::string& path) { return fmt::format("part.{}.{}", part, path); };
+  weights::NamedTensors carried;
+  for (size_t part = 0; part < states_.size(); ++part) {
+    if (!group_) {
+      for (const auto& [path, tensor] : core::save(states_[part])) carried.emplace_back(name(part, path), tensor);
+      continue;
+    }
+    std::vector<std::map<std::string, at::Tensor>> ranks(static_cast<size_t>(group_->size()));
+    for (const auto& [path, tensor] : core::save(states_[part])) {
+      const std::vector<at::Tensor> all = group_->gather(tensor);
+      for (size_t rank = 0; rank < all.size(); ++rank) ranks[rank][path] = all[rank];
+    }
+    if (group_->rank() != 0) continue;
+    std::vector<core::State> states;
+    for (const auto& tensors : ranks) {
+      states.push_back(core::load(states_[part], [&](const std::string& path) {
+        const auto found = tensors.find(path);
+        return found == tensors.end() ? at::Tensor() : found->second;
+      }));
+    }
+    for (const auto& [path, tensor] : core::save(core::concat_batch(states)))
+      carried.emplace_back(name(part, path), tensor);
+  }
+  return carried;
+}
+
+}  // namespace mnemo::train

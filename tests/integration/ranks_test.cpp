@@ -1,0 +1,270 @@
+// Training on several processes of this machine, with the program itself.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <torch/types.h>
+
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "base/file_io.h"
+#include "distributed/group.h"
+#include "tests/support/command_line.h"
+#include "weights/safetensors.h"
+
+namespace mnemo {
+namespace {
+
+using test::content;
+using test::Finished;
+using test::holds;
+
+/// Two layers with dropout, a segment cache and a moving average; eight streams.
+const char* const kRanksRecipe = R"(
+[model]
+segment_size = 8
+memory = [{ type = "segment_cache", mem_len = 8 }]
+[model.backbone]
+num_layers = 2
+dim = 16
+num_heads = 2
+ffn_dim = 32
+dropout = 0.1
+[train]
+steps = 12
+batch_size = 8
+segments_per_step = 2
+accumulate = 2
+ema_decay = 0.9
+threads = 1
+log_every = 1
+save_every = 4
+keep_last = 0
+tensorboard = false
+[data]
+type = "text"
+train = "text.txt"
+valid_fraction = 0.2
+test_fraction = 0.0
+)";
+
+class Ranks : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!distributed::available()) GTEST_SKIP() << "built without Gloo's headers";
+    std::string text;
+    for (int64_t i = 0; i < 600; ++i) text += std::to_string(i * 7919 % 1000) + (i % 3 == 0 ? " apples\n" : " pears\n");
+    test::write(folder_ / "text.txt", text);
+    test::write(folder_ / "recipe.toml", kRanksRecipe);
+  }
+
+  Finished run(const std::vector<std::string>& arguments) const { return test::Process(folder_, arguments).finish(); }
+  Finished train(const std::string& run_folder, int64_t processes, std::vector<std::string> more = {}) const {
+    std::vector<std::string> words = {"train", folder_ / "recipe.toml", "--out", folder_ / run_folder};
+    return run(with_processes(words, processes, std::move(more)));
+  }
+  Finished resume(const std::string& run_folder, int64_t processes, std::vector<std::string> more = {}) const {
+    return run(with_processes({"train", "--resume", folder_ / run_folder}, processes, std::move(more)));
+  }
+  static std::vector<std::string> with_processes(std::vector<std::string> words, int64_t processes,
+                                                 std::vector<std::string> more) {
+    if (processes > 1) {
+      words.emplace_back("--processes");
+      words.push_back(std::to_string(processes));
+    }
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  std::string step(const std::string& run_folder, int64_t number) const {
+    return folder_ / fmt::format("{}/step-{:08}", run_folder, number);
+  }
+  /// The largest difference of a tensor, relative to its largest element.
+  static double difference(const std::string& a, const std::string& b) {
+    const weights::TensorFile one = weights::read_safetensors(a), other = weights::read_safetensors(b);
+    EXPECT_EQ(one.tensors.size(), other.tensors.size());
+    double worst = 0;
+    for (const auto& [name, tensor] : one.tensors) {
+      const at::Tensor x = tensor.to(at::kDouble), y = other.at(name, b).to(at::kDouble);
+      if (x.numel() == 0) continue;
+      worst = std::max(worst, ((x - y).abs().max() / (x.abs().max() + 1e-3)).item<double>());
+    }
+    return worst;
+  }
+
+  /// The process of a rank, as its log says.
+  pid_t pid_of(const std::string& log, int64_t rank) const {
+    const std::string text = content(folder_ / log), start = fmt::format("rank {} of ", rank);
+    const size_t line = text.rfind(start), at = line == std::string::npos ? line : text.find("process ", line);
+    return at == std::string::npos ? -1 : static_cast<pid_t>(std::atoi(text.c_str() + at + 8));
+  }
+  /// A training without end; returns when its first checkpoint is there, with the process of rank 1.
+  struct Endless {
+    std::unique_ptr<test::Process> process;
+    pid_t rank1;
+  };
+  Endless endless(const std::string& timeout) const {
+    auto process = std::make_unique<test::Process>(
+        folder_, std::vector<std::string>{"train", folder_ / "recipe.toml", "--out", folder_ / "run", "--processes",
+                                          "2", "--rank-timeout", timeout, "--set", "train.steps=10000000", "--set",
+                                          "train.log_every=1000"});
+    EXPECT_TRUE(test::wait_for([&] { return base::path_exists(step("run", 4)); })) << content(folder_ / "stderr.txt");
+    const pid_t rank1 = pid_of("run/rank-1.log", 1);
+    EXPECT_GT(rank1, 1);
+    return {std::move(process), rank1};
+  }
+
+  /// The endless run of above, three steps more on one process.
+  Finished run_on() const {
+    int64_t last = 0;
+    for (const std::string& name : base::list_folder(folder_ / "run")) {
+      if (name.starts_with("step-")) last = std::max(last, static_cast<int64_t>(std::atoll(name.c_str() + 5)));
+    }
+    return run({"train", "--resume", folder_ / "run", "--set", "train.steps=" + std::to_string(last + 3)});
+  }
+  /// A port that was free a moment ago.
+  static int free_port() {
+    const int probe = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof(address);
+    EXPECT_EQ(bind(probe, reinterpret_cast<sockaddr*>(&address), length), 0);
+    EXPECT_EQ(getsockname(probe, reinterpret_cast<sockaddr*>(&address), &length), 0);
+    close(probe);
+    return ntohs(address.sin_port);
+  }
+
+  test::TemporaryFolder folder_;
+  std::array<test::TemporaryFolder, 2> own_folder_;
+};
+
+TEST_F(Ranks, TwoAndFourEqualOneProcess) {
+  ASSERT_EQ(train("one", 1).status, 0);
+  for (const int64_t processes : {2, 4}) {
+    const std::string name = std::to_string(processes);
+    const Finished done = train(name, processes);
+    ASSERT_EQ(done.status, 0) << done.err << content(folder_ / (name + "/rank-1.log"));
+    EXPECT_TRUE(holds(done.out, "12 steps")) << done.out;
+    for (const char* file : {"model", "optimiser", "state", "average"}) {
+      EXPECT_LT(difference(step("one", 12) + "/" + file + ".safetensors", step(name, 12) + "/" + file + ".safetensors"),
+                2e-4)
+          << file;
+    }
+    EXPECT_EQ(content(step("one", 12) + "/data.safetensors"), content(step(name, 12) + "/data.safetensors"));
+  }
+}
+
+TEST_F(Ranks, ResumeOnTheSameNumberIsBitwiseAndOnAnotherExactButForRounding) {
+  ASSERT_EQ(train("whole", 2).status, 0);
+  ASSERT_EQ(train("parts", 2, {"--set", "train.steps=4"}).status, 0);
+  ASSERT_EQ(resume("parts", 2, {"--set", "train.steps=12"}).status, 0);
+  for (const char* file : {"model", "optimiser", "state", "average", "trainer"}) {
+    const std::string name = std::string("/") + file + ".safetensors";
+    EXPECT_EQ(content(step("whole", 8) + name), content(step("parts", 8) + name)) << file;
+    EXPECT_EQ(content(step("whole", 12) + name), content(step("parts", 12) + name)) << file;
+  }
+  ASSERT_EQ(train("mixed", 2, {"--set", "train.steps=4"}).status, 0);
+  ASSERT_EQ(resume("mixed", 1, {"--set", "train.steps=8"}).status, 0);
+  ASSERT_EQ(resume("mixed", 4, {"--set", "train.steps=12"}).status, 0);
+  EXPECT_LT(difference(step("whole", 12) + "/model.safetensors", step("mixed", 12) + "/model.safetensors"), 2e-4);
+  EXPECT_EQ(content(step("whole", 12) + "/data.safetensors"), content(step("mixed", 12) + "/data.safetensors"));
+}
+
+TEST_F(Ranks, AKilledRankEndsAllWithItsName) {
+  Endless run = endless("60");
+  const auto began = std::chrono::steady_clock::now();
+  kill(run.rank1, SIGKILL);
+  const Finished done = run.process->finish();
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(65));
+  EXPECT_EQ(done.status, 1) << done.err;
+  EXPECT_TRUE(holds(done.err, "rank 1 (")) << done.err;
+  EXPECT_TRUE(holds(done.err, "signal 9")) << done.err;
+  EXPECT_TRUE(holds(done.err, "rank-1.log")) << done.err;
+  // And goes on from the last checkpoint.
+  const Finished more = run_on();
+  EXPECT_EQ(more.status, 0) << more.err;
+}
+
+TEST_F(Ranks, AStoppedRankEndsAllAfterTheTimeout) {
+  Endless run = endless("8");
+  const auto began = std::chrono::steady_clock::now();
+  kill(run.rank1, SIGSTOP);
+  const Finished done = run.process->finish();
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(60));
+  EXPECT_EQ(done.status, 1) << done.err;
+  EXPECT_TRUE(holds(done.err, "rank 1 (")) << done.err;
+  EXPECT_TRUE(holds(done.err, "step ")) << done.err;
+}
+
+TEST_F(Ranks, SigtermToOneRankSavesOnAll) {
+  Endless run = endless("60");
+  kill(run.rank1, SIGTERM);
+  const Finished done = run.process->finish();
+  EXPECT_EQ(done.status, 143) << done.err;
+  EXPECT_TRUE(holds(done.err, "saved in")) << done.err;
+  EXPECT_EQ(run_on().status, 0);
+}
+
+TEST_F(Ranks, AnotherRecipeOnARankIsRefusedByName) {
+  // Two ranks by the variables of a launcher, each with a command line of its own.
+  const std::string port = std::to_string(free_port());
+  const auto start = [&](int rank, const std::string& lr, const std::string& out) {
+    const std::map<std::string, std::string> variables = {{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
+                                                          {"OMPI_COMM_WORLD_SIZE", "2"},
+                                                          {"OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(rank)},
+                                                          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                                                          {"MASTER_PORT", port}};
+    for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+    auto process = std::make_unique<test::Process>(
+        own_folder_[rank], std::vector<std::string>{"train", folder_ / "recipe.toml", "--out", folder_ / out,
+                                                    "--rank-timeout", "60", "--set", "train.optimiser.lr=" + lr});
+    for (const auto& [name, value] : variables) unsetenv(name.c_str());
+    return process;
+  };
+  auto first = start(0, "0.01", "run"), second = start(1, "0.02", "run");
+  const Finished found = first->finish();
+  EXPECT_EQ(found.status, 2) << found.err;
+  EXPECT_TRUE(holds(found.err, "rank 1 (")) << found.err;
+  EXPECT_TRUE(holds(found.err, "another recipe")) << found.err;
+  EXPECT_EQ(second->finish().status, 2);
+  // With the same one they train.
+  first = start(0, "0.01", "run");
+  second = start(1, "0.01", "run");
+  const Finished done = first->finish();
+  EXPECT_EQ(done.status, 0) << done.err;
+  EXPECT_EQ(second->finish().status, 0);
+}
+
+/// Parts of a text, and samples of a task: counts and sums are those of one process.
+TEST_F(Ranks, EvaluationIsThatOfOneProcess) {
+  ASSERT_EQ(train("run", 1).status, 0);
+  const std::vector<std::string> words = {"eval", folder_ / "run/model", "--batch", "6", "--json", "--threads", "1"};
+  const base::Node alone = base::parse_json(run(words).out, "alone");
+  for (const int64_t processes : {2, 4}) {
+    const Finished done = run(with_processes(words, processes, {}));
+    ASSERT_EQ(done.status, 0) << done.err;
+    const base::Node shared = base::parse_json(done.out, "shared");
+    EXPECT_EQ(alone.at("predictions").as_int(), shared.at("predictions").as_int());
+    EXPECT_NEAR(alone.at("nll").as_double(), shared.at("nll").as_double(), 1e-6);
+  }
+  const Finished refused = run({"eval", folder_ / "run/model", "--processes", "2"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(holds(refused.err, "--batch")) << refused.err;
+}
+
+TEST_F(Ranks, ErrorsOfTheCommandLine) {
+  Finished done = train("run", 3);
+  EXPECT_EQ(done.status, 2);
+  EXPECT_TRUE(holds(done.err, "train.batch_size")) << done.err;
+  EXPECT_TRUE(holds(done.err, "such as 6 or 12, found 8")) << done.err;
+  done = train("run", 2000);
+  EXPECT_EQ(done.status, 2);
+  EXPECT_TRUE(holds(done.err, "--processes: expected 1 to 1024, found 2000")) << done.err;
+}
+
+}  // namespace
+}  // namespace mnemo

@@ -1,0 +1,112 @@
+#include "distributed/group.h"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <mutex>
+
+#include "base/error.h"
+#include "distributed/reducer.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/thread_ranks.h"
+
+namespace mnemo::distributed {
+namespace {
+
+class GroupTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!available()) GTEST_SKIP() << "built without Gloo's headers";
+  }
+};
+using ReducerTest = GroupTest;
+
+TEST_F(GroupTest, SumsAndGathers) {
+  test::on_thread_ranks(3, [](const std::shared_ptr<Group>& group) {
+    const auto rank = static_cast<double>(group->rank());
+    at::Tensor numbers = at::full({5}, rank + 1, at::kDouble);
+    group->sum(numbers);
+    EXPECT_TRUE(at::equal(numbers, at::full({5}, 6, at::kDouble)));
+    EXPECT_EQ(group->max(10 - group->rank()), 10);
+    EXPECT_EQ(group->broadcast("from " + std::to_string(group->rank())), "from 0");
+    // Tensors of different shapes and types, one of them empty.
+    const at::Tensor own = group->rank() == 0   ? at::empty({0, 4}, at::kFloat)
+                           : group->rank() == 1 ? at::arange(6).view({2, 3})
+                                                : at::full({1}, true, at::kBool);
+    const std::vector<at::Tensor> all = group->gather(own);
+    EXPECT_EQ(all[0].sizes(), at::IntArrayRef({0, 4}));
+    EXPECT_TRUE(at::equal(all[1], at::arange(6).view({2, 3})));
+    EXPECT_TRUE(at::equal(all[2], at::full({1}, true, at::kBool)));
+  });
+}
+
+TEST_F(GroupTest, ADifferenceIsNamed) {
+  std::mutex mutex;
+  std::vector<std::string> messages;
+  test::on_thread_ranks(3, [&](const std::shared_ptr<Group>& group) {
+    group->require_same({{"recipe", "same"}}, "train");
+    try {
+      group->require_same({{"program", "a"}, {"recipe", group->rank() == 2 ? "x" : "y"}}, "train");
+    } catch (const base::InputError& error) {
+      const std::lock_guard lock(mutex);
+      messages.emplace_back(error.what());
+    }
+  });
+  ASSERT_EQ(messages.size(), 3U);  // on every rank
+  for (const std::string& message : messages) {
+    EXPECT_NE(message.find("train: rank 2 ("), std::string::npos) << message;
+    EXPECT_NE(message.find("another recipe"), std::string::npos) << message;
+    EXPECT_NE(message.find("expected y, found x"), std::string::npos) << message;
+  }
+}
+
+/// Gradients of several parameters over two backward passes are summed once, undefined where no rank has one.
+TEST_F(ReducerTest, SumsOverRanksAndPasses) {
+  for (const bool bf16 : {false, true}) {
+    test::on_thread_ranks(3, [&](const std::shared_ptr<Group>& group) {
+      const auto rank = static_cast<double>(group->rank());
+      std::vector<at::Tensor> parameters;
+      for (int64_t i = 0; i < 5; ++i) parameters.push_back(at::ones({4}, at::kDouble).requires_grad_());
+      Reducer reducer(*group, parameters, {.first_bucket_bytes = 40, .bucket_bytes = 64, .bf16 = bf16});
+      for (int step = 0; step < 3; ++step) {
+        for (at::Tensor& parameter : parameters) parameter.mutable_grad() = at::Tensor();
+        // Parameter 0: first pass only. 1 and 2: both. 3: the last rank alone. 4: none.
+        (parameters[0].sum() * (rank + 1) + parameters[1].sum() + parameters[2].sum()).backward();
+        at::Tensor last = parameters[1].sum() * 2 + parameters[2].sum() * rank;
+        if (group->rank() == 2) last = last + parameters[3].sum();
+        reducer.arm();
+        last.backward();
+        at::Tensor sums = at::full({2}, rank, at::kDouble);
+        reducer.finish(sums);
+        EXPECT_TRUE(at::equal(sums, at::full({2}, 3, at::kDouble)));
+        const std::vector<double> expected = {6, 9, 6, 1};
+        for (size_t i = 0; i < expected.size(); ++i)
+          EXPECT_TRUE(at::equal(parameters[i].grad(), at::full({4}, expected[i], at::kDouble))) << i << " " << step;
+        EXPECT_FALSE(parameters[4].grad().defined());
+      }
+    });
+  }
+}
+
+/// After the first step the buckets follow the backward pass; the first holds what is finished first.
+TEST_F(ReducerTest, BucketsFollowTheBackwardPass) {
+  test::on_thread_ranks(2, [](const std::shared_ptr<Group>& group) {
+    std::vector<at::Tensor> parameters;
+    for (int64_t i = 0; i < 4; ++i) parameters.push_back(at::full({2}, 0.5, at::kDouble).requires_grad_());
+    Reducer reducer(*group, parameters, {.first_bucket_bytes = 16, .bucket_bytes = 32});
+    EXPECT_EQ(reducer.buckets().front(), std::vector<size_t>{3});
+    at::Tensor h = parameters[1];
+    for (const size_t i : {3, 0, 2}) h = h * parameters[i];  // 2 is finished first
+    reducer.arm();
+    h.sum().backward();
+    at::Tensor sums = at::zeros({1}, at::kDouble);
+    reducer.finish(sums);
+    EXPECT_EQ(reducer.buckets().front(), std::vector<size_t>{2});
+    size_t parameters_in_buckets = 0;
+    for (const auto& bucket : reducer.buckets()) parameters_in_buckets += bucket.size();
+    EXPECT_EQ(parameters_in_buckets, 4U);
+  });
+}
+
+}  // namespace
+}  // namespace mnemo::distributed

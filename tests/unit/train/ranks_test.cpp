@@ -1,0 +1,208 @@
+// Training on several ranks, as threads of this process: each step is that of one process with the whole batch.
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <mutex>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/numbers.h"
+#include "tests/support/small_training.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/thread_ranks.h"
+#include "train/trainer.h"
+#include "weights/model_tensors.h"
+
+namespace mnemo::train {
+namespace {
+
+using base::Node;
+
+struct RankCase {
+  std::string name;
+  std::vector<Node> memory;
+  int64_t accumulate = 1, segments = 3;
+  std::string bptt = "sliding";
+  std::string recompute = "none";
+};
+
+std::ostream& operator<<(std::ostream& stream, const RankCase& one) { return stream << one.name; }
+
+std::vector<RankCase> rank_cases() {
+  const Node cache = Node::table({{"type", "segment_cache"}, {"mem_len", 12}}),
+             grc = Node::table({{"type", "grc"}, {"cache_len", 4}}),
+             own = Node::table({{"type", "grc"}, {"cache_len", 4}, {"lifetime", "sequence"}}),
+             rmt = Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"bptt_depth", "full"}}),
+             rmt1 = Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"bptt_depth", 1}}),
+             compressive = Node::table(
+                 {{"type", "compressive"}, {"mem_len", 5}, {"compressed_len", 3}, {"compression_rate", 2}});
+  return {{"none", {}},
+          {"segment_cache", {cache}},
+          {"rmt_full_bptt", {rmt}},
+          {"rmt_depth_1_recompute", {rmt1, cache}, 1, 3, "sliding", "segment"},
+          {"compressive", {compressive}},
+          {"compressive_accumulate", {compressive}, 2},
+          {"grc_sequence", {own}},
+          {"grc_model", {grc}, 1, 1},
+          {"grc_model_segments", {grc}},
+          {"grc_model_chunked", {grc}, 1, 3, "chunked"},
+          {"grc_model_accumulate", {grc}, 2, 1},
+          {"segment_cache_accumulate", {cache}, 2}};
+}
+
+struct Result {
+  std::vector<double> losses, norms;
+  std::vector<std::pair<std::string, at::Tensor>> tensors;  ///< parameters and per-model state
+  double held_out = 0;
+};
+
+class RankTraining : public ::testing::TestWithParam<RankCase> {
+ protected:
+  RankTraining() {
+    base::write_file_atomic(folder_ / "text.txt", test::counting_text(120));
+    corpus_ = test::small_corpus(folder_ / "text.txt");
+  }
+  void SetUp() override {
+    if (!distributed::available()) GTEST_SKIP() << "built without Gloo's headers";
+  }
+
+  TrainOptions options_of(const RankCase& one) const {
+    TrainOptions options;
+    options.steps = 5;
+    options.batch_size = 8;
+    options.segments_per_step = one.segments;
+    options.accumulate = one.accumulate;
+    options.bptt = one.bptt;
+    options.recompute = one.recompute;
+    options.optimiser = Node::table({{"type", "adamw"}, {"lr", 0.01}});
+    options.clip_norm = 0.5;
+    options.ema_decay = 0.9;
+    options.tensorboard = false;
+    return options;
+  }
+
+  Result train(const RankCase& one, at::ScalarType dtype, const std::shared_ptr<distributed::Group>& group) {
+    const TrainOptions options = options_of(one);
+    std::unique_lock lock(mutex_);
+    const auto model = test::small_model(corpus_.tokenizer->size(), one.memory, 8, 0.0, dtype);
+    tasks::LanguageModel task(corpus_, test::task_options(options));
+    Trainer trainer(*model, task, options, {}, {}, group);
+    lock.unlock();
+    Result result;
+    for (int64_t step = 0; step < options.steps; ++step) {
+      const StepOutcome outcome = trainer.step();
+      result.losses.push_back(outcome.loss);
+      result.norms.push_back(outcome.gradient_norm);
+    }
+    for (const auto& [name, tensor] : weights::model_tensors(*model)) result.tensors.emplace_back(name, tensor.clone());
+    return result;
+  }
+
+  static void expect_near(const Result& one, const Result& other, double tolerance) {
+    for (size_t step = 0; step < one.losses.size(); ++step) {
+      EXPECT_NEAR(one.losses[step], other.losses[step], tolerance * one.losses[step]) << "step " << step;
+      EXPECT_NEAR(one.norms[step], other.norms[step], tolerance * one.norms[step]) << "step " << step;
+    }
+    ASSERT_EQ(one.tensors.size(), other.tensors.size());
+    for (size_t i = 0; i < one.tensors.size(); ++i) {
+      const at::Tensor expected = one.tensors[i].second, found = other.tensors[i].second;
+      const double scale = expected.abs().max().item<double>() + 1e-3;
+      EXPECT_LE((expected - found).abs().max().item<double>(), tolerance * scale) << one.tensors[i].first;
+    }
+  }
+
+  test::TemporaryFolder folder_;
+  data::Corpus corpus_;
+  std::mutex mutex_;
+};
+
+TEST_P(RankTraining, EqualsOneProcessInFloat64) {
+  const Result alone = train(GetParam(), at::kDouble, nullptr);
+  for (const int64_t size : {2, 4}) {
+    std::vector<Result> ranks(static_cast<size_t>(size));
+    test::on_thread_ranks(size, [&](const std::shared_ptr<distributed::Group>& group) {
+      ranks[static_cast<size_t>(group->rank())] = train(GetParam(), at::kDouble, group);
+    });
+    SCOPED_TRACE(size);
+    expect_near(alone, ranks[0], 1e-12);
+    for (const Result& other : ranks) {
+      EXPECT_EQ(other.losses, ranks[0].losses);
+      for (size_t i = 0; i < other.tensors.size(); ++i)
+        EXPECT_TRUE(at::equal(other.tensors[i].second, ranks[0].tensors[i].second)) << other.tensors[i].first;
+    }
+  }
+}
+
+TEST_P(RankTraining, EqualsOneProcessInFloat32) {
+  const Result alone = train(GetParam(), at::kFloat, nullptr);
+  Result rank;
+  test::on_thread_ranks(2, [&](const std::shared_ptr<distributed::Group>& group) {
+    Result own = train(GetParam(), at::kFloat, group);
+    if (group->rank() == 0) rank = std::move(own);
+  });
+  for (size_t step = 0; step < alone.losses.size(); ++step)
+    EXPECT_NEAR(alone.losses[step], rank.losses[step], 1e-6 * alone.losses[step]) << "step " << step;
+}
+
+INSTANTIATE_TEST_SUITE_P(Memories, RankTraining, ::testing::ValuesIn(rank_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+using RankTrainingErrors = RankTraining;
+INSTANTIATE_TEST_SUITE_P(One, RankTrainingErrors,
+                         ::testing::Values(RankCase{"segment_cache",
+                                                {Node::table({{"type", "segment_cache"}, {"mem_len", 4}})}}));
+
+TEST_P(RankTrainingErrors, ABatchThatDoesNotDivideNamesTheNearest) {
+  test::expect_error<base::InputError>(
+      [&] {
+        test::on_thread_ranks(
+            3, [&](const std::shared_ptr<distributed::Group>& group) { train(GetParam(), at::kFloat, group); });
+      },
+      {"train.batch_size", "multiple of 3", "6 or 9", "found 8"});
+}
+
+/// A checkpoint holds all ranks' rows: it goes on alike on any number of ranks.
+TEST_P(RankTrainingErrors, CheckpointsLoadOnAnyNumberOfRanks) {
+  TrainOptions options = options_of(GetParam());
+  RunHooks hooks;
+  hooks.show_progress = false;
+  hooks.stop = [] { return 0; };
+  const auto train_to = [&](int64_t steps, int64_t size, const std::string& run) {
+    TrainOptions now = options;
+    now.steps = steps;
+    const auto work = [&](const std::shared_ptr<distributed::Group>& group) {
+      std::unique_lock lock(mutex_);
+      const auto model = test::small_model(corpus_.tokenizer->size(), GetParam().memory, 8, 0.0, at::kDouble);
+      tasks::LanguageModel task(corpus_, test::task_options(now));
+      Trainer trainer(*model, task, now, run, {}, group);
+      trainer.resume_latest();
+      lock.unlock();
+      trainer.run(hooks);
+    };
+    if (size == 1) {
+      work(nullptr);
+    } else {
+      test::on_thread_ranks(size, work);
+    }
+  };
+  train_to(6, 1, folder_ / "alone");
+  train_to(2, 2, folder_ / "ranks");
+  train_to(4, 1, folder_ / "ranks");
+  train_to(6, 4, folder_ / "ranks");
+  const weights::CheckpointReader one(folder_ / "alone/step-00000006"), other(folder_ / "ranks/step-00000006");
+  for (const char* file : {"model.safetensors", "optimiser.safetensors", "state.safetensors", "average.safetensors"}) {
+    const auto expected = one.tensors(file), found = other.tensors(file);
+    ASSERT_EQ(expected.tensors.size(), found.tensors.size()) << file;
+    for (const auto& [name, tensor] : expected.tensors) {
+      const at::Tensor same = found.at(name, file);
+      ASSERT_EQ(tensor.sizes(), same.sizes()) << name;
+      EXPECT_LE((tensor.to(at::kDouble) - same.to(at::kDouble)).abs().max().item<double>(), 1e-11) << file << name;
+    }
+  }
+  EXPECT_EQ(base::read_file(folder_ / "alone/step-00000006/data.safetensors"),
+            base::read_file(folder_ / "ranks/step-00000006/data.safetensors"));
+}
+
+}  // namespace
+}  // namespace mnemo::train
