@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -53,9 +54,8 @@ int on_ranks(const Ranks& ranks, const std::string& folder,
         "{}: --processes: this build has no c10d: install Gloo's headers (Debian: libgloo-dev), configure and "
         "build again",
         ranks.command);
-    return distributed::run_processes({.processes = *ranks.processes,
-                                       .timeout = std::chrono::seconds(ranks.timeout),
-                                       .log = [&](int64_t rank) { return log_of(folder, rank); }});
+    return distributed::run_processes(
+        {.processes = *ranks.processes, .log = [&](int64_t rank) { return log_of(folder, rank); }});
   }
   if (!place) return work(nullptr);
   if (place->rank != 0) {
@@ -63,6 +63,9 @@ int on_ranks(const Ranks& ranks, const std::string& folder,
     write_to(log_of(folder, place->rank));
   }
   const auto group = distributed::Group::join(*place, {.timeout = std::chrono::seconds(ranks.timeout)});
+  // Its end would wait for collectives that a lost rank keeps open: only leave() ends it, or the process.
+  static std::vector<std::shared_ptr<distributed::Group>> kept;
+  kept.push_back(group);
   base::log_info("rank {} of {} on {}, process {}", place->rank, place->size, distributed::host_name(), getpid());
   try {
     return work(group);

@@ -20,8 +20,8 @@ struct Ranks {
 /// Runs `work` as the command line and the launcher's variables ask for:
 ///   alone, with no group;
 ///   with --processes N: starts N ranks of this program and returns their exit status;
-///   as one rank of several: joins the others. Ranks other than 0 write stdout and stderr to FOLDER/rank-N.log; without a
-///   folder their errors stay on stderr and the rest is dropped.
+///   as one rank of several: joins the others. Ranks other than 0 write stdout and stderr to FOLDER/rank-N.log; without
+///   a folder their errors stay on stderr and the rest is dropped.
 /// What a rank throws is told to the others first.
 int on_ranks(const Ranks& ranks, const std::string& folder,
              const std::function<int(const std::shared_ptr<distributed::Group>& group)>& work);

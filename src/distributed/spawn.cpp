@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -65,6 +66,9 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
 }
 
 constexpr const char* kJob = "processes";
+
+/// For the ranks of a failed job, which notice a failure within a few seconds.
+constexpr std::chrono::seconds kGrace(10);
 
 /// This environment with the variables of one rank.
 std::vector<std::string> environment_of(int64_t rank, int64_t size, uint16_t port) {
@@ -166,7 +170,7 @@ class Supervisor {
     } else if (!deadline_ && rank > 0) {
       base::log_warning("rank {} ({}) ended with status {}{}", rank, host_name(), ranks_[r].status, log);
     }
-    if (!deadline_) deadline_ = std::chrono::steady_clock::now() + options_.timeout + std::chrono::seconds(5);
+    if (!deadline_) deadline_ = std::chrono::steady_clock::now() + kGrace;
   }
 
   int status() const {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -9,15 +8,14 @@ namespace mnemo::distributed {
 
 struct SpawnOptions {
   int64_t processes = 2;
-  std::chrono::seconds timeout{600};  ///< of the ranks: what is left of a failed job is killed after it and 5 s more
   /// The file that a rank other than 0 writes to, for messages.
   std::function<std::string(int64_t rank)> log = {};
 };
 
 /// Runs this program again with its own arguments, once for each rank, with the variables of torchrun and a store of
 /// this process, and waits. SIGINT and SIGTERM are passed on. When a rank fails the others are told, and killed if they
-/// stay. Returns the exit status: 0; that of rank 0 where it ended by itself; 1 where a rank was killed; 143 or 130
-/// after a signal that all ranks saved for. Throws InputError where the program cannot be started.
+/// are still there after 10 s. Returns the exit status: 0; that of rank 0 where it ended by itself; 1 where a rank was
+/// killed; 143 or 130 after a signal that all ranks saved for. Throws InputError where the program cannot be started.
 int run_processes(const SpawnOptions& options);
 
 }  // namespace mnemo::distributed

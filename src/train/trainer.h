@@ -77,7 +77,8 @@ struct RunHooks {
 class Trainer {
  public:
   /// run_folder: folder for checkpoints and logs; empty: none. files: what every checkpoint holds besides, name to
-  /// content. group: the ranks that share the batch, null for one process; rank 0 writes. Seeds LibTorch's generators with options.seed. Throws InputError for options that do not fit the model.
+  /// content. group: the ranks that share the batch, null for one process; rank 0 writes. Seeds LibTorch's generators
+  /// with options.seed. Throws InputError for options that do not fit the model.
   Trainer(core::Model& model, tasks::Task& task, const TrainOptions& options, std::string run_folder = {},
           std::map<std::string, std::string> files = {}, std::shared_ptr<distributed::Group> group = {});
 

@@ -13,6 +13,8 @@
 #include "base/file_io.h"
 #include "distributed/group.h"
 #include "tests/support/command_line.h"
+#include "tests/unit/data/image_files.h"
+#include "weights/checkpoint.h"
 #include "weights/safetensors.h"
 
 namespace mnemo {
@@ -93,6 +95,20 @@ class Ranks : public ::testing::Test {
       worst = std::max(worst, ((x - y).abs().max() / (x.abs().max() + 1e-3)).item<double>());
     }
     return worst;
+  }
+
+  /// Trains the recipe on one process and on two: the same weights and evaluations but for rounding.
+  void expect_equal_to_one_process(int64_t last) const {
+    const Finished alone = train("one", 1);
+    ASSERT_EQ(alone.status, 0) << alone.err;
+    const Finished two = train("two", 2);
+    ASSERT_EQ(two.status, 0) << two.err << content(folder_ / "two/rank-1.log");
+    const std::string file = "/model.safetensors";
+    EXPECT_LT(difference(step("one", last) + file, step("two", last) + file), 1e-3);
+    const auto one = weights::read_manifest(step("one", last)).metrics,
+               other = weights::read_manifest(step("two", last)).metrics;
+    EXPECT_GT(one.size(), 1U);
+    for (const auto& [name, value] : one) EXPECT_NEAR(value, other.at(name), 1e-3 * std::abs(value) + 1e-9) << name;
   }
 
   /// The process of a rank, as its log says.
@@ -237,6 +253,74 @@ TEST_F(Ranks, AnotherRecipeOnARankIsRefusedByName) {
   const Finished done = first->finish();
   EXPECT_EQ(done.status, 0) << done.err;
   EXPECT_EQ(second->finish().status, 0);
+}
+
+/// Batches of sentences differ in their number of rows and of targets; the encoder has one GRC cache. BLEU of
+/// translations that the ranks share.
+TEST_F(Ranks, UnevenBatchesOfPairs) {
+  std::string pairs;
+  for (int i = 0; i < 120; ++i)
+    pairs += fmt::format("number {0} of {1}{2}\tZahl {0} von {1}\n", i % 10, i / 10, i % 3 == 0 ? " and more" : "");
+  test::write(folder_ / "pairs.tsv", pairs);
+  test::write(folder_ / "recipe.toml", R"(
+[data]
+type = "pairs"
+train = "pairs.tsv"
+valid_fraction = 0.2
+max_length = 12
+batch_tokens = 96
+translated = 8
+search = { beam_size = 2, max_len_b = 8 }
+[model]
+embedding = { shared = "all" }
+head = { bias = false }
+[model.backbone]
+type = "encoder_decoder"
+dim = 16
+num_heads = 2
+ffn_dim = 16
+dropout = 0.1
+encoder = { num_layers = 1, memory = [{ type = "grc", cache_len = 4 }] }
+decoder = { num_layers = 1 }
+[train]
+steps = 8
+batch_size = 12
+shuffle = true
+threads = 1
+save_every = 4
+log_every = 1
+eval_every = 4
+tensorboard = false
+)");
+  expect_equal_to_one_process(8);
+}
+
+/// Augmented images, mixed by pairs, with dropped paths and a moving average.
+TEST_F(Ranks, ImagesWithAugmentation) {
+  data::make_class_folders(folder_ / "photos", 8);
+  test::write(folder_ / "recipe.toml", R"(
+[data]
+type = "images"
+train = "photos"
+valid_fraction = 0.25
+image_size = [32, 32]
+augment = { scale = [0.5, 1.0], mixup = 0.5, label_smoothing = 0.1 }
+[model]
+backbone = { type = "vit", image_size = [32, 32], patch_size = 8, dim = 16, num_layers = 2, num_heads = 2, dropout = 0.1 }
+head = { type = "classification" }
+memory = [{ type = "grc", cache_ratio = 0.5 }]
+[train]
+steps = 8
+batch_size = 8
+eval_batch_size = 3
+ema_decay = 0.9
+shuffle = true
+threads = 1
+save_every = 4
+eval_every = 4
+tensorboard = false
+)");
+  expect_equal_to_one_process(8);
 }
 
 /// Parts of a text, and samples of a task: counts and sums are those of one process.

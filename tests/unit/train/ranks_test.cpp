@@ -151,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(Memories, RankTraining, ::testing::ValuesIn(rank_cases(
 using RankTrainingErrors = RankTraining;
 INSTANTIATE_TEST_SUITE_P(One, RankTrainingErrors,
                          ::testing::Values(RankCase{"segment_cache",
-                                                {Node::table({{"type", "segment_cache"}, {"mem_len", 4}})}}));
+                                                    {Node::table({{"type", "segment_cache"}, {"mem_len", 4}})}}));
 
 TEST_P(RankTrainingErrors, ABatchThatDoesNotDivideNamesTheNearest) {
   test::expect_error<base::InputError>(
