@@ -124,8 +124,9 @@ std::optional<Evaluation> LanguageModel::evaluate(const core::Model& model, data
   if (!text) return std::nullopt;
   // A short text cannot have more streams than tokens to predict.
   const int64_t streams = std::clamp<int64_t>(text->size() - 1, 1, options_.eval_batch_size);
-  return describe_likelihood(evaluate_text(model, text, {streams, 0, options_.reset_segments, options_.eval_context, ranks()}),
-                             corpus_.tokenizer->type(), text->characters_per_token());
+  return describe_likelihood(
+      evaluate_text(model, text, {streams, 0, options_.reset_segments, options_.eval_context, ranks()}),
+      corpus_.tokenizer->type(), text->characters_per_token());
 }
 
 }  // namespace mnemo::tasks
