@@ -232,8 +232,7 @@ void Translator::translate(std::span<const std::string> lines, const TranslateOp
 void Translator::translate_documents(std::span<const std::string> lines, const TranslateOptions& options,
                                      core::State& open, const OnLine& on_line, std::string_view where,
                                      int64_t first_line) const {
-  const auto fields = model_->initial_state(1).child("source").child("encoder").fields();
-  base::require(std::any_of(fields.begin(), fields.end(), [](const auto& item) { return item.first.per_sequence(); }),
+  base::require(model_->source()->carries_memory(),
                 "translation by documents: this model has no memory that goes from sentence to sentence; give its "
                 "encoder one (model.backbone.encoder.memory) and train it with data.reset = \"documents\"");
   const std::vector<data::PairSample> samples = read(lines, options, where, first_line);

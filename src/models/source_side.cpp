@@ -4,6 +4,8 @@
 
 #include <ATen/record_function.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "models/make_attention.h"
 #include "models/registry.h"
@@ -75,6 +77,11 @@ core::EncoderOutput SourceSide::output(const core::State& state) {
   const core::State encoded = state.child("encoded");
   const auto& own = encoded.as<EncodedState>();
   return {own.rows, own.valid};
+}
+
+bool SourceSide::carries_memory() const {
+  const auto fields = initial_state(1).child("encoder").fields();
+  return std::any_of(fields.begin(), fields.end(), [](const auto& field) { return field.first.per_sequence(); });
 }
 
 std::optional<int64_t> SourceSide::bptt_depth(std::string_view path) const {

@@ -39,6 +39,8 @@ class SourceSide {
                      const core::HiddenObserver& hidden = {}) const;
   /// What the decoder reads.
   static core::EncoderOutput output(const core::State& state);
+  /// Whether a memory of a sequence goes from one source to the next.
+  bool carries_memory() const;
   /// As core::Model::bptt_depth; unset if the path does not belong to the source side.
   std::optional<int64_t> bptt_depth(std::string_view path) const;
   const core::Backbone& encoder() const { return *encoder_; }
