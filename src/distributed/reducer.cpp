@@ -88,7 +88,7 @@ void Reducer::ready(size_t parameter) {
   is_ready_[parameter] = true;
   finished_.push_back(parameter);
   --buckets_[bucket_of_[parameter]].missing;
-  launch_full();
+  if (learnt_) launch_full();
 }
 
 /// All ranks reduce the buckets in the same order, so a full one waits for those before it.
@@ -115,6 +115,7 @@ void Reducer::finish(at::Tensor& sums) {
   if (!armed_) arm();
   armed_ = false;
   const at::NoGradGuard no_grad;
+  if (!learnt_) learn_order();
   while (launched_ < buckets_.size()) launch(buckets_[launched_++]);
   // Whether any rank has a gradient: the optimiser leaves a parameter without one alone.
   const auto count = static_cast<int64_t>(parameters_.size());
@@ -139,7 +140,6 @@ void Reducer::finish(at::Tensor& sums) {
       grad.copy_(bucket.flat.narrow(0, bucket.offsets[i], grad.numel()).view(grad.sizes()));
     }
   }
-  if (!learnt_) learn_order();
 }
 
 void Reducer::learn_order() {
