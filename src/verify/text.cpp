@@ -8,12 +8,6 @@
 #include "base/error.h"
 
 namespace mnemo::verify {
-namespace {
-
-constexpr double kTextSingleTolerance = 1e-5;
-
-}  // namespace
-
 at::Tensor TextFolder::find(const std::string& name) const {
   const at::Tensor* tensor = file.find(name);
   return tensor == nullptr ? at::Tensor() : tensor->to(device);
@@ -34,7 +28,7 @@ TextComparison::TextComparison(const TextFolder& text)
     : text_(text), comparison_(text.path, text.file.metadata, "mnemo-expect/1") {}
 
 void TextComparison::compare(at::ScalarType dtype, const std::string& group, const std::string& name,
-                             const at::Tensor& found, const at::Tensor& mask) {
+                             const at::Tensor& found, const at::Tensor& mask, double single) {
   compared_.insert(name);
   at::Tensor expected = text_.at(name).to(at::kDouble);
   at::Tensor got = found.defined() ? found.detach().to(at::kDouble) : at::zeros_like(expected);
@@ -47,7 +41,7 @@ void TextComparison::compare(at::ScalarType dtype, const std::string& group, con
   if (dtype == at::kDouble) return comparison_.compare(group, name, expected, got);
   const double largest = expected.numel() == 0 ? 0.0 : expected.abs().max().item<double>();
   const double scale = largest > 0.0 ? largest : 1.0;
-  comparison_.compare("float32: " + group, name, expected / scale, got / scale, kTextSingleTolerance);
+  comparison_.compare("float32: " + group, name, expected / scale, got / scale, single);
 }
 
 void TextComparison::compare_ids(const std::string& name, const at::Tensor& found) {

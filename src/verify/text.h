@@ -27,13 +27,15 @@ struct TextFolder {
   bundle::AnyModel load(at::ScalarType dtype, const std::function<void(base::Node&)>& change = {}) const;
 };
 
+inline constexpr double kTextSingleTolerance = 1e-5;
+
 /// Compares results in float64 within the file's tolerance and in float32 within 1e-5 of each tensor's largest value.
 class TextComparison {
  public:
   explicit TextComparison(const TextFolder& text);
-  /// mask [B,T] bool or undefined: of a result [B,T,..], the rows that count.
+  /// mask [B,T] bool or undefined: of a result [B,T,..], the rows that count. single: the tolerance in float32.
   void compare(at::ScalarType dtype, const std::string& group, const std::string& name, const at::Tensor& found,
-               const at::Tensor& mask = {});
+               const at::Tensor& mask = {}, double single = kTextSingleTolerance);
   /// Counts tensors that are no results: inputs and cotangents.
   void used(const std::string& name) { compared_.insert(name); }
   /// Integers that have to be equal.

@@ -35,6 +35,7 @@ class RandomDecoder final : public StepDecoder {
     hypotheses_.clear();
     for (int64_t b = 0; b < source.size(0); ++b) hypotheses_.push_back({source[b][0].item<int64_t>(), {}});
   }
+  void start(const core::State&) override { FAIL() << "the search reads its sources itself"; }
   at::Tensor log_probabilities(std::span<const int64_t> last) override {
     std::vector<at::Tensor> rows;
     for (size_t i = 0; i < last.size(); ++i) {
