@@ -115,7 +115,10 @@ TEST_P(Decoding, GoesOnFromTheModelsStateAtAnyTokenAndGivesItBack) {
     Session plain(twins.model), wide(twins.wide);
     for (Session* session : {&plain, &wide}) session->feed(begin);
     EngineSequence sequence = engine.import(plain.state());
-    EXPECT_EQ(state_difference(engine.export_state(sequence), plain.state(), 0.0), "") << "imported after " << first;
+    // A decoder keeps rotated keys, the state of the model those before; turning them there and back rounds.
+    const double tolerance = config().name.starts_with("rotary") ? 3e-7 : 0.0;
+    EXPECT_EQ(state_difference(engine.export_state(sequence), plain.state(), tolerance), "")
+        << "imported after " << first;
     std::vector<float> logits(kVocab);
     const Engine::Step step{&sequence, rest, logits.data()};
     engine.run({&step, 1});

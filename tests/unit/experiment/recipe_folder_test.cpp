@@ -69,6 +69,9 @@ struct Reading {
 Reading reading_of(const Recipe& recipe) {
   const int64_t rows = recipe.train.steps * recipe.train.batch_size;
   if (reads_images(recipe)) return {rows, "images"};
+  const base::Node* reset = recipe.data.find("reset");
+  if (recipe.task()->input() == core::InputKind::pairs && reset != nullptr && reset->as_string() == "documents")
+    return {rows * recipe.train.segments_per_step, "pairs"};
   if (recipe.task()->input() == core::InputKind::pairs)
     return {recipe.train.steps * recipe.data.at("batch_tokens").as_int(), "tokens"};
   if (!writes_text(recipe)) return {rows, "samples"};
