@@ -168,6 +168,7 @@ int train_alone(const TrainArguments& options, const Plan& plan, const std::shar
 }
 
 int run_training(const TrainArguments& options) {
+  experiment::device_named(options.device);  // before anything is read or started
   const Plan plan = training_plan(options);
   return on_ranks(ranks_of(options), plan.folder,
                   [&](const std::shared_ptr<distributed::Group>& group) { return train_alone(options, plan, group); });

@@ -172,7 +172,8 @@ TEST_F(CommandLine, InspectShowsWhereAnImageIsLookedAt) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"inspect", model, "--image", folder_ / "none.png"}, "none.png"},
       {{"inspect", model, "--image", text_}, "expected"},
-      {{"inspect", model, "--image", picture, "--tokens", "1"}, "one of --text, --tokens, --sample and --image"},
+      {{"inspect", model, "--image", picture, "--tokens", "1"},
+       "one of --text, --tokens, --sample, --image and --images"},
       {{"inspect", model, "--image", picture, "--heads", "3"}, "--heads: expected numbers from 0 to 2"},
       {{"inspect", model, "--image", picture, "--layers", "7"}, "--layers: expected numbers from 0 to 2"},
       {{"inspect", model, "--image", picture, "--segment", "1"}, "--segment goes with a text"},
