@@ -15,8 +15,8 @@ struct ConvertOptions {
   std::optional<int64_t> last = {};            ///< of average: number of the latest checkpoints; unset: 5
   int64_t seed = 0;                            ///< of t2r: of the fresh feature maps
   std::optional<std::string> checkpoint = {};  ///< of a run: "latest", "best" or a step
-  /// Without `to`: what is added to a model of texts. Each "TYPE,KEY=VALUE,..", as tables of a recipe's [[model.memory]]
-  /// and [model.backbone.attention].
+  /// Without `to`: what is added to a model of texts. Each "TYPE,KEY=VALUE,..", as tables of a recipe's
+  /// [[model.memory]] and [model.backbone.attention].
   std::vector<std::string> memory = {};
   std::optional<std::string> attention = {};
   std::optional<int64_t> segment = {};  ///< tokens per segment; unset: as many as fit beside the memory rows

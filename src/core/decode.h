@@ -74,8 +74,8 @@ struct DecodePass {
   std::span<const DecodePiece> pieces;
   std::span<const DecodeRow> rows;
   std::span<DecodeState* const> states;  ///< of this layer, one per piece
-  /// [rows,3*H*d] or null (with k and v of G heads: (H+2G)*d). If given, an attention with projections() also stores q, k and v of each row here, for the
-  /// mechanism that wraps it.
+  /// [rows,3*H*d] or null (with k and v of G heads: (H+2G)*d). If given, an attention with projections() also stores q,
+  /// k and v of each row here, for the mechanism that wraps it.
   float* qkv = nullptr;
 };
 

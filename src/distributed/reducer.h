@@ -18,9 +18,9 @@ struct ReducerOptions {
 
 /// Sums the gradients of parameters over the ranks while the backward pass goes on (Li et al. 2020, PyTorch
 /// Distributed, section 3.2): gradients are copied into buckets in the order in which the backward pass finishes them,
-/// and a bucket is reduced as soon as it is full. The order is that of rank 0's first backward pass, which is reduced at its
-/// end: Gloo's sums of more than two ranks depend on the place in a bucket, so the order must not change when a run is
-/// resumed.
+/// and a bucket is reduced as soon as it is full. The order is that of rank 0's first backward pass, which is reduced
+/// at its end: Gloo's sums of more than two ranks depend on the place in a bucket, so the order must not change when a
+/// run is resumed.
 ///
 /// Gradients of several backward passes (accumulation, segments of a BPTT) are reduced once:
 ///   for each but the last: backward

@@ -49,8 +49,8 @@ struct Training {
 };
 
 /// Trains, and writes the model into the folder, unless a signal stopped the training (report.signal). Throws
-/// InputError where the folder holds a run already and `resumes` is false, or no run and it is true. With a group rank 0
-/// writes; a rank with another program, recipe, data or weights is an InputError on all.
+/// InputError where the folder holds a run already and `resumes` is false, or no run and it is true. With a group rank
+/// 0 writes; a rank with another program, recipe, data or weights is an InputError on all.
 Training run_training(const TrainingOptions& options);
 
 /// SHA-256 of names and values of a model's parameters.

@@ -10,7 +10,8 @@ namespace mnemo::infer {
 
 /// The likelihood of a text computed by a decoding engine, in one pass. The state is carried along and reset at
 /// documents, or, with reset_segments, at every segment. Segments have the model's size. This measures what lower
-/// precision costs. context: of segments that are reset, the first tokens, which are read again and not scored. Throws InputError if the text has tokens outside the model's vocabulary.
+/// precision costs. context: of segments that are reset, the first tokens, which are read again and not scored. Throws
+/// InputError if the text has tokens outside the model's vocabulary.
 metrics::Likelihood evaluate_text(const Engine& engine, std::shared_ptr<const data::TokenStore> text,
                                   bool reset_segments = false, int64_t context = 0);
 

@@ -14,8 +14,8 @@
 
 namespace mnemo::inspect {
 
-/// In how many images some row attends with a weight of at least `least` to memory, a class token, or itself (Sandler et
-/// al. 2022, figure 9), for each layer and head.
+/// In how many images some row attends with a weight of at least `least` to memory, a class token, or itself (Sandler
+/// et al. 2022, figure 9), for each layer and head.
 struct ImageShares {
   struct Layer {
     int64_t layer = 0;

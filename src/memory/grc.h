@@ -36,8 +36,8 @@ struct GrcState {
 /// evaluation). Causal: every query reads C, the cache before the segment. After the segment, the cache becomes the
 /// mean of C' over the sequences (lifetime model, in training only), or C' itself. Padding is excluded from X and from
 /// the mean. With windows (layout), every window counts as a sequence.
-/// sees_segment: a causal model whose queries read C', which knows later tokens; whole segments only, to measure how much
-/// that leaks (algorithm 1, lines 2 to 7).
+/// sees_segment: a causal model whose queries read C', which knows later tokens; whole segments only, to measure how
+/// much that leaks (algorithm 1, lines 2 to 7).
 /// Gradients (causal): the loss of segment t reaches C'_{t-1}, ..., C'_{t-k} of eq. 4 and 5, with k = bptt_depth; with
 /// k > 1 (lifetime sequence, ours), the gates too read C with its gradient, as a recurrent network reads its state.
 /// State: grc.cache, next to the inner core's state.

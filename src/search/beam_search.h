@@ -68,8 +68,9 @@ std::unique_ptr<StepDecoder> make_model_decoder(const core::Model& model);
 ///   the others run on; the search ends when beam_size hypotheses are finished
 /// source [B,S] int64, ending with eos; valid [B,S] bool, undefined = no padding. prefix: tokens that every hypothesis
 /// of a sentence begins with; empty, or one list per sentence. read: the state in which the targets of the source begin
-/// (models::Model::read_source()); empty: the decoder reads it from its initial state. Returns for each sentence its hypotheses, best first.
-/// Throws InputError for a beam that is larger than the vocabulary, and NotFinite for logits that are not finite.
+/// (models::Model::read_source()); empty: the decoder reads it from its initial state. Returns for each sentence its
+/// hypotheses, best first. Throws InputError for a beam that is larger than the vocabulary, and NotFinite for logits
+/// that are not finite.
 std::vector<std::vector<Hypothesis>> beam_search(StepDecoder& decoder, const models::SpecialTokens& special,
                                                  const at::Tensor& source, const at::Tensor& valid,
                                                  const BeamSearchOptions& options,

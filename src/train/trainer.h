@@ -93,8 +93,8 @@ class Trainer {
   StepOutcome step();
 
   /// Trains until options.steps are done, the metric has reached options.stop_at, options.patience has run out or a
-  /// signal arrives, with evaluations, logs and checkpoints according to the options. A finished run returns immediately. Throws InputError if the run
-  /// folder contains checkpoints that were not resumed from.
+  /// signal arrives, with evaluations, logs and checkpoints according to the options. A finished run returns
+  /// immediately. Throws InputError if the run folder contains checkpoints that were not resumed from.
   TrainReport run(const RunHooks& hooks = {});
 
   /// Writes a checkpoint of the current state; returns its path.
@@ -103,8 +103,9 @@ class Trainer {
   /// With ema_decay, permanently replaces the model's weights by the average; no step may follow. No effect otherwise.
   void take_average();
 
-  /// After a run that patience has ended: loads the weights of the best checkpoint; no step may follow. Throws InputError
-  /// if that checkpoint is gone. Returns the evaluation that they had; without patience the last one, or null.
+  /// After a run that patience has ended: loads the weights of the best checkpoint; no step may follow. Throws
+  /// InputError if that checkpoint is gone. Returns the evaluation that they had; without patience the last one, or
+  /// null.
   const EvaluationPoint* take_best();
 
   int64_t steps_done() const { return steps_; }

@@ -80,7 +80,8 @@ TEST_F(RunPage, OfATrainingThatGoesOnIsLiveAndOfAKilledOneOld) {
     EXPECT_TRUE(wait_for([&] { return steps() > before; })) << "the page follows";
     process.signal(SIGKILL);
   }
-  // The page cannot know; what it says is when it was written, and how often it is written as long as the process lives.
+  // The page cannot know; what it says is when it was written, and how often it is written as long as the process
+  // lives.
   const std::string page = content(folder + "/report.html");
   const base::Node run = data(page, "run");
   EXPECT_EQ(run.at("state").as_string(), "training");

@@ -12,8 +12,8 @@
 
 namespace mnemo::test {
 
-/// Runs `work` as each of `size` ranks, in a thread each; rethrows what the first of them threw. LibTorch's generator is
-/// the process's, so what draws random numbers needs processes instead.
+/// Runs `work` as each of `size` ranks, in a thread each; rethrows what the first of them threw. LibTorch's generator
+/// is the process's, so what draws random numbers needs processes instead.
 inline void on_thread_ranks(int64_t size,
                             const std::function<void(const std::shared_ptr<distributed::Group>& group)>& work) {
   const distributed::Rendezvous rendezvous;
