@@ -232,6 +232,15 @@ std::string RecipeFile::about() const { return text_at(root_, "about"); }
 
 std::vector<base::OptionDoc> recipe_docs() {
   std::vector<base::OptionDoc> docs = base::describe_options<Recipe>();
+  // A key of recipes alone: a model's own options do not hold it.
+  const auto preset = std::find_if(docs.begin(), docs.end(),
+                                   [](const auto& doc) { return doc.path == "model.preset"; });
+  base::ensure(preset != docs.end(), "recipes have no key model.preset");
+  base::OptionDoc from = *preset;
+  from.path = "model.from";
+  from.range = "";
+  from.meaning = "start from the options and weights of a model in this folder; the keys below override its options";
+  docs.insert(preset, std::move(from));
   for (base::OptionDoc& doc : models::BackboneOptions::typed_docs()) {
     if (!doc.path.empty()) doc.path = "model.backbone." + doc.path;
     doc.group = "model.backbone " + doc.group;
