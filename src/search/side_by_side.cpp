@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "models/carried_state.h"
+
 namespace mnemo::search {
 
 core::State side_by_side(const core::Model& model, const std::vector<std::vector<int64_t>>& documents, int64_t rows,
@@ -41,7 +43,7 @@ core::State side_by_side(const core::Model& model, const std::vector<std::vector
       if (running > 0) state = visit(pairs, state);
     }
   }
-  return after;
+  return models::carried_state(after);
 }
 
 }  // namespace mnemo::search

@@ -190,8 +190,11 @@ TEST_F(TranslationRun, DocumentsCarryTheEncodersMemory) {
   const std::string one = translate(first, options).out, other = translate(second, options).out;
   EXPECT_EQ(both, one + "0.0000\t\n" + other);
   EXPECT_EQ(translate(first + "\n" + second, options + "--batch 1").out, both);
-  EXPECT_NE(translate(first + second, options).out, one + other) << "the memory goes on";
-  EXPECT_NE(translate(first, whole + " --nbest 2 --max-len-b 5").out, one) << "without documents it does not";
+  // To all digits: a model of six steps translates everything almost alike.
+  const std::string exact = translate(first, options + "--json").out;
+  EXPECT_NE(translate(first + second, options + "--json").out, exact + translate(second, options + "--json").out)
+      << "the memory goes on";
+  EXPECT_NE(translate(first, whole + " --nbest 2 --max-len-b 5 --json").out, exact) << "without documents it does not";
 
   const std::string plain = folder_ / "plain";
   ASSERT_EQ(run({"train", pair_recipe_, "--out", plain, "-q", "--set", "train.steps=1"}).status, 0);
