@@ -178,7 +178,8 @@ TEST_F(Ranks, ResumeOnTheSameNumberIsBitwiseAndOnAnotherExactButForRounding) {
   ASSERT_EQ(train("whole", 2).status, 0);
   ASSERT_EQ(train("parts", 2, {"--set", "train.steps=4"}).status, 0);
   ASSERT_EQ(resume("parts", 2, {"--set", "train.steps=12"}).status, 0);
-  for (const char* file : {"model", "optimiser", "state", "average", "trainer"}) {
+  // Not the trainer's file: the run that ended at step 4 has an evaluation more.
+  for (const char* file : {"model", "optimiser", "state", "average"}) {
     const std::string name = std::string("/") + file + ".safetensors";
     EXPECT_EQ(content(step("whole", 8) + name), content(step("parts", 8) + name)) << file;
     EXPECT_EQ(content(step("whole", 12) + name), content(step("parts", 12) + name)) << file;
@@ -314,6 +315,7 @@ steps = 8
 batch_size = 8
 eval_batch_size = 3
 ema_decay = 0.9
+optimiser = { type = "sgd", lr = 0.05 }  # Adam makes whole steps of the rounding of biases without a gradient
 shuffle = true
 threads = 1
 save_every = 4

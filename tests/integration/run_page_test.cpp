@@ -34,7 +34,8 @@ TEST_F(RunPage, ShowsCurvesSamplesAndHowToRepeatThem) {
   const std::string page = content(folder + "/report.html");
   EXPECT_EQ(data(page, "run").at("state").as_string(), "finished");
   std::map<std::string, base::Node> charts;
-  for (const base::Node& chart : data(page, "curves").items()) charts.emplace(chart.at("title").as_string(), chart);
+  const base::Node curves = data(page, "curves");
+  for (const base::Node& chart : curves.items()) charts.emplace(chart.at("title").as_string(), chart);
   for (const char* title : {"bits_per_character", "Learning rate", "Gradient norm", "Speed"})
     EXPECT_TRUE(charts.contains(title)) << title;
   const base::Node& both = charts.at("bits_per_character").at("series");
