@@ -161,7 +161,7 @@ void add_tokenizer(const std::string& model) {
   const auto trained = data::train_sentencepiece(
       "unigram",
       {data::TextSource::in_memory("text", "a man is at home\nthe man has a dog\na dog is the man's best friend\n")},
-      26);
+      24);
   const std::string file = trained->save().at(data::kTrainedModelFile);
   base::Node words = base::Node::table({{"</s>", 0}, {"<unk>", 1}, {"<pad>", 30}});
   int64_t next = 2;

@@ -355,8 +355,7 @@ TEST_F(TaskRuns, MemoriesOfImagesAreCompared) {
   const Finished outcome = run({"compare", recipe, "--out", out, "--jobs", "1"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const std::string page = content(out + "/report.html");
-  for (const char* part :
-       {"cache_ratio = 0.5", "Caches", "\u03c3(\u03bb)", "training images/s", "training images\""})
+  for (const char* part : {"cache_ratio = 0.5", "Caches", "\u03c3(\u03bb)", "training images/s", "training images\""})
     EXPECT_TRUE(holds(page, part)) << part;
   for (const char* part : {"tokens/s", "Each row is a query"}) EXPECT_FALSE(holds(page, part)) << part;
 }
