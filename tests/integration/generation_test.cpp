@@ -76,6 +76,7 @@ std::vector<Case> variants() {
       {"linear", R"("backbone": {"attention": {"type": "linear", "feature_map": "elu"}})"},
       {"linear_gate",
        R"("backbone": {"attention": {"type": "linear", "feature_map": "rfa", "num_features": 16, "gate": true}})"},
+      {"relative_buckets", R"("backbone": {"attention": {"type": "relative_buckets"}})"},
       {"sliding_window",
        R"("backbone": {"attention": {"type": "sliding_window", "window_size": 3}}, "memory": [{"type": "segment_cache", "mem_len": 7}])"},
       {"abc_in_grc",
@@ -145,9 +146,9 @@ INSTANTIATE_TEST_SUITE_P(Memories, Generation, testing::ValuesIn(cases()),
 TEST(GenerationCases, CoverEveryMechanism) {
   std::string all;
   for (const Case& c : cases()) all += c.config;
-  // The first two are bidirectional; and the boundaries of lsh's chunks move with later tokens, so its text is not that
+  // The first three are bidirectional; and the boundaries of lsh's chunks move with later tokens, so its text is not that
   // of whole segments.
-  all += R"("bigbird" "linformer" "lsh")";
+  all += R"("bigbird" "linformer" "disentangled" "lsh")";
   all += R"("learnable_tokens")";  // for vision models
   for (const auto& names : {models::Mechanisms::all().memories.names(), models::Mechanisms::all().attentions.names()}) {
     for (const std::string& name : names) EXPECT_NE(all.find("\"" + name + "\""), std::string::npos) << name;
