@@ -146,8 +146,8 @@ INSTANTIATE_TEST_SUITE_P(Memories, Generation, testing::ValuesIn(cases()),
 TEST(GenerationCases, CoverEveryMechanism) {
   std::string all;
   for (const Case& c : cases()) all += c.config;
-  // The first three are bidirectional; and the boundaries of lsh's chunks move with later tokens, so its text is not that
-  // of whole segments.
+  // The first three are bidirectional; and the boundaries of lsh's chunks move with later tokens, so its text is not
+  // that of whole segments.
   all += R"("bigbird" "linformer" "disentangled" "lsh")";
   all += R"("learnable_tokens")";  // for vision models
   for (const auto& names : {models::Mechanisms::all().memories.names(), models::Mechanisms::all().attentions.names()}) {
