@@ -23,8 +23,8 @@ void RecurrentTokensOptions::validate(const base::Where& where) const {
     where.require(!encoder || !used || token.has_value(), key, "layout = \"encoder\"{} needs this token",
                   front ? " with memory_position = \"front\"" : "");
     where.require(encoder || !token.has_value(), key, "requires layout = \"encoder\"");
-    where.require(used || !token.has_value(), key, "is not in the block of memory_position = \"{}\"",
-                  front ? "front" : "same");
+    where.require(used || !token.has_value(), key, "is {} in the block of memory_position = \"front\"",
+                  front ? "not" : "only");
   }
   where.require(encoder || memory_position == RecurrentTokensOptions::MemoryPosition::same, "memory_position",
                 "requires layout = \"encoder\"");

@@ -285,7 +285,10 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
   const auto task = bench.recipe.task();
   if (task->text() != nullptr) measure_generation(bench, *task->text(), result);
   // After the last checkpoint; the next time begins here.
-  if (const int signal = train::pending_signal(); signal != 0) return status_of(signal);
+  if (const int signal = train::pending_signal(); signal != 0) {
+    record.stopped(report);
+    return status_of(signal);
+  }
   experiment::write_model(base::join_path(job.folder, "model"), bench,
                           {.title = job.variant,
                            .command = "mnemo compare (study \"" + job.study + "\")",

@@ -184,6 +184,7 @@ StepOutcome Trainer::step() {
       options_.accumulate, segments.size());
   model_.parameters().zero_grad();
   std::vector<core::State> next;
+  bool idle = false;  // has a rank no row of some part?
   for (int64_t part = 0; part < options_.accumulate; ++part) {
     const Share share = share_of(segments.front().targets.size(0), part);
     if (share.part_rows == 0) continue;  // a batch with fewer rows than parts
@@ -191,10 +192,12 @@ StepOutcome Trainer::step() {
                   "training: a batch of {} sequences for {} ranks, and the model has a memory of its own; expected a "
                   "sequence for each rank",
                   share.part_rows, group_ ? group_->size() : 1);
+    idle = idle || (group_ && share.part_rows < group_->size());
     if (share.rows == 0) continue;
     next.push_back(differentiate(segments, part, outcome.targets, outcome).state);
   }
   if (group_) reduce(outcome);
+  if (idle) share_generator();
   outcome.lr = optimiser_->base_lr() * schedule_->factor(steps_);
   outcome.gradient_norm = gradient_norm(model_.parameters());
   require_finite(outcome);

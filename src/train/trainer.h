@@ -126,6 +126,7 @@ class Trainer {
   Share share_of(int64_t batch_rows, int64_t part) const;
   void reduce(StepOutcome& outcome);
   at::Tensor sum_over_ranks(const at::Tensor& value);
+  void share_generator();
   void require_equal_ranks();
   bool writes() const { return !run_folder_.empty() && (group_ == nullptr || group_->rank() == 0); }
   weights::NamedTensors carried_state();

@@ -45,6 +45,12 @@ at::Tensor Trainer::sum_over_ranks(const at::Tensor& value) {
   return sum;
 }
 
+/// A rank without a row drew no masks. The last rank has a row of every part, so its generator has drawn them all.
+void Trainer::share_generator() {
+  at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+  generator.set_state(group_->gather(generator.get_state()).back());
+}
+
 /// The parameters and generators of all ranks must have the same bits.
 void Trainer::require_equal_ranks() {
   std::vector<std::string> names;
