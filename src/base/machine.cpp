@@ -44,6 +44,11 @@ std::string cpu_features() {
 
 }  // namespace
 
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0' ? name.data() : "unknown host";
+}
+
 int64_t usable_cores() {
 #ifdef __linux__
   cpu_set_t set;

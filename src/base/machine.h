@@ -22,6 +22,9 @@ struct Machine {
 Machine this_machine();
 base::Node to_node(const Machine& machine);
 
+/// This machine's name, for messages.
+std::string host_name();
+
 /// Cores available to this process.
 int64_t usable_cores();
 

@@ -166,7 +166,8 @@ BenchSubject::BenchSubject(const BenchCase& bench_case) : parts_(std::make_uniqu
   p.bench_case = bench_case;
   p.model = bench_case.build();
   p.optimiser = train::make_optimiser(
-      train::optimiser_types().complete(base::Node::table({{"type", "adamw"}, {"lr", 1e-3}})), p.model->parameters());
+      train::optimiser_types().complete(base::Node::table({{"type", "adamw"}, {"lr", 1e-3}})),
+      p.model->parameters().all());
   at::Generator generator = at::detail::createCPUGenerator(2);
   auto draw = [&](int64_t length) {
     return at::randint(0, kVocabulary, {bench_case.batch, length + 1}, generator, at::kLong);

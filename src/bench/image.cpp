@@ -26,7 +26,8 @@ ImageSubject::ImageSubject(const models::ModelOptions& options)
                       at::kFloat);
   labels_ = at::randint(0, model_->num_classes(), {kMaxImages, 1}, generator, at::kLong);
   optimiser_ = train::make_optimiser(
-      train::optimiser_types().complete(base::Node::table({{"type", "adamw"}, {"lr", 1e-4}})), model_->parameters());
+      train::optimiser_types().complete(base::Node::table({{"type", "adamw"}, {"lr", 1e-4}})),
+      model_->parameters().all());
 }
 
 void ImageSubject::write(const weights::ForeignFormat& format, const std::string& folder) const {

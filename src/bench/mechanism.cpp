@@ -181,7 +181,8 @@ MechanismSubject::MechanismSubject(const MechanismCase& mechanism) : parts_(std:
   p.model = models::build(mechanism.options(), 0);
   spread_parameters(p.model->parameters(), at::detail::createCPUGenerator(1));
   p.optimiser = train::make_optimiser(
-      train::optimiser_types().complete(base::Node::table({{"type", "adamw"}, {"lr", 1e-3}})), p.model->parameters());
+      train::optimiser_types().complete(base::Node::table({{"type", "adamw"}, {"lr", 1e-3}})),
+      p.model->parameters().all());
   at::Generator generator = at::detail::createCPUGenerator(2);
   p.tokens = at::randint(0, p.model->vocab_size(), {1, mechanism_lengths().back() + 1}, generator, at::kLong);
   p.labels = at::randint(0, kClasses, {1, mechanism_lengths().back() / kCheckSegment}, generator, at::kLong);

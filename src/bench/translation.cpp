@@ -53,7 +53,7 @@ class TranslationSubject {
     optimiser_ = train::make_optimiser(
         train::optimiser_types().complete(
             base::Node::table({{"type", "adam"}, {"lr", 1e-4}, {"betas", base::Node::array({0.9, 0.98})}})),
-        model_->parameters());
+        model_->parameters().all());
   }
 
   weights::NamedTensors tensors() const {

@@ -26,8 +26,7 @@ struct EvalArguments {
   experiment::MeasureOptions measure;
   std::optional<std::string> checkpoint, device;
   bool json = false;
-  std::optional<int64_t> processes;
-  int64_t rank_timeout = 600;
+  Ranks ranks{.command = "eval"};
 };
 
 /// Rows that a sample brings to the layers, roughly.
@@ -82,7 +81,7 @@ int evaluate_alone(const EvalArguments& options, const std::shared_ptr<distribut
 
 int evaluate(const EvalArguments& options) {
   options.measure.validate();
-  return on_ranks({"eval", options.processes, options.rank_timeout}, "",
+  return on_ranks(options.ranks, "",
                   [&](const std::shared_ptr<distributed::Group>& group) { return evaluate_alone(options, group); });
 }
 
@@ -90,8 +89,8 @@ int evaluate(const EvalArguments& options) {
 
 void add_eval(CLI::App& app) {
   auto options = std::make_shared<EvalArguments>();
-  Command(app, "eval", "measure a model on held-out data, in one pass that carries its memory along")
-      .argument("MODEL", options->model, "a model folder, a run's folder or a checkpoint")
+  Command command(app, "eval", "measure a model on held-out data, in one pass that carries its memory along");
+  command.argument("MODEL", options->model, "a model folder, a run's folder or a checkpoint")
       .option("--checkpoint", options->checkpoint, "WHICH",
               "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
       .option("--data", options->measure.data, "FILE",
@@ -115,11 +114,9 @@ void add_eval(CLI::App& app) {
               "of a text: memory starts again at documents alone, or at segments too (as trained)")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
       .option("--precision", options->measure.precision, "P",
-              "by the decoding engine with weights of float32, bf16 or int8; without: as trained")
-      .flag("--strict", options->measure.strict, "refuse a text with characters or words outside the vocabulary")
-      .option("--processes", options->processes, "N", "measure on N processes of this machine, each with its share")
-      .option("--rank-timeout", options->rank_timeout, "SECONDS",
-              "of several processes: end when one is silent or late for so long (default 600)", base::range(5, 1 << 20))
+              "by the decoding engine with weights of float32, bf16 or int8; without: as trained");
+  add_ranks(command, options->ranks, "measure on N processes of this machine, each with its share");
+  command.flag("--strict", options->measure.strict, "refuse a text with characters or words outside the vocabulary")
       .flag("--json", options->json, "print JSON")
       .footer("mnemo eval runs/mine/model --data other.txt\nmnemo eval models/vit --data photos")
       .action([options] { return evaluate(*options); });

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "cli/application.h"
 #include "distributed/spawn.h"
 
@@ -39,6 +40,13 @@ void write_to(const std::string& path) {
 
 }  // namespace
 
+void add_ranks(Command& command, Ranks& ranks, const std::string& about) {
+  command.option("--processes", ranks.processes, "N", about)
+      .option("--rank-timeout", ranks.timeout, "SECONDS",
+              "of several processes: end when one is silent or late for so long (default 600)",
+              base::range(5, 1 << 20));
+}
+
 int on_ranks(const Ranks& ranks, const std::string& folder,
              const std::function<int(const std::shared_ptr<distributed::Group>& group)>& work) {
   const std::optional<distributed::Place> place = distributed::place_from();
@@ -66,7 +74,7 @@ int on_ranks(const Ranks& ranks, const std::string& folder,
   // Its end would wait for collectives that a lost rank keeps open: only leave() ends it, or the process.
   static std::vector<std::shared_ptr<distributed::Group>> kept;
   kept.push_back(group);
-  base::log_info("rank {} of {} on {}, process {}", place->rank, place->size, distributed::host_name(), getpid());
+  base::log_info("rank {} of {} on {}, process {}", place->rank, place->size, base::host_name(), getpid());
   try {
     return work(group);
   } catch (const distributed::RankFailure&) {

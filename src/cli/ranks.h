@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/command.h"
 #include "distributed/group.h"
 
 namespace mnemo::cli {
@@ -16,6 +17,9 @@ struct Ranks {
   std::optional<int64_t> processes = {};  ///< --processes
   int64_t timeout = 600;                  ///< --rank-timeout, seconds
 };
+
+/// Adds --processes, with what it is for, and --rank-timeout.
+void add_ranks(Command& command, Ranks& ranks, const std::string& about);
 
 /// Runs `work` as the command line and the launcher's variables ask for:
 ///   alone, with no group;

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "base/exit_status.h"
 #include "base/file_io.h"
@@ -15,11 +16,15 @@
 #include "cli/command.h"
 #include "cli/ranks.h"
 #include "cli/recipes.h"
+#include "distributed/launch.h"
 #include "experiment/device.h"
 #include "experiment/training.h"
+#include "weights/checkpoint.h"
 
 namespace mnemo::cli {
 namespace {
+
+constexpr const char* kShare = "train on N processes of this machine, each with its share of every batch";
 
 struct TrainArguments {
   std::string recipe;
@@ -28,9 +33,8 @@ struct TrainArguments {
   bool json = false;
   bool finetunes = false;  ///< mnemo finetune
   std::optional<std::string> model, regime, name;
-  std::optional<int64_t> processes;
-  int64_t rank_timeout = 600;
-  const char* command() const { return finetunes ? "finetune" : "train"; }
+  Ranks ranks{.command = "train"};
+  const std::string& command() const { return ranks.command; }
 };
 
 /// Where a run goes and what it is made from.
@@ -40,8 +44,15 @@ struct Plan {
   bool resumes = false;
 };
 
+/// A launcher that starts a failed job again, as torchrun --max-restarts does, repeats its command line: the run then
+/// goes on from its last checkpoint, where there is one.
+bool is_restart(const std::string& run_folder) {
+  const std::optional<distributed::Place> place = distributed::place_from();
+  return place && place->restarts > 0 && weights::latest_checkpoint(run_folder);
+}
+
 Plan training_plan(const TrainArguments& options) {
-  const char* command = options.command();
+  const std::string& command = options.command();
   const bool plain = options.finetunes && options.recipe.empty() && !options.resume && options.model && options.data;
   base::require(plain || !options.finetunes || !options.recipe.empty() || options.resume || !options.model,
                 "finetune: expected --data DIR, the images to fine-tune on, beside --model, found none");
@@ -71,11 +82,15 @@ Plan training_plan(const TrainArguments& options) {
     plan.folder = options.out.value_or(
         "runs/" + (plain ? options.name.value_or("task") : std::filesystem::path(options.recipe).stem().string()));
   }
+  if (!plan.resumes && is_restart(plan.folder)) {
+    plan.resumes = true;
+    plan.source = base::join_path(plan.folder, "recipe.toml");
+  }
   plan.recipe = experiment::read_recipe(
-      (plain ? experiment::RecipeFile::of(experiment::plain_finetuning(*options.model, *options.data), plan.source,
-                                          assignments)
-             : experiment::RecipeFile::read(plan.source, assignments))
-          .recipe(options.variant));
+      (plain && !plan.resumes ? experiment::RecipeFile::of(experiment::plain_finetuning(*options.model, *options.data),
+                                                           plan.source, assignments)
+                              : experiment::RecipeFile::read(plan.source, assignments))
+          .recipe(plan.resumes ? std::nullopt : options.variant));
   base::require(
       plan.recipe.finetune.has_value() == options.finetunes, "{}: {}: {}", command, plan.source,
       options.finetunes ? "has no [finetune]: expected one, or --model" : "has [finetune]; it is for mnemo finetune");
@@ -111,6 +126,7 @@ void print_result(const std::string& folder, const experiment::Training& trainin
     base::print_json(base::Node::table({{"steps", report.steps},
                                         {"tokens", report.tokens},
                                         {"seconds", base::json_number(report.seconds)},
+                                        {"waiting_seconds", base::json_number(report.waited)},
                                         {"tokens_per_second", base::json_number(training.speed())},
                                         {"parameters", experiment.model->parameters().count()},
                                         {"out_of_patience", report.out_of_patience},
@@ -124,6 +140,8 @@ void print_result(const std::string& folder, const experiment::Training& trainin
                                  base::counted(report.steps, "step"), base::grouped(report.tokens),
                                  base::duration_text(report.seconds),
                                  base::grouped(static_cast<int64_t>(training.speed())), experiment.unit);
+  if (report.waited > 0)
+    text += fmt::format("waited {} for the gradients of other ranks\n", base::duration_text(report.waited));
   if (report.out_of_patience && training.evaluation)
     text += fmt::format("out of patience: no better evaluation than that of step {}, whose weights the model has\n",
                         base::grouped(training.evaluation->step));
@@ -135,16 +153,13 @@ void print_result(const std::string& folder, const experiment::Training& trainin
   base::print(text);
 }
 
-/// The ranks that share the training, where this process is one of several.
-Ranks ranks_of(const TrainArguments& options) { return {options.command(), options.processes, options.rank_timeout}; }
-
 int train_alone(const TrainArguments& options, const Plan& plan, const std::shared_ptr<distributed::Group>& group) {
   const at::Device device = experiment::device_named(options.device);
   const experiment::Training training = experiment::run_training(
       {.recipe = plan.recipe,
        .folder = plan.folder,
        .resumes = plan.resumes,
-       .init = options.init,
+       .init = plan.resumes ? std::nullopt : options.init,
        .device = device,
        .command = command_of(plan, options),
        .shows_progress = !common_options().quiet,
@@ -170,7 +185,7 @@ int train_alone(const TrainArguments& options, const Plan& plan, const std::shar
 int run_training(const TrainArguments& options) {
   experiment::device_named(options.device);  // before anything is read or started
   const Plan plan = training_plan(options);
-  return on_ranks(ranks_of(options), plan.folder,
+  return on_ranks(options.ranks, plan.folder,
                   [&](const std::shared_ptr<distributed::Group>& group) { return train_alone(options, plan, group); });
 }
 
@@ -178,8 +193,8 @@ int run_training(const TrainArguments& options) {
 
 void add_train(CLI::App& app) {
   auto options = std::make_shared<TrainArguments>();
-  Command(app, "train", "train a model from a recipe, or resume a run")
-      .argument("RECIPE", options->recipe, "recipe (TOML), or the name of one (see mnemo recipes)", false)
+  Command command(app, "train", "train a model from a recipe, or resume a run");
+  command.argument("RECIPE", options->recipe, "recipe (TOML), or the name of one (see mnemo recipes)", false)
       .option("--data", options->data, "FILE", "training text; short for --set data.train=FILE")
       .option("--set", options->set, "KEY=VALUE", "set a key of the recipe (see mnemo help recipe); may be repeated")
       .option("--variant", options->variant, "NAME", "variant of a recipe with studies: \"NAME\" or \"STUDY/NAME\"")
@@ -189,12 +204,9 @@ void add_train(CLI::App& app) {
               "start from the weights of this model; its options must match the recipe's")
       .option("--resume", options->resume, "DIR",
               "resume a run from its latest checkpoint; --set may change its recipe")
-      .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
-      .option("--processes", options->processes, "N",
-              "train on N processes of this machine, each with its share of every batch")
-      .option("--rank-timeout", options->rank_timeout, "SECONDS",
-              "of several processes: end when one is silent or late for so long (default 600)", base::range(5, 1 << 20))
-      .flag("--json", options->json, "print the result as JSON")
+      .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)");
+  add_ranks(command, options->ranks, kShare);
+  command.flag("--json", options->json, "print the result as JSON")
       .footer("mnemo train text --data my.txt --out runs/mine\nmnemo train --resume runs/mine")
       .action([options] { return run_training(*options); });
 }
@@ -202,7 +214,9 @@ void add_train(CLI::App& app) {
 void add_finetune(CLI::App& app) {
   auto options = std::make_shared<TrainArguments>();
   options->finetunes = true;
-  Command(app, "finetune", "train a new task on top of a trained image model; write it as a small task file")
+  options->ranks.command = "finetune";
+  Command command(app, "finetune", "train a new task on top of a trained image model; write it as a small task file");
+  command
       .argument("RECIPE", options->recipe,
                 "recipe (TOML) with [finetune], or any image recipe with --model; optional with --model and --data",
                 false)
@@ -220,12 +234,9 @@ void add_finetune(CLI::App& app) {
               "of the recipe or task)")
       .option("--resume", options->resume, "DIR",
               "resume a run from its latest checkpoint; --set may change its recipe")
-      .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
-      .option("--processes", options->processes, "N",
-              "train on N processes of this machine, each with its share of every batch")
-      .option("--rank-timeout", options->rank_timeout, "SECONDS",
-              "of several processes: end when one is silent or late for so long (default 600)", base::range(5, 1 << 20))
-      .flag("--json", options->json, "print the result as JSON")
+      .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)");
+  add_ranks(command, options->ranks, kShare);
+  command.flag("--json", options->json, "print the result as JSON")
       .footer(
           "mnemo finetune --model models/vit --data photos --name clothes --out runs/clothes\nmnemo finetune "
           "recipes/learnable_memory_small.toml --variant 'Clothing/masked memory, 5 tokens'\nmnemo attach models/vit "

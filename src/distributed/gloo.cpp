@@ -22,6 +22,7 @@
 
 #include "base/error.h"
 #include "base/exit_status.h"
+#include "base/machine.h"
 
 namespace mnemo::distributed {
 namespace {
@@ -89,7 +90,7 @@ class GlooGroup final : public Group {
       throw;
     } catch (const std::exception& error) {
       throw RankFailure(fmt::format("rank {} ({}): could not join the {} ranks at {}:{} within {} s: {}", place.rank,
-                                    host_name(), place.size, place.address, place.port, options.timeout.count(),
+                                    base::host_name(), place.size, place.address, place.port, options.timeout.count(),
                                     first_line(error)));
     }
     if (options.watches) watcher_ = std::thread([this] { watch(); });
@@ -153,13 +154,22 @@ class GlooGroup final : public Group {
     return whole;
   }
 
+  void broadcast(at::Tensor& tensor, int64_t root) override {
+    guarded([&] {
+      std::vector<at::Tensor> tensors = {tensor};
+      c10d::BroadcastOptions options;
+      options.rootRank = root;
+      return backend_->broadcast(tensors, options)->wait();
+    });
+  }
+
   std::string broadcast(const std::string& text) override { return gather(rank() == 0 ? text : std::string()).front(); }
 
   void note_step(int64_t step) override { step_ = step; }
 
   void report_failure(const std::string& message) noexcept override {
     try {
-      publish(fmt::format("rank {} ({}, step {}): {}", rank(), host_name(), step_.load(), message));
+      publish(fmt::format("rank {} ({}, step {}): {}", rank(), base::host_name(), step_.load(), message));
       // The store ends with rank 0: the others are to read it first.
       if (rank() == 0 && !place_.hosted) std::this_thread::sleep_for(std::chrono::seconds(2));
     } catch (const std::exception&) {  // the store is gone: nobody is left to be told
@@ -229,7 +239,7 @@ class GlooGroup final : public Group {
 
   void send_beat() {
     Beat mine;
-    mine.host = host_name();
+    mine.host = base::host_name();
     mine.count = ++beat_count_;
     mine.collectives = collectives_;
     mine.step = step_;
@@ -293,7 +303,7 @@ class GlooGroup final : public Group {
         const auto reported = read_beats();
         // Its collectives fail at once where a connection breaks, and tell it better; this is for those that stay up.
         if (reported) failure_seen_ = failure_seen_ > 0 ? failure_seen_ : Clock::now().time_since_epoch().count();
-        if (reported && Clock::now().time_since_epoch() - Clock::duration(failure_seen_) > std::chrono::seconds(4))
+        if (reported && Clock::now().time_since_epoch() - Clock::duration(failure_seen_) > std::chrono::seconds(2))
           failure = *reported;
         for (int64_t other = 0; other < size() && failure.empty(); ++other) {
           if (other == rank() || beats_[static_cast<size_t>(other)].age() <= limit) continue;

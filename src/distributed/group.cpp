@@ -1,21 +1,14 @@
 #include "distributed/group.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
-
-#include <array>
 
 #include "base/error.h"
+#include "base/machine.h"
 
 namespace mnemo::distributed {
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : "unknown host";
-}
-
 void Group::require_same(const std::vector<std::pair<std::string, std::string>>& entries, const std::string& what) {
-  std::string mine = host_name();
+  std::string mine = base::host_name();
   for (const auto& [name, value] : entries) mine += "\n" + value;
   const std::vector<std::string> all = gather(mine);
   const auto lines = [](const std::string& text) {

@@ -60,6 +60,8 @@ class Group {
   /// The tensors of all ranks, in the order of the ranks; shapes and types may differ.
   virtual std::vector<at::Tensor> gather(const at::Tensor& tensor) = 0;
   virtual std::vector<std::string> gather(const std::string& text) = 0;
+  /// The root's tensor, in place; the same shape and type on all ranks, contiguous.
+  virtual void broadcast(at::Tensor& tensor, int64_t root) = 0;
   /// Rank 0's text.
   virtual std::string broadcast(const std::string& text) = 0;
 
@@ -93,8 +95,5 @@ class Rendezvous {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// This machine's name, for messages.
-std::string host_name();
 
 }  // namespace mnemo::distributed

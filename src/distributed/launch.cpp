@@ -94,7 +94,8 @@ std::optional<Place> place_from(const Lookup& variables) {
     base::require(!place.address.empty(), "MASTER_ADDR is not set, although RANK and WORLD_SIZE are");
     place.port = static_cast<uint16_t>(read.number("MASTER_PORT", 1, 65535));
     place.hosted = read.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
-    place.job = read.text("TORCHELASTIC_RUN_ID", "none") + "/" + read.text("TORCHELASTIC_RESTART_COUNT", "0");
+    place.restarts = read.number("TORCHELASTIC_RESTART_COUNT", 0, INT64_MAX, 0);
+    place.job = fmt::format("{}/{}", read.text("TORCHELASTIC_RUN_ID", "none"), place.restarts);
     return place;
   }
   if (read.has("OMPI_COMM_WORLD_SIZE")) {

@@ -18,6 +18,7 @@ struct Place {
   std::string address = "127.0.0.1";       ///< of the store where the ranks meet
   uint16_t port = 0;
   bool hosted = false;   ///< the launcher runs the store; otherwise rank 0 does
+  int64_t restarts = 0;  ///< how often the launcher has started the job again
   std::string job = {};  ///< keeps the keys of this attempt apart from those of an earlier one on the same store
 
   /// Whether all ranks run on this machine.

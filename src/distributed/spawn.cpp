@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "base/exit_status.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "distributed/group.h"
 
 extern char** environ;
@@ -67,8 +68,9 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
 
 constexpr const char* kJob = "processes";
 
-/// For the ranks of a failed job, which notice a failure within a few seconds.
-constexpr std::chrono::seconds kGrace(10);
+/// For the ranks of a failed job, which notice a failure within a few seconds; longer where a rank has refused its
+/// input, so that the others can say the same.
+constexpr std::chrono::seconds kGrace(3), kGraceAfterInputError(10);
 
 /// This environment with the variables of one rank.
 std::vector<std::string> environment_of(int64_t rank, int64_t size, uint16_t port) {
@@ -163,14 +165,15 @@ class Supervisor {
     const std::string log = file.empty() ? "" : "; its log: " + file;
     if (WIFSIGNALED(status)) {
       killed_ = true;
-      const std::string message = fmt::format("rank {} ({}) was ended by signal {} ({}){}", rank, host_name(),
+      const std::string message = fmt::format("rank {} ({}) was ended by signal {} ({}){}", rank, base::host_name(),
                                               WTERMSIG(status), strsignal(WTERMSIG(status)), log);
       if (!deadline_) base::log_warning("{}", message);
       rendezvous_.report_failure(std::string(kJob) + "/0", message);
     } else if (!deadline_ && rank > 0) {
-      base::log_warning("rank {} ({}) ended with status {}{}", rank, host_name(), ranks_[r].status, log);
+      base::log_warning("rank {} ({}) ended with status {}{}", rank, base::host_name(), ranks_[r].status, log);
     }
-    if (!deadline_) deadline_ = std::chrono::steady_clock::now() + kGrace;
+    const bool refused = WIFEXITED(status) && ranks_[r].status == base::kWrongInput;
+    if (!deadline_) deadline_ = std::chrono::steady_clock::now() + (refused ? kGraceAfterInputError : kGrace);
   }
 
   int status() const {

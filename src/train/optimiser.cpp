@@ -25,7 +25,7 @@ std::vector<at::Tensor> gradients_of(const layers::ParameterSet& parameters) {
 
 class Adam final : public Optimiser {
  public:
-  Adam(const AdamOptions& options, bool decoupled, const layers::ParameterSet& parameters)
+  Adam(const AdamOptions& options, bool decoupled, const std::vector<layers::Parameter>& parameters)
       : Optimiser(parameters, options.lr, options.head_lr, options.weight_decay),
         options_(options),
         decoupled_(decoupled),
@@ -56,7 +56,7 @@ class Adam final : public Optimiser {
 
 class Sgd final : public Optimiser {
  public:
-  Sgd(const SgdOptions& options, const layers::ParameterSet& parameters)
+  Sgd(const SgdOptions& options, const std::vector<layers::Parameter>& parameters)
       : Optimiser(parameters, options.lr, options.head_lr, options.weight_decay), options_(options) {
     if (options.momentum > 0) momentum_ = add_state("momentum");
   }
@@ -87,13 +87,13 @@ const base::OptionTypes& optimiser_types() {
   return types;
 }
 
-Optimiser::Optimiser(const layers::ParameterSet& parameters, double lr, std::optional<double> head_lr,
+Optimiser::Optimiser(std::vector<layers::Parameter> parameters, double lr, std::optional<double> head_lr,
                      double weight_decay)
-    : parameters_(parameters.all()),
-      lr_(parameters.all().size(), lr),
+    : parameters_(std::move(parameters)),
+      lr_(parameters_.size(), lr),
       base_lr_(lr),
       weight_decay_(weight_decay),
-      steps_(at::zeros({static_cast<int64_t>(parameters.all().size())}, at::kLong)) {
+      steps_(at::zeros({static_cast<int64_t>(parameters_.size())}, at::kLong)) {
   state_.emplace_back("steps", steps_);
   if (!head_lr) return;
   bool found = false;
@@ -143,7 +143,7 @@ void Optimiser::step(double factor) {
   for (const Group& group : groups) step_group(group, factor);
 }
 
-std::unique_ptr<Optimiser> make_optimiser(const base::Node& options, const layers::ParameterSet& parameters) {
+std::unique_ptr<Optimiser> make_optimiser(const base::Node& options, const std::vector<layers::Parameter>& parameters) {
   const base::Node complete = optimiser_types().complete(options.is_string() ? base::Node::table({{"type", options}})
                                                                              : options);
   const std::string& type = complete.at("type").as_string();

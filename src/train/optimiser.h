@@ -67,7 +67,7 @@ struct SgdOptions {
 /// The optimizers available in recipes: adam, adamw, sgd.
 const base::OptionTypes& optimiser_types();
 
-/// Updates the parameters of a set with LibTorch's fused kernels, in a few calls per step. A parameter without a
+/// Updates parameters with LibTorch's fused kernels, in a few calls per step. A parameter without a
 /// gradient is not changed, and its step count does not advance.
 class Optimiser {
  public:
@@ -82,7 +82,7 @@ class Optimiser {
  protected:
   /// head_lr: of parameters named head.* and task.NAME.head.*; unset: lr. Throws InputError if it is set and there are
   /// none.
-  Optimiser(const layers::ParameterSet& parameters, double lr, std::optional<double> head_lr, double weight_decay);
+  Optimiser(std::vector<layers::Parameter> parameters, double lr, std::optional<double> head_lr, double weight_decay);
 
   /// Parameters with the same learning rate, decay and number of steps.
   struct Group {
@@ -105,8 +105,8 @@ class Optimiser {
   weights::NamedTensors state_;
 };
 
-/// From a table with the key `type`. Throws InputError for an unknown type or key.
-std::unique_ptr<Optimiser> make_optimiser(const base::Node& options, const layers::ParameterSet& parameters);
+/// From a table with the key `type`, for these parameters. Throws InputError for an unknown type or key.
+std::unique_ptr<Optimiser> make_optimiser(const base::Node& options, const std::vector<layers::Parameter>& parameters);
 
 /// ||g|| over all gradients of the set, in float64 for float64 parameters; 0 without gradients. Synchronizes with the
 /// device once.

@@ -22,6 +22,7 @@ struct TrainOptions {
   int64_t accumulate = 1;
   std::string precision = "float32";
   std::string reduce_precision = "float32";
+  bool shard_optimiser = false;
   base::Node optimiser = base::Node::table({{"type", "adamw"}});
   base::Node schedule = base::Node::table({{"type", "constant"}});
   std::optional<double> clip_norm = 1.0;
@@ -68,6 +69,9 @@ struct TrainOptions {
       "type in which the gradients of several processes are summed; bf16 halves what travels. Without effect on one "
       "process",
       base::one_of("float32", "bf16"));
+    v("shard_optimiser", shard_optimiser,
+      "several processes: each keeps its part of the optimiser's state alone (ZeRO stage 1), to save memory. Without "
+      "effect on one process");
     v("optimiser", optimiser, "the optimizer", base::poly(optimiser_types()));
     v("schedule", schedule, "the learning rate schedule", base::poly(schedule_types()));
     v("clip_norm", clip_norm, "gradient clipping: maximum gradient norm; unset: no clipping", base::positive());

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -11,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/machine.h"
 
 namespace mnemo::train {
 namespace {
@@ -64,13 +66,11 @@ uint32_t masked_crc(std::string_view data) {
   return (crc >> 15 | crc << 17) + 0xa282ead8U;
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "host";
-  for (char& c : name) {
-    if (c == '/') c = '_';
-  }
-  return name.data();
+/// This machine's name, as part of a file's.
+std::string name_part() {
+  std::string name = base::host_name();
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name;
 }
 
 }  // namespace
@@ -96,7 +96,7 @@ TensorBoard::TensorBoard(const std::string& folder, int64_t start_step) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(
       std::chrono::system_clock::now().time_since_epoch());
   path_ = base::join_path(
-      folder, fmt::format("events.out.tfevents.{}.{}.{}.{}", seconds.count(), host_name(), ::getpid(), files++));
+      folder, fmt::format("events.out.tfevents.{}.{}.{}.{}", seconds.count(), name_part(), ::getpid(), files++));
   file_ = std::fopen(path_.c_str(), "wbx");
   base::require(file_ != nullptr, "{}: cannot be made: {}", path_, std::strerror(errno));
   std::string event = new_event(0);

@@ -110,7 +110,8 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
     reducer_ = std::make_unique<distributed::Reducer>(
         *group_, std::move(parameters), distributed::ReducerOptions{.bf16 = options_.reduce_precision == "bf16"});
   }
-  optimiser_ = make_optimiser(options_.optimiser, model.parameters());
+  if (group_ && options_.shard_optimiser) shards_ = std::make_unique<OptimiserShards>(*group_, model.parameters());
+  optimiser_ = make_optimiser(options_.optimiser, shards_ ? shards_->own() : model.parameters().all());
   schedule_ = make_schedule(options_.schedule, options_.steps);
   if (options_.ema_decay) average_ = std::make_unique<WeightAverage>(model, *options_.ema_decay);
   if (options_.threads > 0) at::set_num_threads(static_cast<int>(options_.threads));
@@ -202,7 +203,9 @@ StepOutcome Trainer::step() {
   outcome.gradient_norm = gradient_norm(model_.parameters());
   require_finite(outcome);
   if (options_.clip_norm) clip_gradients(model_.parameters(), outcome.gradient_norm, *options_.clip_norm);
+  if (shards_) shards_->take_gradients();
   optimiser_->step(schedule_->factor(steps_));
+  if (shards_) shards_->exchange();
   commit(std::move(next), segments);
   if (average_) average_->update();
   ++steps_;
@@ -388,7 +391,7 @@ void Trainer::watch_gradients() {
 }
 
 TrainReport Trainer::report(int signal) const {
-  return {steps_, tokens_, seconds_, signal, signal == 0 && out_of_patience(), history_, checkpoint_};
+  return {steps_, tokens_, seconds_, signal, signal == 0 && out_of_patience(), history_, checkpoint_, waited_};
 }
 
 }  // namespace mnemo::train

@@ -16,6 +16,7 @@
 #include "tasks/task.h"
 #include "train/history.h"
 #include "train/optimiser.h"
+#include "train/optimiser_shards.h"
 #include "train/options.h"
 #include "train/schedule.h"
 #include "train/segment_bptt.h"
@@ -43,6 +44,7 @@ struct TrainReport {
   bool out_of_patience = false;  ///< options.patience ended it
   History history;
   std::string checkpoint;  ///< the last checkpoint written or resumed from; empty: none
+  double waited = 0;       ///< seconds of this process's steps in which gradients of other ranks were waited for
 };
 
 struct RunHooks {
@@ -130,7 +132,10 @@ class Trainer {
   void require_equal_ranks();
   bool writes() const { return !run_folder_.empty() && (group_ == nullptr || group_->rank() == 0); }
   weights::NamedTensors carried_state();
-  std::string write_checkpoint(const weights::NamedTensors& carried);
+  /// The optimiser's and the schedule's, of whole parameters. All ranks call it.
+  weights::NamedTensors whole_optimiser_state();
+  void load_optimiser(const weights::TensorFile& file, const std::string& where);
+  std::string write_checkpoint(const weights::NamedTensors& optimiser, const weights::NamedTensors& carried);
   BpttResult differentiate(const std::vector<data::TokenSegment>& segments, int64_t part, int64_t targets,
                            StepOutcome& outcome);
   void commit(std::vector<core::State> states, const std::vector<data::TokenSegment>& segments);
@@ -162,10 +167,11 @@ class Trainer {
 
   std::shared_ptr<distributed::Group> group_;      ///< null: one process
   std::unique_ptr<distributed::Reducer> reducer_;  ///< with a group
+  std::unique_ptr<OptimiserShards> shards_;        ///< with a group and shard_optimiser
 
   int64_t steps_ = 0, tokens_ = 0;
   int64_t saved_ = -1;  ///< the step of checkpoint_
-  double seconds_ = 0;
+  double seconds_ = 0, waited_ = 0;
   std::vector<core::State> states_;  ///< one per part; empty: the next step starts with a fresh state
   Running running_;
   History history_;

@@ -58,12 +58,6 @@ void restore_generator(at::Generator generator, const weights::TensorFile& file,
   generator.set_state(checked(file, name, at::kByte, generator.get_state().numel(), where));
 }
 
-weights::NamedTensors optimiser_state(const Optimiser& optimiser, const Schedule& schedule) {
-  weights::NamedTensors named = optimiser.state();
-  for (const auto& [name, tensor] : schedule.state()) named.emplace_back("schedule." + name, tensor);
-  return named;
-}
-
 /// The state of one part. Throws InputError if it is not one of `rows` sequences.
 core::State load_state(const core::Model& model, const std::map<std::string, at::Tensor>& tensors, size_t part,
                        int64_t rows, const std::string& where) {
@@ -84,18 +78,32 @@ core::State load_state(const core::Model& model, const std::map<std::string, at:
 
 std::string Trainer::save() {
   if (group_) require_equal_ranks();
-  const weights::NamedTensors carried = carried_state();
-  if (writes()) checkpoint_ = write_checkpoint(carried);
+  const weights::NamedTensors optimiser = whole_optimiser_state(), carried = carried_state();
+  if (writes()) checkpoint_ = write_checkpoint(optimiser, carried);
   if (group_) checkpoint_ = group_->broadcast(checkpoint_);
   saved_ = steps_;
   note_progress(steps_, saved_);
   return checkpoint_;
 }
 
-std::string Trainer::write_checkpoint(const weights::NamedTensors& carried) {
+weights::NamedTensors Trainer::whole_optimiser_state() {
+  weights::NamedTensors named = shards_ ? shards_->gathered(optimiser_->state()) : optimiser_->state();
+  for (const auto& [name, tensor] : schedule_->state()) named.emplace_back("schedule." + name, tensor);
+  return named;
+}
+
+void Trainer::load_optimiser(const weights::TensorFile& file, const std::string& where) {
+  const weights::NamedTensors whole = shards_ ? shards_->room(optimiser_->state()) : optimiser_->state();
+  weights::NamedTensors named = whole;
+  for (const auto& [name, tensor] : schedule_->state()) named.emplace_back("schedule." + name, tensor);
+  weights::load_into(file, named, where, {.strict = true, .convert_floating = false});
+  if (shards_) shards_->take(whole, optimiser_->state());
+}
+
+std::string Trainer::write_checkpoint(const weights::NamedTensors& optimiser, const weights::NamedTensors& carried) {
   weights::CheckpointWriter writer(run_folder_, steps_);
   writer.add_tensors(kModel, weights::model_tensors(model_));
-  writer.add_tensors(kOptimiser, optimiser_state(*optimiser_, *schedule_));
+  writer.add_tensors(kOptimiser, optimiser);
   if (average_) writer.add_tensors(weights::kAverageFile, average_->state());
   writer.add_tensors(kState, carried);
   writer.add_tensors(kData, task_.save());
@@ -167,8 +175,7 @@ void Trainer::load(const weights::CheckpointReader& reader) {
                 counters[4], expected_parts);
 
   weights::load_model_tensors(reader.tensors(kModel), model_, where(kModel));
-  weights::load_into(reader.tensors(kOptimiser), optimiser_state(*optimiser_, *schedule_), where(kOptimiser),
-                     {.strict = true, .convert_floating = false});
+  load_optimiser(reader.tensors(kOptimiser), where(kOptimiser));
   base::require(reader.has(weights::kAverageFile) == (average_ != nullptr),
                 "{}: {} moving average of the weights, and train.ema_decay is {}", path,
                 average_ ? "it holds no" : "it holds a", average_ ? "set" : "unset");

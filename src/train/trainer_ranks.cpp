@@ -35,6 +35,7 @@ void Trainer::reduce(StepOutcome& outcome) {
   sums[0] = outcome.loss;
   sums[1] = outcome.total;
   reducer_->finish(sums);
+  waited_ += reducer_->waited();
   outcome.loss = sums[0].item<double>();
   outcome.total = sums[1].item<double>();
 }

@@ -165,7 +165,7 @@ void compare_optimiser(const GoldenFile& file, const models::Model& model, doubl
   base::require(steps > 0 && steps <= 1000, "{}: expected 1 to 1000 optimiser steps, found {}", file.path(), steps);
   optim.erase("steps");
   optim.erase("clip_norm");
-  const auto optimiser = train::make_optimiser(train::optimiser_types().complete(optim), model.parameters());
+  const auto optimiser = train::make_optimiser(train::optimiser_types().complete(optim), model.parameters().all());
   std::vector<double> losses, norms;
   double loss = first_loss;
   for (int64_t step = 0; step < steps; ++step) {

@@ -220,7 +220,7 @@ void verify_forward(const TaskSubject& subject, GoldenComparison& comparison) {
 void verify_training(const TaskSubject& subject, GoldenComparison& comparison) {
   const GoldenFile& file = subject.file;
   const std::string loss_task = file.metadata("loss_task").as_string();
-  const auto optimiser = train::make_optimiser(subject.optimiser, subject.model->parameters());
+  const auto optimiser = train::make_optimiser(subject.optimiser, subject.model->parameters().all());
   const int64_t steps = file.num_steps();
   for (int64_t k = 0; k < steps; ++k) {
     subject.model->parameters().zero_grad();

@@ -226,6 +226,30 @@ TEST_F(Ranks, SigtermToOneRankSavesOnAll) {
   EXPECT_EQ(run_on().status, 0);
 }
 
+/// torchrun --max-restarts repeats the command line of a failed job.
+TEST_F(Ranks, AJobThatIsStartedAgainGoesOn) {
+  ASSERT_EQ(train("run", 1, {"--set", "train.steps=4"}).status, 0);
+  const auto again = [&](const std::string& count) {
+    const std::map<std::string, std::string> variables = {{"RANK", "0"},
+                                                          {"WORLD_SIZE", "1"},
+                                                          {"LOCAL_RANK", "0"},
+                                                          {"LOCAL_WORLD_SIZE", "1"},
+                                                          {"MASTER_ADDR", "127.0.0.1"},
+                                                          {"MASTER_PORT", std::to_string(free_port())},
+                                                          {"TORCHELASTIC_RESTART_COUNT", count}};
+    for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+    const Finished done = train("run", 1, {"--set", "train.steps=8"});
+    for (const auto& [name, value] : variables) unsetenv(name.c_str());
+    return done;
+  };
+  const Finished first = again("0");
+  EXPECT_EQ(first.status, 2);
+  EXPECT_TRUE(holds(first.err, "--resume")) << first.err;
+  const Finished second = again("1");
+  EXPECT_EQ(second.status, 0) << second.err;
+  EXPECT_TRUE(base::path_exists(step("run", 8)));
+}
+
 TEST_F(Ranks, AnotherRecipeOnARankIsRefusedByName) {
   // Two ranks by the variables of a launcher, each with a command line of its own.
   const std::string port = std::to_string(free_port());

@@ -38,6 +38,7 @@ TEST(Launch, Torchrun) {
   EXPECT_EQ(found->size, 8);
   EXPECT_EQ(found->local_rank, 1);
   EXPECT_EQ(found->local_size, 4);
+  EXPECT_EQ(found->restarts, 2);
   EXPECT_EQ(found->address, "head");
   EXPECT_EQ(found->port, 1234);
   EXPECT_TRUE(found->hosted);

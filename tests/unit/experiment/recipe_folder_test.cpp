@@ -109,7 +109,7 @@ TEST(RecipeFolder, EveryRecipeMakesAModelAnOptimiserAndASchedule) {
       ++count;
       try {
         EXPECT_GT(parameters_of(recipe), 1000) << name << ": " << variant;
-        train::make_optimiser(recipe.train.optimiser, nothing);
+        train::make_optimiser(recipe.train.optimiser, nothing.all());
         train::make_schedule(recipe.train.schedule, recipe.train.steps);
       } catch (const std::exception& error) {
         ADD_FAILURE() << name << ": " << variant << ": " << error.what();

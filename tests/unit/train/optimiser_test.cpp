@@ -77,7 +77,7 @@ TEST(Optimiser, TenStepsFollowTheFormulas) {
   };
   for (const Kind& kind : {Kind{"adam"}, Kind{"adamw"}, Kind{"sgd"}, Kind{"sgd", 0.9}, Kind{"sgd", 0.9, true}}) {
     const layers::ParameterSet set = make_parameters();
-    const auto optimiser = make_optimiser(options_of(kind.type, kind.momentum, kind.nesterov), set);
+    const auto optimiser = make_optimiser(options_of(kind.type, kind.momentum, kind.nesterov), set.all());
     std::map<std::string, std::vector<std::pair<double, Plain>>> expected;
     for (const layers::Parameter& parameter : set.all()) {
       const double decay = parameter.kind == ParameterKind::weight ? 0.1 : 0.0;
@@ -123,8 +123,8 @@ TEST(Optimiser, HeadsHaveTheirOwnLearningRate) {
     base::Node options = options_of(type, 0.9), rate = options;
     options.set("head_lr", 0.4);
     rate.set("lr", 0.4);
-    const auto one = make_optimiser(options, both), low = make_optimiser(options_of(type, 0.9), slow),
-               high = make_optimiser(rate, fast);
+    const auto one = make_optimiser(options, both.all()), low = make_optimiser(options_of(type, 0.9), slow.all()),
+               high = make_optimiser(rate, fast.all());
     for (int64_t step = 0; step < 3; ++step) {
       for (const auto& [set, optimiser] :
            {std::pair(&both, one.get()), std::pair(&slow, low.get()), std::pair(&fast, high.get())}) {
@@ -138,7 +138,8 @@ TEST(Optimiser, HeadsHaveTheirOwnLearningRate) {
           << type << " " << parameter.name;
     }
     EXPECT_FALSE(at::equal(slow.find("head.weight"), fast.find("head.weight")));
-    test::expect_error<base::InputError>([&] { make_optimiser(options, make_parameters()); }, {"head_lr", "none"});
+    test::expect_error<base::InputError>([&] { make_optimiser(options, make_parameters().all()); },
+                                         {"head_lr", "none"});
   }
 }
 
@@ -146,12 +147,12 @@ TEST(Optimiser, RestoredStateGoesOnBitwise) {
   for (const std::string type : {"adam", "adamw", "sgd"}) {
     const base::Node options = options_of(type, 0.9);
     const layers::ParameterSet whole = make_parameters(), resumed = make_parameters();
-    const auto one = make_optimiser(options, whole);
+    const auto one = make_optimiser(options, whole.all());
     for (int64_t step = 0; step < 3; ++step) {
       set_gradients(whole, step, step == 1 ? "bias" : "");
       one->step(2.0);
     }
-    const auto two = make_optimiser(options, resumed);
+    const auto two = make_optimiser(options, resumed.all());
     weights::TensorFile file;
     for (const auto& [name, tensor] : one->state()) file.tensors.emplace_back(name, tensor.clone());
     weights::load_into(file, two->state(), "test");
@@ -189,7 +190,7 @@ TEST(Optimiser, GradientsAreClippedByTheirCommonNorm) {
 
 TEST(Optimiser, OptionsAreChecked) {
   const layers::ParameterSet set = make_parameters();
-  const auto make = [&](base::Node options) { make_optimiser(options, set); };
+  const auto make = [&](base::Node options) { make_optimiser(options, set.all()); };
   test::expect_error<base::InputError>([&] { make("adamx"); }, {"adamx", "adam"});
   test::expect_error<base::InputError>([&] { make(base::Node::table({{"type", "sgd"}, {"betas", 1}})); }, {"betas"});
   test::expect_error<base::InputError>(
@@ -197,7 +198,7 @@ TEST(Optimiser, OptionsAreChecked) {
         make(base::Node::table({{"type", "sgd"}, {"nesterov", true}}));
       },
       {"momentum"});
-  EXPECT_EQ(make_optimiser("adamw", set)->base_lr(), 1e-3);
+  EXPECT_EQ(make_optimiser("adamw", set.all())->base_lr(), 1e-3);
 }
 
 }  // namespace

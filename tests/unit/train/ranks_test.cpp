@@ -11,6 +11,7 @@
 #include "tests/support/small_training.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/thread_ranks.h"
+#include "train/optimiser_shards.h"
 #include "train/trainer.h"
 #include "weights/model_tensors.h"
 
@@ -25,6 +26,7 @@ struct RankCase {
   int64_t accumulate = 1, segments = 3;
   std::string bptt = "sliding";
   std::string recompute = "none";
+  bool shard = false;
 };
 
 std::ostream& operator<<(std::ostream& stream, const RankCase& one) { return stream << one.name; }
@@ -48,7 +50,9 @@ std::vector<RankCase> rank_cases() {
           {"grc_model_segments", {grc}},
           {"grc_model_chunked", {grc}, 1, 3, "chunked"},
           {"grc_model_accumulate", {grc}, 2, 1},
-          {"segment_cache_accumulate", {cache}, 2}};
+          {"segment_cache_accumulate", {cache}, 2},
+          {"sharded", {cache}, 1, 3, "sliding", "none", true},
+          {"sharded_grc_model", {grc}, 2, 1, "sliding", "none", true}};
 }
 
 struct Result {
@@ -75,6 +79,7 @@ class RankTraining : public ::testing::TestWithParam<RankCase> {
     options.accumulate = one.accumulate;
     options.bptt = one.bptt;
     options.recompute = one.recompute;
+    options.shard_optimiser = one.shard;
     options.optimiser = Node::table({{"type", "adamw"}, {"lr", 0.01}});
     options.clip_norm = 0.5;
     options.ema_decay = 0.9;
@@ -151,7 +156,9 @@ INSTANTIATE_TEST_SUITE_P(Memories, RankTraining, ::testing::ValuesIn(rank_cases(
 using RankTrainingErrors = RankTraining;
 INSTANTIATE_TEST_SUITE_P(One, RankTrainingErrors,
                          ::testing::Values(RankCase{"segment_cache",
-                                                    {Node::table({{"type", "segment_cache"}, {"mem_len", 4}})}}));
+                                                    {Node::table({{"type", "segment_cache"}, {"mem_len", 4}})}},
+                                           RankCase{"sharded", {}, 1, 3, "sliding", "none", true}),
+                         [](const auto& info) { return info.param.name; });
 
 TEST_P(RankTrainingErrors, ABatchThatDoesNotDivideNamesTheNearest) {
   test::expect_error<base::InputError>(
@@ -202,6 +209,53 @@ TEST_P(RankTrainingErrors, CheckpointsLoadOnAnyNumberOfRanks) {
   }
   EXPECT_EQ(base::read_file(folder_ / "alone/step-00000006/data.safetensors"),
             base::read_file(folder_ / "ranks/step-00000006/data.safetensors"));
+}
+
+/// A rank has its part of the state of every parameter, and the parts together are the parameters, each once.
+TEST(OptimiserShards, PartsAreEqualAndMakeTheWhole) {
+  if (!distributed::available()) GTEST_SKIP() << "built without Gloo's headers";
+  constexpr int64_t kSize = 3;
+  std::vector<int64_t> numbers(kSize);
+  std::mutex mutex;
+  test::on_thread_ranks(kSize, [&](const std::shared_ptr<distributed::Group>& group) {
+    std::unique_lock lock(mutex);
+    layers::ParameterSet set;
+    const layers::Scope root = set.root();
+    root.add("table", {100, 7}, layers::constant(1));
+    root.add("none", {3}, layers::constant(2));
+    root.add("bias", {65}, layers::constant(3), layers::ParameterKind::bias);
+    lock.unlock();
+    const double rank = static_cast<double>(group->rank());
+    for (const layers::Parameter& parameter : set.all()) {
+      if (parameter.name != "none") parameter.tensor.mutable_grad() = at::ones_like(parameter.tensor);
+    }
+    OptimiserShards shards(*group, set);
+    shards.take_gradients();
+    for (const layers::Parameter& part : shards.own()) {
+      numbers[static_cast<size_t>(group->rank())] += part.tensor.numel();
+      EXPECT_EQ(part.tensor.grad().defined(), part.name != "none");
+      EXPECT_EQ(part.tensor.grad().defined() ? part.tensor.grad().numel() : part.tensor.numel(), part.tensor.numel());
+      at::Tensor(part.tensor).fill_(rank);
+    }
+    shards.exchange();
+    // Every number is that of the rank that has it: the first parameters belong to the first ranks.
+    const at::Tensor table = set.find("table").detach().view({-1});
+    EXPECT_TRUE(at::equal(table, std::get<0>(table.sort())));
+    EXPECT_EQ(table[0].item<double>(), 0);
+    EXPECT_EQ(set.find("bias").min().item<double>(), 2);
+
+    weights::NamedTensors state = {{"steps", at::zeros({3}, at::kLong)}};
+    for (const layers::Parameter& part : shards.own()) state.emplace_back("exp_avg." + part.name, part.tensor.clone());
+    const weights::NamedTensors whole = shards.gathered(state);
+    ASSERT_EQ(whole.size(), state.size());
+    EXPECT_TRUE(at::equal(whole[1].second, set.find("table")));
+    for (auto& [name, tensor] : state) tensor.zero_();
+    shards.take(whole, state);
+    for (size_t i = 0; i < shards.own().size(); ++i)
+      EXPECT_TRUE(at::equal(state[i + 1].second, shards.own()[i].tensor)) << state[i + 1].first;
+  });
+  EXPECT_EQ(numbers[0] + numbers[1] + numbers[2], 768);
+  for (const int64_t count : numbers) EXPECT_NEAR(count, 256, 64);
 }
 
 }  // namespace
