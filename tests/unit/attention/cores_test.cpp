@@ -16,6 +16,7 @@
 #include "ops/attention/block_pattern.h"
 #include "ops/attention/linformer.h"
 #include "ops/counter_rng.h"
+#include "tests/support/attention_subject.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 
@@ -28,37 +29,12 @@ using core::SpanKind;
 using test::difference;
 using test::expect_error;
 using test::Numbers;
-
-constexpr int64_t kDim = 8, kHeads = 2, kWidth = 4;
+using test::open_table;
 
 template <class A>
-struct Subject {
-  explicit Subject(const typename A::Options& options, bool causal = false, int64_t layer = 0)
-      : parameters(1, at::kDouble) {
-    const layers::Scope root = parameters.root();
-    attention = std::make_unique<A>(options,
-                                    core::AttentionBuild{root, root, root, kDim, kHeads, kWidth, causal, 0.3, layer});
-    const at::NoGradGuard no_grad;
-    Numbers numbers(4);
-    for (const auto& [name, tensor] : parameters.named())
-      at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.5);
-  }
-  at::Tensor heads(const std::string& name, const at::Tensor& rows) const {
-    const at::Tensor bias = parameters.find(name + ".bias"),
-                     out = at::matmul(rows, parameters.find(name + ".weight").t());
-    return (bias.defined() ? out + bias : out).view({rows.size(0), rows.size(1), kHeads, kWidth}).transpose(1, 2);
-  }
-  at::Tensor project(const at::Tensor& o) const {
-    return at::linear(o.transpose(1, 2).flatten(2), parameters.find("o.weight"), parameters.find("o.bias"));
-  }
-  at::Tensor forward(const at::Tensor& x, const AttendTable& table, const at::Tensor& context = {}) const {
-    return attention->forward({x, context, table}, attention->initial_state(x.size(0))).y;
-  }
-  layers::ParameterSet parameters;
-  std::unique_ptr<A> attention;
-};
+using Subject = test::AttentionSubject<A>;
+constexpr int64_t kDim = 8, kHeads = 2, kWidth = 4;
 
-AttendTable open(int64_t rows) { return AttendTable({SpanKind::tokens, rows}, Rule::all()); }
 at::Tensor some_padding(int64_t batch, int64_t rows) {
   return at::arange(rows).unsqueeze(0) < at::tensor({rows, rows - 3}, at::kLong).narrow(0, 0, batch).unsqueeze(1);
 }
@@ -71,7 +47,7 @@ TEST(BigBird, IsAttentionOverItsBlocks) {
     options.seed = 9;
     const Subject<BigBird> s(options, false, layer);
     const at::Tensor x = Numbers(2).normal({2, 30, kDim}), valid = some_padding(2, 30);
-    AttendTable table = open(30);
+    AttendTable table = open_table(30);
     table.set_valid(valid);
     const at::Tensor mask = at::logical_and(
         ops::block_mask(ops::bigbird_blocks(8, 1, 9, static_cast<uint64_t>(layer)), 4, 30), valid.unsqueeze(1));
@@ -87,7 +63,7 @@ TEST(BigBird, RefusesWhatItsPatternCannotHonour) {
   const at::Tensor x = Numbers(2).normal({1, 6, kDim});
   const AttendTable cross = AttendTable::cross({SpanKind::tokens, 6}, {SpanKind::tokens, 6});
   expect_error<base::InputError>([&] { s.forward(x, cross, x); }, {"bigbird", "cross-attention"});
-  const AttendTable table = open(6);
+  const AttendTable table = open_table(6);
   expect_error<base::InputError>(
       [&] {
         s.attention->forward({x, {}, table, core::Mode::evaluate, false}, {});
@@ -109,7 +85,7 @@ TEST(Linformer, IsAttentionOverProjectedRowsAndAcross) {
     return s.project(ops::linformer_naive(s.heads("q", x), s.heads("k", rows), s.heads("v", rows), e.narrow(1, 0, size),
                                           f.narrow(1, 0, size), valid, 0.5));
   };
-  AttendTable table = open(7), cross = AttendTable::cross({SpanKind::tokens, 7}, {SpanKind::tokens, 9});
+  AttendTable table = open_table(7), cross = AttendTable::cross({SpanKind::tokens, 7}, {SpanKind::tokens, 9});
   EXPECT_LE(difference(s.forward(x, table), expected(x, {})), 1e-13);
   table.set_valid(some_padding(2, 7));
   EXPECT_LE(difference(s.forward(x, table), expected(x, some_padding(2, 7))), 1e-13);
@@ -123,7 +99,7 @@ TEST(Linformer, RefusesAContextLongerThanItsTable) {
   const Subject<Linformer> s(options);
   expect_error<base::InputError>(
       [&] {
-        s.forward(Numbers(2).normal({1, 6, kDim}), open(6));
+        s.forward(Numbers(2).normal({1, 6, kDim}), open_table(6));
       },
       {"linformer", "6 rows", "max_len = 5"});
   expect_error<base::InputError>([&] { Subject<Linformer>(options, true); }, {"linformer", "causal", "abc"});
@@ -135,7 +111,7 @@ TEST(SlidingWindow, SeesHalfOnEachSideWhereItLooksBothWays) {
   options.window_size = 5;
   const Subject<SlidingWindow> s(options);
   const at::Tensor x = Numbers(2).normal({2, 9, kDim}), valid = some_padding(2, 9);
-  AttendTable table = open(9);
+  AttendTable table = open_table(9);
   table.set_valid(valid);
   const at::Tensor p = at::arange(9).unsqueeze(1) - at::arange(9).unsqueeze(0);
   const at::Tensor mask = at::logical_and((p.abs() <= 2).unsqueeze(0), valid.unsqueeze(1));
@@ -302,7 +278,7 @@ TEST(Lsh, TheArenasVariantProjectsNothingAndMasksNothing) {
   EXPECT_FALSE(s.parameters.find("o.weight").defined());
   EXPECT_TRUE(test::same_bits(s.attention->rotations(), other_layer.attention->rotations()));
   const at::Tensor x = Numbers(2).normal({2, 23, kDim});
-  AttendTable table = open(23);
+  AttendTable table = open_table(23);
   const at::Tensor rotations = s.attention->rotations().contiguous();
   const at::Tensor o = ops::lsh_attention_arena_naive(s.heads("qk", x), s.heads("v", x), rotations, {10, 10});
   EXPECT_LE(difference(s.forward(x, table), o.transpose(1, 2).flatten(2)), 1e-12);
@@ -325,7 +301,7 @@ TEST(Lsh, RefusesWhatItCannotHonour) {
          {"attend_across_buckets", "lra"});
   const Subject<Lsh> s(LshOptions{});
   const at::Tensor x = Numbers(2).normal({1, 6, kDim});
-  const AttendTable cross = AttendTable::cross({SpanKind::tokens, 6}, {SpanKind::tokens, 6}), table = open(6);
+  const AttendTable cross = AttendTable::cross({SpanKind::tokens, 6}, {SpanKind::tokens, 6}), table = open_table(6);
   expect_error<base::InputError>([&] { s.forward(x, cross, x); }, {"lsh", "cross-attention"});
   expect_error<base::InputError>(
       [&] {

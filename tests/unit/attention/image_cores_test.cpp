@@ -10,6 +10,7 @@
 #include "ops/image/image_rows.h"
 #include "ops/image/window_attention.h"
 #include "ops/image/windows.h"
+#include "tests/support/attention_subject.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 
@@ -26,24 +27,8 @@ using test::Numbers;
 constexpr int64_t kDim = 8, kHeads = 2, kWidth = 4;
 
 template <class A>
-struct Subject {
-  explicit Subject(const typename A::Options& options, bool causal = false) : parameters(1, at::kDouble) {
-    const layers::Scope root = parameters.root();
-    attention = std::make_unique<A>(options, core::AttentionBuild{root, root, root, kDim, kHeads, kWidth, causal, 0.3});
-    const at::NoGradGuard no_grad;
-    Numbers numbers(4);
-    for (const auto& [name, tensor] : parameters.named())
-      at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.5);
-  }
-  at::Tensor of(const std::string& name) const { return parameters.find(name); }
-  at::Tensor heads(const std::string& name, const at::Tensor& rows) const {
-    return at::linear(rows, of(name + ".weight"), of(name + ".bias"))
-        .view({rows.size(0), rows.size(1), kHeads, kWidth})
-        .transpose(1, 2);
-  }
-  at::Tensor project(const at::Tensor& o) const {
-    return at::linear(o.transpose(1, 2).flatten(2), of("o.weight"), of("o.bias"));
-  }
+struct Subject : test::AttentionSubject<A> {
+  using test::AttentionSubject<A>::AttentionSubject;
   at::Tensor forward(const at::Tensor& x, core::Grid grid, const at::Tensor& window_bias = {},
                      const at::Tensor& context = {}) const {
     AttendTable table({SpanKind::tokens, x.size(1)}, Rule::all());
@@ -51,10 +36,8 @@ struct Subject {
     core::AttentionInput input{x, context, table};
     const core::ImageRows image{grid, nullptr, window_bias};
     input.image = &image;
-    return attention->forward(input, attention->initial_state(x.size(0))).y;
+    return this->step(input).y;
   }
-  layers::ParameterSet parameters;
-  std::unique_ptr<A> attention;
 };
 
 at::Tensor softmax_over(const Subject<SpatialReduction>& s, const at::Tensor& x, const at::Tensor& rows) {

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "core/kv_state.h"
 #include "ops/attention/attention.h"
+#include "tests/support/attention_subject.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 
@@ -24,41 +25,17 @@ using core::SpanKind;
 using test::difference;
 using test::expect_error;
 using test::Numbers;
-
-constexpr int64_t kDim = 8, kHeads = 2, kWidth = 4;
+using test::open_table;
 
 template <class A>
-struct Subject {
-  explicit Subject(const typename A::Options& options, bool causal = false) : parameters(1, at::kDouble) {
-    const layers::Scope root = parameters.root();
-    attention = std::make_unique<A>(options, core::AttentionBuild{root, root, root, kDim, kHeads, kWidth, causal, 0.3});
-    const at::NoGradGuard no_grad;
-    Numbers numbers(4);
-    for (const auto& [name, tensor] : parameters.named())
-      at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.5);
-  }
-  at::Tensor heads(const std::string& name, const at::Tensor& rows) const {
-    const at::Tensor bias = parameters.find(name + ".bias"),
-                     out = at::matmul(rows, parameters.find(name + ".weight").t());
-    return (bias.defined() ? out + bias : out).unflatten(-1, {kHeads, kWidth}).transpose(-2, -3);
-  }
-  at::Tensor project(const at::Tensor& o) const {
-    return at::linear(o.transpose(1, 2).flatten(2), parameters.find("o.weight"), parameters.find("o.bias"));
-  }
-  at::Tensor forward(const at::Tensor& x, const AttendTable& table, const at::Tensor& context = {}) const {
-    return attention->forward({x, context, table}, attention->initial_state(x.size(0))).y;
-  }
-  /// softmax over the keys that the table allows, of these scores, times v.
-  at::Tensor mix(const at::Tensor& scores, const AttendTable& table, const at::Tensor& v) const {
-    const at::Tensor mask = table.expand(), allowed = mask.dim() == 2 ? mask : mask.unsqueeze(1);
-    return at::matmul(at::softmax(scores.masked_fill(allowed.logical_not(), -1e300), -1), v);
-  }
+using Subject = test::AttentionSubject<A>;
+constexpr int64_t kDim = 8, kHeads = 2, kWidth = 4;
 
-  layers::ParameterSet parameters;
-  std::unique_ptr<A> attention;
-};
-
-AttendTable open(int64_t rows) { return AttendTable({SpanKind::tokens, rows}, Rule::all()); }
+/// softmax over the keys that the table allows, of these scores, times v.
+at::Tensor mix(const at::Tensor& scores, const AttendTable& table, const at::Tensor& v) {
+  const at::Tensor mask = table.expand(), allowed = mask.dim() == 2 ? mask : mask.unsqueeze(1);
+  return at::matmul(at::softmax(scores.masked_fill(allowed.logical_not(), -1e300), -1), v);
+}
 
 TEST(RelativeBucketsCore, IsItsFormulaBesideACacheAndInAnEncoder) {
   for (const bool causal : {true, false}) {
@@ -76,8 +53,8 @@ TEST(RelativeBucketsCore, IsItsFormulaBesideACacheAndInAnEncoder) {
       const ops::RelativeBuckets buckets{!causal, 8, 6};
       const at::Tensor contents = at::matmul(s.heads("q", x), s.heads("k", rows).transpose(-1, -2)),
                        bias = ops::bucket_bias_naive(s.parameters.find("relative_bias"), buckets, 9, rows.size(1));
-      const at::Tensor o = s.mix(contents * (scaled ? 1.0 / std::sqrt(double{kWidth}) : 1.0) + bias, table,
-                                 s.heads("v", rows));
+      const at::Tensor o = mix(contents * (scaled ? 1.0 / std::sqrt(double{kWidth}) : 1.0) + bias, table,
+                               s.heads("v", rows));
       EXPECT_LE(difference(s.forward(x, table, causal ? cache : at::Tensor()), s.project(o)), 1e-13)
           << causal << scaled;
     }
@@ -104,7 +81,7 @@ TEST(DisentangledCore, IsItsFormulaWithPadding) {
     options.norm_positions = shared;
     const Subject<Disentangled> s(options);
     const at::Tensor x = Numbers(1).normal({2, 9, kDim});
-    AttendTable table = open(9);
+    AttendTable table = open_table(9);
     table.set_valid(at::arange(9).unsqueeze(0) < at::tensor({9, 5}).unsqueeze(1));
     at::Tensor positions = s.parameters.find("rel_embeddings");
     if (shared)
@@ -114,7 +91,7 @@ TEST(DisentangledCore, IsItsFormulaWithPadding) {
     const at::Tensor scores = ops::disentangled_scores_naive(
         s.heads("q", x), s.heads("k", x), s.heads(shared ? "k" : "position_k", positions),
         s.heads(shared ? "q" : "position_q", positions), rows, 1.0 / std::sqrt(3.0 * kWidth));
-    EXPECT_LE(difference(s.forward(x, table), s.project(s.mix(scores, table, s.heads("v", x)))), 1e-13) << shared;
+    EXPECT_LE(difference(s.forward(x, table), s.project(mix(scores, table, s.heads("v", x)))), 1e-13) << shared;
   }
 }
 
@@ -125,7 +102,7 @@ TEST(DisentangledCore, WithoutTermsOfPositionsIsSoftmax) {
   const at::Tensor x = Numbers(1).normal({2, 5, kDim});
   const at::Tensor o = ops::attention_naive(s.heads("q", x), s.heads("k", x), s.heads("v", x), {}, ops::RelShift::none,
                                             {}, 1.0 / std::sqrt(double{kWidth}));
-  EXPECT_LE(difference(s.forward(x, open(5)), s.project(o)), 1e-13);
+  EXPECT_LE(difference(s.forward(x, open_table(5)), s.project(o)), 1e-13);
 }
 
 TEST(DisentangledCore, RefusesACausalModel) {
@@ -140,7 +117,7 @@ TEST(SoftmaxCore, UnscaledIsThatOfLongerQueries) {
   const at::Tensor x = Numbers(1).normal({1, 5, kDim});
   const at::Tensor o = ops::attention_naive(s.heads("q", x), s.heads("k", x), s.heads("v", x), {}, ops::RelShift::none,
                                             {}, 1.0);
-  EXPECT_LE(difference(s.forward(x, open(5)), s.project(o)), 1e-13);
+  EXPECT_LE(difference(s.forward(x, open_table(5)), s.project(o)), 1e-13);
   EXPECT_FALSE(s.attention->reads_by_softmax());
 }
 

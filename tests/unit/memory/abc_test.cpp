@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "memory/abc_control/mlp.h"
+#include "tests/support/attention_subject.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 
@@ -16,25 +17,8 @@ using core::SpanKind;
 using test::difference;
 using test::Numbers;
 
+using Subject = test::AttentionSubject<Abc>;
 constexpr int64_t kDim = 8, kHeads = 2, kWidth = 4;
-
-struct Subject {
-  Subject(const AbcOptions& options, bool causal) : parameters(1, at::kDouble) {
-    const layers::Scope root = parameters.root();
-    abc = std::make_unique<Abc>(options, core::AttentionBuild{root, root, root, kDim, kHeads, kWidth, causal, 0.3});
-    const at::NoGradGuard no_grad;
-    Numbers numbers(4);
-    for (const auto& [name, tensor] : parameters.named())
-      at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * 0.5);
-  }
-  at::Tensor heads(const std::string& name, const at::Tensor& rows) const {
-    const at::Tensor bias = parameters.find(name + ".bias"),
-                     out = at::matmul(rows, parameters.find(name + ".weight").t());
-    return (bias.defined() ? out + bias : out).view({rows.size(0), rows.size(1), kHeads, kWidth}).transpose(1, 2);
-  }
-  layers::ParameterSet parameters;
-  std::unique_ptr<Abc> abc;
-};
 
 AbcOptions small() {
   AbcOptions options;
@@ -44,7 +28,7 @@ AbcOptions small() {
 
 /// Logits [B,H,T,n] by the rows of W: row h*n + j is slot j of head h.
 at::Tensor logits(const Subject& s, const at::Tensor& rows, bool shared) {
-  const at::Tensor all = at::matmul(rows, s.parameters.find("control.weight").t());
+  const at::Tensor all = at::matmul(rows, s.of("control.weight").t());
   std::vector<at::Tensor> heads;
   for (int64_t h = 0; h < kHeads; ++h) heads.push_back(all.narrow(-1, shared ? 0 : h * 3, 3));
   return at::stack(heads, 1);
@@ -59,13 +43,12 @@ TEST(Abc, IsTheRecurrenceOfItsProjections) {
       const Subject s(options, true);
       const at::Tensor x = Numbers(2).normal({2, 5, kDim});
       const AttendTable table({SpanKind::tokens, 5});
-      const auto found = s.abc->forward({x, {}, table}, s.abc->initial_state(2));
+      const auto found = s.step({x, {}, table});
       const auto expected = ops::abc_causal_naive(
           s.heads("q", x), s.heads("k", x), s.heads("v", x), logits(s, x, shared),
           ops::abc_empty(2, kHeads, 3, kWidth, ops::AbcActivation::exp, x.options()), {}, ops::AbcActivation::exp, 1e-6,
           options.scale == AbcOptions::Scale::none ? 1.0 : 0.5);
-      const at::Tensor y = at::linear(expected.o.transpose(1, 2).flatten(2), s.parameters.find("o.weight"),
-                                      s.parameters.find("o.bias"));
+      const at::Tensor y = s.project(expected.o);
       EXPECT_LE(difference(found.y, y), 1e-13);
       EXPECT_LE(difference(found.state.as<AbcState>().k, expected.memory.k), 1e-14);
       EXPECT_LE(difference(found.state.as<AbcState>().z, expected.memory.z), 1e-14);
@@ -79,18 +62,15 @@ TEST(Abc, LookingBothWaysAndAcrossItHasNoState) {
   AttendTable table = AttendTable::cross({SpanKind::tokens, 4}, {SpanKind::tokens, 6});
   const at::Tensor valid = at::arange(6).unsqueeze(0) < at::tensor({6, 3}, at::kLong).unsqueeze(1);
   table.set_valid(valid);
-  const auto found = s.abc->forward({x, encoder, table}, s.abc->initial_state(2));
+  const auto found = s.step({x, encoder, table});
   const at::Tensor o = ops::abc_full(s.heads("q", x), s.heads("k", encoder), s.heads("v", encoder),
                                      logits(s, encoder, false), valid, ops::AbcActivation::exp, 1e-6, 0.5)
                            .o;
-  EXPECT_LE(difference(found.y, at::linear(o.transpose(1, 2).flatten(2), s.parameters.find("o.weight"),
-                                           s.parameters.find("o.bias"))),
-            1e-13);
+  EXPECT_LE(difference(found.y, at::linear(o.transpose(1, 2).flatten(2), s.of("o.weight"), s.of("o.bias"))), 1e-13);
   EXPECT_TRUE(found.state.fields().empty());
   // Nothing written: the bias of o.
   table.set_valid(at::zeros({2, 6}, at::kBool));
-  EXPECT_LE(difference(s.abc->forward({x, encoder, table}, {}).y, s.parameters.find("o.bias").expand({2, 4, kDim})),
-            1e-15);
+  EXPECT_LE(difference(s.attention->forward({x, encoder, table}, {}).y, s.of("o.bias").expand({2, 4, kDim})), 1e-15);
 }
 
 TEST(Abc, RefusesWhatItCannotHonour) {
@@ -101,21 +81,22 @@ TEST(Abc, RefusesWhatItCannotHonour) {
   const at::Tensor x = Numbers(2).normal({2, 4, kDim});
   test::expect_error<base::InternalError>(
       [&] {
-        s.abc->forward({x, {}, AttendTable({SpanKind::tokens, 4}, core::Rule::band(2))}, s.abc->initial_state(2));
+        s.attention->forward({x, {}, AttendTable({SpanKind::tokens, 4}, core::Rule::band(2))},
+                             s.attention->initial_state(2));
       },
       {"causal throughout"});
   test::expect_error<base::ShapeError>(
       [&] {
-        s.abc->forward({x, {}, AttendTable({SpanKind::tokens, 4})}, s.abc->initial_state(3));
+        s.attention->forward({x, {}, AttendTable({SpanKind::tokens, 4})}, s.attention->initial_state(3));
       },
       {"state", "[2,2,3,4]", "[3,2,3,4]"});
 }
 
 TEST(Abc, DepthIsThatOfItsOptions) {
   AbcOptions options = small();
-  EXPECT_EQ(Subject(options, true).abc->bptt_depth("k"), -1);
+  EXPECT_EQ(Subject(options, true).attention->bptt_depth("k"), -1);
   options.bptt_depth = base::Depth{2};
-  EXPECT_EQ(Subject(options, true).abc->bptt_depth("k"), 2);
+  EXPECT_EQ(Subject(options, true).attention->bptt_depth("k"), 2);
 }
 
 }  // namespace
