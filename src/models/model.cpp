@@ -295,6 +295,13 @@ core::State Model::read_source(const at::Tensor& source, const at::Tensor& valid
                      std::move(encoded));
 }
 
+core::State Model::carried(const core::State& state) const {
+  if (!source_) return state;
+  return state.map([](const core::Field& field, const at::Tensor& tensor) {
+    return field.path.starts_with("source.encoded.") ? at::Tensor() : tensor;
+  });
+}
+
 core::StepResult Model::forward_tokens(const core::Segment& segment, const core::State& state,
                                        const core::EncoderOutput& encoder, const core::AttentionObserver& observe,
                                        const core::HiddenObserver& hidden) const {

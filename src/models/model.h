@@ -64,6 +64,7 @@ class Model final : public core::Model {
   const SourceSide* source() const { return source_ ? &*source_ : nullptr; }
   core::State read_source(const at::Tensor& source, const at::Tensor& valid, core::Mode mode, const core::State& before,
                           const core::HiddenObserver& hidden = {}) const override;
+  core::State carried(const core::State& state) const override;
   /// The token embedding of either type; null if the model uses the other type, or has no embedding.
   const layers::TokenEmbedding* token_embedding() const { return embedding_ ? &*embedding_ : nullptr; }
   const layers::AdaptiveEmbedding* adaptive_embedding() const {

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "models/carried_state.h"
-
 namespace mnemo::search {
 
 core::State side_by_side(const core::Model& model, const std::vector<std::vector<int64_t>>& documents, int64_t rows,
@@ -43,7 +41,7 @@ core::State side_by_side(const core::Model& model, const std::vector<std::vector
       if (running > 0) state = visit(pairs, state);
     }
   }
-  return models::carried_state(after);
+  return model.carried(after);
 }
 
 }  // namespace mnemo::search
