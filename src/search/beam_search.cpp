@@ -288,10 +288,7 @@ class ModelDecoder final : public StepDecoder {
   explicit ModelDecoder(const core::Model& model) : model_(model) {}
   int64_t vocabulary() const override { return core::pair_input(model_.input()).target_vocab_size; }
   void start(const at::Tensor& source, const at::Tensor& valid) override {
-    source_ = source;
-    valid_ = valid;
-    begins_ = true;
-    state_ = model_.initial_state(source.size(0));
+    start(model_.read_source(source, valid, core::Mode::evaluate, model_.initial_state(source.size(0))));
   }
   void start(const core::State& read) override {
     state_ = read;
@@ -302,8 +299,6 @@ class ModelDecoder final : public StepDecoder {
     segment
         .tokens = at::tensor(at::IntArrayRef(last.data(), last.size()), at::kLong).to(device_of(model_)).unsqueeze(1);
     segment.part = {std::exchange(begins_, false), false};
-    segment.source = std::exchange(source_, at::Tensor());
-    segment.source_valid = std::exchange(valid_, at::Tensor());
     core::StepResult step = model_.forward(segment, state_);
     state_ = std::move(step.state);
     return at::log_softmax(model_.logits(step.hidden).squeeze(1), -1).to(at::kCPU).contiguous();
@@ -315,7 +310,6 @@ class ModelDecoder final : public StepDecoder {
 
  private:
   const core::Model& model_;
-  at::Tensor source_, valid_;
   bool begins_ = false;
   core::State state_;
 };
