@@ -27,13 +27,13 @@ std::vector<int64_t> spread(int64_t size, int64_t count) {
 }  // namespace
 
 Translation::Translation(data::PairCorpus corpus, const TranslationOptions& options)
-    : corpus_(std::move(corpus)), options_(options) {
+    : corpus_(std::make_shared<const data::PairCorpus>(std::move(corpus))), options_(options) {
   if (options.by_document) {
-    documents_.emplace(std::make_shared<const data::PairPart>(corpus_.train), options.batch_size, options.shuffle,
-                       options.seed);
+    documents_.emplace(std::shared_ptr<const data::PairPart>(corpus_, &corpus_->train), options.batch_size,
+                       options.shuffle, options.seed);
   } else {
-    batches_.emplace(std::make_shared<const std::vector<data::PairSample>>(corpus_.train.samples), options.batch_tokens,
-                     options.batch_size, options.shuffle, options.seed);
+    batches_.emplace(std::shared_ptr<const std::vector<data::PairSample>>(corpus_, &corpus_->train.samples),
+                     options.batch_tokens, options.batch_size, options.shuffle, options.seed);
   }
 }
 
@@ -79,7 +79,7 @@ void Translation::for_each_batch(const core::Model& model, const data::PairPart&
 }
 
 std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::Part part) const {
-  const data::PairPart& pairs = corpus_.part(part);
+  const data::PairPart& pairs = corpus_->part(part);
   if (pairs.samples.empty()) return std::nullopt;
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
@@ -105,7 +105,7 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
     const auto translations = search::beam_search(*decoder, {}, batch.source, batch.source_valid, options_.search, {},
                                                   read);
     for (size_t i = 0; i < chosen.size(); ++i) {
-      hypotheses.push_back(corpus_.target->decode(translations[i].front().tokens));
+      hypotheses.push_back(corpus_->target->decode(translations[i].front().tokens));
       references[0].push_back(pairs.texts[static_cast<size_t>(chosen[i])].target);
     }
     return read;
@@ -117,7 +117,7 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
 
 weights::NamedTensors Translation::save() const {
   weights::NamedTensors position = {
-      {"num_pairs", at::full({1}, static_cast<int64_t>(corpus_.train.samples.size()), at::kLong)}};
+      {"num_pairs", at::full({1}, static_cast<int64_t>(corpus_->train.samples.size()), at::kLong)}};
   if (documents_) {
     position.emplace_back("documents_begun", at::full({1}, documents_->begun(), at::kLong));
     position.emplace_back("document_rows", documents_->rows());
@@ -130,9 +130,9 @@ weights::NamedTensors Translation::save() const {
 
 void Translation::load(const std::function<at::Tensor(const std::string&)>& find) {
   const int64_t pairs = saved_number(find, "num_pairs");
-  base::require(pairs == static_cast<int64_t>(corpus_.train.samples.size()),
+  base::require(pairs == static_cast<int64_t>(corpus_->train.samples.size()),
                 "data position: it belongs to {} training pairs, and data.train has {}", pairs,
-                corpus_.train.samples.size());
+                corpus_->train.samples.size());
   if (documents_) {
     documents_->seek(saved_number(find, "documents_begun"), find("document_rows"));
     return;

@@ -53,10 +53,8 @@ class Translation final : public Task {
   weights::NamedTensors save() const override;
   void load(const std::function<at::Tensor(const std::string&)>& find) override;
 
-  const data::PairCorpus& corpus() const { return corpus_; }
-
  private:
-  data::PairCorpus corpus_;
+  std::shared_ptr<const data::PairCorpus> corpus_;
   TranslationOptions options_;
   /// Calls `visit` with batches of the pairs of a part, at most `count` of them, and the states before and after.
   void for_each_batch(const core::Model& model, const data::PairPart& part, int64_t count,
