@@ -72,17 +72,10 @@ TokenWords source_words(const data::PairVocabulary& vocabulary, std::string_view
   return found;
 }
 
-TokenWords target_words(const data::PairVocabulary& vocabulary, std::span<const int64_t> tokens,
-                        std::string_view unknown) {
-  TokenWords found;
-  for (size_t n = 1; n <= tokens.size(); ++n) {
-    const std::string text = vocabulary.decode(tokens.first(n), unknown);
-    const int64_t count = count_words(text);
-    found.words.resize(static_cast<size_t>(count));
-    if (count > 0) found.words.back() = last_word(text.substr(0, text.find_last_not_of(kBlanks) + 1));
-    found.word_of.push_back(count - 1);
-  }
-  return found;
+std::vector<int64_t> target_words(const data::PairVocabulary& vocabulary, std::span<const int64_t> tokens) {
+  std::vector<int64_t> words;
+  for (size_t n = 1; n <= tokens.size(); ++n) words.push_back(count_words(vocabulary.decode(tokens.first(n))) - 1);
+  return words;
 }
 
 std::vector<int64_t> most_read(const at::Tensor& weights, int64_t num_source, int64_t num_target) {
@@ -93,11 +86,12 @@ std::vector<int64_t> most_read(const at::Tensor& weights, int64_t num_source, in
   return found;
 }
 
-WordLinks link_words(const TokenWords& source, const TokenWords& target, std::span<const int64_t> most_read) {
+WordLinks link_words(std::span<const int64_t> source, std::span<const int64_t> target,
+                     std::span<const int64_t> most_read) {
   WordLinks links;
-  for (size_t u = 0; u < std::min(target.word_of.size(), most_read.size()); ++u) {
+  for (size_t u = 0; u < std::min(target.size(), most_read.size()); ++u) {
     if (most_read[u] < 0) continue;
-    const std::pair<int64_t, int64_t> link{source.word_of[static_cast<size_t>(most_read[u])], target.word_of[u]};
+    const std::pair<int64_t, int64_t> link{source[static_cast<size_t>(most_read[u])], target[u]};
     if (link.first < 0 || link.second < 0) continue;
     if (std::find(links.begin(), links.end(), link) == links.end()) links.push_back(link);
   }

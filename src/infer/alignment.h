@@ -22,7 +22,7 @@ namespace mnemo::infer {
 /// inspected.
 at::Tensor source_weights(const models::Model& model, const data::TokenSegment& batch);
 
-/// The words of a text, with blanks between, and the word that each of its tokens belongs to; -1: none.
+/// The words of a line, with blanks between, and the word that each of its tokens belongs to; -1: none.
 struct TokenWords {
   std::vector<std::string> words;
   std::vector<int64_t> word_of;
@@ -30,9 +30,8 @@ struct TokenWords {
 
 /// Of a line as vocabulary.encode() divides it; of the end there is none.
 TokenWords source_words(const data::PairVocabulary& vocabulary, std::string_view line, int64_t num_tokens);
-/// Of a text as vocabulary.decode() joins it.
-TokenWords target_words(const data::PairVocabulary& vocabulary, std::span<const int64_t> tokens,
-                        std::string_view unknown = "<unk>");
+/// The word that each token belongs to in the text that vocabulary.decode() joins; -1: none.
+std::vector<int64_t> target_words(const data::PairVocabulary& vocabulary, std::span<const int64_t> tokens);
 
 /// Pairs (word of the source, word of the target), from 0, in the order of the target; none twice.
 using WordLinks = std::vector<std::pair<int64_t, int64_t>>;
@@ -41,7 +40,9 @@ using WordLinks = std::vector<std::pair<int64_t, int64_t>>;
 /// weights [U,S], of which the first num_source (without the end) and num_target count.
 std::vector<int64_t> most_read(const at::Tensor& weights, int64_t num_source, int64_t num_target);
 
-/// Links the words of each target token and of the source token that it reads most.
-WordLinks link_words(const TokenWords& source, const TokenWords& target, std::span<const int64_t> most_read);
+/// Links the words of each target token and of the source token that it reads most. source, target: the word of each
+/// token.
+WordLinks link_words(std::span<const int64_t> source, std::span<const int64_t> target,
+                     std::span<const int64_t> most_read);
 
 }  // namespace mnemo::infer

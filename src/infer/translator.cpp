@@ -164,7 +164,7 @@ std::vector<std::vector<TranslatedText>> Translator::texts(const Found& found, s
       if (options.align) {
         std::span<const int64_t> words = hypothesis.tokens;
         if (!words.empty() && words.back() == vocabulary.eos()) words = words.first(words.size() - 1);
-        text.alignment = link_words(source, target_words(vocabulary, words), reads);
+        text.alignment = link_words(source.word_of, target_words(vocabulary, words), reads);
       }
       texts.push_back(std::move(text));
     }
