@@ -106,12 +106,8 @@ Translator::Found Translator::find(const data::TokenSegment& batch, std::span<co
   const std::unique_ptr<search::StepDecoder> decoder = search_decoder();
   const at::Tensor source = batch.source.to(device), valid = batch.source_valid.to(device);
   const models::SpecialTokens& special = model_->options().tokens;
-  if (!options.sampling && options.generation) {
-    base::require(read.empty(),
-                  "translation by documents: not with the search of transformers; expected a model of "
-                  "this program");
+  if (!options.sampling && options.generation)
     return search::generation_search(*decoder, special.first(), special.eos, source, valid, *options.generation);
-  }
   if (!options.sampling) return search::beam_search(*decoder, special, source, valid, options.search, {}, read);
   search::BeamSearchOptions limits = options.search;
   limits.beam_size = options.nbest;
@@ -235,6 +231,8 @@ void Translator::translate_documents(std::span<const std::string> lines, const T
   base::require(model_->source()->carries_memory(),
                 "translation by documents: this model has no memory that goes from sentence to sentence; give its "
                 "encoder one (model.backbone.encoder.memory) and train it with data.reset = \"documents\"");
+  base::require(options.sampling || !options.generation,
+                "translation by documents: not with the search of a published model; expected a model of this program");
   const std::vector<data::PairSample> samples = read(lines, options, where, first_line);
   std::vector<std::vector<int64_t>> documents(1);
   for (size_t i = 0; i < samples.size(); ++i) {
