@@ -11,7 +11,14 @@
 
 #include "ops/linear/packed_panels.h"
 
+// AVX3_DL has VNNI, which Highway 1.0 tests for but does not name to the compiler.
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
+#define MNEMO_VNNI 1
+HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
+#else
+#define MNEMO_VNNI 0
 HWY_BEFORE_NAMESPACE();
+#endif
 namespace mnemo::ops::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -105,9 +112,14 @@ struct Int8 {
     HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
       const auto input = hn::BitCast(d16, hn::Set(d32, x[r * stride + k]));
       HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
+#if MNEMO_VNNI
+        // product, sum of the pair and addition in one instruction.
+        sums[r][v] = hn::Vec<I>{_mm512_dpwssd_epi32(sums[r][v].raw, row[v].raw, input.raw)};
+#else
         auto high = hn::Zero(d32);
         const auto low = hn::ReorderWidenMulAccumulate(d32, row[v], input, hn::Zero(d32), high);
         sums[r][v] = hn::Add(sums[r][v], hn::RearrangeToOddPlusEven(low, high));
+#endif
       }
     }
 #endif
@@ -261,6 +273,7 @@ float QuantiseRow(const float* x, int64_t size, int32_t* pairs) {
 
 }  // namespace mnemo::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+#undef MNEMO_VNNI
 
 #if HWY_ONCE
 namespace mnemo::ops {

@@ -117,6 +117,14 @@ TEST(PackedLinear, Int8KeepsRowsOfZerosAndLargeNumbers) {
   EXPECT_NEAR(apply(full, at::ones({1, 2048}))[0][0].item<double>(), 2048.0, 1e-2);
 }
 
+// Sums of products are exact, whatever instructions make them.
+TEST(PackedLinear, Int8IsTheSameInEveryInstructionSet) {
+  const at::Tensor weight = gaussian({49, 1030}, 1), x = gaussian({29, 1030}, 2);
+  const PackedLinear linear(weight, gaussian({49}, 3), Precision::int8);
+  const at::Tensor expected = apply(linear, x);
+  test::for_each_instruction_set([&] { EXPECT_LT((apply(linear, x) - expected).abs().max().item<double>(), 2e-5); });
+}
+
 TEST(PackedLinear, RefusesWeightsThatNoStepCanHold) {
   at::Tensor weight = at::ones({4, 4});
   weight[2][1] = std::numeric_limits<float>::infinity();
