@@ -26,6 +26,13 @@ std::vector<int64_t> spread(int64_t size, int64_t count) {
 
 }  // namespace
 
+std::string last_sentence(const std::string& text, const std::string& separator) {
+  const size_t at = separator.empty() ? std::string::npos : text.rfind(separator);
+  if (at == std::string::npos) return text;
+  const size_t begin = text.find_first_not_of(' ', at + separator.size());
+  return begin == std::string::npos ? "" : text.substr(begin);
+}
+
 Translation::Translation(data::PairCorpus corpus, const TranslationOptions& options)
     : corpus_(std::make_shared<const data::PairCorpus>(std::move(corpus))), options_(options) {
   if (options.by_document) {
@@ -105,8 +112,8 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
     const auto translations = search::beam_search(*decoder, {}, batch.source, batch.source_valid, options_.search, {},
                                                   read);
     for (size_t i = 0; i < chosen.size(); ++i) {
-      hypotheses.push_back(corpus_->target->decode(translations[i].front().tokens));
-      references[0].push_back(pairs.texts[static_cast<size_t>(chosen[i])].target);
+      hypotheses.push_back(last_sentence(corpus_->target->decode(translations[i].front().tokens), options_.separator));
+      references[0].push_back(last_sentence(pairs.texts[static_cast<size_t>(chosen[i])].target, options_.separator));
     }
     return read;
   });

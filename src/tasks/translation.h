@@ -24,11 +24,15 @@ struct TranslationOptions {
   double label_smoothing = 0.1;
   /// Whether memory goes from pair to pair of a document, whose pairs follow one another in a row of the batches.
   bool by_document = false;
+  std::string separator;          ///< of windows, whose last sentence is scored; empty: texts are scored whole
   int64_t segments_per_step = 1;  ///< by documents: pairs of a row in one step
   /// The search of evaluations, and how many of their pairs are translated; 0: none.
   search::BeamSearchOptions search;
   int64_t translated = 0;
 };
+
+/// What a text has after its last separator; the whole text if there is none, or the separator is empty.
+std::string last_sentence(const std::string& text, const std::string& separator);
 
 /// Translation of sentences, for an encoder-decoder model (Vaswani et al. 2017, section 5).
 ///
@@ -36,7 +40,8 @@ struct TranslationOptions {
 ///   perplexity   of a target token, without smoothing
 ///   nll          nats per target token
 ///   accuracy     target tokens that the model finds likeliest, given the true target so far
-///   bleu, chrf   of the best hypotheses of the search, if pairs are translated
+///   bleu, chrf   of the best hypotheses of the search, if pairs are translated; with a separator of their last
+///                sentences
 class Translation final : public Task {
  public:
   Translation(data::PairCorpus corpus, const TranslationOptions& options);

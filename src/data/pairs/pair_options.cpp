@@ -3,16 +3,30 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "data/tokenizers/open_tokenizer.h"
 #include "data/tokenizers/sentencepiece_tokenizer.h"
 
 namespace mnemo::data {
 namespace {
 
-std::string lines_of(const std::vector<TextPair>& pairs, std::string TextPair::*side) {
+/// One side of the pairs, for the vocabulary, in which the separator is as frequent as sentences are.
+std::string lines_of(const std::vector<TextPair>& pairs, std::string TextPair::*side, const std::string& separator) {
   std::string text;
-  for (const TextPair& pair : pairs) (text += pair.*side) += '\n';
+  for (const TextPair& pair : pairs) (((text += pair.*side) += separator.empty() ? "" : " ") += separator) += '\n';
   return text;
+}
+
+void require_no_separator(const PairSets& sets, const std::string& separator) {
+  if (separator.empty()) return;
+  for (const TextPairs* part : {&sets.train, &sets.valid, &sets.test}) {
+    for (const TextPair& pair : part->pairs) {
+      for (const std::string* side : {&pair.source, &pair.target})
+        base::require(side->find(separator) == std::string::npos,
+                      "data.separator: expected a word that no sentence has, found '{}' in '{}'", separator,
+                      base::printable(*side, 80));
+    }
+  }
 }
 
 std::shared_ptr<const PairVocabulary> make_vocabulary(const PairOptions& options, std::string text, const char* side) {
@@ -23,9 +37,11 @@ std::shared_ptr<const PairVocabulary> make_vocabulary(const PairOptions& options
                : make_tokenizer(options.unit, source, {options.min_count, options.max_vocabulary}));
 }
 
-/// Windows of sentences of one document; each is one text, its sentences joined by a blank.
-std::vector<TextPair> windows_of(const std::vector<TextPair>& pairs, int64_t window, int64_t stride) {
+/// Windows of sentences of one document; each is one text, its sentences joined by a blank or by the separator.
+std::vector<TextPair> windows_of(const std::vector<TextPair>& pairs, const PairOptions& options) {
+  const int64_t window = options.window, stride = options.stride;
   if (window == 1) return pairs;
+  const std::string between = options.separator.empty() ? " " : " " + options.separator + " ";
   std::vector<TextPair> windows;
   const auto count = static_cast<int64_t>(pairs.size());
   for (int64_t first = 0; first < count;) {
@@ -38,8 +54,8 @@ std::vector<TextPair> windows_of(const std::vector<TextPair>& pairs, int64_t win
       const int64_t to = std::min(from + window, last);
       for (int64_t i = from; i < to; ++i) {
         const TextPair& pair = pairs[static_cast<size_t>(i)];
-        (joined.source += i == from ? "" : " ") += pair.source;
-        (joined.target += i == from ? "" : " ") += pair.target;
+        (joined.source += i == from ? "" : between) += pair.source;
+        (joined.target += i == from ? "" : between) += pair.target;
       }
       windows.push_back(std::move(joined));
       if (to == last) break;
@@ -52,7 +68,7 @@ std::vector<TextPair> windows_of(const std::vector<TextPair>& pairs, int64_t win
 PairPart encode_part(const TextPairs& pairs, const PairCorpus& corpus, const PairOptions& options, bool training) {
   PairPart part;
   part.empty = pairs.empty;
-  for (TextPair& pair : windows_of(pairs.pairs, options.window, options.stride)) {
+  for (TextPair& pair : windows_of(pairs.pairs, options)) {
     PairSample sample{corpus.source->encode(pair.source, "source"), corpus.target->encode(pair.target, "target")};
     const auto longest = static_cast<int64_t>(std::max(sample.source.size(), sample.target.size()));
     if (training && longest > options.max_length) {
@@ -74,6 +90,7 @@ void PairOptions::validate(const base::Where& where) const {
                 "unit = \"{}\" needs the size of its vocabulary, and has no min_count", unit);
   where.require(window == 1 || document_column > 0, "window",
                 "requires document_column; pairs without documents stand alone");
+  where.require(window > 1 || separator.empty(), "separator", "stands between the sentences of a window; window is 1");
   where.require(reset == Reset::pairs || document_column > 0, "reset", "\"documents\" requires document_column");
   where.require(reset == Reset::pairs || window == 1, "window",
                 "reset = \"documents\" reads sentence by sentence: expected 1, found {}", window);
@@ -87,14 +104,17 @@ const PairPart& PairCorpus::part(Part part) const {
 
 PairCorpus load_pairs(const PairOptions& options) {
   const PairSets sets = read_pairs(options);
+  require_no_separator(sets, options.separator);
   PairCorpus corpus;
   const std::vector<TextPair>& training = sets.train.pairs;
   if (options.joint) {
-    corpus.source = corpus.target = make_vocabulary(
-        options, lines_of(training, &TextPair::source) + lines_of(training, &TextPair::target), "both sides");
+    corpus.source = corpus.target = make_vocabulary(options,
+                                                    lines_of(training, &TextPair::source, options.separator) +
+                                                        lines_of(training, &TextPair::target, options.separator),
+                                                    "both sides");
   } else {
-    corpus.source = make_vocabulary(options, lines_of(training, &TextPair::source), "source");
-    corpus.target = make_vocabulary(options, lines_of(training, &TextPair::target), "target");
+    corpus.source = make_vocabulary(options, lines_of(training, &TextPair::source, options.separator), "source");
+    corpus.target = make_vocabulary(options, lines_of(training, &TextPair::target, options.separator), "target");
   }
   corpus.train = encode_part(sets.train, corpus, options, true);
   corpus.valid = encode_part(sets.valid, corpus, options, false);

@@ -22,6 +22,7 @@ struct PairOptions : PairTextOptions {
   int64_t batch_tokens = 4096;
   int64_t window = 1;
   int64_t stride = 1;
+  std::string separator;
   enum class Reset { pairs, documents } reset = Reset::pairs;
   template <class V>
   void visit(V&& v) {
@@ -42,6 +43,9 @@ struct PairOptions : PairTextOptions {
       base::range(1, 1 << 24));
     v("window", window, "documents: sentences that are translated together", base::range(1, 1 << 10));
     v("stride", stride, "documents: sentences from one window to the next", base::range(1, 1 << 10));
+    v("separator", separator,
+      "documents: a word between the sentences of a window, which no sentence has; BLEU and chrF are then those of the "
+      "last sentence of each window. Empty: none, and whole windows are scored");
     v("reset", reset,
       "where memory starts empty: at every pair; or at documents, so that it goes from pair to pair, each row of a "
       "batch "

@@ -55,6 +55,7 @@ LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings&
   options.eval_samples = settings.eval_samples;
   options.label_smoothing = options_.label_smoothing;
   options.by_document = options_.reset == data::PairOptions::Reset::documents;
+  options.separator = options_.separator;
   options.segments_per_step = settings.segments_per_step;
   options.search = options_.search;
   options.translated = options_.translated;

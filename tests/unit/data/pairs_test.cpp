@@ -105,6 +105,14 @@ TEST_F(Pairs, WindowsStayInTheirDocument) {
   }
   EXPECT_EQ(sources, (std::vector<std::string>{"a b", "b c", "d"}));
   EXPECT_EQ(targets, (std::vector<std::string>{"1 2", "2 3", "4"}));
+
+  windows.separator = "|";
+  const PairCorpus apart = load_pairs(windows);
+  EXPECT_EQ(apart.train.texts.front().source, "a | b");
+  const std::vector<int64_t>& tokens = apart.train.samples.front().source;
+  EXPECT_EQ(std::count(tokens.begin(), tokens.end(), PairVocabulary::kUnknown), 0) << "the separator is known";
+  windows.separator = "3";
+  test::expect_error<base::InputError>([&] { load_pairs(windows); }, {"data.separator", "found '3' in '3'"});
 }
 
 TEST_F(Pairs, VocabulariesAreOfTheTrainingPartAndComeBackFromTheirFiles) {

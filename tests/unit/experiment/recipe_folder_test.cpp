@@ -142,7 +142,7 @@ TEST(RecipeFolder, EveryPapersExperimentHasAReducedOneBesideIt) {
   const std::vector<std::string> all = names();
   const std::set<std::string> known(all.begin(), all.end());
   for (const char* paper : {"rmt_algorithmic", "rmt_quadratic", "rmt_wt103", "rmt_enwik8", "abc_wt103", "grc_wt103",
-                            "grc_listops", "learnable_memory"}) {
+                            "grc_listops", "learnable_memory", "abc_translation", "abc_documents", "grc_translation"}) {
     for (const std::string& name : {std::string(paper), std::string(paper) + "_small"}) {
       ASSERT_TRUE(known.contains(name)) << name;
       const RecipeFile file = RecipeFile::read((kFolder / (name + ".toml")).string());
