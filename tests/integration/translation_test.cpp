@@ -249,5 +249,46 @@ TEST_F(TranslationRun, WhatDoesNotFitIsRefused) {
   refused(run({"train", pair_recipe_, "--out", folder_ / "e"}), "pairs.tsv:1");
 }
 
+// A line gives a line, or an error before anything is written.
+TEST_F(TranslationRun, LinesAndFilesThatHaveNothingOrTooMuch) {
+  const std::string model = folder_ / "model", vocabulary = model + "/source.vocabulary.json";
+  ASSERT_EQ(run({"train", pair_recipe_, "--out", folder_ / "run", "-q", "--set", "train.steps=1"}).status, 0);
+  fs::copy(folder_ / "run" + "/model", model);
+  const auto refused = [&](const Finished& outcome, const std::string& words) {
+    EXPECT_EQ(outcome.status, 2) << words;
+    EXPECT_TRUE(holds(outcome.err, words)) << "expected: " << words << "\nfound: " << outcome.err;
+    EXPECT_EQ(outcome.out, "") << words;
+  };
+  const Finished nothing = translate("", model);
+  EXPECT_EQ(nothing.status, 0) << nothing.err;
+  EXPECT_EQ(nothing.out, "");
+  std::string line;
+  while (line.size() < 100'000) line += "number 3 ";
+  const Finished cut = translate("\n \n" + line + "\n", model + " --max-len-b 3 --beam 1");
+  EXPECT_EQ(cut.status, 0) << cut.err;
+  EXPECT_TRUE(holds(cut.err, "cut to 1024")) << cut.err;
+  EXPECT_EQ(cut.out.substr(0, 2), "\n\n");
+  EXPECT_EQ(std::count(cut.out.begin(), cut.out.end(), '\n'), 3);
+  refused(translate("number 3\n" + std::string(100'000, 'x') + "\n", model), "standard input:2");
+  refused(translate(std::string(2'000'000, 'x'), model), "expected lines of at most");
+
+  std::string more = content(vocabulary);
+  const size_t end = more.rfind(']');
+  ASSERT_NE(end, std::string::npos);
+  write(vocabulary, more.insert(end, ", \"another\""));
+  refused(translate("number 3\n", model), "expected a source vocabulary of at most");
+  fs::remove(vocabulary);
+  refused(translate("number 3\n", model), "expected vocabulary files source.*");
+
+  const auto refused_pairs = [&](const std::string& pairs, const std::string& words) {
+    write(folder_ / "pairs.tsv", pairs);
+    refused(run({"train", pair_recipe_, "--out", folder_ / "none"}), words);
+    EXPECT_FALSE(fs::exists(folder_ / "none")) << words;
+  };
+  refused_pairs("", "expected at least one pair for training, found none");
+  refused_pairs("a\t\n\tb\n", "2 lines have an empty side");
+  refused_pairs("a\tb\n\xff\tb\n", "pairs.tsv:2");
+}
+
 }  // namespace
 }  // namespace mnemo

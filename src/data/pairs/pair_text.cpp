@@ -133,7 +133,9 @@ PairSets read_pairs(const PairTextOptions& options) {
   if (!options.valid.empty()) sets.valid = read_part(options.valid, options.valid_target, options);
   if (!options.test.empty()) sets.test = read_part(options.test, options.test_target, options);
   divide(sets, options);
-  base::require(!sets.train.pairs.empty(), "{}: expected at least one pair for training, found none", options.train);
+  base::require(!sets.train.pairs.empty(),
+                "{}: expected at least one pair for training, found none; {} lines have an empty side", options.train,
+                sets.train.empty);
   return sets;
 }
 
