@@ -7,6 +7,7 @@
 #include "core/attention.h"
 #include "core/attention_build.h"
 #include "core/inspection.h"
+#include "core/takes_draw.h"
 #include "layers/parts.h"
 #include "ops/attention/block_pattern.h"
 #include "ops/weights_from_outputs.h"
@@ -37,7 +38,7 @@ struct BigBirdOptions {
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d)) v ) over the keys in blocks that the query's block sees
 ///   (ops/block_pattern.h)
 /// Bidirectional: the last block attends to all blocks and all attend to it. No state.
-class BigBird final : public core::CoreAttention, public core::Inspectable {
+class BigBird final : public core::CoreAttention, public core::Inspectable, public core::TakesDraw {
  public:
   using Options = BigBirdOptions;
   /// Throws InputError in a causal model.
@@ -50,12 +51,9 @@ class BigBird final : public core::CoreAttention, public core::Inspectable {
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override { return {false, false, false}; }
-  /// The mask of a block pattern, cut to that many rows: bool [rows,rows].
-  at::Tensor mask(const at::Tensor& blocks, int64_t rows) const {
-    return ops::block_mask(blocks, options_.block_size, rows);
-  }
+  std::string_view draw_name() const override { return "block_mask"; }
   /// Uses this pattern, bool [N,N], instead of a random one, for segments of N blocks.
-  void set_blocks(at::Tensor blocks) { given_ = std::move(blocks); }
+  void set_draw(const at::Tensor& blocks) override { given_ = blocks; }
 
  private:
   Heads run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const;

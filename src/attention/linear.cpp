@@ -70,9 +70,10 @@ Linear::Linear(const Options& options, const core::AttentionBuild& build)
   }
 }
 
-void Linear::set_random(const at::Tensor& random) {
-  base::require(random_.defined() && random.sizes() == random_.sizes(),
-                "linear: random projections have the wrong shape {}", c10::str(random.sizes()));
+void Linear::set_draw(const at::Tensor& random) {
+  base::require(random_.defined(), "linear: only feature_map = \"rfa\" has random projections");
+  base::require(random.sizes() == random_.sizes(), "linear: expected random projections of {}, found {}",
+                c10::str(random_.sizes()), c10::str(random.sizes()));
   random_ = random.detach();
 }
 

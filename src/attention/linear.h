@@ -8,6 +8,7 @@
 #include "core/attention_build.h"
 #include "core/inspection.h"
 #include "core/reads_heads.h"
+#include "core/takes_draw.h"
 #include "layers/parts.h"
 #include "ops/attention/linear_attention.h"
 #include "ops/weights_from_outputs.h"
@@ -74,7 +75,10 @@ struct LinearState {
 ///   factors 1);  o = W_o concat_h(o_t)
 /// No 1/sqrt(d). Padding has f(k) = 0 and does not affect the gate. Causal models carry (S, z) exactly from segment to
 /// segment.
-class Linear final : public core::CoreAttention, public core::ReadsHeads, public core::Inspectable {
+class Linear final : public core::CoreAttention,
+                     public core::ReadsHeads,
+                     public core::Inspectable,
+                     public core::TakesDraw {
  public:
   using Options = LinearOptions;
   /// Throws InputError for a gate in a bidirectional model.
@@ -96,8 +100,9 @@ class Linear final : public core::CoreAttention, public core::ReadsHeads, public
   }
   at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const override;
   void require_readable(int64_t head_dim, int64_t keys) const override;
-  /// rfa: replaces the random projections [H,m,d].
-  void set_random(const at::Tensor& random);
+  std::string_view draw_name() const override { return "feature.random"; }
+  /// rfa: the random projections [H,m,d].
+  void set_draw(const at::Tensor& random) override;
 
  private:
   Heads run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const;

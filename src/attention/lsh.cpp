@@ -45,7 +45,7 @@ Lsh::Lsh(const Options& options, const core::AttentionBuild& build)
                    : ops::counter_normal({rounds, build.num_heads, build.head_dim, columns}, {seed, layer});
 }
 
-void Lsh::set_rotations(const at::Tensor& rotations) {
+void Lsh::set_draw(const at::Tensor& rotations) {
   base::require(rotations.sizes() == rotations_.sizes(), "lsh: expected rotations of {}, found {}",
                 c10::str(rotations_.sizes()), c10::str(rotations.sizes()));
   rotations_ = rotations.detach();

@@ -7,6 +7,7 @@
 #include "core/attention.h"
 #include "core/attention_build.h"
 #include "core/inspection.h"
+#include "core/takes_draw.h"
 #include "layers/parts.h"
 #include "ops/attention/lsh.h"
 #include "ops/weights_from_outputs.h"
@@ -43,11 +44,11 @@ struct LshOptions {
 };
 
 /// LSH attention (Kitaev et al. 2020, section 2): queries are used as keys, and attend to keys in their bucket's chunks
-/// (ops/lsh.h). Rotations are fixed numbers (ops/fixed_numbers.h), not parameters. No query attends to later rows, but
+/// (ops/lsh.h). Rotations are fixed numbers (ops/counter_rng.h), not parameters. No query attends to later rows, but
 /// causality does not hold bit for bit: chunk boundaries depend on how many rows, including later ones, fall into each
 /// bucket. While a segment is open, each call hashes and chunks all of its rows so far, and returns the outputs of the
 /// new ones. State: kv_cache, only while a segment is open; k holds the shared queries and keys.
-class Lsh final : public core::CoreAttention, public core::Inspectable {
+class Lsh final : public core::CoreAttention, public core::Inspectable, public core::TakesDraw {
  public:
   using Options = LshOptions;
   /// Throws InputError for variant "lra" in a causal model.
@@ -61,8 +62,9 @@ class Lsh final : public core::CoreAttention, public core::Inspectable {
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override { return {false, false, false}; }
   const at::Tensor& rotations() const { return rotations_; }
-  /// Replaces the rotations [rounds,H,d,num_buckets/2].
-  void set_rotations(const at::Tensor& rotations);
+  std::string_view draw_name() const override { return "rotations"; }
+  /// The rotations [rounds,H,d,num_buckets/2].
+  void set_draw(const at::Tensor& rotations) override;
 
  private:
   Heads run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const;

@@ -4,15 +4,13 @@
 
 #include <optional>
 
-#include "attention/bigbird.h"
-#include "attention/linear.h"
-#include "attention/lsh.h"
-#include "attention/relative.h"
 #include "base/error.h"
 #include "base/option_poly.h"
+#include "core/shows_scores.h"
+#include "core/takes_draw.h"
 #include "core/takes_slot_index.h"
-#include "memory/segment_cache.h"
 #include "models/registry.h"
+#include "ops/attention/block_pattern.h"
 #include "verify/golden_file.h"
 
 namespace mnemo::verify {
@@ -51,21 +49,18 @@ void move(base::Node& from, base::Node& to, const char* key) {
 
 /// Replaces values that an attention would draw at random (random projections, rotations, a block pattern) by those of
 /// the file.
-void give_fixed_numbers(const GoldenFile& file, core::CoreAttention& core) {
-  if (auto* linear = dynamic_cast<attention::Linear*>(&core)) {
-    if (const at::Tensor random = file.find("buffer.feature.random"); random.defined()) linear->set_random(random);
-  }
-  if (auto* lsh = dynamic_cast<attention::Lsh*>(&core)) {
-    if (const at::Tensor rotations = file.find("buffer.rotations"); rotations.defined()) lsh->set_rotations(rotations);
-  }
-  if (auto* bigbird = dynamic_cast<attention::BigBird*>(&core); bigbird != nullptr) {
-    const at::Tensor blocks = file.step(0, "input.block_mask");
-    if (!blocks.defined()) return;
-    const at::Tensor pattern = file.step(0, "input.pattern_mask");
-    base::require(!pattern.defined() || at::equal(pattern, bigbird->mask(blocks, pattern.size(0))),
-                  "{}: step.0.input.pattern_mask does not match block_mask", file.path());
-    bigbird->set_blocks(blocks);
-  }
+void give_draw(const GoldenFile& file, const base::Node& options, core::CoreAttention& core) {
+  auto* takes = dynamic_cast<core::TakesDraw*>(&core);
+  if (takes == nullptr) return;
+  const std::string name(takes->draw_name());
+  if (const at::Tensor buffer = file.find("buffer." + name); buffer.defined()) takes->set_draw(buffer);
+  const at::Tensor blocks = file.step(0, "input." + name);
+  if (!blocks.defined()) return;
+  const at::Tensor pattern = file.step(0, "input.pattern_mask");
+  base::require(!pattern.defined() ||
+                    at::equal(pattern, ops::block_mask(blocks, options.at("block_size").as_int(), pattern.size(0))),
+                "{}: step.0.input.pattern_mask does not match {}", file.path(), name);
+  takes->set_draw(blocks);
 }
 
 Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budget()) {
@@ -95,8 +90,9 @@ Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budge
                                    causal,
                                    0.02,
                                    above ? 1 : 0};
-  auto core = mechanisms.attentions.find(type).make(mechanisms.attention_types.complete(options), build);
-  give_fixed_numbers(file, *core);
+  const base::Node whole = mechanisms.attention_types.complete(options);
+  auto core = mechanisms.attentions.find(type).make(whole, build);
+  give_draw(file, whole, *core);
   const base::Node* memories = file.config().find("memory");
   base::require(memories == nullptr || (memories->is_array() && memories->size() <= 1),
                 "{}: expected at most one memory for one attention", file.path());
@@ -233,10 +229,10 @@ GoldenReport verify_attention(const GoldenFile& file) {
       const at::Tensor cotangent = file.step(k, std::string("cotangent.") + name);
       if (cotangent.defined()) scalar = scalar + (cotangent * found).sum();
     }
-    if (const auto* relative = dynamic_cast<const attention::Relative*>(subject.attention.get())) {
+    if (const auto* shows = dynamic_cast<const core::ShowsScores*>(subject.attention.get())) {
       const std::string name = fmt::format("step.{}.output.scores", k);
       if (const at::Tensor expected = file.find(name); expected.defined())
-        comparison.compare("outputs", name, expected, relative->scores(input, given));
+        comparison.compare("outputs", name, expected, shows->scores(input, given));
     }
     for (const auto& [field, tensor] : state.fields()) {
       for (const char* what : {"state", "buffer"}) {

@@ -69,7 +69,7 @@ TEST(BigBird, RefusesWhatItsPatternCannotHonour) {
         s.attention->forward({x, {}, table, core::Mode::evaluate, false}, {});
       },
       {"bigbird", "whole segment"});
-  s.attention->set_blocks(at::ones({2, 2}, at::kBool));
+  s.attention->set_draw(at::ones({2, 2}, at::kBool));
   expect_error<base::InputError>([&] { s.forward(x, table); }, {"bigbird", "1 by 1", "[2, 2]"});
 }
 
@@ -176,7 +176,7 @@ LinearOptions linear(const std::string& map) {
 TEST(Linear, IsTheSumOfItsFeaturesBothWaysAndAcross) {
   for (const char* map : {"elu", "t2r", "rfa"}) {
     const Subject<Linear> s(linear(map));
-    if (std::string(map) == "rfa") s.attention->set_random(Numbers(8).normal({kHeads, 5, kWidth}));
+    if (std::string(map) == "rfa") s.attention->set_draw(Numbers(8).normal({kHeads, 5, kWidth}));
     const auto features = [&](const at::Tensor& x) {
       if (std::string(map) == "elu") return ops::elu_features(x);
       if (std::string(map) == "t2r")
@@ -233,8 +233,8 @@ TEST(Linear, ASequenceDrawsItsProjectionsInTrainingAndKeepsThem) {
   EXPECT_TRUE(at::equal(second.state.as<LinearState>().draw, draws)) << "also where evaluation goes on";
   for (int64_t b = 0; b < 3; ++b) {
     // The same sequence in a model whose only projections are those of the draw.
-    fixed.attention->set_random(ops::counter_normal({kHeads, options.num_features.value_or(32), kWidth},
-                                                    {core::drawn_seed(5, draws[b].item<int64_t>()), 2}));
+    fixed.attention->set_draw(ops::counter_normal({kHeads, options.num_features.value_or(32), kWidth},
+                                                  {core::drawn_seed(5, draws[b].item<int64_t>()), 2}));
     const at::Tensor row = x.narrow(0, b, 1);
     const auto one = fixed.attention->forward({row, {}, table}, fixed.attention->initial_state(1));
     EXPECT_LE(difference(first.y.narrow(0, b, 1), one.y), 1e-12) << b;
