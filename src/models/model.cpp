@@ -188,6 +188,15 @@ void Model::require_input(const core::Segment& segment) const {
                 : images ? "pixels [B,C,H,W]"
                          : "tokens [B,T]",
                 found_in(segment));
+  base::require((images || !segment.pixels.defined()) && (source_ || !segment.source.defined()) &&
+                    (!images || !segment.tokens.defined()),
+                "[model] backbone.type = \"{}\" takes {}, found {} with them", options_.backbone.type,
+                images    ? "pixels or rows alone"
+                : source_ ? "a source and tokens"
+                          : "tokens or rows alone",
+                images                     ? "tokens"
+                : segment.pixels.defined() ? "pixels"
+                                           : "a source");
   const bool in_one_piece = segment.part.starts && segment.part.ends;
   base::require(!images || in_one_piece,
                 "[model] an image is always whole: expected part.starts and part.ends to be true");

@@ -161,6 +161,18 @@ TEST(Model, SequencesEndASegmentTogetherOrNotAtAll) {
       {"together", "6 to 7"});
 }
 
+// Nothing given is ignored.
+TEST(Model, ASegmentOfAnotherKindIsRefused) {
+  const auto model = build_of({});
+  for (const bool pixels : {true, false}) {
+    Segment segment = segment_of(Numbers(1).tokens({1, 3}, 7));
+    if (pixels) segment.pixels = at::zeros({1, 3, 8, 8}, at::kDouble);
+    if (!pixels) segment.source = Numbers(2).tokens({1, 4}, 7);
+    expect_error<base::InputError>([&] { model->forward(segment, model->initial_state(1)); },
+                                   {"decoder", "takes tokens or rows alone", pixels ? "pixels with" : "a source with"});
+  }
+}
+
 // A segment cache in the lower layer, a compressive memory in the upper one: each layer sees its own rows, in whole
 // segments and token by token alike, and a saved open segment continues.
 TEST(Model, LayersMayHaveDifferentMemories) {

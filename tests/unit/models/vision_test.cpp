@@ -214,6 +214,9 @@ TEST(Vit, RefusesWhatMakesNoSense) {
   tokens.tokens = at::zeros({1, 4}, at::kLong);
   expect_error<base::InputError>([&] { model->forward(tokens, model->initial_state(1)); },
                                  {"vit", "pixels [B,C,H,W]", "found tokens"});
+  tokens.pixels = at::zeros({1, 3, 8, 12}, at::kDouble);
+  expect_error<base::InputError>([&] { model->forward(tokens, model->initial_state(1)); },
+                                 {"vit", "pixels or rows alone", "found tokens with them"});
   core::Segment part = images(at::zeros({1, 3, 8, 12}, at::kDouble));
   part.part.ends = false;
   expect_error<base::InputError>([&] { model->forward(part, model->initial_state(1)); }, {"always whole"});
