@@ -1,5 +1,6 @@
 #include "experiment/device.h"
 
+#include <c10/core/CachingDeviceAllocator.h>
 #include <fmt/format.h>
 
 #include <charconv>
@@ -29,6 +30,16 @@ at::Device device_named(const std::optional<std::string>& name) {
 void move_to(core::Model& model, at::Device device) {
   if (model.parameters().all().front().tensor.device() != device)
     model.parameters().to(model.parameters().all().front().tensor.scalar_type(), device);
+}
+
+int64_t peak_device_memory(at::Device device) {
+  if (device.is_cpu()) return 0;
+  c10::DeviceAllocator& allocator = *c10::getDeviceAllocator(device.type());
+  if (!allocator.initialized()) return 0;
+  const c10::DeviceIndex index = device.has_index() ? device.index() : c10::DeviceIndex{0};
+  return allocator.getDeviceStats(index)
+      .reserved_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)]
+      .peak;
 }
 
 std::string describe_cuda() {

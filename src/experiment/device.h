@@ -2,6 +2,7 @@
 
 #include <c10/core/Device.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -15,6 +16,10 @@ at::Device device_named(const std::optional<std::string>& name);
 
 /// Moves a model's parameters there; its states follow.
 void move_to(core::Model& model, at::Device device);
+
+/// The most memory in bytes that LibTorch has held of that device so far, free blocks of its cache included; 0 for the
+/// processor, and before the first allocation.
+int64_t peak_device_memory(at::Device device);
 
 /// "no CUDA", or how many devices there are.
 std::string describe_cuda();

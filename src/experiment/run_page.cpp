@@ -19,6 +19,7 @@
 #include "base/machine.h"
 #include "base/progress.h"
 #include "base/text_format.h"
+#include "experiment/device.h"
 #include "page/document.h"
 #include "page/table.h"
 
@@ -29,8 +30,8 @@ using base::html_escape;
 
 constexpr const char* kColours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                     "#b8860b", "#56b4e9", "#7b4fb5", "#8c564b"};
-constexpr size_t kMostPoints = 1000;  // of one curve
-constexpr size_t kMostSamples = 100, kMostRows = 500;
+constexpr size_t kMaxCurvePoints = 1000;  // of one curve
+constexpr size_t kMaxSamples = 100, kMaxRows = 500;
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -64,11 +65,11 @@ struct Point {
 };
 using Curve = std::vector<Point>;
 
-/// At most kMostPoints, with the smallest and the largest value of each of the parts that the curve is cut into.
+/// At most kMaxCurvePoints, with the smallest and the largest value of each of the parts that the curve is cut into.
 Curve thinned(const Curve& curve) {
-  if (curve.size() <= kMostPoints) return curve;
+  if (curve.size() <= kMaxCurvePoints) return curve;
   Curve kept;
-  const size_t parts = kMostPoints / 2;
+  const size_t parts = kMaxCurvePoints / 2;
   for (size_t part = 0; part < parts; ++part) {
     const auto begin = curve.begin() + static_cast<std::ptrdiff_t>(part * curve.size() / parts);
     const auto end = curve.begin() + static_cast<std::ptrdiff_t>((part + 1) * curve.size() / parts);
@@ -267,15 +268,18 @@ std::string values(const RunPageContent& content) {
     }
     add("training time", base::duration_text(last.seconds));
   }
-  if (content.peak_memory > 0)
-    add("peak memory", fmt::format("{:.2f} GB", static_cast<double>(content.peak_memory) / 1e9));
+  const auto add_memory = [&](const std::string& of, int64_t bytes) {
+    if (bytes > 0) add("peak memory" + of, fmt::format("{:.2f} GB", static_cast<double>(bytes) / 1e9));
+  };
+  add_memory(content.peak_device_memory > 0 ? " of the processor" : "", content.peak_memory);
+  add_memory(" of " + content.device, content.peak_device_memory);
   return html + "</dl>\n";
 }
 
 std::string samples_html(const RunPageContent& content) {
   if (content.samples.empty()) return {};
   std::string html = "<h2>Samples</h2>\n<div class=\"cards\">\n";
-  const size_t count = std::min(content.samples.size(), kMostSamples);
+  const size_t count = std::min(content.samples.size(), kMaxSamples);
   // The newest, and an even choice of the others.
   for (size_t i = count; i-- > 0;) {
     const size_t at = count < 2 ? content.samples.size() - 1 : i * (content.samples.size() - 1) / (count - 1);
@@ -294,7 +298,7 @@ std::string evaluations_html(const RunPageContent& content) {
   if (points.empty()) return {};
   page::Table table{{"step", content.counted, "seconds"}, {}, 0};
   for (const auto& [name, value] : points.front().evaluation.metrics) table.header.push_back(name);
-  const size_t first = points.size() > kMostRows ? points.size() - kMostRows : 0;
+  const size_t first = points.size() > kMaxRows ? points.size() - kMaxRows : 0;
   for (size_t i = first; i < points.size(); ++i) {
     const train::EvaluationPoint& point = points[i];
     std::vector<std::string> row = {base::grouped(point.step), base::grouped(point.tokens),
@@ -425,6 +429,7 @@ void RunPageWriter::write(const RunPageContent& content) {
     RunPageContent shown = content;
     shown.written = seconds_now();
     shown.peak_memory = base::peak_memory();
+    shown.peak_device_memory = peak_device_memory(at::Device(shown.device));
     base::write_file_atomic(path_, run_page(shown));
   } catch (const std::exception& error) {
     broken_ = true;

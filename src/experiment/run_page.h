@@ -37,8 +37,9 @@ struct RunPageContent {
   train::History history = {};  ///< losses in the unit that loss_in_metric says
   std::vector<RunSample> samples = {};
   base::Node machine = {};
-  int64_t peak_memory = 0;
-  std::string recipe;  ///< TOML
+  int64_t peak_memory = 0;         ///< bytes of this process
+  int64_t peak_device_memory = 0;  ///< bytes of the device, where it is not the processor
+  std::string recipe;              ///< TOML
 };
 
 /// One HTML page that works offline: state and progress, curves of loss and metric, learning rate, gradient norm, speed
