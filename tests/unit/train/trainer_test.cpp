@@ -1,139 +1,19 @@
-#include "train/trainer.h"
-
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <torch/types.h>
 
 #include <cmath>
-#include <map>
 #include <set>
 
 #include "base/error.h"
-#include "base/file_io.h"
 #include "base/ignore_target.h"
 #include "base/log.h"
 #include "tests/support/expect_error.h"
-#include "tests/support/small_training.h"
-#include "tests/support/temporary_folder.h"
-#include "train/signals.h"
+#include "tests/unit/train/trainer_run.h"
 
 namespace mnemo::train {
 namespace {
 
 using base::Node;
-
-const std::map<std::string, std::vector<Node>>& memories() {
-  static const std::map<std::string, std::vector<Node>> all = {
-      {"none", {}},
-      {"segment cache", {Node::table({{"type", "segment_cache"}, {"mem_len", 12}})}},
-      {"rmt, depth 1, and cache",
-       {Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"bptt_depth", 1}}),
-        Node::table({{"type", "segment_cache"}, {"mem_len", 5}})}},
-      {"grc", {Node::table({{"type", "grc"}, {"cache_len", 4}})}},
-      {"compressive",
-       {Node::table({{"type", "compressive"}, {"mem_len", 5}, {"compressed_len", 3}, {"compression_rate", 2}})}},
-  };
-  return all;
-}
-
-TrainOptions small_options() {
-  TrainOptions options;
-  options.steps = 6;
-  options.batch_size = 4;
-  options.segments_per_step = 3;
-  options.optimiser = Node::table({{"type", "adamw"}, {"lr", 0.01}});
-  options.schedule = Node::table({{"type", "cosine"}, {"warmup_steps", 2}});
-  options.log_every = 4;
-  options.eval_every = 2;
-  options.eval_batch_size = 3;
-  options.seed = 5;
-  return options;
-}
-
-class TrainerTest : public ::testing::Test {
- protected:
-  TrainerTest() {
-    base::write_file_atomic(folder_ / "text.txt", test::counting_text(120));
-    corpus_ = test::small_corpus(folder_ / "text.txt");
-  }
-
-  struct Run {
-    std::unique_ptr<models::Model> model;
-    std::unique_ptr<tasks::LanguageModel> task;
-    std::unique_ptr<Trainer> trainer;
-  };
-  Run make(const TrainOptions& options, const std::vector<Node>& memory, const std::string& run_folder = {},
-           double dropout = 0.0, at::ScalarType dtype = at::kFloat) {
-    Run run;
-    run.model = test::small_model(corpus_.tokenizer->size(), memory, 8, dropout, dtype);
-    run.task = std::make_unique<tasks::LanguageModel>(corpus_, test::task_options(options));
-    run.trainer = std::make_unique<Trainer>(*run.model, *run.task, options, run_folder);
-    return run;
-  }
-  /// A corpus of documents separated by blank lines, all used for training.
-  void use_documents(const std::string& documents) {
-    data::TextOptions text;
-    text.train = folder_ / "documents.txt";
-    text.document_separator = "blank_line";
-    text.valid_fraction = text.test_fraction = 0;
-    base::write_file_atomic(text.train, documents);
-    corpus_ = data::load_corpus(text);
-  }
-  static RunHooks quiet(std::function<int()> stop = [] { return 0; }) {
-    RunHooks hooks;
-    hooks.stop = std::move(stop);
-    hooks.show_progress = false;
-    return hooks;
-  }
-  /// The files of two checkpoints are equal byte for byte, except those that contain times.
-  static void expect_same(const std::string& a, const std::string& b, const std::string& apart_from = {}) {
-    const weights::CheckpointReader one(a), two(b);
-    ASSERT_EQ(one.info().files.size(), two.info().files.size());
-    for (const weights::CheckpointFile& file : one.info().files) {
-      if (file.name != "timing.safetensors" && file.name != apart_from) {
-        EXPECT_TRUE(one.file(file.name) == two.file(file.name)) << file.name << " differs";
-      }
-    }
-  }
-
-  test::TemporaryFolder folder_;
-  data::Corpus corpus_;
-};
-
-TEST_F(TrainerTest, AMemoryThatTheModelLacksIsAnotherModel) {
-  const std::string run_folder = folder_ / "run";
-  const TrainOptions options = small_options();
-  const TrainReport report = make(options, memories().at("segment cache"), run_folder).trainer->run(quiet());
-  const Run other = make(options, {}, run_folder);
-  test::expect_error<base::InputError>([&] { other.trainer->resume(report.checkpoint); },
-                                       {report.checkpoint + "/state.safetensors", "it is another model"});
-}
-
-TEST_F(TrainerTest, ResumedRunIsBitwiseTheUninterruptedOne) {
-  int number = 0;
-  for (const auto& [name, memory] : memories()) {
-    SCOPED_TRACE(name);
-    const std::string whole = folder_ / fmt::format("whole{}", number), cut = folder_ / fmt::format("cut{}", number);
-    ++number;
-    const TrainOptions options = small_options();
-    const TrainReport expected = make(options, memory, whole, 0.1).trainer->run(quiet());
-    EXPECT_EQ(expected.steps, 6);
-    Run first = make(options, memory, cut, 0.1);
-    const TrainReport stopped = first.trainer->run(
-        quiet([&] { return first.trainer->steps_done() == 3 ? SIGTERM : 0; }));
-    EXPECT_EQ(stopped.signal, SIGTERM);
-    EXPECT_EQ(stopped.steps, 3);
-    Run second = make(options, memory, cut, 0.1);
-    ASSERT_TRUE(second.trainer->resume_latest());
-    const TrainReport resumed = second.trainer->run(quiet());
-    EXPECT_EQ(resumed.steps, 6);
-    expect_same(expected.checkpoint, resumed.checkpoint);
-    ASSERT_EQ(resumed.history.losses.size(), expected.history.losses.size());
-    EXPECT_EQ(resumed.history.losses.front().loss, expected.history.losses.front().loss);
-    EXPECT_EQ(resumed.history.evaluations.back().evaluation.metrics,
-              expected.history.evaluations.back().evaluation.metrics);
-  }
-}
 
 TEST_F(TrainerTest, GaugesOfTheModelStandBesideTheLoss) {
   TrainOptions options = small_options();
@@ -161,25 +41,6 @@ TEST_F(TrainerTest, GaugesOfTheModelStandBesideTheLoss) {
   const std::string log = base::read_file(base::join_path(folder, "log.jsonl"));
   EXPECT_NE(log.find("\"gauges\":{\"layers.0.sigma_lambda\":["), std::string::npos) << log;
   EXPECT_TRUE(make(options, {}).trainer->run(quiet()).history.losses.front().scalars.empty());
-}
-
-// What evaluations leave behind: the best metric so far, and how far a plateau has reduced the learning rate.
-TEST_F(TrainerTest, ResumedRunKnowsTheBestAndThePlateau) {
-  TrainOptions options = small_options();
-  options.optimiser = Node::table({{"type", "adamw"}, {"lr", 1e-30}});  // no improvement after the first evaluation
-  options.schedule = Node::table({{"type", "plateau"}, {"patience", 0}});
-  options.eval_every = options.save_every = options.log_every = 1;
-  const std::string whole = folder_ / "whole", cut = folder_ / "cut";
-  const TrainReport expected = make(options, {}, whole).trainer->run(quiet());
-  Run first = make(options, {}, cut);
-  first.trainer->run(quiet([&] { return first.trainer->steps_done() == 3 ? SIGTERM : 0; }));
-  Run second = make(options, {}, cut);
-  ASSERT_TRUE(second.trainer->resume_latest());
-  const TrainReport resumed = second.trainer->run(quiet());
-  EXPECT_LT(expected.history.losses.back().lr, 0.5 * expected.history.losses.front().lr);
-  expect_same(expected.checkpoint, resumed.checkpoint);
-  for (const std::string& run_folder : {whole, cut})
-    EXPECT_EQ(weights::find_checkpoint(run_folder, "best")->step, 1) << run_folder;
 }
 
 TEST_F(TrainerTest, GradientsAreClippedBeforeTheStep) {
@@ -293,7 +154,7 @@ TEST_F(TrainerTest, RecomputingIsBitwiseStoring) {
                         again = folder_ / fmt::format("again{}", number);
       ++number;
       const TrainReport expected = make(options, memory, stored, 0.1).trainer->run(quiet());
-      options.recompute = "segment";
+      options.recompute = TrainOptions::Recompute::segment;
       const TrainReport found = make(options, memory, again, 0.1).trainer->run(quiet());
       expect_same(expected.checkpoint, found.checkpoint, "train.json");  // the options
     }
@@ -302,15 +163,13 @@ TEST_F(TrainerTest, RecomputingIsBitwiseStoring) {
 
 TEST_F(TrainerTest, RecomputeAndItsLimitGoTogether) {
   TrainOptions options = small_options();
-  options.recompute = "auto";
+  options.recompute = TrainOptions::Recompute::automatic;
   test::expect_error<base::InputError>([&] { make(options, {}); }, {"memory_limit", "auto", "found none"});
   options.memory_limit = 100;
   make(options, {});
-  options.recompute = "segment";
+  options.recompute = TrainOptions::Recompute::segment;
   test::expect_error<base::InputError>([&] { make(options, {}); },
                                        {"memory_limit", "auto", "found recompute = \"segment\""});
-  options.recompute = "all";
-  test::expect_error<base::InputError>([&] { make(options, {}); }, {"recompute", "all", "segment"});
 }
 
 TEST_F(TrainerTest, TheModelsCacheIsWhatTheStepMadeOfIt) {
@@ -394,52 +253,6 @@ TEST_F(TrainerTest, NonFiniteLossStopsBeforeTheWeightsChange) {
   }
 }
 
-TEST_F(TrainerTest, SignalFinishesTheStepAndSaves) {
-  const std::string run_folder = folder_ / "run";
-  Run run = make(small_options(), {}, run_folder);
-  const SignalGuard guard;
-  RunHooks hooks;
-  hooks.show_progress = false;
-  hooks.on_evaluation = [](const EvaluationPoint& point) {
-    if (point.step == 4) ::raise(SIGINT);
-  };
-  const TrainReport report = run.trainer->run(hooks);
-  EXPECT_EQ(report.signal, SIGINT);
-  EXPECT_EQ(report.steps, 4);
-  EXPECT_EQ(weights::verify_checkpoint(report.checkpoint).step, 4);
-}
-
-TEST_F(TrainerTest, LogHoldsEveryPointOnceAfterAKill) {
-  TrainOptions options = small_options();
-  options.log_every = 1;
-  options.save_every = 2;
-  options.eval_every = 3;
-  const std::string run_folder = folder_ / "run";
-  Run killed = make(options, {}, run_folder);
-  struct Kill {};
-  RunHooks hooks = quiet();
-  hooks.on_loss = [](const LossPoint& point) {
-    if (point.step == 4) throw Kill{};  // logged, but not saved: the last checkpoint is that of step 3, a new best
-  };
-  EXPECT_THROW(killed.trainer->run(hooks), Kill);
-  base::write_file_atomic(run_folder + "/log.jsonl", base::read_file(run_folder + "/log.jsonl") + "{\"step\": 1, \"to");
-  Run run = make(options, {}, run_folder);
-  test::expect_error<base::InputError>([&] { run.trainer->run(quiet()); }, {run_folder, "step 3"});
-  ASSERT_TRUE(run.trainer->resume_latest());
-  run.trainer->run(quiet());
-  std::vector<int64_t> losses, evaluations;
-  const std::string log = base::read_file(run_folder + "/log.jsonl");
-  for (size_t begin = 0; begin < log.size();) {
-    const size_t end = log.find('\n', begin);
-    ASSERT_NE(end, std::string::npos);
-    const Node line = base::parse_json(log.substr(begin, end - begin), "log");
-    (line.contains("loss") ? losses : evaluations).push_back(line.at("step").as_int());
-    begin = end + 1;
-  }
-  EXPECT_EQ(losses, (std::vector<int64_t>{1, 2, 3, 4, 5, 6}));
-  EXPECT_EQ(evaluations, (std::vector<int64_t>{3, 6}));
-}
-
 TEST_F(TrainerTest, LossFallsAndTheBestIsKept) {
   TrainOptions options = small_options();
   options.steps = 60;
@@ -515,22 +328,6 @@ TEST_F(TrainerTest, ParametersWithoutAGradientAreNamedOnce) {
   EXPECT_EQ(log_of(2, grc, false).find("no gradient"), std::string::npos);
   EXPECT_EQ(log_of(1, {}, false).find("no gradient"), std::string::npos);
   EXPECT_EQ(log_of(1, grc, true).find("no gradient"), std::string::npos) << "frozen on purpose";
-}
-
-TEST_F(TrainerTest, ResumeRefusesAnotherRunsCheckpoint) {
-  TrainOptions options = small_options();
-  const TrainReport report = make(options, {}, folder_ / "run").trainer->run(quiet());
-  Run other = make(options, memories().at("rmt, depth 1, and cache"));
-  test::expect_error<base::InputError>([&] { other.trainer->resume(report.checkpoint); },
-                                       {"model.safetensors", "memory.tokens"});
-  options.accumulate = 2;
-  Run parts = make(options, {});
-  test::expect_error<base::InputError>([&] { parts.trainer->resume(report.checkpoint); }, {"accumulate"});
-  options.optimiser = "sgd";
-  options.accumulate = 1;
-  Run sgd = make(options, {});
-  test::expect_error<base::InputError>([&] { sgd.trainer->resume(report.checkpoint); },
-                                       {"optimiser.safetensors", "exp_avg"});
 }
 
 }  // namespace
