@@ -14,12 +14,12 @@ namespace {
 /// program they take the time of the thread they wait for. How long is read from the environment before main, when
 /// libgomp is loaded, and cannot be changed later, so the program starts itself again, before LibTorch's start.
 void spin_briefly(int, char** argv, char** environment) {
-  constexpr size_t kMost = 4096;
-  static char* now[kMost + 2];
+  constexpr size_t kMax = 4096;
+  static char* now[kMax + 2];
   static char spin[] = "GOMP_SPINCOUNT=1000";
   size_t count = 0;
   for (; environment[count] != nullptr; ++count) {
-    if (count == kMost || std::strncmp(environment[count], "GOMP_SPINCOUNT=", 15) == 0 ||
+    if (count == kMax || std::strncmp(environment[count], "GOMP_SPINCOUNT=", 15) == 0 ||
         std::strncmp(environment[count], "OMP_WAIT_POLICY=", 16) == 0) {
       return;
     }

@@ -60,11 +60,11 @@ HWY_INLINE V exp_or_nan(D d, V x) {
 // The remainder of a row after its whole vectors, as one vector.
 template <class T>
 struct Rest {
-  static constexpr size_t kMost = hn::MaxLanes(hn::ScalableTag<T>());
-  T numbers[kMost];
+  static constexpr size_t kMax = hn::MaxLanes(hn::ScalableTag<T>());
+  T numbers[kMax];
 
   Rest(const T* from, int64_t size, T beyond) {
-    std::fill(numbers, numbers + kMost, beyond);
+    std::fill(numbers, numbers + kMax, beyond);
     std::copy(from, from + size, numbers);
   }
   hn::Vec<hn::ScalableTag<T>> load() const { return hn::LoadU(hn::ScalableTag<T>(), numbers); }

@@ -177,7 +177,7 @@ core::InputKind input_of(const base::Node& config) {
   return options.input();
 }
 
-bool is_vision(const base::Node& config) { return input_of(config) == core::InputKind::images; }
+bool reads_images(const base::Node& config) { return input_of(config) == core::InputKind::images; }
 
 }  // namespace
 
@@ -190,9 +190,9 @@ GoldenReport verify_golden(const std::string& path, at::Device device) {
   base::require(kind != nullptr && kind->is_string(), "{}: expected a string 'kind' in config, found none", path);
   try {
     if (kind->as_string() == "attention") return verify_attention(file);
-    if (kind->as_string() == "model" && is_vision(file.config())) return verify_vision_model(file);
+    if (kind->as_string() == "model" && reads_images(file.config())) return verify_vision_model(file);
     if (kind->as_string() == "model" && input_of(file.config()) == core::InputKind::pairs) return verify_pairs(file);
-    if (kind->as_string() == "layer_stack" && is_vision(file.config())) return verify_vision_stack(file);
+    if (kind->as_string() == "layer_stack" && reads_images(file.config())) return verify_vision_stack(file);
     if (kind->as_string() == "layer_stack" || kind->as_string() == "model") return verify_model(file);
     if (kind->as_string() == "image_transform") return verify_image_transform(file);
   } catch (const c10::Error& error) {

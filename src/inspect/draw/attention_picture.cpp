@@ -99,11 +99,11 @@ Raster dots_of(const at::Tensor& weights, int64_t block, double largest) {
 
 /// The word, shortened to fit beside a map.
 std::string short_word(const std::string& word) {
-  constexpr size_t kMost = 12;
+  constexpr size_t kMax = 12;
   std::string start;
   size_t letters = 0;
   for (const char c : word) {
-    if ((static_cast<uint8_t>(c) & 0xc0) != 0x80 && ++letters > kMost) return start + "..";
+    if ((static_cast<uint8_t>(c) & 0xc0) != 0x80 && ++letters > kMax) return start + "..";
     start += c;
   }
   return start;

@@ -36,9 +36,9 @@ bool allowed(const core::AttendTable& table, int64_t i, int64_t j) {
 
 std::string svg_of(const core::AttendTable& table) {
   // A larger table is drawn by every step-th row and key.
-  constexpr int64_t kMostCells = 1024;
+  constexpr int64_t kMaxCells = 1024;
   const std::vector<core::Span> all = table.keys();
-  const int64_t step = (std::max(table.num_rows(), table.num_keys()) + kMostCells - 1) / kMostCells;
+  const int64_t step = (std::max(table.num_rows(), table.num_keys()) + kMaxCells - 1) / kMaxCells;
   const int64_t cells = std::max(table.num_rows(), table.num_keys());
   const double cell = std::clamp(480.0 / static_cast<double>(std::max<int64_t>(cells, 1)),
                                  1.0 / static_cast<double>(step), 14.0);
