@@ -134,26 +134,27 @@ base::Node to_timm(const ImagePreprocessing& facts, const base::Node* before, co
   pretrained.set("mean", node.at("mean"));
   pretrained.set("std", node.at("std"));
   pretrained.set("crop_pct", crop_pct_of(facts, where));
-  pretrained.set("crop_mode", facts.test_crop.crop_mode);
-  pretrained.set("interpolation", facts.test_crop.interpolation);
+  const base::Node crop = base::write_options(facts.test_crop);
+  for (const char* key : {"crop_mode", "interpolation"}) pretrained.set(key, crop.at(key));
   return pretrained;
 }
 
 base::Node to_hugging_face(const ImagePreprocessing& facts, const std::string& where) {
   const data::ImageTestOptions& crop = facts.test_crop;
   base::require(
-      crop.crop_mode == "squash" && crop.crop_pct == 1.0,
+      crop.crop_mode == data::ImageTestOptions::CropMode::squash && crop.crop_pct == 1.0,
       "{}: 'test_crop': huggingface_vit resizes both sides and cuts nothing off; expected crop_mode = "
       "\"squash\" and crop_pct = 1, found \"{}\" and {}; write an {} with that if all images are of the model's size",
-      where, crop.crop_mode, crop.crop_pct, ImagePreprocessing::kFile);
-  base::require(crop.interpolation != "box",
+      where, crop.crop_mode == data::ImageTestOptions::CropMode::squash ? "squash" : "center", crop.crop_pct,
+      ImagePreprocessing::kFile);
+  base::require(crop.interpolation != data::Interpolation::box,
                 "{}: 'test_crop.interpolation': expected \"bilinear\" or \"bicubic\", found \"box\"", where);
   const base::Node node = base::write_options(facts);
   return base::Node::table(
       {{"image_processor_type", "ViTImageProcessor"},
        {"do_resize", true},
        {"size", base::Node::table({{"height", facts.image_size[0]}, {"width", facts.image_size[1]}})},
-       {"resample", crop.interpolation == "bilinear" ? 2 : 3},
+       {"resample", crop.interpolation == data::Interpolation::bilinear ? 2 : 3},
        {"do_rescale", true},
        {"rescale_factor", 1.0 / 255.0},
        {"do_normalize", true},

@@ -9,7 +9,8 @@ namespace mnemo::bundle {
 
 /// When the memory of a text model is reset; stored next to its weights and vocabulary.
 struct TextConventions {
-  std::string reset = "documents";
+  using Reset = data::TextOptions::Reset;
+  Reset reset = Reset::documents;
   template <class V>
   void visit(V&& v) {
     v("reset", reset, "when memory is reset: data.reset of the recipe", base::one_of("documents", "segments"));
@@ -21,7 +22,7 @@ struct TextConventions {
   /// Without such a file, memory is only reset between documents. Throws InputError for an invalid file.
   static TextConventions read(const std::string& folder);
   std::string text() const;
-  bool resets_segments() const { return reset == "segments"; }
+  bool resets_segments() const { return reset == Reset::segments; }
 };
 
 }  // namespace mnemo::bundle

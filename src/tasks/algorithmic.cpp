@@ -100,7 +100,7 @@ std::optional<Evaluation> Algorithmic::evaluate(const core::Model& model, data::
   const int64_t samples = std::min(source_->size(part).value_or(options_.eval_samples), options_.eval_samples);
   if (samples == 0) return std::nullopt;
   const at::NoGradGuard no_grad;
-  const bool both = answer_.decoding == "greedy" && source_->answer_length() > 1;
+  const bool both = answer_.decoding == data::AnswerOptions::Decoding::greedy && source_->answer_length() > 1;
   distributed::SharedBatches shared(ranks());
   for (int64_t left = samples, number = 0; left > 0; left -= options_.eval_batch_size, ++number) {
     if (!shared.own(number)) continue;

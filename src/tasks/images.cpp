@@ -66,7 +66,7 @@ std::optional<Evaluation> Images::evaluate(const core::Model& model, data::Part 
   }
   Evaluation found{{{"accuracy", accuracy.value()}, {"top5_accuracy", top5.value()}, {"nll", likelihood.nll()}},
                    accuracy.total()};
-  if (data_.broken == "skip")
+  if (data_.broken == data::ImageOptions::Broken::skip)
     found.metrics.emplace_back("skipped", static_cast<double>(shared.sum(images.num_broken())));
   return found;
 }

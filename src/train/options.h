@@ -6,22 +6,33 @@
 
 #include "base/node.h"
 #include "base/options.h"
+#include "ops/linear/linear.h"
 #include "train/optimiser.h"
 #include "train/schedule.h"
 
 namespace mnemo::train {
+
+/// Where gradients are cut between segments. Both forms cut each state field according to its depth k =
+/// model.bptt_depth(path); -1: never.
+///   sliding  gradients reach exactly k boundaries back from each loss, to segments s, s-1, ... s-k (the definition
+///            of the golden files)
+///   chunked  the field is detached at every (k+1)th boundary of the list, which is cheaper: gradients reach 0 to k
+///            boundaries back
+/// In both forms, a field of depth 0 is cut at every boundary. The initial state does not count as a boundary and keeps
+/// its graph.
+enum class BpttForm { sliding, chunked };
 
 /// How a model is trained: the `[train]` table of a recipe.
 struct TrainOptions {
   int64_t steps = 1000;
   int64_t batch_size = 16;
   int64_t segments_per_step = 1;
-  std::string bptt = "sliding";
-  std::string recompute = "none";
+  BpttForm bptt = BpttForm::sliding;
+  enum class Recompute { none, segment, automatic } recompute = Recompute::none;
   std::optional<int64_t> memory_limit = std::nullopt;
   int64_t accumulate = 1;
-  std::string precision = "float32";
-  std::string reduce_precision = "float32";
+  ops::ProductPrecision precision = ops::ProductPrecision::float32;
+  enum class ReducePrecision { float32, bf16 } reduce_precision = ReducePrecision::float32;
   bool shard_optimiser = false;
   base::Node optimiser = base::Node::table({{"type", "adamw"}});
   base::Node schedule = base::Node::table({{"type", "constant"}});
@@ -112,10 +123,11 @@ struct TrainOptions {
                   "it is checked at each evaluation; expected eval_every above 0, found 0");
     where.require(!patience || eval_every > 0, "patience",
                   "it counts evaluations; expected eval_every above 0, found 0");
-    where.require(recompute != "auto" || memory_limit, "memory_limit",
+    where.require(recompute != Recompute::automatic || memory_limit, "memory_limit",
                   "required by recompute = \"auto\"; expected MB, found none");
-    where.require(recompute == "auto" || !memory_limit, "memory_limit",
-                  "requires recompute = \"auto\", found recompute = \"{}\"", recompute);
+    where.require(recompute == Recompute::automatic || !memory_limit, "memory_limit",
+                  "requires recompute = \"auto\", found recompute = \"{}\"",
+                  recompute == Recompute::none ? "none" : "segment");
   }
 };
 

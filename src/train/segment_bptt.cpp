@@ -328,12 +328,6 @@ class Segments {
 
 }  // namespace
 
-BpttForm bptt_form(std::string_view name) {
-  if (name == "sliding") return BpttForm::sliding;
-  base::require(name == "chunked", "bptt: expected \"sliding\" or \"chunked\", found \"{}\"", name);
-  return BpttForm::chunked;
-}
-
 BpttResult backward_segments(const core::Model& model, const std::vector<BpttSegment>& segments,
                              const core::State& state, const SegmentLoss& loss, BpttForm form, int64_t stored_bytes,
                              const BpttHooks& hooks) {

@@ -4,29 +4,16 @@
 
 #include <cstddef>
 #include <functional>
-#include <string_view>
 #include <vector>
 
 #include "core/model.h"
 #include "tasks/start_documents.h"
+#include "train/options.h"
 #include "train/recompute.h"
 
 namespace mnemo::train {
 
 using tasks::start_documents;
-
-/// Where gradients are cut between segments. Both forms cut each state field according to its depth k =
-/// model.bptt_depth(path); -1: never.
-///   sliding  gradients reach exactly k boundaries back from each loss, to segments s, s-1, ... s-k (the definition
-///            of the golden files)
-///   chunked  the field is detached at every (k+1)th boundary of the list, which is cheaper: gradients reach 0 to k
-///            boundaries back
-/// In both forms, a field of depth 0 is cut at every boundary. The initial state does not count as a boundary and keeps
-/// its graph.
-enum class BpttForm { sliding, chunked };
-
-/// The form with that name, "sliding" or "chunked". Throws InputError for other names.
-BpttForm bptt_form(std::string_view name);
 
 /// One segment of the list. reset [B] bool, true where a row starts a new document with this segment: its state becomes
 /// model.initial_state(B)'s, with gradient; undefined = no row.

@@ -38,12 +38,8 @@ bool has_per_model_state(const core::Model& model) {
 
 /// What backward_segments may store of the segments' graphs.
 int64_t stored_bytes(const TrainOptions& options) {
-  if (options.recompute == "none") return kStoreAll;
+  if (options.recompute == TrainOptions::Recompute::none) return kStoreAll;
   return options.memory_limit ? *options.memory_limit * 1'000'000 : 0;
-}
-
-ops::ProductPrecision product_precision(const TrainOptions& options) {
-  return options.precision == "bf16" ? ops::ProductPrecision::bf16 : ops::ProductPrecision::float32;
 }
 
 void require_float32(const core::Model& model) {
@@ -90,13 +86,12 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
       options_(options),
       run_folder_(std::move(run_folder)),
       files_(std::move(files)),
-      form_(bptt_form(options.bptt)),
       per_model_state_(has_per_model_state(model)),
       group_(std::move(group)) {
   base::check_options(options_);
   base::require(task.batch_size() == options_.batch_size, "training: the task has batches of {}, the options say {}",
                 task.batch_size(), options_.batch_size);
-  if (options_.precision == "bf16") require_float32(model);
+  if (options_.precision == ops::ProductPrecision::bf16) require_float32(model);
   if (group_) {
     require_divisible(options_, group_->size());
     task_.share_evaluations(group_);
@@ -108,7 +103,8 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
       if (parameter.tensor.requires_grad()) parameters.push_back(parameter.tensor);
     }
     reducer_ = std::make_unique<distributed::Reducer>(
-        *group_, std::move(parameters), distributed::ReducerOptions{.bf16 = options_.reduce_precision == "bf16"});
+        *group_, std::move(parameters),
+        distributed::ReducerOptions{.bf16 = options_.reduce_precision == TrainOptions::ReducePrecision::bf16});
   }
   if (group_ && options_.shard_optimiser) shards_ = std::make_unique<OptimiserShards>(*group_, model.parameters());
   optimiser_ = make_optimiser(options_.optimiser, shards_ ? shards_->own() : model.parameters().all());
@@ -158,7 +154,7 @@ BpttResult Trainer::differentiate(const std::vector<data::TokenSegment>& segment
       return sum_over_ranks(gradient) * weight_of(index);
     };
   }
-  const ops::ProductPrecisionGuard precision(product_precision(options_));
+  const ops::ProductPrecisionGuard precision(options_.precision);
   BpttResult result = backward_segments(
       model_, inputs, state,
       [&](const core::StepResult& step, size_t index) {
@@ -166,7 +162,7 @@ BpttResult Trainer::differentiate(const std::vector<data::TokenSegment>& segment
         if (loss.nll.defined()) nll[index] = loss.nll.detach();
         return loss.total;
       },
-      form_, stored_bytes(options_), hooks);
+      options_.bptt, stored_bytes(options_), hooks);
   outcome.loss += sum_of(nll);
   outcome.total += sum_of(result.losses);
   return result;

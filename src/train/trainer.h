@@ -158,7 +158,6 @@ class Trainer {
   TrainOptions options_;
   std::string run_folder_;
   std::map<std::string, std::string> files_;
-  BpttForm form_;
   bool per_model_state_;  ///< the model's state has fields that belong to it, not to a sequence
   std::unique_ptr<Optimiser> optimiser_;
   std::unique_ptr<Schedule> schedule_;

@@ -85,17 +85,12 @@ class Step {
 };
 
 void run_eval(const Step& step) {
-  data::ImageTestOptions options;
-  options.interpolation = step.text("interpolation");
-  int64_t side = 0;
-  if (step.text("style") == "timm") {
-    side = step.integer("image_size");
-    options.crop_pct = step.real("crop_pct");
-    options.crop_mode = step.text("crop_mode");
-  } else {
-    side = step.integer("crop_size");
-    options.resize_size = step.integer("resize_size");
-  }
+  const bool timm = step.text("style") == "timm";
+  base::Node keys = base::Node::table({{"interpolation", step.config.at("interpolation")}});
+  for (const char* key : timm ? std::vector{"crop_pct", "crop_mode"} : std::vector{"resize_size"})
+    keys.set(key, step.config.at(key));
+  const auto options = base::read_options<data::ImageTestOptions>(keys);
+  const int64_t side = step.integer(timm ? "image_size" : "crop_size");
   const data::Image crop = data::TestCrop::of(options, side, side)(step.image());
   at::Tensor pixels = at::empty({3, side, side}, at::kDouble);
   data::Normaliser(step.reals("mean"), step.reals("std"))(crop, pixels.mutable_data_ptr<double>());

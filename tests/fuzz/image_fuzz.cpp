@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                  "an image's size");
     fuzz::demand(static_cast<std::int64_t>(image.bytes.size()) == image.height * image.width * 3, "an image's bytes");
     data::ImageTestOptions options;
-    for (const char* mode : {"center", "squash"}) {
+    for (const auto mode : {data::ImageTestOptions::CropMode::center, data::ImageTestOptions::CropMode::squash}) {
       options.crop_mode = mode;
       const data::Image crop = data::TestCrop::of(options, 16, 24)(image);
       fuzz::demand(crop.height == 16 && crop.width == 24 && crop.bytes.size() == 16 * 24 * 3, "the test crop's size");

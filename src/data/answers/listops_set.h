@@ -25,8 +25,8 @@ struct ListOpsOptions {
   int64_t min_length = 500;
   int64_t max_length = 2000;
   int64_t seed = 0;
-  std::string pad = "max_length";
-  std::string loss = "last";
+  enum class Pad { max_length, batch } pad = Pad::max_length;
+  enum class Loss { last, every } loss = Loss::last;
 
   template <class V>
   void visit(V&& v) {

@@ -17,7 +17,7 @@ namespace mnemo::data {
 /// How samples are divided into segments and answers are scored: keys shared by synthetic tasks and task files.
 struct AnswerOptions {
   int64_t num_segments = 0;
-  std::string decoding = "greedy";
+  enum class Decoding { greedy, teacher_forced } decoding = Decoding::greedy;
 
   template <class V>
   void visit(V&& v) {

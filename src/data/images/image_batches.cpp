@@ -62,7 +62,8 @@ class TrainingImages::Work final : public BatchWork {
 
   void make_row(int64_t row) override {
     int64_t index = images_[static_cast<size_t>(row)];
-    const auto image = read_or_next(*owner_.set_, index, owner_.options_.broken == "skip", owner_.broken_);
+    const auto image = read_or_next(*owner_.set_, index, owner_.options_.broken == ImageOptions::Broken::skip,
+                                    owner_.broken_);
     base::Random random = stream(owner_.seed_, kSample, number_ * rows() + row);
     owner_.transform_.train(*image, random, batch.pixels.mutable_data_ptr<float>() + row * owner_.transform_.numbers());
     batch.labels.mutable_data_ptr<int64_t>()[row] = owner_.set_->label(index);
@@ -146,7 +147,7 @@ MeasuredImages::MeasuredImages(std::shared_ptr<const ImageSet> set, const ImageO
                                int64_t samples, const BatchShare& share)
     : set_(std::move(set)),
       transform_(options),
-      skip_(options.broken == "skip"),
+      skip_(options.broken == ImageOptions::Broken::skip),
       batches_(
           [this, batch_size, share,
            total = std::min(samples, set_->size())](int64_t number) -> std::unique_ptr<BatchWork> {

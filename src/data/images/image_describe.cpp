@@ -54,7 +54,7 @@ bool there(const std::string& folder, const char* name) { return base::path_exis
 
 ImageDescription describe_images(const ImageOptions& options, bool check) {
   const ImageSets sets = load_images(options);
-  ImageDescription description{options.format, sets.train->classes(), {}};
+  ImageDescription description{options.format_name(), sets.train->classes(), {}};
   description.parts.push_back(describe_image_part("train", *sets.train, check));
   if (sets.valid) description.parts.push_back(describe_image_part("valid", *sets.valid, check));
   if (sets.test) description.parts.push_back(describe_image_part("test", *sets.test, check));
@@ -113,6 +113,7 @@ base::Node to_node(const ImageDescription& description) {
 ImageOptions detect_images(const std::string& folder) {
   base::require(base::is_folder(folder), "{}: expected the folder of an image set, found {}", folder,
                 base::path_exists(folder) ? "a file" : "nothing");
+  using Format = ImageOptions::Format;
   ImageOptions options;
   options.train = folder;
   bool idx = false, lists = false, folders = false;
@@ -122,20 +123,20 @@ ImageOptions detect_images(const std::string& folder) {
     folders = folders || (!name.starts_with('.') && base::is_folder(base::join_path(folder, name)));
   }
   if (idx) {
-    options.format = "idx";
+    options.format = Format::idx;
   } else if (there(folder, "data_batch_1.bin")) {
-    options.format = "cifar10";
+    options.format = Format::cifar10;
   } else if (there(folder, "train.bin") && there(folder, "test.bin")) {
-    options.format = "cifar100";
+    options.format = Format::cifar100;
   } else if (there(folder, "ILSVRC") || there(folder, "LOC_val_solution.csv") ||
              (there(folder, "val/val_annotations.txt") && there(folder, "val/images"))) {
-    options.format = "imagenet";
+    options.format = Format::imagenet;
   } else if (lists) {
-    options.format = "inaturalist";
+    options.format = Format::inaturalist;
   } else if (there(folder, "categories_places365.txt")) {
-    options.format = "places365";
+    options.format = Format::places365;
   } else if (there(folder, "Partitions") || there(folder, "Training_01.txt")) {
-    options.format = "sun397";
+    options.format = Format::sun397;
   } else if (there(folder, "train")) {
     options.train = base::join_path(folder, "train");
     for (const char* name : {"valid", "val", "validation"}) {
@@ -149,7 +150,8 @@ ImageOptions detect_images(const std::string& folder) {
                   folder);
   }
   // Sets without a validation part keep a tenth of each class for validation.
-  const bool own = options.format == "imagenet" || options.format == "inaturalist" || options.format == "places365";
+  const bool own = options.format == Format::imagenet || options.format == Format::inaturalist ||
+                   options.format == Format::places365;
   if (options.valid.empty() && !own) options.valid_fraction = 0.1;
   return options;
 }

@@ -7,6 +7,8 @@ void ImageAugmentOptions::validate(const base::Where& where) const {
   where.require(ratio.size() == 2 && ratio[0] <= ratio[1], "ratio", "expected two numbers, the smaller one first");
 }
 
+std::string ImageOptions::format_name() const { return base::write_options(*this).at("format").as_string(); }
+
 void ImageOptions::validate(const base::Where& where) const {
   where.require(image_size.empty() || image_size.size() == 2, "image_size",
                 "expected height and width, found {} numbers", image_size.size());
@@ -17,11 +19,11 @@ void ImageOptions::validate(const base::Where& where) const {
   where.require(test.empty() || test_fraction == 0.0, "test_fraction", "expected 0, because `test` names the images");
   where.require(valid_fraction + test_fraction < 1.0, "test_fraction",
                 "expected less than 1 together with valid_fraction, found {:g}", valid_fraction + test_fraction);
-  where.require(labels == "fine" || format == "cifar100", "labels", "it belongs to format = \"cifar100\", found \"{}\"",
-                format);
-  where.require(partition == 1 || format == "sun397", "partition", "it belongs to format = \"sun397\", found \"{}\"",
-                format);
-  where.require(test_crop.resize_size == 0 || test_crop.crop_mode == "center", "test_crop",
+  where.require(labels == Labels::fine || format == Format::cifar100, "labels",
+                "it belongs to format = \"cifar100\", found \"{}\"", format_name());
+  where.require(partition == 1 || format == Format::sun397, "partition",
+                "it belongs to format = \"sun397\", found \"{}\"", format_name());
+  where.require(test_crop.resize_size == 0 || test_crop.crop_mode == ImageTestOptions::CropMode::center, "test_crop",
                 "resize_size requires crop_mode = \"center\"");
 }
 

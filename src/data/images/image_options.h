@@ -6,6 +6,7 @@
 
 #include "base/option_rules.h"
 #include "base/options.h"
+#include "data/images/image_resize.h"
 
 namespace mnemo::data {
 
@@ -28,15 +29,15 @@ struct RandAugmentOptions {
 /// Augmentation of training images, in this order: crop, flip, RandAugment, normalisation, erasing; then mixup or
 /// cutmix on the whole batch.
 struct ImageAugmentOptions {
-  std::string crop = "resized";
+  enum class Crop { resized, padded, none } crop = Crop::resized;
   std::vector<double> scale = {0.08, 1.0};
   std::vector<double> ratio = {0.75, 4.0 / 3.0};
   int64_t padding = 4;
-  std::string interpolation = "bicubic";
+  enum class CropInterpolation { bilinear, bicubic, random } interpolation = CropInterpolation::bicubic;
   double flip = 0.5;
   RandAugmentOptions randaugment;
   double erase = 0.0;
-  std::string erase_mode = "pixel";
+  enum class EraseMode { pixel, colour, constant } erase_mode = EraseMode::pixel;
   int64_t erase_count = 1;
   double mixup = 0.0;
   double cutmix = 0.0;
@@ -82,8 +83,8 @@ struct ImageAugmentOptions {
 struct ImageTestOptions {
   double crop_pct = 0.875;
   int64_t resize_size = 0;
-  std::string crop_mode = "center";
-  std::string interpolation = "bicubic";
+  enum class CropMode { center, squash } crop_mode = CropMode::center;
+  Interpolation interpolation = Interpolation::bicubic;
 
   template <class V>
   void visit(V&& v) {
@@ -98,14 +99,24 @@ struct ImageTestOptions {
 
 /// `[data] type = "images"`: images with one class each.
 struct ImageOptions {
-  std::string format = "folders";
+  enum class Format {
+    folders,
+    csv,
+    idx,
+    cifar10,
+    cifar100,
+    imagenet,
+    inaturalist,
+    places365,
+    sun397
+  } format = Format::folders;
   std::string train;
   std::string valid;
   std::string test;
   double valid_fraction = 0.0;
   double test_fraction = 0.0;
   int64_t split_seed = 0;
-  std::string labels = "fine";
+  enum class Labels { fine, coarse } labels = Labels::fine;
   int64_t partition = 1;
   std::vector<int64_t> image_size;
   std::vector<double> mean = {0.485, 0.456, 0.406};
@@ -113,7 +124,7 @@ struct ImageOptions {
   ImageAugmentOptions augment;
   ImageTestOptions test_crop;
   int64_t workers = 0;
-  std::string broken = "stop";
+  enum class Broken { stop, skip } broken = Broken::stop;
   bool follow_links = false;
   int64_t keep_decoded = 256;
 
@@ -154,6 +165,8 @@ struct ImageOptions {
   }
   void validate(const base::Where& where) const;
 
+  /// The format as recipes write it.
+  std::string format_name() const;
   int64_t height() const { return image_size[0]; }
   int64_t width() const { return image_size[1]; }
 };

@@ -167,7 +167,8 @@ FoundSet find_idx(const ImageOptions& options) {
 }
 
 FoundSet find_cifar(const ImageOptions& options) {
-  const bool ten = options.format == "cifar10", coarse = options.labels == "coarse";
+  const bool ten = options.format == ImageOptions::Format::cifar10,
+             coarse = options.labels == ImageOptions::Labels::coarse;
   const CifarLabels form = ten      ? CifarLabels{1, 0, 10, "batches.meta.txt"}
                            : coarse ? CifarLabels{2, 0, 20, "coarse_label_names.txt"}
                                     : CifarLabels{2, 1, 100, "fine_label_names.txt"};

@@ -7,7 +7,7 @@
 
 namespace mnemo::data {
 
-enum class Interpolation { box, bilinear, bicubic };
+enum class Interpolation { bilinear, bicubic, box };
 /// Throws InternalError for an unknown name: options were validated when they were read.
 Interpolation interpolation_of(std::string_view name);
 

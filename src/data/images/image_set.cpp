@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -113,20 +112,29 @@ class KeptImages final : public ImageSource {
 
 FoundSet find_images(const ImageOptions& options) {
   base::require(!options.train.empty(),
-                "data: 'data.train': expected the path of an image set of format \"{}\", found none", options.format);
-  using Find = FoundSet (*)(const ImageOptions&);
-  static const std::map<std::string, Find> kFormats = {{"folders", find_folders},
-                                                       {"csv", find_csv},
-                                                       {"idx", find_idx},
-                                                       {"cifar10", find_cifar},
-                                                       {"cifar100", find_cifar},
-                                                       {"imagenet", find_imagenet},
-                                                       {"inaturalist", find_inaturalist},
-                                                       {"places365", find_places365},
-                                                       {"sun397", find_sun397}};
-  const auto find = kFormats.find(options.format);
-  base::ensure(find != kFormats.end(), "image sets of format '{}'", options.format);
-  return find->second(options);
+                "data: 'data.train': expected the path of an image set of format \"{}\", found none",
+                options.format_name());
+  using Format = ImageOptions::Format;
+  switch (options.format) {
+    case Format::folders:
+      return find_folders(options);
+    case Format::csv:
+      return find_csv(options);
+    case Format::idx:
+      return find_idx(options);
+    case Format::cifar10:
+    case Format::cifar100:
+      return find_cifar(options);
+    case Format::imagenet:
+      return find_imagenet(options);
+    case Format::inaturalist:
+      return find_inaturalist(options);
+    case Format::places365:
+      return find_places365(options);
+    case Format::sun397:
+      return find_sun397(options);
+  }
+  throw base::InternalError("image sets of an unknown format");
 }
 
 /// A random share of each class, drawn with the seed: rows of the test part, of the validation part, and the remaining
@@ -223,7 +231,8 @@ ImageSets load_images(const ImageOptions& options) {
     return ImageSet(std::move(part.source), std::move(part.labels), classes);
   };
   const int64_t kept = options.keep_decoded * 1'000'000;
-  const auto is_raw = options.format == "idx" || options.format.starts_with("cifar");
+  const auto is_raw = options.format == ImageOptions::Format::idx || options.format == ImageOptions::Format::cifar10 ||
+                      options.format == ImageOptions::Format::cifar100;
   const auto finished = [&](ImageSet set) -> std::shared_ptr<const ImageSet> {
     return std::make_shared<ImageSet>(is_raw ? std::move(set) : set.with_source(keep_decoded(set.source(), kept)));
   };

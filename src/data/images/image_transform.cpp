@@ -64,8 +64,8 @@ TestCrop TestCrop::of(const ImageTestOptions& options, int64_t height, int64_t w
                 width,
                 before(height),
                 before(width),
-                options.crop_mode == "squash",
-                interpolation_of(options.interpolation)};
+                options.crop_mode == ImageTestOptions::CropMode::squash,
+                options.interpolation};
   if (options.resize_size > 0) {
     // resize_size is the length of the rectangle's shorter side; the other is in proportion.
     const int64_t shorter = std::min(height, width);
@@ -116,14 +116,15 @@ ImageTransform::ImageTransform(const ImageOptions& options)
 }
 
 Image ImageTransform::cropped(const Image& image, base::Random& random) const {
-  if (augment_.crop == "resized") {
+  using CropInterpolation = ImageAugmentOptions::CropInterpolation;
+  if (augment_.crop == ImageAugmentOptions::Crop::resized) {
     const ImageBox box = draw_crop_box(image.height, image.width, augment_.scale, augment_.ratio, random);
-    const bool bilinear = augment_.interpolation == "bilinear" ||
-                          (augment_.interpolation == "random" && draw_chance(random, 0.5));
+    const bool bilinear = augment_.interpolation == CropInterpolation::bilinear ||
+                          (augment_.interpolation == CropInterpolation::random && draw_chance(random, 0.5));
     return resize(image, box, test_.height, test_.width, bilinear ? Interpolation::bilinear : Interpolation::bicubic);
   }
   Image whole = test_(image);
-  if (augment_.crop == "none") return whole;
+  if (augment_.crop == ImageAugmentOptions::Crop::none) return whole;
   const int64_t places = 2 * augment_.padding + 1, top = below(random, places), left = below(random, places);
   return padded(whole, augment_.padding, top, left);
 }
@@ -144,7 +145,8 @@ void ImageTransform::erase(base::Random& random, float* out) const {
       if (box.height == 0 || box.width == 0) continue;
       box.top = below(random, h - box.height + 1);
       box.left = below(random, w - box.width + 1);
-      const bool pixel = augment_.erase_mode == "pixel", constant = augment_.erase_mode == "const";
+      const bool pixel = augment_.erase_mode == ImageAugmentOptions::EraseMode::pixel,
+                 constant = augment_.erase_mode == ImageAugmentOptions::EraseMode::constant;
       const auto noise = [&] { return constant ? 0.0F : static_cast<float>(draw_normal(random)); };
       const std::array<float, 3> colour = {noise(), noise(), noise()};
       fill_box(out, h, w, box,

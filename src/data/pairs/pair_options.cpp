@@ -31,10 +31,9 @@ void require_no_separator(const PairSets& sets, const std::string& separator) {
 
 std::shared_ptr<const PairVocabulary> make_vocabulary(const PairOptions& options, std::string text, const char* side) {
   const TextSource source = TextSource::in_memory(fmt::format("{} ({})", options.train, side), std::move(text));
-  const bool subwords = options.unit == "unigram" || options.unit == "bpe";
   return std::make_shared<const PairVocabulary>(
-      subwords ? train_sentencepiece(options.unit, {source}, options.max_vocabulary)
-               : make_tokenizer(options.unit, source, {options.min_count, options.max_vocabulary}));
+      options.subwords() ? train_sentencepiece(options.unit_name(), {source}, options.max_vocabulary)
+                         : make_tokenizer(options.unit_name(), source, {options.min_count, options.max_vocabulary}));
 }
 
 /// Windows of sentences of one document; each is one text, its sentences joined by a blank or by the separator.
@@ -83,11 +82,12 @@ PairPart encode_part(const TextPairs& pairs, const PairCorpus& corpus, const Pai
 
 }  // namespace
 
+std::string PairOptions::unit_name() const { return base::write_options(*this).at("unit").as_string(); }
+
 void PairOptions::validate(const base::Where& where) const {
   PairTextOptions::validate(where);
-  const bool subwords = unit == "unigram" || unit == "bpe";
-  where.require(!subwords || (max_vocabulary > 0 && min_count == 1), "max_vocabulary",
-                "unit = \"{}\" needs the size of its vocabulary, and has no min_count", unit);
+  where.require(!subwords() || (max_vocabulary > 0 && min_count == 1), "max_vocabulary",
+                "unit = \"{}\" needs the size of its vocabulary, and has no min_count", unit_name());
   where.require(window == 1 || document_column > 0, "window",
                 "requires document_column; pairs without documents stand alone");
   where.require(window > 1 || separator.empty(), "separator", "stands between the sentences of a window; window is 1");

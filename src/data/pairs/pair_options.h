@@ -14,7 +14,7 @@ namespace mnemo::data {
 
 /// The `[data]` table of a translation recipe.
 struct PairOptions : PairTextOptions {
-  std::string unit = "words";
+  enum class Unit { characters, words, unigram, bpe } unit = Unit::words;
   bool joint = true;
   int64_t min_count = 1;
   int64_t max_vocabulary = 0;
@@ -53,6 +53,10 @@ struct PairOptions : PairTextOptions {
       base::one_of("pairs", "documents"));
   }
   void validate(const base::Where& where) const;
+  /// Whether a token is a subword unit of SentencePiece.
+  bool subwords() const { return unit == Unit::unigram || unit == Unit::bpe; }
+  /// The unit as recipes write it.
+  std::string unit_name() const;
 };
 
 /// Sentences of one part as tokens, and what was left out.

@@ -15,7 +15,7 @@ Prepared prepare_images(const std::string& folder, const std::string& out, const
   const ImageOptions options = detect_images(folder);
   load_images(options);
   std::string text = fmt::format("# images of {}\n[data]\ntype = \"images\"\nformat = \"{}\"\n",
-                                 std::filesystem::path(folder).filename().string(), options.format);
+                                 std::filesystem::path(folder).filename().string(), options.format_name());
   for (const auto& [key, path] :
        {std::pair("train", &options.train), std::pair("valid", &options.valid), std::pair("test", &options.test)}) {
     if (!path->empty())

@@ -84,14 +84,16 @@ void TextOptions::validate(const base::Where& where) const {
   const double held_out = (valid.empty() ? valid_fraction : 0) + (test.empty() ? test_fraction : 0);
   where.require(held_out < 1, "valid_fraction", "expected fractions with a sum below 1, found {} and {}",
                 valid_fraction, test_fraction);
-  const bool needs_line = document_separator == "line";
+  const bool needs_line = document_separator == DocumentRule::Kind::line;
   where.require(needs_line == !separator_line.empty(), "separator_line",
                 "expected a line exactly when document_separator = \"line\"");
   where.require(tokenizer.empty() || (unit == TextOptions().unit && min_count == 1 && max_vocabulary == 0), "tokenizer",
                 "'{}' has a vocabulary of its own; remove unit, min_count and max_vocabulary", tokenizer);
-  where.require(unit != "bytes" || (min_count == 1 && max_vocabulary == 0), "unit",
+  where.require(unit != Unit::bytes || (min_count == 1 && max_vocabulary == 0), "unit",
                 "unit = \"bytes\" has no vocabulary to limit; remove min_count and max_vocabulary");
 }
+
+std::string TextOptions::unit_name() const { return base::write_options(*this).at("unit").as_string(); }
 
 std::shared_ptr<const Tokenizer> TextOptions::pretrained() const {
   return tokenizer.empty() ? nullptr : open_tokenizer(tokenizer);
@@ -99,7 +101,7 @@ std::shared_ptr<const Tokenizer> TextOptions::pretrained() const {
 
 int64_t TextOptions::usual_vocabulary() const {
   if (const auto own = pretrained()) return own->size();
-  const int64_t usual = unit == "bytes" ? 256 : unit == "characters" ? 128 : 32'768;
+  const int64_t usual = unit == Unit::bytes ? 256 : unit == Unit::characters ? 128 : 32'768;
   return max_vocabulary > 0 ? std::min(max_vocabulary, usual) : usual;
 }
 
@@ -108,11 +110,11 @@ TextSplit split_text(const TextOptions& options) {
                 "data.train: expected a training text, found none; use --set data.train=FILE, or train's --data FILE");
   std::vector<std::string> notes;
   const auto open = [&](const std::string& path) {
-    const bool lines = options.document_separator == "line";
+    const bool lines = options.document_separator == DocumentRule::Kind::line;
     const TextFileOptions files{.json_key = options.json_key,
-                                .between = lines                                        ? options.separator_line + "\n"
-                                           : options.document_separator == "blank_line" ? "\n"
-                                                                                        : "",
+                                .between = lines ? options.separator_line + "\n"
+                                           : options.document_separator == DocumentRule::Kind::blank_line ? "\n"
+                                                                                                          : "",
                                 .any_bytes = options.any_bytes()};
     const TextSource file = open_text(path, files);
     if (const size_t count = text_files(path, files).size(); count > 1)
@@ -197,17 +199,19 @@ int64_t Corpus::num_bytes() const {
 
 Corpus load_corpus(const TextOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
   if (!tokenizer) tokenizer = options.pretrained();
-  base::require(!tokenizer || !options.tokenizer.empty() || tokenizer->type() == options.unit,
+  base::require(!tokenizer || !options.tokenizer.empty() || tokenizer->type() == options.unit_name(),
                 "unit: expected \"{}\", the model's own, found \"{}\"", tokenizer ? tokenizer->type() : "",
-                options.unit);
+                options.unit_name());
   const TextSplit split = split_text(options);
   for (const std::string& note : split.notes) base::log_info("note: {}", note);
   const DocumentRule rule = options.document_rule();
   Corpus corpus;
   const bool own = tokenizer == nullptr;
   corpus.tokenizer = tokenizer ? std::move(tokenizer)
-                               : make_tokenizer(options.unit, split.train, {options.min_count, options.max_vocabulary});
-  if (own && options.unit == "characters" && corpus.tokenizer->encode("\r").front() != corpus.tokenizer->unknown_id())
+                               : make_tokenizer(options.unit_name(), split.train,
+                                                {options.min_count, options.max_vocabulary});
+  if (own && options.unit == TextOptions::Unit::characters &&
+      corpus.tokenizer->encode("\r").front() != corpus.tokenizer->unknown_id())
     base::log_info("note: {}: lines end in CR LF, or there are single CR: \"\\r\" is a character of the vocabulary",
                    split.train.path());
   corpus.train = encode_text(*corpus.tokenizer, split.train, rule);

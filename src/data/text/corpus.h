@@ -20,13 +20,13 @@ struct TextOptions {
   std::string test;
   double valid_fraction = 0.05;
   double test_fraction = 0.05;
-  std::string unit = "characters";
+  enum class Unit { bytes, characters, words } unit = Unit::characters;
   std::string tokenizer = {};
   int64_t min_count = 1;
   int64_t max_vocabulary = 0;
-  std::string document_separator = "none";
+  DocumentRule::Kind document_separator = DocumentRule::Kind::none;
   std::string separator_line;
-  std::string reset = "documents";
+  enum class Reset { documents, segments } reset = Reset::documents;
   std::string json_key = {};
 
   template <class V>
@@ -60,15 +60,17 @@ struct TextOptions {
   void validate(const base::Where& where) const;
 
   /// Whether memory is reset at every segment, so that each stands alone.
-  bool resets_segments() const { return reset == "segments"; }
+  bool resets_segments() const { return reset == Reset::segments; }
   /// The tokenizer of that folder; null if there is none. Throws InputError naming the file that cannot be read.
   std::shared_ptr<const Tokenizer> pretrained() const;
   /// Whether texts may hold any bytes: no tokenizer reads them as characters.
-  bool any_bytes() const { return unit == "bytes" && tokenizer.empty(); }
+  bool any_bytes() const { return unit == Unit::bytes && tokenizer.empty(); }
   /// A usual vocabulary size of such texts, where there is no text to count: 256 bytes, 128 characters or 32,768 words,
   /// at most max_vocabulary.
   int64_t usual_vocabulary() const;
-  DocumentRule document_rule() const { return DocumentRule::parse(document_separator, separator_line); }
+  DocumentRule document_rule() const { return DocumentRule::of(document_separator, separator_line); }
+  /// The unit as recipes write it, which is also Tokenizer::type() of its tokenizer.
+  std::string unit_name() const;
 };
 
 /// The byte ranges of the three parts; a missing part has no value.

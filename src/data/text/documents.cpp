@@ -18,19 +18,24 @@ std::string_view trim(std::string_view line) {
 
 }  // namespace
 
-DocumentRule DocumentRule::parse(std::string_view name, std::string_view line) {
-  if (name == "none") return {Kind::none, {}};
-  if (name == "blank_line") return {Kind::blank_line, {}};
-  if (name == "heading") return {Kind::heading, {}};
-  base::require(name == "line",
-                "document_separator: expected \"none\", \"blank_line\", \"heading\" or \"line\", found \"{}\"",
-                base::printable(name, 40));
+DocumentRule DocumentRule::of(Kind kind, std::string_view line) {
+  if (kind != Kind::line) return {kind, {}};
   const std::string_view text = trim(line);
   base::require(
       !text.empty() && text.size() < kLongestLine && text.find('\n') == std::string_view::npos,
       "separator_line: expected the one line that ends a document (document_separator = \"line\"), found \"{}\"",
       base::printable(line));
   return {Kind::line, std::string(text)};
+}
+
+DocumentRule DocumentRule::parse(std::string_view name, std::string_view line) {
+  if (name == "none") return of(Kind::none, line);
+  if (name == "blank_line") return of(Kind::blank_line, line);
+  if (name == "heading") return of(Kind::heading, line);
+  base::require(name == "line",
+                "document_separator: expected \"none\", \"blank_line\", \"heading\" or \"line\", found \"{}\"",
+                base::printable(name, 40));
+  return of(Kind::line, line);
 }
 
 bool is_heading(std::string_view line) {

@@ -20,7 +20,9 @@ struct DocumentRule {
   Kind kind = Kind::none;
   std::string line;
 
-  /// Parses one of the names above. Throws InputError for another name, or for "line" without a line.
+  /// Throws InputError for Kind::line without a line.
+  static DocumentRule of(Kind kind, std::string_view line);
+  /// The same by one of the names above. Throws InputError for another name.
   static DocumentRule parse(std::string_view name, std::string_view line);
 };
 

@@ -45,8 +45,8 @@ LoadedTask ListOpsSpec::load(const models::ModelOptions& model, const TaskSettin
                                              .eval_batch_size = settings.eval_batch_size,
                                              .eval_samples = settings.eval_samples,
                                              .max_length = options_.max_length,
-                                             .pad_to_max_length = options_.pad == "max_length",
-                                             .ask_every_segment = options_.loss == "every"});
+                                             .pad_to_max_length = options_.pad == Options::Pad::max_length,
+                                             .ask_every_segment = options_.loss == Options::Loss::every});
   return loaded;
 }
 

@@ -19,7 +19,8 @@ DataShape pair_shape(const data::PairCorpus& corpus) {
 PairSpec::PairSpec(const base::Node& table) : TaskSpec(table), options_(base::read_typed_options<Options>(table)) {}
 
 std::string PairSpec::describe() const {
-  return fmt::format("Pairs of `{}`, in {}.", std::filesystem::path(options_.train).filename().string(), options_.unit);
+  return fmt::format("Pairs of `{}`, in {}.", std::filesystem::path(options_.train).filename().string(),
+                     options_.unit_name());
 }
 
 MetricInfo PairSpec::metric() const {
@@ -68,7 +69,7 @@ Shown PairSpec::show(const ShowOptions& options) const {
   const data::PairCorpus corpus = data::load_pairs(options_);
   const data::PairPart& part = corpus.part(data::part_of(options.part.value_or("train"), "data: --part"));
   base::Node json = base::Node::table();
-  json.set("unit", options_.unit);
+  json.set("unit", options_.unit_name());
   json.set("source_vocabulary", corpus.source->size());
   json.set("target_vocabulary", corpus.target->size());
   Shown shown;

@@ -15,20 +15,20 @@ TextSpec::TextSpec(const base::Node& table) : TaskSpec(table), options_(base::re
 
 std::optional<base::Node> TextSpec::found_in(const std::string& path) {
   if (base::is_folder(path)) return std::nullopt;
-  return base::Node::table({{"train", path}, {"unit", Options().unit}});
+  return base::Node::table({{"train", path}, {"unit", Options().unit_name()}});
 }
 
 std::string TextSpec::describe() const {
   return fmt::format(
       "Text `{}`, in {}.", std::filesystem::path(options_.train).filename().string(),
       options_.tokenizer.empty()
-          ? options_.unit
+          ? options_.unit_name()
           : fmt::format("tokens of `{}`", std::filesystem::path(options_.tokenizer).filename().string()));
 }
 
 MetricInfo TextSpec::metric() const {
   MetricInfo metric{"bits per character", "bits/char", "bits per character", false, false};
-  if (options_.unit == "words" || !options_.tokenizer.empty())
+  if (options_.unit == Options::Unit::words || !options_.tokenizer.empty())
     metric.name = metric.short_name = metric.loss_name = "perplexity";
   if (options_.any_bytes()) {
     metric.name = metric.loss_name = "bits per byte";
@@ -48,7 +48,7 @@ bool TextSpec::completes(const models::ModelOptions& model) const {
 
 DataShape TextSpec::shape(const models::ModelOptions&) const {
   if (const auto own = options_.pretrained()) return {.vocabulary = own->size()};
-  const auto tokenizer = data::make_tokenizer(options_.unit, data::split_text(options_).train,
+  const auto tokenizer = data::make_tokenizer(options_.unit_name(), data::split_text(options_).train,
                                               {options_.min_count, options_.max_vocabulary});
   return {.vocabulary = tokenizer->size()};
 }
@@ -57,7 +57,7 @@ void TextSpec::require_places(const core::RowLimit& limit, const models::ModelOp
   if (options_.resets_segments())
     return limit.require(model.segment_size, "segment_size; memory is reset at every segment (data.reset)");
   base::Where(&table(), "data")
-      .require(options_.document_separator != "none", "reset",
+      .require(options_.document_separator != data::DocumentRule::Kind::none, "reset",
                "expected \"segments\": the text has no documents, so it is one sequence "
                "without an end, and '{}.{}' allows only {} tokens",
                limit.table.path(), limit.key, limit.rows);

@@ -54,8 +54,8 @@ TEST(Corpus, FractionsCutBetweenDocuments) {
   const TextFile file(text);
   TextOptions options;
   options.train = file.path();
-  options.unit = "words";
-  options.document_separator = "heading";
+  options.unit = TextOptions::Unit::words;
+  options.document_separator = DocumentRule::Kind::heading;
   options.valid_fraction = 0.1;
   options.test_fraction = 0.1;
   const Corpus corpus = load_corpus(options);
@@ -115,7 +115,7 @@ TEST(Corpus, ShortTextsAreCutInsideALineWithANote) {
 
 TEST(Corpus, AByteOrderMarkIsLeftOut) {
   const TextFile file("\xEF\xBB\xBF" + lines(100)), plain(lines(100));
-  for (const char* unit : {"characters", "words"}) {
+  for (const auto unit : {TextOptions::Unit::characters, TextOptions::Unit::words}) {
     TextOptions options;
     options.unit = unit;
     options.train = plain.path();
@@ -129,7 +129,7 @@ TEST(Corpus, AByteOrderMarkIsLeftOut) {
     EXPECT_NE(split_text(options).notes[0].find("byte order mark"), std::string::npos);
   }
   TextOptions bytes;
-  bytes.unit = "bytes";
+  bytes.unit = TextOptions::Unit::bytes;
   bytes.train = file.path();
   EXPECT_EQ(load_corpus(bytes).train->size() + load_corpus(bytes).valid->size() + load_corpus(bytes).test->size(),
             static_cast<int64_t>(lines(100).size()) + 3);
@@ -144,7 +144,7 @@ TEST(Corpus, CarriageReturnsInTheVocabularyAreTold) {
   load_corpus(options);
   EXPECT_NE(log.find(file.path() + ": lines end in CR LF"), std::string::npos) << log;
   log.clear();
-  options.unit = "words";
+  options.unit = TextOptions::Unit::words;
   load_corpus(options);
   EXPECT_EQ(log.find("CR LF"), std::string::npos) << log;
   base::set_log_sink({});
@@ -163,7 +163,7 @@ TEST(Corpus, SeparateFiles) {
   TextOptions other = options;
   other.train = valid.path();
   EXPECT_EQ(load_corpus(other, corpus.tokenizer).tokenizer, corpus.tokenizer);
-  other.unit = "words";
+  other.unit = TextOptions::Unit::words;
   EXPECT_INPUT_ERROR(load_corpus(other, corpus.tokenizer), "expected \"characters\", the model's own, found \"words\"");
 }
 
@@ -177,7 +177,7 @@ TEST(Corpus, Errors) {
   EXPECT_INPUT_ERROR(load_corpus(options), "/nonexistent/text");
   const TextFile one("a\n\nb\n");
   options.train = one.path();
-  options.document_separator = "blank_line";
+  options.document_separator = DocumentRule::Kind::blank_line;
   options.valid_fraction = 0.9;
   options.test_fraction = 0;
   EXPECT_INPUT_ERROR(load_corpus(options), "no document starts in bytes");
@@ -195,7 +195,7 @@ TEST(Corpus, OptionsAreChecked) {
   const auto check = [](const char* toml) {
     return base::read_options<TextOptions>(base::parse_toml(toml, "recipe.toml"));
   };
-  EXPECT_EQ(check("train = \"a\"\nunit = \"bytes\"").unit, "bytes");
+  EXPECT_EQ(check("train = \"a\"\nunit = \"bytes\"").unit, TextOptions::Unit::bytes);
   EXPECT_INPUT_ERROR(check("train = \"a\"\nvalid_fraction = 0.5\ntest_fraction = 0.5"), "recipe.toml:2");
   EXPECT_INPUT_ERROR(check("train = \"a\"\nvalid_fraction = 1.0"), "valid_fraction");
   EXPECT_INPUT_ERROR(check("train = \"a\"\nunit = \"letters\""), "unit");

@@ -68,7 +68,7 @@ TEST_P(ImageBatchesTest, TheFirstRowThatFailsSpeaksWhenItsBatchIsDue) {
 ImageOptions everything(const std::string& train) {
   ImageOptions options = small_images(train);
   options.augment.randaugment.num_ops = 2;
-  options.augment.interpolation = "random";
+  options.augment.interpolation = ImageAugmentOptions::CropInterpolation::random;
   options.augment.erase = 0.5;
   options.augment.mixup = 0.8;
   options.augment.cutmix = 1.0;
@@ -121,7 +121,7 @@ TEST_P(ImageBatchesTest, BrokenImagesAreSkippedAndCountedWhenAsked) {
   }
   ImageOptions options = small_images(folder / "train");
   options.workers = GetParam();
-  options.broken = "skip";
+  options.broken = ImageOptions::Broken::skip;
   base::set_log_level(base::LogLevel::silent);
   const auto set = load_images(options).train;
   TrainingImages images(set, options, 12, false, 0);

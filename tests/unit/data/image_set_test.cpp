@@ -17,7 +17,9 @@ namespace {
 
 using base::InputError;
 
-ImageOptions set_of(const std::string& format, const std::string& train) {
+using Format = ImageOptions::Format;
+
+ImageOptions set_of(Format format, const std::string& train) {
   ImageOptions options = small_images(train);
   options.format = format;
   return options;
@@ -60,20 +62,21 @@ TEST(ImageSet, LinksNeitherLoopNorLeaveTheSet) {
   const std::vector<std::string> two = {"1.png: ant", "2.png: bee"}, three = {"1.png: ant", "3.png: ant", "2.png: bee"};
   fs::create_directory_symlink("..", folder / "set/ant/loop");
   fs::create_directory_symlink("../bee", folder / "set/ant/other");
-  EXPECT_EQ(listed(*load_images(set_of("folders", folder / "set")).train), two);
+  EXPECT_EQ(listed(*load_images(set_of(Format::folders, folder / "set")).train), two);
   fs::create_directory_symlink(folder / "set", folder / "entrance");
-  EXPECT_EQ(listed(*load_images(set_of("folders", folder / "entrance")).train), two);
+  EXPECT_EQ(listed(*load_images(set_of(Format::folders, folder / "entrance")).train), two);
   fs::create_directory_symlink("../../elsewhere", folder / "set/ant/way_out");
   fs::create_directory_symlink("../../elsewhere", folder / "set/bee/way_out");
-  test::expect_error<InputError>([&] { load_images(set_of("folders", folder / "set")); },
+  test::expect_error<InputError>([&] { load_images(set_of(Format::folders, folder / "set")); },
                                  {folder / "set/ant/way_out", folder / "elsewhere", "data.follow_links = true"});
-  ImageOptions follows = set_of("folders", folder / "set");
+  ImageOptions follows = set_of(Format::folders, folder / "set");
   follows.follow_links = true;
   EXPECT_EQ(listed(*load_images(follows).train), three);
   fs::remove(folder / "set/ant/way_out");
   fs::remove(folder / "set/bee/way_out");
   fs::create_symlink("../../elsewhere/3.png", folder / "set/ant/3.png");
-  test::expect_error<InputError>([&] { load_images(set_of("folders", folder / "set")); }, {folder / "set/ant/3.png"});
+  test::expect_error<InputError>([&] { load_images(set_of(Format::folders, folder / "set")); },
+                                 {folder / "set/ant/3.png"});
   EXPECT_EQ(listed(*load_images(follows).train), three);
 }
 
@@ -84,7 +87,7 @@ TEST(ImageSet, ClassFoldersInTheOrderOfTheirNames) {
   place_image(folder / "train/ant/deeper/1.jpeg", "grey.jpg");
   write_text(folder / "train/ant/notes.txt", "no image");
   place_image(folder / "test/bee/y.png", "rgb8.png");
-  ImageOptions options = set_of("folders", folder / "train");
+  ImageOptions options = set_of(Format::folders, folder / "train");
   options.test = folder / "test";
   const ImageSets sets = load_images(options);
   EXPECT_EQ(listed(*sets.train), (std::vector<std::string>{"2.jpg: ant", "1.jpeg: ant", "x.PNG: bee"}));
@@ -106,7 +109,7 @@ TEST(ImageSet, ClassFoldersInTheOrderOfTheirNames) {
 TEST(ImageSet, SplitsAreDrawnFromEachClassBySeed) {
   const test::TemporaryFolder folder;
   make_class_folders(folder / "train", 10);
-  ImageOptions options = set_of("folders", folder / "train");
+  ImageOptions options = set_of(Format::folders, folder / "train");
   options.valid_fraction = 0.2;
   options.test_fraction = 0.3;
   const ImageSets sets = load_images(options);
@@ -132,7 +135,7 @@ TEST(ImageSet, IdxFilesPackedOrNot) {
   write_text(folder / "train-labels-idx1-ubyte", idx_labels(std::string("\x02\x00\x01", 3)));
   write_packed(folder / "t10k-images-idx3-ubyte.gz", idx_images(2, 2, 4));
   write_packed(folder / "t10k-labels-idx1-ubyte.gz", idx_labels(std::string("\x01\x01", 2)));
-  const ImageSets sets = load_images(set_of("idx", folder.path()));
+  const ImageSets sets = load_images(set_of(Format::idx, folder.path()));
   ASSERT_EQ(sets.train->size(), 3);
   EXPECT_EQ(sets.train->label(0), 2);
   EXPECT_EQ(sets.train->num_classes(), 3);
@@ -142,13 +145,13 @@ TEST(ImageSet, IdxFilesPackedOrNot) {
   EXPECT_EQ(sets.test->read(1)->bytes[3], 9);
 
   write_text(folder / "train-labels-idx1-ubyte", idx_labels("\x02"));
-  test::expect_error<InputError>([&] { load_images(set_of("idx", folder.path())); }, {"1 labels for 3 images"});
+  test::expect_error<InputError>([&] { load_images(set_of(Format::idx, folder.path())); }, {"1 labels for 3 images"});
   write_text(folder / "train-images-idx3-ubyte", idx_images(3, 2, 4).substr(0, 30));
-  test::expect_error<InputError>([&] { load_images(set_of("idx", folder.path())); },
+  test::expect_error<InputError>([&] { load_images(set_of(Format::idx, folder.path())); },
                                  {"expected 24 bytes after the header, found 14"});
   write_text(folder / "train-images-idx3-ubyte",
              std::string("\0\0\x08\x03\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 16));
-  test::expect_error<InputError>([&] { load_images(set_of("idx", folder.path())); },
+  test::expect_error<InputError>([&] { load_images(set_of(Format::idx, folder.path())); },
                                  {"its dimensions ask for more than"});
 }
 
@@ -157,7 +160,7 @@ TEST(ImageSet, ADamagedGzipFileIsRefused) {
   write_packed(folder / "train-images-idx3-ubyte.gz", idx_images(40, 8, 8));
   const std::string bytes = base::read_file(folder / "train-images-idx3-ubyte.gz");
   write_text(folder / "train-images-idx3-ubyte.gz", bytes.substr(0, bytes.size() / 2));
-  test::expect_error<InputError>([&] { load_images(set_of("idx", folder.path())); },
+  test::expect_error<InputError>([&] { load_images(set_of(Format::idx, folder.path())); },
                                  {"train-images-idx3-ubyte.gz: gzip: "});
 }
 
@@ -171,7 +174,7 @@ TEST(ImageSet, CifarInItsBinaryVersion) {
                record(std::string(1, static_cast<char>(i)), 1, 2, static_cast<char>(i)));
   write_text(folder / "test_batch.bin", record("\x09", 7, 8, 9));
   write_text(folder / "batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n\n");
-  const ImageSets ten = load_images(set_of("cifar10", folder.path()));
+  const ImageSets ten = load_images(set_of(Format::cifar10, folder.path()));
   EXPECT_EQ(ten.train->size(), 5);
   EXPECT_EQ(ten.train->classes()[static_cast<size_t>(ten.train->label(4))], "f");
   EXPECT_EQ(ten.train->read(2)->bytes[5], 3);
@@ -179,9 +182,9 @@ TEST(ImageSet, CifarInItsBinaryVersion) {
 
   write_text(folder / "train.bin", record("\x03\x40", 1, 2, 3) + record(std::string("\x05\x63"), 1, 2, 3));
   write_text(folder / "test.bin", record(std::string("\0\0", 2), 1, 2, 3));
-  ImageOptions hundred = set_of("cifar100", folder.path());
+  ImageOptions hundred = set_of(Format::cifar100, folder.path());
   EXPECT_EQ(load_images(hundred).train->label(1), 99);
-  hundred.labels = "coarse";
+  hundred.labels = ImageOptions::Labels::coarse;
   EXPECT_EQ(load_images(hundred).train->label(1), 5);
   EXPECT_EQ(load_images(hundred).train->num_classes(), 20);
   write_text(folder / "train.bin", "short");
@@ -193,14 +196,15 @@ TEST(ImageSet, CsvWithNamesOrNumbers) {
   place_image(folder / "pictures/one, two.png", "rgb8.png");
   place_image(folder / "pictures/b.jpg", "rgb_444.jpg");
   write_text(folder / "train.csv", "path,label\n\"pictures/one, two.png\",zebra\npictures/b.jpg,ape\n");
-  const ImageSets sets = load_images(set_of("csv", folder / "train.csv"));
+  const ImageSets sets = load_images(set_of(Format::csv, folder / "train.csv"));
   EXPECT_EQ(listed(*sets.train), (std::vector<std::string>{"one, two.png: zebra", "b.jpg: ape"}));
   EXPECT_EQ(sets.train->classes(), (std::vector<std::string>{"ape", "zebra"}));
   EXPECT_EQ(sets.train->read(0)->width, 37);
   write_text(folder / "numbers.csv", "pictures/b.jpg,10\npictures/b.jpg,9\n");
-  EXPECT_EQ(load_images(set_of("csv", folder / "numbers.csv")).train->classes(), (std::vector<std::string>{"9", "10"}));
+  EXPECT_EQ(load_images(set_of(Format::csv, folder / "numbers.csv")).train->classes(),
+            (std::vector<std::string>{"9", "10"}));
   write_text(folder / "bad.csv", "pictures/b.jpg,10\npictures/b.jpg\n");
-  test::expect_error<InputError>([&] { load_images(set_of("csv", folder / "bad.csv")); },
+  test::expect_error<InputError>([&] { load_images(set_of(Format::csv, folder / "bad.csv")); },
                                  {"bad.csv:2:1", "expected PATH,LABEL, found 1 fields"});
 }
 
@@ -211,16 +215,16 @@ TEST(ImageSet, ImageNetAsItIsUnpacked) {
     place_image(folder / (root + std::string("n01443537/n01443537_2.JPEG")), "grey.jpg");
   }
   place_image(folder / "kaggle/ILSVRC/Data/CLS-LOC/val/ILSVRC2012_val_00000001.JPEG", "rgb_444.jpg");
-  test::expect_error<InputError>([&] { load_images(set_of("imagenet", folder / "kaggle")); },
+  test::expect_error<InputError>([&] { load_images(set_of(Format::imagenet, folder / "kaggle")); },
                                  {"expected LOC_val_solution.csv in"});
   write_text(folder / "kaggle/LOC_val_solution.csv",
              "ImageId,PredictionString\nILSVRC2012_val_00000001,n01443537 1 2 3 4 n01443537 5 6 7 8\n");
-  const ImageSets kaggle = load_images(set_of("imagenet", folder / "kaggle"));
+  const ImageSets kaggle = load_images(set_of(Format::imagenet, folder / "kaggle"));
   EXPECT_EQ(listed(*kaggle.valid), (std::vector<std::string>{"ILSVRC2012_val_00000001.JPEG: n01443537"}));
   EXPECT_EQ(kaggle.valid->read(0)->width, 37);
   place_image(folder / "sorted/val/n01443537/v.JPEG", "rgb_444.jpg");
-  EXPECT_EQ(load_images(set_of("imagenet", folder / "sorted")).valid->label(0), 1);
-  const ImageSets large = load_images(set_of("imagenet", folder / "large"));
+  EXPECT_EQ(load_images(set_of(Format::imagenet, folder / "sorted")).valid->label(0), 1);
+  const ImageSets large = load_images(set_of(Format::imagenet, folder / "large"));
   EXPECT_EQ(large.train->size(), 2);
   EXPECT_EQ(large.valid, nullptr);
 }
@@ -237,7 +241,7 @@ TEST(ImageSet, TinyImageNetsValidationImagesLieInOneFolder) {
              "val_0.JPEG\tn01629819\t0\t32\t44\t62\nval_1.JPEG\tn01443537\t52\t55\t57\t59\n"
              "val_2.JPEG\tn03444034\t1\t2\t3\t4\n");  // not in this excerpt
   ImageOptions options = detect_images(folder.path());
-  EXPECT_EQ(options.format, "imagenet");
+  EXPECT_EQ(options.format, Format::imagenet);
   options.image_size = {16, 16};
   const ImageSets sets = load_images(options);
   EXPECT_EQ(listed(*sets.train),
@@ -259,7 +263,7 @@ TEST(ImageSet, INaturalistFromItsLists) {
       folder / "train2018.json",
       R"({"images":[{"id":5,"file_name":"train_val2018/Aves/7/x.jpg"}],"annotations":[{"id":1,"image_id":5,"category_id":7}],)"
       R"("categories":[{"id":7,"name":"Parus major"},{"id":2,"name":"Apis"}]})");
-  const ImageSets sets = load_images(set_of("inaturalist", folder.path()));
+  const ImageSets sets = load_images(set_of(Format::inaturalist, folder.path()));
   EXPECT_EQ(listed(*sets.train), (std::vector<std::string>{"x.jpg: 7 Parus major"}));
   EXPECT_EQ(sets.train->num_classes(), 2);
   EXPECT_EQ(sets.train->read(0)->width, 37);
@@ -285,7 +289,7 @@ TEST(ImageSet, INaturalistsListsMayBeLong) {
                                             images + R"(],"licenses":[{"id":3,"url":"x"}],"annotations":[)" +
                                             annotations + R"(],"categories":[)" + categories + "]}");
   EXPECT_GT(base::file_size(folder / "train2018.json"), uint64_t{4} << 20);
-  const ImageSets sets = load_images(set_of("inaturalist", folder.path()));
+  const ImageSets sets = load_images(set_of(Format::inaturalist, folder.path()));
   ASSERT_EQ(sets.train->size(), kImages);
   EXPECT_EQ(sets.train->num_classes(), 7);
   for (const int64_t i : {0, 8, 29'999}) {
@@ -302,7 +306,7 @@ TEST(ImageSet, WrongListsOfINaturalistAreRefusedByName) {
   const auto refuse = [&](const std::string& text, std::initializer_list<std::string> parts) {
     write_text(folder / "train2018.json", text);
     const std::string message = test::expect_error<InputError>(
-        [&] { load_images(set_of("inaturalist", folder.path())); }, parts);
+        [&] { load_images(set_of(Format::inaturalist, folder.path())); }, parts);
     EXPECT_NE(message.find(folder / "train2018.json"), std::string::npos) << message;
   };
   refuse("", {"parse error"});
@@ -334,16 +338,16 @@ TEST(ImageSet, Places365FromItsLists) {
   write_text(folder / "places365_val.txt", "Places365_val_00000001.jpg 1\n");
   place_image(folder / "data_256/b/bow_window/indoor/00000001.jpg", "rgb_444.jpg");
   place_image(folder / "val_256/Places365_val_00000001.jpg", "rgb_444.jpg");
-  const ImageSets sets = load_images(set_of("places365", folder.path()));
+  const ImageSets sets = load_images(set_of(Format::places365, folder.path()));
   EXPECT_EQ(listed(*sets.train),
             (std::vector<std::string>{"00000001.jpg: b/bow_window/indoor", "00000002.jpg: a/airfield"}));
   EXPECT_EQ(sets.train->read(0)->width, 37);
   EXPECT_EQ(sets.valid->read(0)->width, 37);
   write_text(folder / "places365_val.txt", "Places365_val_00000001.jpg 2\n");
-  test::expect_error<InputError>([&] { load_images(set_of("places365", folder.path())); },
+  test::expect_error<InputError>([&] { load_images(set_of(Format::places365, folder.path())); },
                                  {"places365_val.txt:1:1", "expected a class of 0 to 1, found \"2\""});
   write_text(folder / "places365_val.txt", "Places365_val_00000001.jpg\n");
-  test::expect_error<InputError>([&] { load_images(set_of("places365", folder.path())); },
+  test::expect_error<InputError>([&] { load_images(set_of(Format::places365, folder.path())); },
                                  {"places365_val.txt:1:1", "expected a class of 0 to 1, found \"\""});
 }
 
@@ -351,11 +355,11 @@ TEST(ImageSet, Sun397ByItsPartitions) {
   const test::TemporaryFolder folder;
   place_image(folder / "a/abbey/sun_1.jpg", "rgb_444.jpg");
   place_image(folder / "b/bakery/shop/sun_2.jpg", "grey.jpg");
-  EXPECT_EQ(listed(*load_images(set_of("sun397", folder.path())).train),
+  EXPECT_EQ(listed(*load_images(set_of(Format::sun397, folder.path())).train),
             (std::vector<std::string>{"sun_1.jpg: a/abbey", "sun_2.jpg: b/bakery/shop"}));
   write_text(folder / "Partitions/Training_02.txt", "/a/abbey/sun_1.jpg\n/b/bakery/shop/sun_2.jpg\n");
   write_text(folder / "Partitions/Testing_02.txt", "/b/bakery/shop/sun_2.jpg\n");
-  ImageOptions options = set_of("sun397", folder.path());
+  ImageOptions options = set_of(Format::sun397, folder.path());
   options.partition = 2;
   const ImageSets sets = load_images(options);
   EXPECT_EQ(sets.train->size(), 2);
@@ -368,7 +372,7 @@ TEST(ImageSet, Sun397ByItsPartitions) {
 TEST(ImageSet, KeptImagesAreReadOnce) {
   const test::TemporaryFolder folder;
   make_class_folders(folder / "train", 2);
-  ImageOptions options = set_of("folders", folder / "train");
+  ImageOptions options = set_of(Format::folders, folder / "train");
   options.keep_decoded = 1;
   const ImageSets sets = load_images(options);
   const Image first = *sets.train->read(0);
@@ -408,14 +412,16 @@ TEST(ImageSet, FingerprintsFollowNamesAndLabelsNotTheFolder) {
   const test::TemporaryFolder folder;
   make_class_folders(folder / "one", 2);
   make_class_folders(folder / "two", 2);
-  const auto sum = [&](const std::string& path) { return load_images(set_of("folders", path)).train->fingerprint(); };
+  const auto sum = [&](const std::string& path) {
+    return load_images(set_of(Format::folders, path)).train->fingerprint();
+  };
   EXPECT_EQ(sum(folder / "one"), sum(folder / "two"));
   std::filesystem::rename(folder / "two/cat", folder / "two/bat");
   EXPECT_NE(sum(folder / "one"), sum(folder / "two"));
   write_text(folder / "a.csv", "x.jpg,1\ny.jpg,2\n");
   write_text(folder / "b.csv", "x.jpg,2\ny.jpg,1\n");
-  EXPECT_NE(load_images(set_of("csv", folder / "a.csv")).train->fingerprint(),
-            load_images(set_of("csv", folder / "b.csv")).train->fingerprint());
+  EXPECT_NE(load_images(set_of(Format::csv, folder / "a.csv")).train->fingerprint(),
+            load_images(set_of(Format::csv, folder / "b.csv")).train->fingerprint());
 }
 
 }  // namespace

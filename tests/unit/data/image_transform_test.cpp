@@ -78,9 +78,10 @@ TEST(ImageResize, AWindowIsThatPartOfTheWhole) {
 // Resized as a whole, these would have 230 million pixels; only 224 x 224 of them are kept.
 TEST(TestCrop, AnImageOfOnePixelsWidthCostsNoMoreThanWhatIsKept) {
   ImageTestOptions options;
-  for (const char* mode : {"center", "squash"}) {
+  using Mode = ImageTestOptions::CropMode;
+  for (const Mode mode : {Mode::center, Mode::squash}) {
     options.crop_mode = mode;
-    const int64_t length = options.crop_mode == "center" ? 900'000 : 90'000;  // squashing reads every pixel
+    const int64_t length = mode == Mode::center ? 900'000 : 90'000;  // squashing reads every pixel
     Image wide(1, length), tall(length, 1);
     for (int64_t i = 0; i < length; ++i) {
       // The middle has a different colour.
@@ -94,7 +95,7 @@ TEST(TestCrop, AnImageOfOnePixelsWidthCostsNoMoreThanWhatIsKept) {
         const Image kept = crop(*image);
         ASSERT_EQ(kept.height, height);
         ASSERT_EQ(kept.width, width);
-        EXPECT_EQ(kept.at(0, 0)[0], std::string(mode) == "center" ? 200 : 100);
+        EXPECT_EQ(kept.at(0, 0)[0], mode == Mode::center ? 200 : 100);
       }
     }
   }
@@ -159,7 +160,7 @@ TEST(RandAugment, NamesAreKnownBothWays) {
 
 TEST(ImageTransform, PaddedCropsMoveTheImageByAtMostThePadding) {
   ImageOptions options = small_images("", {16, 20});
-  options.augment.crop = "padded";
+  options.augment.crop = ImageAugmentOptions::Crop::padded;
   options.augment.padding = 3;
   options.test_crop.crop_pct = 1.0;
   options.augment.flip = 0;
@@ -190,13 +191,14 @@ TEST(ImageTransform, PaddedCropsMoveTheImageByAtMostThePadding) {
 
 TEST(ImageTransform, ErasingLeavesTheRestAlone) {
   ImageOptions options = small_images("", {24, 24});
-  options.augment.crop = "none";
+  options.augment.crop = ImageAugmentOptions::Crop::none;
   options.augment.flip = 0;
   const ImageTransform plain(options);
   options.augment.erase = 1.0;
   const Image image = photo();
   std::vector<float> whole(static_cast<size_t>(plain.numbers())), erased(whole.size());
-  for (const char* mode : {"pixel", "rand", "const"}) {
+  using Mode = ImageAugmentOptions::EraseMode;
+  for (const Mode mode : {Mode::pixel, Mode::colour, Mode::constant}) {
     options.augment.erase_mode = mode;
     const ImageTransform transform(options);
     base::Random one{5}, two{5};
@@ -210,7 +212,7 @@ TEST(ImageTransform, ErasingLeavesTheRestAlone) {
       rows.insert(i / 24 % 24);
       columns.insert(i % 24);
     }
-    EXPECT_TRUE(changed > whole.size() / 100 && changed < whole.size() / 2) << mode << " " << changed;
+    EXPECT_TRUE(changed > whole.size() / 100 && changed < whole.size() / 2) << static_cast<int>(mode) << " " << changed;
     EXPECT_EQ(changed, 3 * rows.size() * columns.size());
     EXPECT_TRUE(rows.size() < 24 && columns.size() < 24);
   }

@@ -35,17 +35,17 @@ TEST(LargeTextSlow, IsNeverHeldTwice) {
     ASSERT_TRUE(out.flush());
   }
   const TextSource whole(file.path());
-  for (const char* unit : {"bytes", "characters"}) {
+  for (const auto unit : {TextOptions::Unit::bytes, TextOptions::Unit::characters}) {
     const int64_t before = status_bytes("VmRSS:");
     std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak
     TextOptions options;
     options.train = file.path();
     options.unit = unit;
-    options.document_separator = std::string_view(unit) == "bytes" ? "none" : "blank_line";
+    options.document_separator = options.any_bytes() ? DocumentRule::Kind::none : DocumentRule::Kind::blank_line;
     options.valid_fraction = options.test_fraction = 0;
     const Corpus corpus = load_corpus(options);
     const int64_t peak = status_bytes("VmHWM:") - before;
-    std::printf("%s: %lld MB of text, %lld MB of tokens, %lld MB at most\n", unit,
+    std::printf("%s: %lld MB of text, %lld MB of tokens, %lld MB at most\n", options.unit_name().c_str(),
                 static_cast<long long>(whole.size() >> 20), static_cast<long long>(corpus.num_bytes() >> 20),
                 static_cast<long long>(peak >> 20));
     EXPECT_EQ(corpus.train->text_bytes(), whole.size());

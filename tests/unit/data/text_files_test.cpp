@@ -120,13 +120,13 @@ TEST_F(TextFiles, MakeOneCorpusWithADocumentEach) {
   TextOptions options;
   options.train = at("t");
   options.valid_fraction = options.test_fraction = 0;
-  options.document_separator = "blank_line";
+  options.document_separator = DocumentRule::Kind::blank_line;
   EXPECT_EQ(load_corpus(options).train->num_documents(), 4);
   options.train = at("t/*.txt");
-  options.document_separator = "line";
+  options.document_separator = DocumentRule::Kind::line;
   options.separator_line = "---";
   EXPECT_EQ(load_corpus(options).train->num_documents(), 4);
-  options.document_separator = "none";
+  options.document_separator = DocumentRule::Kind::none;
   options.separator_line.clear();
   options.valid_fraction = 0.25;
   const Corpus none = load_corpus(options);

@@ -112,13 +112,15 @@ TEST(Greedy, AccuracyIsOfTheModelsOwnSymbols) {
   options.valid = folder / "valid.tsv";
   const auto files = std::make_shared<data::TaskFiles>(options, false, 0);
   const Counting model(10);
-  const auto greedy = Algorithmic(files, {.decoding = "greedy"}, {}).evaluate(model, data::Part::valid);
+  const auto greedy = Algorithmic(files, {.decoding = data::AnswerOptions::Decoding::greedy}, {})
+                          .evaluate(model, data::Part::valid);
   EXPECT_EQ(greedy->at("accuracy"), 1.0);
   EXPECT_EQ(greedy->at("teacher_forced_accuracy"), 3.0 / 5);
   EXPECT_EQ(greedy->at("result_accuracy"), 0.5);  // the padding that the second answer includes counts in the whole
                                                   // result
   EXPECT_EQ(greedy->predictions, 5);
-  const auto forced = Algorithmic(files, {.decoding = "teacher_forced"}, {}).evaluate(model, data::Part::valid);
+  const auto forced = Algorithmic(files, {.decoding = data::AnswerOptions::Decoding::teacher_forced}, {})
+                          .evaluate(model, data::Part::valid);
   EXPECT_EQ(forced->at("accuracy"), 3.0 / 5);
   EXPECT_EQ(forced->at("result_accuracy"), 0.0);
   EXPECT_FALSE(Algorithmic(files, {}, {}).evaluate(model, data::Part::test).has_value());

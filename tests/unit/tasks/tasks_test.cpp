@@ -25,7 +25,7 @@ std::unique_ptr<models::Model> make_model(int64_t vocabulary, int64_t segment_si
   return models::build(base::read_options<models::ModelOptions>(node), 3, at::kDouble);
 }
 
-data::Corpus make_corpus(const std::string& path, const std::string& separator = "none") {
+data::Corpus make_corpus(const std::string& path, data::DocumentRule::Kind separator = data::DocumentRule::Kind::none) {
   std::string text;
   for (int64_t i = 0; i < 40; ++i) text += std::to_string(i * i) + (i % 5 == 4 ? "\n\n" : " plums\n");
   base::write_file_atomic(path, text);
@@ -39,7 +39,8 @@ data::Corpus make_corpus(const std::string& path, const std::string& separator =
 
 TEST(LanguageModelTask, HeldOutNumberDoesNotDependOnSegmentation) {
   const test::TemporaryFolder folder;
-  for (const std::string separator : {"none", "blank_line"}) {
+  using Kind = data::DocumentRule::Kind;
+  for (const Kind separator : {Kind::none, Kind::blank_line}) {
     const data::Corpus corpus = make_corpus(folder / "text", separator);
     // A cache that holds the whole text: every token sees its whole document, however it is divided.
     const auto model = make_model(corpus.tokenizer->size(), 8,
@@ -50,7 +51,7 @@ TEST(LanguageModelTask, HeldOutNumberDoesNotDependOnSegmentation) {
     }
     const auto likelihood = evaluate_text(*model, corpus.valid);
     EXPECT_EQ(likelihood.count(), data::EvalStream(corpus.valid).total());
-    if (separator == "none") continue;
+    if (separator == Kind::none) continue;
     EXPECT_NEAR(evaluate_text(*model, corpus.valid, {3, 4}).nll(), whole, 1e-12);
   }
 }
@@ -141,8 +142,10 @@ TEST(LanguageModelTask, TheUnitOfTheTextDecides) {
   std::string text;
   for (int i = 0; i < 60; ++i) text += "\xC3\xA4 plum\n";  // eight bytes, seven characters
   base::write_file_atomic(folder / "text", text);
-  for (const auto& [unit, metric] : {std::pair("bytes", "bits_per_byte"), std::pair("characters", "bits_per_character"),
-                                     std::pair("words", "perplexity")}) {
+  using Unit = data::TextOptions::Unit;
+  for (const auto& [unit, metric] :
+       {std::pair(Unit::bytes, "bits_per_byte"), std::pair(Unit::characters, "bits_per_character"),
+        std::pair(Unit::words, "perplexity")}) {
     data::TextOptions options;
     options.train = folder / "text";
     options.unit = unit;
@@ -154,7 +157,7 @@ TEST(LanguageModelTask, TheUnitOfTheTextDecides) {
     const auto model = make_model(corpus.tokenizer->size(), 8, {});
     const Evaluation found = task.evaluate(*model, data::Part::valid).value();
     // The training loss in a curve has the same unit as its held-out points.
-    EXPECT_NEAR(task.metric_of_loss(found.at("nll")).value(), found.at(task.metric()), 1e-9) << unit;
+    EXPECT_NEAR(task.metric_of_loss(found.at("nll")).value(), found.at(task.metric()), 1e-9) << metric;
   }
 }
 

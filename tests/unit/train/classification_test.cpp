@@ -125,7 +125,8 @@ TEST(ClassificationTraining, WithoutMemoryTheFirstSegmentIsLost) {
 TEST(ClassificationTraining, RecomputedAndInPartsItIsTheSame) {
   for (const std::vector<std::string>& assignments :
        {kRmt, std::vector<std::string>{"head.pool=mean", "memory[0].type=grc", "memory[0].cache_len=3"}}) {
-    const auto weights_after = [&](const std::string& recompute, int64_t accumulate, double dropout) {
+    using Recompute = TrainOptions::Recompute;
+    const auto weights_after = [&](Recompute recompute, int64_t accumulate, double dropout) {
       const auto model = make_model(assignments, dropout);
       FirstToken task(16);
       TrainOptions options = training_options(3);
@@ -135,9 +136,9 @@ TEST(ClassificationTraining, RecomputedAndInPartsItIsTheSame) {
       for (int i = 0; i < 3; ++i) trainer.step();
       return model->parameters().find("backbone.layers.0.ffn.0.weight").detach().clone();
     };
-    EXPECT_TRUE(at::equal(weights_after("none", 1, 0.1), weights_after("segment", 1, 0.1)));
+    EXPECT_TRUE(at::equal(weights_after(Recompute::none, 1, 0.1), weights_after(Recompute::segment, 1, 0.1)));
     if (assignments != kRmt) continue;  // a cache that belongs to the model depends on the whole batch
-    EXPECT_LE(test::difference(weights_after("none", 1, 0.0), weights_after("none", 4, 0.0)), 1e-5);
+    EXPECT_LE(test::difference(weights_after(Recompute::none, 1, 0.0), weights_after(Recompute::none, 4, 0.0)), 1e-5);
   }
 }
 

@@ -24,8 +24,8 @@ struct RankCase {
   std::string name;
   std::vector<Node> memory;
   int64_t accumulate = 1, segments = 3;
-  std::string bptt = "sliding";
-  std::string recompute = "none";
+  BpttForm bptt = BpttForm::sliding;
+  TrainOptions::Recompute recompute = TrainOptions::Recompute::none;
   bool shard = false;
 };
 
@@ -42,17 +42,17 @@ std::vector<RankCase> rank_cases() {
   return {{"none", {}},
           {"segment_cache", {cache}},
           {"rmt_full_bptt", {rmt}},
-          {"rmt_depth_1_recompute", {rmt1, cache}, 1, 3, "sliding", "segment"},
+          {"rmt_depth_1_recompute", {rmt1, cache}, 1, 3, BpttForm::sliding, TrainOptions::Recompute::segment},
           {"compressive", {compressive}},
           {"compressive_accumulate", {compressive}, 2},
           {"grc_sequence", {own}},
           {"grc_model", {grc}, 1, 1},
           {"grc_model_segments", {grc}},
-          {"grc_model_chunked", {grc}, 1, 3, "chunked"},
+          {"grc_model_chunked", {grc}, 1, 3, BpttForm::chunked},
           {"grc_model_accumulate", {grc}, 2, 1},
           {"segment_cache_accumulate", {cache}, 2},
-          {"sharded", {cache}, 1, 3, "sliding", "none", true},
-          {"sharded_grc_model", {grc}, 2, 1, "sliding", "none", true}};
+          {"sharded", {cache}, 1, 3, BpttForm::sliding, TrainOptions::Recompute::none, true},
+          {"sharded_grc_model", {grc}, 2, 1, BpttForm::sliding, TrainOptions::Recompute::none, true}};
 }
 
 struct Result {
@@ -154,11 +154,11 @@ INSTANTIATE_TEST_SUITE_P(Memories, RankTraining, ::testing::ValuesIn(rank_cases(
                          [](const auto& info) { return info.param.name; });
 
 using RankTrainingErrors = RankTraining;
-INSTANTIATE_TEST_SUITE_P(One, RankTrainingErrors,
-                         ::testing::Values(RankCase{"segment_cache",
-                                                    {Node::table({{"type", "segment_cache"}, {"mem_len", 4}})}},
-                                           RankCase{"sharded", {}, 1, 3, "sliding", "none", true}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    One, RankTrainingErrors,
+    ::testing::Values(RankCase{"segment_cache", {Node::table({{"type", "segment_cache"}, {"mem_len", 4}})}},
+                      RankCase{"sharded", {}, 1, 3, BpttForm::sliding, TrainOptions::Recompute::none, true}),
+    [](const auto& info) { return info.param.name; });
 
 TEST_P(RankTrainingErrors, ABatchThatDoesNotDivideNamesTheNearest) {
   test::expect_error<base::InputError>(
