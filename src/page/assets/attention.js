@@ -2,26 +2,10 @@
 // #attention: see src/inspect/draw/attention_view.h.
 (function () {
   "use strict";
+  var element = Page.element, list = Page.list, halves = Page.halves;
   var data = JSON.parse(document.getElementById("attention").textContent), place = document.getElementById("attention-view");
   var KINDS = { cache: "cache", compressed: "cache", read: "read", tokens: "tokens", write: "write", class_token: "class", memory: "memory", slots: "memory" };
   var TITLES = { read: "memory, read", write: "memory, written", cache: "cache", compressed: "compressed rows", tokens: "text", slots: "slots", memory: "memory", class_token: "class token" };
-
-  // float16 as numbers
-  function halves(text) {
-    var bytes = Uint8Array.from(atob(text), function (c) { return c.charCodeAt(0); }), out = new Float32Array(bytes.length / 2);
-    for (var i = 0; i < out.length; ++i) {
-      var bits = bytes[2 * i] | bytes[2 * i + 1] << 8, sign = bits & 0x8000 ? -1 : 1, power = bits >> 10 & 31, part = bits & 1023;
-      out[i] = power === 0 ? sign * part * Math.pow(2, -24) : power === 31 ? NaN : sign * (1 + part / 1024) * Math.pow(2, power - 15);
-    }
-    return out;
-  }
-
-  function element(tag, kind, text) {
-    var node = document.createElement(tag);
-    if (kind) node.className = kind;
-    if (text !== undefined) node.textContent = text;
-    return node;
-  }
 
   function number(value) { return value === 0 ? "0" : Math.abs(value) < 0.001 ? value.toExponential(1) : value.toFixed(3); }
 
@@ -75,28 +59,14 @@
     current = { rows: axis(maps[0].rows), columns: axis(maps[0].columns), weights: weights, past: mean(function (m) { return m.past; }), largest: largest || 1 };
   }
 
-  function choice(label, options, chosen, choose) {
-    var box = element("label"), list = element("select");
-    box.appendChild(document.createTextNode(label + " "));
-    options.forEach(function (option) {
-      var item = element("option", "", option.label);
-      item.value = String(option.value);
-      item.selected = option.value === chosen;
-      list.appendChild(item);
-    });
-    list.addEventListener("change", function () { choose(options[list.selectedIndex].value); });
-    box.appendChild(list);
-    return box;
-  }
-
   function toolbar() {
     controls.textContent = "";
-    if (names.length > 1) controls.appendChild(choice("map", names.map(function (n) { return { label: n, value: n }; }), group.name, function (name) {
+    if (names.length > 1) controls.appendChild(list("map", names.map(function (n) { return { label: n, value: n }; }), group.name, function (name) {
       group = groups.find(function (g) { return g.name === name && g.layer === group.layer; }) || groups.find(function (g) { return g.name === name; });
       fresh();
     }));
     var layers = groups.filter(function (g) { return g.name === group.name; });
-    controls.appendChild(choice("layer", layers.map(function (g) { return { label: String(g.layer), value: g.layer }; }), group.layer, function (layer) {
+    controls.appendChild(list("layer", layers.map(function (g) { return { label: String(g.layer), value: g.layer }; }), group.layer, function (layer) {
       group = layers.find(function (g) { return g.layer === layer; });
       fresh();
     }));

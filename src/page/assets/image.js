@@ -2,23 +2,10 @@
 // src/inspect/draw/image_view.h.
 (function () {
   "use strict";
+  var element = Page.element;
   var data = JSON.parse(document.getElementById("image-attention").textContent), place = document.getElementById("image-view");
   if (data.maps.length === 0) return;
 
-  function halves(text) {
-    var bytes = Uint8Array.from(atob(text), function (c) { return c.charCodeAt(0); }), out = new Float32Array(bytes.length / 2);
-    for (var i = 0; i < out.length; ++i) {
-      var bits = bytes[2 * i] | bytes[2 * i + 1] << 8, power = bits >> 10 & 31, part = bits & 1023;
-      out[i] = (bits & 0x8000 ? -1 : 1) * (power === 0 ? part * Math.pow(2, -24) : (1 + part / 1024) * Math.pow(2, power - 15));
-    }
-    return out;
-  }
-  function element(tag, kind, text) {
-    var node = document.createElement(tag);
-    if (kind) node.className = kind;
-    if (text !== undefined) node.textContent = text;
-    return node;
-  }
   function share(value) { return (100 * value).toFixed(value < 0.001 ? 4 : 2) + " %"; }
 
   var controls = element("div", "controls"), said = element("p", "said"), canvas = element("canvas", "heat");
@@ -32,16 +19,10 @@
     return data.maps.filter(filter).map(function (m) { return m[key]; }).filter(function (v, i, all) { return all.indexOf(v) === i; });
   }
   function choice(label, key, values, name) {
-    var box = element("label"), list = element("select");
-    box.appendChild(document.createTextNode(label + " "));
-    values.forEach(function (value) {
-      var item = element("option", "", name(value));
-      item.selected = value === chosen[key];
-      list.appendChild(item);
-    });
-    list.addEventListener("change", function () { chosen[key] = values[list.selectedIndex]; pick(); });
-    box.appendChild(list);
-    controls.appendChild(box);
+    controls.appendChild(Page.list(label, values.map(function (value) { return { label: name(value), value: value }; }), chosen[key], function (value) {
+      chosen[key] = value;
+      pick();
+    }));
   }
   function pick() {
     var here = function (keys) { return function (m) { return keys.every(function (k) { return m[k] === chosen[k]; }); }; };
@@ -59,7 +40,7 @@
     box.appendChild(slider);
     controls.appendChild(box);
     shown = data.maps.find(here(["from", "layer", "head"]));
-    if (typeof shown.weights === "string") shown.weights = halves(shown.weights);
+    if (typeof shown.weights === "string") shown.weights = Page.halves(shown.weights);
     shown.largest = shown.weights.reduce(function (a, b) { return Math.max(a, b); }, 0);
     cursor = null;
     draw();

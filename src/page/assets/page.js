@@ -30,6 +30,37 @@ var Page = (function () {
     return node;
   }
 
+  function element(tag, kind, text) {
+    var node = document.createElement(tag);
+    if (kind) node.className = kind;
+    if (text !== undefined) node.textContent = text;
+    return node;
+  }
+
+  // A list with its label. options: {label, value}; choose gets the value.
+  function list(label, options, chosen, choose) {
+    var box = element("label"), select = element("select");
+    box.appendChild(document.createTextNode(label + " "));
+    options.forEach(function (option) {
+      var item = element("option", "", option.label);
+      item.selected = option.value === chosen;
+      select.appendChild(item);
+    });
+    select.addEventListener("change", function () { choose(options[select.selectedIndex].value); });
+    box.appendChild(select);
+    return box;
+  }
+
+  // The numbers of float16 in base64.
+  function halves(text) {
+    var bytes = Uint8Array.from(atob(text), function (c) { return c.charCodeAt(0); }), out = new Float32Array(bytes.length / 2);
+    for (var i = 0; i < out.length; ++i) {
+      var bits = bytes[2 * i] | bytes[2 * i + 1] << 8, sign = bits & 0x8000 ? -1 : 1, power = bits >> 10 & 31, part = bits & 1023;
+      out[i] = power === 0 ? sign * part * Math.pow(2, -24) : power === 31 ? NaN : sign * (1 + part / 1024) * Math.pow(2, power - 15);
+    }
+    return out;
+  }
+
   function file(title, ending) {
     var part = (title || "").replace(/[^\p{L}\p{N}]+/gu, "_").replace(/^_|_$/g, "").slice(0, 60);
     return name + (part ? "-" + part : "") + "." + ending;
@@ -202,5 +233,5 @@ var Page = (function () {
     details.addEventListener("toggle", function () { keep("details-" + i, details.open); });
   });
 
-  return { kept: kept, keep: keep, tools: tools, button: button };
+  return { element: element, list: list, halves: halves, kept: kept, keep: keep, tools: tools, button: button };
 })();
