@@ -113,8 +113,10 @@ struct Int8 {
       const auto input = hn::BitCast(d16, hn::Set(d32, x[r * stride + k]));
       HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
 #if MNEMO_VNNI
-        // product, sum of the pair and addition in one instruction.
-        sums[r][v] = hn::Vec<I>{_mm512_dpwssd_epi32(sums[r][v].raw, row[v].raw, input.raw)};
+        // Product, sum of the pair and addition in one instruction; GCC 12 would keep the intrinsic's sums in memory.
+        __m512i sum = sums[r][v].raw;
+        asm("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(row[v].raw), "v"(input.raw));
+        sums[r][v] = hn::Vec<I>{sum};
 #else
         auto high = hn::Zero(d32);
         const auto low = hn::ReorderWidenMulAccumulate(d32, row[v], input, hn::Zero(d32), high);
