@@ -37,6 +37,7 @@ std::vector<BenchPart> bench_parts() {
           {"images", bench_images, image_case_names()},
           {"grc", bench_grc, grc_case_names()},
           {"translation", bench_translation, translation_case_names()},
+          {"translation_lengths", bench_translation_lengths, {}},
           {kMechanisms, bench_mechanisms, mechanism_case_names()}};
 }
 
@@ -134,7 +135,8 @@ std::shared_ptr<CLI::App> make_bench() {
           "PART", arguments->part,
           "models: training, generation, evaluation (default); kernels: attention and ABC's scan; decoding: the "
           "engine in each precision; evaluation: with a cache of 3,800 tokens and without; images: compared with "
-          "timm; grc: the cost of a gated recurrent cache; translation: training, and translating beside CTranslate2",
+          "timm; grc: the cost of a gated recurrent cache; translation: training, and translating beside CTranslate2; "
+          "translation_lengths: a token of ABC and of softmax as outputs grow",
           false)
       .option("--case", arguments->cases, "NAME", names + "; may be repeated (default all)")
       .flag("--all", arguments->all,

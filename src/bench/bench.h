@@ -42,6 +42,7 @@ BenchReport bench_mechanisms(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_images(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_grc(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_translation(const BenchArguments& arguments, Bars& bars);
+BenchReport bench_translation_lengths(const BenchArguments& arguments, Bars& bars);
 
 /// The names of their cases.
 std::vector<std::string> model_case_names();

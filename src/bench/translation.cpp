@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "base/random.h"
 #include "base/text_table.h"
@@ -75,7 +76,8 @@ class TranslationSubject {
     return loss.total.item<double>();
   }
   double gradient_norm() const { return train::gradient_norm(model_->parameters()); }
-  void train(int64_t steps) {
+  void train(int64_t steps, ops::ProductPrecision precision) {
+    const ops::ProductPrecisionGuard guard(precision);
     for (int64_t step = 0; step < steps; ++step) {
       backward();
       optimiser_->step();
@@ -209,7 +211,7 @@ BenchReport report_of(const std::vector<TranslationRow>& rows, Bars& bars) {
       .figures = base::Node::table({{"results", results}}),
       .text = table.text() +
               fmt::format("\nTraining: a step on {} pairs of at most {} tokens. Translation: {} sentences, {} tokens "
-                          "each.\n",
+                          "each. Peers train in float32.\n",
                           kRows, kLongest, kSentences, kLength)};
 }
 
@@ -235,8 +237,12 @@ BenchReport bench_translation(const BenchArguments& arguments, Bars& bars) {
     };
     add("stock", peers.stock.get());
     add("best", peers.best.get());
-    rows.push_back(measure_row(
-        "training step x 2", "training", arguments.repeats, [&] { subject.train(kSteps); }, others));
+    for (const auto& [precision, name, key] :
+         {std::tuple(ops::ProductPrecision::float32, "training step x 2", "training"),
+          std::tuple(ops::ProductPrecision::bf16, "training step x 2, bf16", "training_bf16")}) {
+      rows.push_back(measure_row(
+          name, key, arguments.repeats, [&, chosen = precision] { subject.train(kSteps, chosen); }, others));
+    }
   }
   if (!arguments.wants("translation")) return report_of(rows, bars);
   for (const auto& [name, precision] :
