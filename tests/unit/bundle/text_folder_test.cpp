@@ -244,9 +244,12 @@ TEST(AddMemory, KeepsEveryWeightAndDrawsItsOwn) {
   const auto old = load_any(kTexts + "llama").model;
   for (const auto& [name, tensor] : old->parameters().named())
     EXPECT_TRUE(at::equal(tensor, model->parameters().find(name))) << name;
-  // On a model of ours memories are added to those it has.
+  // On a model of ours memories are added to those it has, and its weights stay too.
   convert({.model = folder / "out", .out = folder / "more", .memory = {"grc,cache_len=4"}});
-  EXPECT_EQ(read_bundle(folder / "more").model->options().memory.size(), 3u);
+  const auto more = read_bundle(folder / "more").model;
+  EXPECT_EQ(more->options().memory.size(), 3u);
+  for (const auto& [name, tensor] : model->parameters().named())
+    EXPECT_TRUE(at::equal(tensor, more->parameters().find(name))) << name;
 }
 
 TEST(AddMemory, AnotherAttentionTakesWhatItCan) {
@@ -257,6 +260,10 @@ TEST(AddMemory, AnotherAttentionTakesWhatItCan) {
   const auto model = read_bundle(folder / "out").model, old = load_any(kTexts + "gpt2").model;
   const std::string weight = "backbone.layers.1.attn.k.weight";
   EXPECT_TRUE(at::equal(model->parameters().find(weight), old->parameters().find(weight)));
+  // The same attention with another option keeps its positions and its groups of queries.
+  EXPECT_EQ(convert({.model = kTexts + "llama", .out = folder / "same", .attention = "softmax,dropout=0.5"}).fresh, 0);
+  EXPECT_EQ(difference(logits_of(*read_bundle(folder / "same").model), logits_of(*load_any(kTexts + "llama").model)),
+            0.0);
   expect_error<base::InputError>(
       [&] { convert({.model = kTexts + "llama", .out = folder / "no", .attention = "abc,num_slots=4"}); },
       {"--attention", "abc", "rotary"});
