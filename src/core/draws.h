@@ -16,7 +16,8 @@ namespace mnemo::core {
 inline constexpr int64_t kNotDrawn = -1, kFixedDraw = 0;
 
 /// The draw of each sequence, int64 [batch]: the one that it carries; where there is none yet, kFixedDraw in evaluation
-/// and a number from 1 to 2^53 of LibTorch's generator in training.
+/// and in training a number from 1 to 2^53 - 1, which LibTorch's generator draws for the whole batch
+/// (ops/batch_rows.h). In training every call draws, so that the ranks of a job keep the same generators.
 ///   carried int64 [batch], undefined = no draw has been made
 at::Tensor draws(const at::Tensor& carried, int64_t batch, Mode mode);
 

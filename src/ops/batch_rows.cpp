@@ -11,6 +11,17 @@ namespace {
 
 thread_local BatchRows own;
 
+/// This thread's rows of what `draw` makes for the whole batch. sizes [B * k, ...], B the number of rows of the guard.
+template <class Draw>
+at::Tensor own_rows(at::IntArrayRef sizes, const Draw& draw) {
+  if (own.total == 0 || own.count == own.total) return draw(sizes);
+  base::ensure(sizes[0] % own.count == 0, "random numbers of {} rows for {} sequences", sizes[0], own.count);
+  const int64_t each = sizes[0] / own.count;
+  std::vector<int64_t> whole = sizes.vec();
+  whole[0] = own.total * each;
+  return draw(whole).narrow(0, own.first * each, sizes[0]);
+}
+
 }  // namespace
 
 BatchRowsGuard::BatchRowsGuard(const BatchRows& rows) : before_(own) { own = rows; }
@@ -18,12 +29,11 @@ BatchRowsGuard::~BatchRowsGuard() { own = before_; }
 
 at::Tensor row_mask(at::IntArrayRef sizes, double keep, const at::Tensor& like) {
   const auto options = like.options().requires_grad(false);
-  if (own.total == 0 || own.count == own.total) return at::empty(sizes, options).bernoulli_(keep);
-  base::ensure(sizes[0] % own.count == 0, "a mask of {} rows for {} sequences", sizes[0], own.count);
-  const int64_t each = sizes[0] / own.count;
-  std::vector<int64_t> whole = sizes.vec();
-  whole[0] = own.total * each;
-  return at::empty(whole, options).bernoulli_(keep).narrow(0, own.first * each, sizes[0]);
+  return own_rows(sizes, [&](at::IntArrayRef whole) { return at::empty(whole, options).bernoulli_(keep); });
+}
+
+at::Tensor row_integers(int64_t low, int64_t high, int64_t batch) {
+  return own_rows({batch}, [&](at::IntArrayRef whole) { return at::randint(low, high, whole, at::kLong); });
 }
 
 at::Tensor dropout(const at::Tensor& x, double p) {

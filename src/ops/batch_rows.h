@@ -11,7 +11,7 @@ struct BatchRows {
   int64_t first = 0, count = 0, total = 0;
 };
 
-/// While it lives, random masks of this thread are drawn for the whole batch, of which its rows are taken: each sample
+/// While it lives, random masks and numbers of this thread are drawn for the whole batch, of which its rows are taken: each sample
 /// gets the numbers that it would get if one thread computed all rows, and the generators of all threads move alike.
 class BatchRowsGuard {
  public:
@@ -27,6 +27,9 @@ class BatchRowsGuard {
 /// A mask of zeros and ones, each 1 with probability `keep`, of the type of `like`. sizes [B * k, ...] with the rows of
 /// a sample together; B is the number of rows of the guard, any number without one.
 at::Tensor row_mask(at::IntArrayRef sizes, double keep, const at::Tensor& like);
+
+/// Whole numbers from `low` to `high` - 1, int64 [B] on the CPU: one for each sequence.
+at::Tensor row_integers(int64_t low, int64_t high, int64_t batch);
 
 /// x [B * k, ...] with each element dropped with probability p < 1, the others multiplied by 1 / (1 - p).
 at::Tensor dropout(const at::Tensor& x, double p);

@@ -25,6 +25,20 @@ TEST(BatchRows, MasksAreThoseOfTheWholeBatch) {
   }
 }
 
+TEST(BatchRows, NumbersAreThoseOfTheWholeBatch) {
+  at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+  generator.set_current_seed(6);
+  const at::Tensor whole = row_integers(1, 1000, 4), after = at::rand({3});
+  EXPECT_GE(whole.min().item<int64_t>(), 1);
+  EXPECT_LT(whole.max().item<int64_t>(), 1000);
+  for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 1}, {1, 3}}) {
+    generator.set_current_seed(6);
+    const BatchRowsGuard guard({first, count, 4});
+    EXPECT_TRUE(at::equal(row_integers(1, 1000, count), whole.narrow(0, first, count)));
+    EXPECT_TRUE(at::equal(at::rand({3}), after));
+  }
+}
+
 TEST(BatchRows, AGuardEndsWithItsScope) {
   const at::Tensor x = at::ones({3, 4});
   {
