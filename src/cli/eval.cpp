@@ -112,13 +112,18 @@ void add_eval(CLI::App& app) {
       .option("--separator", options->measure.separator, "LINE", "the line that ends a document, for --documents line")
       .option("--reset", options->measure.reset, "RULE",
               "of a text: memory starts again at documents alone, or at segments too (as trained)")
+      .option("--memory", options->measure.memory, "WHAT",
+              "zeros or noise in the place of the model's memory at the start of every segment: a model that uses it "
+              "becomes worse")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
       .option("--precision", options->measure.precision, "P",
               "by the decoding engine with weights of float32, bf16 or int8; without: as trained");
   add_ranks(command, options->ranks, "measure on N processes of this machine, each with its share");
   command.flag("--strict", options->measure.strict, "refuse a text with characters or words outside the vocabulary")
       .flag("--json", options->json, "print JSON")
-      .footer("mnemo eval runs/mine/model --data other.txt\nmnemo eval models/vit --data photos")
+      .footer(
+          "mnemo eval runs/mine/model --data other.txt\nmnemo eval models/vit --data photos\nmnemo eval runs/rmt "
+          "--memory zeros")
       .action([options] { return evaluate(*options); });
 }
 

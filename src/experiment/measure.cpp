@@ -15,11 +15,18 @@
 #include "experiment/experiment.h"
 #include "infer/evaluate.h"
 #include "infer/open_text.h"
+#include "models/replaced_memory.h"
 #include "tasks/images.h"
 #include "tasks/language_model.h"
 
 namespace mnemo::experiment {
 namespace {
+
+/// What is evaluated: the stored model, or the same with another memory.
+std::shared_ptr<const core::Model> measured_model(const bundle::Bundle& stored, const MeasureOptions& options) {
+  if (!options.memory) return stored.model;
+  return std::make_shared<const models::ReplacedMemory>(*stored.model, *options.memory, "eval: --memory");
+}
 
 Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::TokenStore> text,
                       const MeasureOptions& options, std::string what, bool reset_segments, int64_t own_context = 0) {
@@ -36,12 +43,13 @@ Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::
   }
   if (options.reset) reset_segments = *options.reset == "segments";
   const int64_t context = options.context.value_or(reset_segments ? own_context : 0);
+  models::require_next_token_model(*stored.model, "eval");
   const metrics::Likelihood likelihood = options.precision
                                              ? infer::evaluate_text(
                                                    *infer::make_engine(stored.text_model("eval: --precision"),
                                                                        options.precision, "eval"),
                                                    text, reset_segments, context)
-                                             : tasks::evaluate_text(*stored.model, text,
+                                             : tasks::evaluate_text(*measured_model(stored, options), text,
                                                                     {batch, options.segment_size.value_or(0),
                                                                      reset_segments, context, options.group.get()});
   Measured measured{std::move(what), likelihood.count(), {}, text->num_unknown()};
@@ -106,7 +114,7 @@ Measured measure_images(const bundle::Bundle& stored, const data::ImageOptions& 
   }
   tasks::Images task(std::move(sets), images, {.eval_batch_size = options.batch, .eval_samples = INT64_MAX});
   task.share_evaluations(options.group);
-  const auto found = task.evaluate(*stored.model, wanted);
+  const auto found = task.evaluate(*measured_model(stored, options), wanted);
   return {fmt::format("Images of `{}`, part {}, head {}.", what, *part, head.name), found->predictions, found->metrics,
           0};
 }
@@ -157,7 +165,7 @@ Measured measure_own(const bundle::Bundle& stored, const Recipe& recipe, const M
   if (!task->endless()) settings.eval_samples = INT64_MAX;
   const auto loaded = task->load(stored.options(), settings);
   loaded.task->share_evaluations(options.group);
-  const auto found = loaded.task->evaluate(*stored.model, part);
+  const auto found = loaded.task->evaluate(*measured_model(stored, options), part);
   base::require(found.has_value(), "{}: its recipe has no {} part", stored.folder, name);
   return {task->describe() + " Part " + name + ".", found->predictions, found->metrics, 0};
 }
@@ -175,6 +183,9 @@ void MeasureOptions::validate() const {
   base::require(!precision || (batch == 1 && !segment_size),
                 "eval: --precision: the decoding engine reads one stream in the model's own segments; leave --batch "
                 "and --segment-size out");
+  base::require(!memory || !precision, "eval: --memory: the decoding engine keeps its own; drop it or --precision");
+  base::require(memory != "noise" || !group,
+                "eval: --memory noise: drawn by one process, segment after segment; drop it or --processes");
 }
 
 namespace {

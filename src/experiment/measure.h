@@ -23,8 +23,11 @@ struct MeasureOptions {
   std::optional<std::string> task = {};       ///< of a model of images: the head that is measured
   std::optional<int64_t> segment_size = {};   ///< tokens a segment; unset: the model's
   std::optional<int64_t> context = {};        ///< tokens in front of the scored ones; unset: as the run evaluated
-  bool strict = false;                        ///< refuse a text that is not all in the vocabulary
-  int64_t batch = 1;                          ///< parts of a text, or samples, side by side
+  /// What stands in the place of the model's memory at the start of each segment: "zeros" or "noise"
+  /// (models::ReplacedMemory); unset: the memory itself.
+  std::optional<std::string> memory = {};
+  bool strict = false;  ///< refuse a text that is not all in the vocabulary
+  int64_t batch = 1;    ///< parts of a text, or samples, side by side
   /// Ranks that share the measurement, with the same options; null: one process.
   std::shared_ptr<distributed::Group> group = {};
 

@@ -120,6 +120,21 @@ TEST_F(CommandLine, TrainingLeavesARunThatEvaluatesAndGenerates) {
   const base::Node other = json(run({"eval", run_folder + "/model", "--data", text_, "--json"}).out);
   EXPECT_TRUE(std::isfinite(other.at("nll").as_double()));
   EXPECT_NEAR(other.at("bits_per_character").as_double(), other.at("nll").as_double() / std::log(2.0), 1e-9);
+  for (const char* instead : {"zeros", "noise"}) {
+    const base::Node without = json(run({"eval", run_folder, "--memory", instead, "--json"}).out);
+    EXPECT_NE(without.at("nll").as_double(), own.at("nll").as_double()) << instead;
+    EXPECT_EQ(without.at("predictions").as_int(), own.at("predictions").as_int()) << instead;
+  }
+  const std::pair<std::vector<std::string>, std::string> wrong[] = {
+      {{"--memory", "ones"}, "--memory: expected zeros or noise, found 'ones'"},
+      {{"--memory", "zeros", "--precision", "int8"}, "--memory: the decoding engine keeps its own"}};
+  for (const auto& [more, words] : wrong) {
+    std::vector<std::string> arguments = {"eval", run_folder};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Finished outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 2) << words;
+    EXPECT_TRUE(holds(outcome.err, words)) << outcome.err;
+  }
 
   const Finished stream = run(
       {"generate", run_folder, "--prompt", "line ", "--tokens", "20", "--seed", "5", "--quiet"});
