@@ -11,6 +11,15 @@ SegmentCacheOptions as_segment_cache(const AttentionCacheOptions& options) {
 
 }  // namespace
 
+void AttentionCacheOptions::validate(const base::Where& where) const {
+  where.require(!eval_lanes || lanes == Lanes::batch, "eval_lanes", "goes with lanes = \"batch\"");
+}
+
+void AttentionCacheOptions::check(const core::ModelOutline& model, const base::Where& where) const {
+  where.require(!lanes || model.input == core::InputKind::images, "memory",
+                "'attention_cache' of a model of texts has a cache for each sequence; lanes are of images");
+}
+
 AttentionCache::AttentionCache(const Options& options, const core::MemoryBuild& build)
     : SegmentCache(as_segment_cache(options), build, "attention_cache") {}
 

@@ -29,6 +29,14 @@ void GrcOptions::validate(const base::Where& where) const {
                 "one cache for the model is the mean of a batch, whose sequences change from step to step; expected 0 "
                 "or 1, or lifetime = \"sequence\", found {}",
                 depth.full ? "\"full\"" : std::to_string(depth.value));
+  const GrcOptions plain;
+  where.require(position != GrcOptions::Position::cpe_alone ||
+                    (variant == plain.variant && !cache_len && lifetime == plain.lifetime && !bptt_depth &&
+                     mem_attention == plain.mem_attention && attend == plain.attend && eval_read == plain.eval_read &&
+                     !sees_segment && cache_grid.empty() && !qkv_bias && gate_bias),
+                "position",
+                "\"cpe_alone\" has no cache; expected of the other options cache_ratio alone, which sets "
+                "the groups of the convolution");
 }
 
 int64_t Grc::cache_bptt_depth() const {
@@ -39,6 +47,8 @@ int64_t Grc::cache_bptt_depth() const {
 void GrcOptions::check(const core::ModelOutline& model, const base::Where& where) const {
   where.require(model.input != core::InputKind::images || lifetime != GrcOptions::Lifetime::sequence, "memory",
                 "images are not a sequence; 'grc' expected lifetime = \"model\"");
+  where.require(model.input == core::InputKind::images || position != GrcOptions::Position::cpe_alone, "memory",
+                "position = \"cpe_alone\" is a control for models of images; found a model of texts");
   where.require(model.input == core::InputKind::images || !model.causal || variant != GrcOptions::Variant::authors,
                 "memory",
                 "grc with variant = \"authors\" in a causal model leaks the future: every query reads an update made "
@@ -99,7 +109,7 @@ Grc::Grc(const Options& options, const core::AttentionBuild& build, std::unique_
       reads_before_(build.causal && !options.sees_segment),
       dim_(build.dim),
       head_dim_(build.head_dim),
-      channels_(static_cast<int64_t>(static_cast<double>(build.dim) * options.cache_ratio)),
+      channels_(options.channels(build.dim)),
       cache_len_(options.length(image)),
       num_heads_(build.num_heads),
       inner_(std::move(inner)) {

@@ -16,7 +16,7 @@ struct GrcOptions {
   enum class Reader { softmax, same };
   enum class Attend { sample, batch_mean };
   enum class EvalRead { updated, stored };
-  enum class Position { none, cpe };
+  enum class Position { none, cpe, cpe_alone };
   Variant variant = Variant::paper;
   double cache_ratio = 0.5;
   std::optional<int64_t> cache_len;
@@ -63,7 +63,10 @@ struct GrcOptions {
     v("sees_segment", sees_segment,
       "causal, for analysis only: every query reads the update made from its own segment, later tokens included, as "
       "algorithm 1 is printed; such a model cannot write text");
-    v("position", position, "cpe: add a convolution of the input to the output (images)", base::one_of("none", "cpe"));
+    v("position", position,
+      "cpe: add a convolution of the input to the output (images); cpe_alone: images, as a control: that convolution "
+      "without cache and gates",
+      base::one_of("none", "cpe", "cpe_alone"));
     v("cls_tokens", cls_tokens, "cpe: number of class tokens, if the backbone does not provide it",
       base::range(0, 1 << 16));
     v("grid", grid, "cpe: grid height and width, if the backbone does not provide it", base::range(1, 1 << 16));
@@ -76,6 +79,8 @@ struct GrcOptions {
   void validate(const base::Where& where) const;
   /// Throws InputError if it does not fit the model.
   void check(const core::ModelOutline& model, const base::Where& where) const;
+  /// Channels of a cached row in a model of width `dim`.
+  int64_t channels(int64_t dim) const { return static_cast<int64_t>(static_cast<double>(dim) * cache_ratio); }
   /// Number of cache rows in a layer with that layout.
   int64_t length(const core::ImageLayout& image) const { return cache_len.value_or(image.given() ? image.rows() : 64); }
 };

@@ -10,8 +10,8 @@
 namespace mnemo::memory {
 
 GrcPosition::GrcPosition(const layers::Scope& scope, int64_t dim, int64_t channels, double std) {
-  base::require(dim % channels == 0, "grc: position \"cpe\" needs dim = {} to be a multiple of the {} cached channels",
-                dim, channels);
+  base::require(channels > 0 && dim % channels == 0,
+                "grc: position \"cpe\" needs dim = {} to be a multiple of the {} cached channels", dim, channels);
   weight_ = scope.add("weight", {dim, dim / channels, 3, 3}, layers::normal(std));
   bias_ = scope.add("bias", {dim}, layers::constant(0.0), layers::ParameterKind::bias);
 }
@@ -24,6 +24,23 @@ at::Tensor GrcPosition::operator()(const at::Tensor& x, core::Grid grid, int64_t
   }
   const at::Tensor out = ops::group_conv(x.narrow(1, in_front, grid.size()), grid.height, grid.width, weight_, bias_);
   return in_front == 0 ? out : at::constant_pad_nd(out, {0, 0, in_front, 0});
+}
+
+GrcPositionAlone::GrcPositionAlone(const GrcOptions& options, const core::AttentionBuild& build,
+                                   std::unique_ptr<core::CoreAttention> inner)
+    : inner_(std::move(inner)),
+      position_(build.attn / "grc" / "cpe", build.dim, options.channels(build.dim), build.init_std) {}
+
+core::AttentionResult GrcPositionAlone::forward(const core::AttentionInput& input, const core::State& state) const {
+  core::AttentionResult result = inner_->forward(input, state);
+  result.y = result.y + position_(input.x, input.grid(), -1);
+  return result;
+}
+
+core::AttentionView GrcPositionAlone::inspect(const core::AttentionInput& input, const core::State& state,
+                                              const core::State& history) const {
+  const auto* inner = dynamic_cast<const core::Inspectable*>(inner_.get());
+  return inner == nullptr ? core::AttentionView{} : inner->inspect(input, state, history);
 }
 
 }  // namespace mnemo::memory

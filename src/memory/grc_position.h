@@ -2,8 +2,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
+
 #include "core/attention.h"
+#include "core/attention_build.h"
+#include "core/inspection.h"
 #include "layers/parameters.h"
+#include "memory/grc_options.h"
 
 namespace mnemo::memory {
 
@@ -21,6 +26,26 @@ class GrcPosition {
 
  private:
   at::Tensor weight_, bias_;  // [D,D/C,3,3], [D]
+};
+
+/// An attention of images with that position and no cache: what GRC is without what it adds, as a control.
+///   y = attention(x) + position(x),  C = int(D * cache_ratio) groups
+class GrcPositionAlone final : public core::Attention, public core::Inspectable {
+ public:
+  GrcPositionAlone(const GrcOptions& options, const core::AttentionBuild& build,
+                   std::unique_ptr<core::CoreAttention> inner);
+  core::AttentionResult forward(const core::AttentionInput& input, const core::State& state) const override;
+  core::State initial_state(int64_t batch) const override { return inner_->initial_state(batch); }
+  core::AttentionSupport support() const override { return inner_->support(); }
+  int64_t bptt_depth(std::string_view field) const override { return inner_->bptt_depth(field); }
+  const layers::AttentionProjections* projections() const override { return inner_->projections(); }
+  /// The inner attention's maps.
+  core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
+                              const core::State& history) const override;
+
+ private:
+  std::unique_ptr<core::CoreAttention> inner_;
+  GrcPosition position_;
 };
 
 }  // namespace mnemo::memory

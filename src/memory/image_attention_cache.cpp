@@ -11,7 +11,12 @@ namespace mnemo::memory {
 
 ImageAttentionCache::ImageAttentionCache(const Options& options, const core::AttentionBuild& build,
                                          const core::ImageLayout& image, std::unique_ptr<core::CoreAttention> inner)
-    : mem_len_(options.mem_len.value_or(image.rows())), dim_(build.dim), image_(image), inner_(std::move(inner)) {
+    : lanes_(options.lanes == Options::Lanes::batch),
+      moves_in_evaluation_(lanes_ && options.eval_lanes != Options::EvalLanes::empty),
+      mem_len_(options.mem_len.value_or(image.rows())),
+      dim_(build.dim),
+      image_(image),
+      inner_(std::move(inner)) {
   base::require(!image.windows,
                 "attention_cache: does not support windows; use it with backbone.type = "
                 "\"vit\", \"pvt\" or \"pvt_v2\"");
@@ -23,14 +28,20 @@ ImageAttentionCache::ImageAttentionCache(const Options& options, const core::Att
                 "attention_cache: keys are reduced image by image: expected a mem_len of whole images, a multiple of "
                 "{}, found {}",
                 image.grid.size(), mem_len_);
-  (build.attn / "attention_cache").reserve_state("rows", {mem_len_, dim_});
+  if (!lanes_) (build.attn / "attention_cache").reserve_state("rows", {mem_len_, dim_});
   like_ = build.attn.share("o.weight", {build.dim, build.num_heads * build.head_dim}, layers::normal(build.init_std));
 }
 
 core::State ImageAttentionCache::initial_state(int64_t batch) const {
   const auto options = like_.options().requires_grad(false);
-  const ImageAttentionCacheState state{at::zeros({1, mem_len_, dim_}, options),
-                                       at::zeros({1}, options.dtype(at::kLong))};
+  ImageAttentionCacheState state;
+  state.lanes = lanes_;
+  state.rows = lanes_ ? at::empty({batch, 0, dim_}, options) : at::zeros({1, mem_len_, dim_}, options);
+  if (lanes_) {
+    state.valid = at::empty({batch, 0}, options.dtype(at::kBool));
+  } else {
+    state.filled = at::zeros({1}, options.dtype(at::kLong));
+  }
   return core::State::list({{"attention_cache", state}, {"core", inner_->initial_state(batch)}});
 }
 
@@ -41,22 +52,42 @@ core::AttentionSupport ImageAttentionCache::support() const {
   return support;
 }
 
+int64_t ImageAttentionCache::max_rows(std::string_view field, core::Mode mode) const {
+  constexpr std::string_view kCore = "core.";
+  if (!field.starts_with(kCore)) return moves(mode) ? mem_len_ : 0;
+  const auto* inner = dynamic_cast<const core::Bounded*>(inner_.get());
+  return inner == nullptr ? 0 : inner->max_rows(field.substr(kCore.size()), mode);
+}
+
+bool ImageAttentionCache::moves(core::Mode mode) const {
+  return mem_len_ > 0 && (mode == core::Mode::train || moves_in_evaluation_);
+}
+
 at::Tensor ImageAttentionCache::context(const core::AttentionInput& input, const ImageAttentionCacheState& cache,
                                         core::AttendTable& table) const {
-  core::require_state("attention_cache", cache.rows, {1, mem_len_, dim_});
+  const int64_t batch = input.x.size(0), kept = lanes_ && cache.rows.defined() ? cache.rows.size(1) : mem_len_;
+  core::require_state("attention_cache", cache.rows, {lanes_ ? batch : 1, kept, dim_});
+  if (lanes_) core::require_state("attention_cache", cache.valid, {batch, kept});
   const core::Grid grid = input.grid();
   const bool same_grid = grid.height == image_.grid.height && grid.width == image_.grid.width;
   base::require(!image_.reduces() || same_grid,
                 "[attention_cache] its images have {}x{} rows and are reduced like the current image: expected one of "
                 "that size, found {}x{}",
                 image_.grid.height, image_.grid.width, grid.height, grid.width);
-  const int64_t filled = std::min(cache.filled.item<int64_t>(), mem_len_);
+  const int64_t filled = lanes_ ? kept : std::min(cache.filled.item<int64_t>(), mem_len_);
   if (filled == 0) return {};
-  at::Tensor rows = cache.rows.detach().narrow(1, mem_len_ - filled, filled);
-  if (reduces_ != nullptr)
-    rows = reduces_->reduced(rows.view({-1, image_.grid.size(), dim_}), image_.grid).reshape({1, -1, dim_});
+  at::Tensor rows = cache.rows.detach().narrow(1, kept - filled, filled), valid = cache.valid;
+  if (reduces_ != nullptr) {
+    const int64_t lanes = rows.size(0), image = image_.grid.size();
+    rows = reduces_->reduced(rows.reshape({-1, image, dim_}), image_.grid).reshape({lanes, -1, dim_});
+    // Images are real or padding as a whole.
+    if (valid.defined())
+      valid = valid.view({lanes, -1, image}).select(2, 0).repeat_interleave(rows.size(1) * image / filled, 1);
+  }
   table.append_context({core::SpanKind::cache, rows.size(1)}, core::Rule::all());
-  return rows.expand({input.x.size(0), -1, -1});
+  if (valid.defined() && !valid.all().item<bool>())
+    table.set_valid(at::cat({valid, valid.new_ones({batch, input.x.size(1)})}, 1));
+  return rows.expand({batch, -1, -1});
 }
 
 core::AttentionResult ImageAttentionCache::forward(const core::AttentionInput& input, const core::State& state) const {
@@ -67,12 +98,20 @@ core::AttentionResult ImageAttentionCache::forward(const core::AttentionInput& i
   core::AttentionResult result = inner_->forward({input.x, earlier, table, input.mode, input.ends, {}, input.image},
                                                  state.child("core"));
   ImageAttentionCacheState next = cache;
-  if (input.mode == core::Mode::train && mem_len_ > 0) {
+  if (moves(input.mode)) {
     const at::NoGradGuard no_grad;
-    const int64_t total = input.x.size(0) * input.x.size(1), fresh = std::min(total, mem_len_);
-    const at::Tensor rows = input.x.detach().reshape({1, total, dim_}).narrow(1, total - fresh, fresh);
-    next.rows = at::cat({cache.rows.narrow(1, fresh, mem_len_ - fresh), rows}, 1);
-    next.filled = (cache.filled + fresh).clamp_max(mem_len_);
+    // All images of the batch in order go into one cache, or each into that of its place.
+    const at::Tensor x = input.x.detach(), entering = lanes_ ? x : x.reshape({1, -1, dim_});
+    const int64_t fresh = std::min(entering.size(1), mem_len_), old = std::min(cache.rows.size(1), mem_len_ - fresh);
+    const auto appended = [&](const at::Tensor& before, const at::Tensor& after) {
+      return at::cat({before.narrow(1, before.size(1) - old, old), after.narrow(1, after.size(1) - fresh, fresh)}, 1);
+    };
+    next.rows = appended(cache.rows, entering);
+    if (lanes_) {
+      next.valid = appended(cache.valid, cache.valid.new_ones({x.size(0), x.size(1)}));
+    } else {
+      next.filled = (cache.filled + fresh).clamp_max(mem_len_);
+    }
   }
   return {result.y, core::State::list({{"attention_cache", next}, {"core", std::move(result.state)}})};
 }

@@ -4,6 +4,7 @@
 
 #include "core/attention.h"
 #include "core/attention_build.h"
+#include "core/bounded.h"
 #include "core/image_layout.h"
 #include "core/inspection.h"
 #include "core/reduces_rows.h"
@@ -11,13 +12,16 @@
 
 namespace mnemo::memory {
 
-/// The cache of one attention, for the whole model: rows [1,N,D], of which the last `filled` [1] are in use.
+/// The cache of one attention. For the whole model: rows [1,N,D], of which the last `filled` [1] are in use. With a
+/// lane for each place of the batch: rows [B,M,D], M <= N, and which are real, valid [B,M].
 struct ImageAttentionCacheState {
-  at::Tensor rows, filled;
+  at::Tensor rows, filled, valid = {};
+  bool lanes = false;
   template <class F>
   void visit(F&& f) {
-    f("rows", rows, "1 N D");
+    f("rows", rows, lanes ? "B M D" : "1 N D");
     f("filled", filled, "1");
+    f("valid", valid, "B M");
   }
 };
 
@@ -26,8 +30,10 @@ struct ImageAttentionCacheState {
 ///   k, v of [cache; x], q of x;   cache' = the last mem_len rows of [cache; x of all images], detached, after a
 ///   training step
 /// Images are not a sequence, so the cache belongs to the model, like GRC's: it is updated only in training and saved
-/// with the weights. If the attention reduces its keys, the images in the cache are reduced in the same way.
-class ImageAttentionCache final : public core::Attention, public core::Inspectable {
+/// with the weights. With lanes = "batch" it belongs to a place of the batch, whose images count as a sequence:
+///   cache'_b = the last mem_len rows of [cache_b; x_b], detached; in evaluation too unless eval_lanes = "empty"
+/// If the attention reduces its keys, the images in the cache are reduced in the same way.
+class ImageAttentionCache final : public core::Attention, public core::Inspectable, public core::Bounded {
  public:
   using Options = AttentionCacheOptions;
   /// Throws InputError if the attention does not support contexts, inside windows, and if keys are reduced but mem_len
@@ -37,15 +43,19 @@ class ImageAttentionCache final : public core::Attention, public core::Inspectab
   core::AttentionResult forward(const core::AttentionInput& input, const core::State& state) const override;
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override;
+  int64_t max_rows(std::string_view field, core::Mode mode) const override;
   /// The inner attention's maps over [cache; x].
   core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
                               const core::State& history) const override;
 
  private:
+  /// Whether an image of this mode enters the cache.
+  bool moves(core::Mode mode) const;
   /// The rows [B,M,D] before the input's keys, undefined while the cache is empty; adds their span to `table`.
   at::Tensor context(const core::AttentionInput& input, const ImageAttentionCacheState& cache,
                      core::AttendTable& table) const;
 
+  bool lanes_, moves_in_evaluation_;
   int64_t mem_len_, dim_;
   core::ImageLayout image_;
   at::Tensor like_;  // the core's output projection: gives the type and device of the cache

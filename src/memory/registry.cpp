@@ -35,9 +35,9 @@ Entry describe(base::OptionTypes& types, const char* name, const char* meaning) 
   return entry;
 }
 
-/// Registers the memory M on the seam given by its base class.
+/// The memory M on the seam given by its base class.
 template <class M>
-void add(base::OptionTypes& types, base::Registry<Entry>& entries, const char* name, const char* meaning) {
+Entry entry_of(base::OptionTypes& types, const char* name, const char* meaning) {
   using O = typename M::Options;
   Entry entry = describe<O>(types, name, meaning);
   if constexpr (std::is_base_of_v<core::LayerContext, M>) {
@@ -49,19 +49,30 @@ void add(base::OptionTypes& types, base::Registry<Entry>& entries, const char* n
       return std::make_unique<M>(read<O>(node), build);
     };
   } else {
-    if constexpr (std::is_constructible_v<M, const O&, const core::AttentionBuild&,
-                                          std::unique_ptr<core::CoreAttention>>)
-      entry.wrap_attention = [](const base::Node& node, const core::AttentionBuild& build,
-                                std::unique_ptr<core::CoreAttention> inner) {
-        return std::make_unique<M>(read<O>(node), build, std::move(inner));
-      };
-    if constexpr (std::is_constructible_v<M, const O&, const core::AttentionBuild&,
-                                          std::unique_ptr<core::CoreAttention>, const core::ImageLayout&>)
-      entry.wrap_image_attention = [](const base::Node& node, const core::AttentionBuild& build,
-                                      const core::ImageLayout& image, std::unique_ptr<core::CoreAttention> inner) {
-        return std::make_unique<M>(read<O>(node), build, std::move(inner), image);
-      };
+    entry.wrap_attention = [](const base::Node& node, const core::AttentionBuild& build,
+                              std::unique_ptr<core::CoreAttention> inner) {
+      return std::make_unique<M>(read<O>(node), build, std::move(inner));
+    };
   }
+  return entry;
+}
+
+template <class M>
+void add(base::OptionTypes& types, base::Registry<Entry>& entries, const char* name, const char* meaning) {
+  entries.add(name, entry_of<M>(types, name, meaning));
+}
+
+/// GRC; around an attention of images also the convolution of its position alone.
+void add_grc(base::OptionTypes& types, base::Registry<Entry>& entries, const char* name, const char* meaning) {
+  Entry entry = entry_of<Grc>(types, name, meaning);
+  entry.wrap_image_attention = [](const base::Node& node, const core::AttentionBuild& build,
+                                  const core::ImageLayout& image,
+                                  std::unique_ptr<core::CoreAttention> inner) -> std::unique_ptr<core::Attention> {
+    const auto options = read<GrcOptions>(node);
+    if (options.position == GrcOptions::Position::cpe_alone)
+      return std::make_unique<GrcPositionAlone>(options, build, std::move(inner));
+    return std::make_unique<Grc>(options, build, std::move(inner), image);
+  };
   entries.add(name, std::move(entry));
 }
 
@@ -125,7 +136,7 @@ void add_memories(base::OptionTypes& types, base::Registry<Entry>& entries) {
   add_recurrent_tokens(
       types, entries, "recurrent_tokens",
       "RMT: memory rows that are read before a segment and written after it");  // files: recurrent_block
-  add<Grc>(types, entries, "grc", "Cached Transformers: a gated recurrent cache (GRC) around the attention");
+  add_grc(types, entries, "grc", "Cached Transformers: a gated recurrent cache (GRC) around the attention");
   add<Knn>(types, entries, "knn", "Memorizing Transformers: queries look up keys and values of the past");
   add_learnable_tokens(types, entries, "learnable memory tokens for ViT layers, with several tasks in one model");
 }

@@ -170,6 +170,24 @@ TEST_P(VisionGrc, WithoutAShareItIsTheInnerAttention) {
   }
 }
 
+/// The control with the convolution alone is GRC with it whose heads give the cache no share.
+TEST_P(VisionGrc, TheConvolutionAloneIsGrcWithoutAShare) {
+  const at::NoGradGuard no_grad;
+  const auto model = make(GetParam(), "type = \"grc\"\nposition = \"cpe\"");
+  const auto alone = make(GetParam(), "type = \"grc\"\nposition = \"cpe_alone\"");
+  for (const auto& [name, tensor] : model->parameters().named()) {
+    if (name.ends_with(".lambda")) at::Tensor(tensor).fill_(-1e9);
+  }
+  for (const auto& [name, tensor] : alone->parameters().named())
+    at::Tensor(tensor).copy_(model->parameters().find(name));
+  const at::Tensor images = pixels(GetParam(), 2), expected = evaluate(*model, images).hidden;
+  EXPECT_LE(difference(evaluate(*alone, images).hidden, expected), 1e-13);
+  EXPECT_GT(difference(evaluate(*make(GetParam(), ""), images).hidden, expected), 1e-6);
+  EXPECT_TRUE(alone->initial_state(1).fields().empty());
+  expect_error<base::InputError>([&] { make(GetParam(), "type = \"grc\"\nposition = \"cpe_alone\"\nqkv_bias = true"); },
+                                 {"position", "cpe_alone", "cache_ratio"});
+}
+
 TEST_P(VisionGrc, TrainingMovesTheCacheEvaluationDoesNot) {
   const at::NoGradGuard no_grad;
   for (const char* reading :
@@ -372,6 +390,85 @@ TEST(AttentionCacheInImages, OfAViTIsAttentionOverItsRowsAndThoseOfTheCache) {
         EXPECT_EQ(rows.sizes(), at::IntArrayRef({1, 4, 16}));
       },
       {});
+}
+
+/// Three steps of a batch of three: place b reads and writes what a model with one cache does that sees the images of
+/// place b alone.
+TEST_P(VisionAttentionCache, LanesAreAModelWithOneCacheForEachPlace) {
+  if (GetParam().name == "swin") return;
+  const at::NoGradGuard no_grad;
+  const int64_t rows = 2 * GetParam().rows[0];
+  const std::string length = GetParam().name == "vit" ? fmt::format("\nmem_len = {}", rows + 3) : "";
+  const auto lanes = make(GetParam(), "type = \"attention_cache\"\nlanes = \"batch\"" + length);
+  core::State state = lanes->initial_state(3);
+  std::vector<at::Tensor> found;
+  for (uint64_t step = 0; step < 3; ++step) {
+    const core::StepResult result = run(*lanes, pixels(GetParam(), 3, 5 + step), state, core::Mode::train);
+    state = result.state;
+    found.push_back(result.hidden);
+  }
+  for (int64_t b = 0; b < 3; ++b) {
+    const auto one = make(GetParam(), "type = \"attention_cache\"" + length);
+    for (uint64_t step = 0; step < 3; ++step) {
+      const core::StepResult result = run(*one, pixels(GetParam(), 3, 5 + step).narrow(0, b, 1), one->initial_state(1),
+                                          core::Mode::train);
+      EXPECT_LE(difference(found[step].narrow(0, b, 1), result.hidden), 1e-12) << b << " in step " << step;
+      one->commit(result.state);
+    }
+  }
+  // Evaluation goes on in the same way, and on its own starts empty.
+  const at::Tensor images = pixels(GetParam(), 3, 9);
+  const core::StepResult trained = run(*lanes, images, state, core::Mode::train),
+                         measured = run(*lanes, images, state, core::Mode::evaluate);
+  EXPECT_LE(difference(measured.hidden, trained.hidden), 1e-13);
+  EXPECT_EQ(core::num_bytes(measured.state), core::num_bytes(trained.state));
+  EXPECT_EQ(difference(evaluate(*lanes, images).hidden, evaluate(*make(GetParam(), ""), images).hidden), 0.0);
+}
+
+/// Lanes of different age are one batch; places keep their memory when they are taken in another order.
+TEST_P(VisionAttentionCache, LanesAreSequences) {
+  if (GetParam().name == "swin") return;
+  const at::NoGradGuard no_grad;
+  const std::string length = GetParam().name == "vit" ? "\nmem_len = 14" : "";
+  const auto model = make(GetParam(), "type = \"attention_cache\"\nlanes = \"batch\"" + length);
+  const core::State young = model->initial_state(1),
+                    old = run(*model, pixels(GetParam(), 2, 5), model->initial_state(2), core::Mode::train).state;
+  const at::Tensor images = pixels(GetParam(), 3, 6), order = at::tensor({2, 0, 1}, at::kLong);
+  const core::State both = core::concat_batch({young, old});
+  const core::StepResult together = run(*model, images, both, core::Mode::train),
+                         apart = run(*model, images.narrow(0, 0, 1), young, core::Mode::train),
+                         others = run(*model, images.narrow(0, 1, 2), old, core::Mode::train);
+  EXPECT_LE(difference(together.hidden, at::cat({apart.hidden, others.hidden})), 1e-12);
+  const core::StepResult mixed = run(*model, images.index_select(0, order), core::select_batch(both, order),
+                                     core::Mode::train);
+  EXPECT_LE(difference(mixed.hidden, together.hidden.index_select(0, order)), 1e-12);
+  const core::StepResult next = run(*model, images, together.state, core::Mode::train),
+                         next_apart = run(*model, images.narrow(0, 0, 1), apart.state, core::Mode::train);
+  EXPECT_LE(difference(next.hidden.narrow(0, 0, 1), next_apart.hidden), 1e-12);
+}
+
+TEST(AttentionCacheInImages, EmptyLanesReadNothingInEvaluation) {
+  const at::NoGradGuard no_grad;
+  const Case& vit = cases()[0];
+  const auto model = make(vit, "type = \"attention_cache\"\nlanes = \"batch\"\neval_lanes = \"empty\"");
+  const at::Tensor images = pixels(vit, 2);
+  const core::StepResult first = evaluate(*model, images),
+                         second = run(*model, images, first.state, core::Mode::evaluate);
+  EXPECT_EQ(difference(first.hidden, second.hidden), 0.0);
+  EXPECT_EQ(core::num_bytes(first.state), core::num_bytes(model->initial_state(2)));
+  const core::State trained = run(*model, images, model->initial_state(2), core::Mode::train).state;
+  EXPECT_GT(core::num_bytes(trained), core::num_bytes(first.state));
+}
+
+TEST(AttentionCacheInImages, LanesElsewhereAreRefused) {
+  expect_error<base::InputError>([&] { make(cases()[0], "type = \"attention_cache\"\neval_lanes = \"empty\""); },
+                                 {"eval_lanes", "lanes"});
+  const auto text = [](const std::string& memory) {
+    return read_model_options(base::parse_toml("[embedding]\nvocab_size = 5\n[[memory]]\n" + memory, "recipe.toml"));
+  };
+  expect_error<base::InputError>([&] { text("type = \"attention_cache\"\nlanes = \"batch\""); },
+                                 {"attention_cache", "texts", "lanes"});
+  expect_error<base::InputError>([&] { text("type = \"grc\"\nposition = \"cpe_alone\""); }, {"cpe_alone", "images"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Backbones, VisionGrc, testing::ValuesIn(cases()),
