@@ -211,6 +211,7 @@ std::vector<std::string> take_weights(const std::string& path, models::Model& mo
                   c10::str(tensor.sizes()), c10::str(source.sizes()));
     at::Tensor(tensor).copy_(source);
   }
+  model.commit(stored.model->initial_state(1));
   return fresh;
 }
 

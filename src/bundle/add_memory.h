@@ -20,7 +20,8 @@ Converted add_memory(const ConvertOptions& options);
 
 /// The complete [model] table of the model in a folder.
 base::Node model_table(const std::string& folder);
-/// Fills `model` with the weights of the model in a folder, by our names; returns the names of those that it lacks.
+/// Fills `model` with the weights of the model in a folder, by our names, and with the memory that belongs to it (GRC's
+/// cache); returns the names of the weights that the folder lacks.
 /// Throws InputError naming a tensor of another shape.
 std::vector<std::string> take_weights(const std::string& folder, models::Model& model);
 

@@ -269,6 +269,56 @@ TEST(AddMemory, AnotherAttentionTakesWhatItCan) {
       {"--attention", "abc", "rotary"});
 }
 
+/// The warm start of ABC and Linformer: trained queries, keys, values and output. With a slot for each token ABC is
+/// softmax, so such a model computes what it did.
+TEST(AddMemory, ASoftmaxModelBecomesBoundedMemory) {
+  const test::TemporaryFolder folder;
+  const auto old = load_any(kTexts + "gpt2").model;
+  const auto from_softmax = [&](const std::string& name, const std::string& attention) {
+    convert({.model = kTexts + "gpt2", .out = folder / name, .attention = attention});
+    return read_bundle(folder / name).model;
+  };
+  const auto whole = from_softmax("whole", "abc,num_slots=24,control={type=\"identity\"}");
+  core::Segment segment;
+  segment.tokens = test::Numbers(1).tokens({2, 20}, old->vocab_size());
+  const at::NoGradGuard no_grad;
+  const at::Tensor expected = old->logits(old->forward(segment, old->initial_state(2)).hidden);
+  EXPECT_LE(test::difference(whole->logits(whole->forward(segment, whole->initial_state(2)).hidden), expected), 1e-4);
+  const auto linformer = from_softmax("linformer", "abc,num_slots=4,control={type=\"linformer\",max_len=24}");
+  EXPECT_GT(
+      test::difference(linformer->logits(linformer->forward(segment, linformer->initial_state(2)).hidden), expected),
+      1e-3);
+  size_t fresh = 0;
+  for (const auto& [name, tensor] : linformer->parameters().named()) {
+    const at::Tensor source = old->parameters().find(name);
+    EXPECT_TRUE(!source.defined() || at::equal(tensor, source)) << name;
+    fresh += source.defined() ? 0 : 1;
+  }
+  EXPECT_GT(fresh, 0u) << "the table of slots";
+}
+
+TEST(AddMemory, TheModelsOwnCacheIsKept) {
+  const test::TemporaryFolder folder;
+  convert({.model = kTexts + "gpt2", .out = folder / "grc", .memory = {"grc,cache_len=4"}, .segment = 8});
+  const auto model = read_bundle(folder / "grc").model;
+  core::Segment segment;
+  segment.tokens = test::Numbers(1).tokens({2, 8}, model->vocab_size());
+  segment.mode = core::Mode::train;
+  model->commit(model->forward(segment, model->initial_state(2)).state);
+  write_bundle(folder / "moved", {.options = model->options(), .model = *model});
+  convert({.model = folder / "moved", .out = folder / "more", .memory = {"segment_cache,mem_len=4"}});
+  const auto expected = model->initial_state(1).fields();
+  size_t caches = 0;
+  for (const auto& [field, tensor] : read_bundle(folder / "more").model->initial_state(1).fields()) {
+    for (const auto& [other, source] : expected) {
+      if (other.path != field.path) continue;
+      EXPECT_TRUE(at::equal(tensor, source)) << field.path;
+      caches += source.abs().max().item<float>() > 0 ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(caches, 2u);
+}
+
 TEST(AddMemory, RefusesWhatDoesNotFit) {
   const test::TemporaryFolder folder;
   const auto refuses = [&](const ConvertOptions& options, std::initializer_list<std::string> parts) {
