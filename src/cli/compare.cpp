@@ -10,6 +10,7 @@
 #include "base/text_format.h"
 #include "cli/application.h"
 #include "cli/command.h"
+#include "cli/ranks.h"
 #include "cli/recipes.h"
 #include "study/compare_job.h"
 #include "study/run_comparison.h"
@@ -22,6 +23,7 @@ struct CompareArguments {
   std::optional<std::string> out, job, device;
   std::optional<int64_t> jobs, seeds;
   std::vector<std::string> set;
+  int64_t rank_timeout = 600;
   bool again = false;
   bool json = false;
 };
@@ -37,7 +39,7 @@ std::string command_line(const CompareArguments& options) {
   return line;
 }
 
-int compare(const CompareArguments& options) {
+int compare(const CompareArguments& options, const std::shared_ptr<distributed::Group>& group) {
   const study::ComparisonOutcome outcome = study::run_comparison({.recipe = recipe_path(options.recipe, true),
                                                                   .set = options.set,
                                                                   .out = options.out.value_or(""),
@@ -46,12 +48,15 @@ int compare(const CompareArguments& options) {
                                                                   .threads = common_options().threads,
                                                                   .device = options.device,
                                                                   .again = options.again,
-                                                                  .command = command_line(options)});
+                                                                  .command = command_line(options),
+                                                                  .group = group});
+  if (group && outcome.signal == 0) group->leave();
   if (outcome.signal != 0) {
     base::log_warning("stopped; {} of {} trainings are done and kept. To go on: {}", outcome.finished,
                       outcome.trainings, command_line(options));
     return outcome.signal == SIGINT ? base::kInterrupted : base::kTerminated;
   }
+  if (group && group->rank() != 0) return base::kDone;
   if (options.json) {
     base::print_json(to_node(outcome.comparison));
   } else {
@@ -82,6 +87,9 @@ void add_compare(CLI::App& app) {
       .option("--seeds", options->seeds, "N",
               "seeds per variant (default: the recipe's, or 1); with two or more the table uses Welch's t-test")
       .option("--jobs", options->jobs, "N", "number of parallel training processes (default: number of cores)")
+      .option("--rank-timeout", options->rank_timeout, "SECONDS",
+              "of the ranks of a job that share the trainings: end when one is silent for so long (default 600)",
+              base::range(5, 1 << 20))
       .option("--set", options->set, "KEY=VALUE",
               "set a key for all studies, or for one (study[0].train.steps=9); may be repeated")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
@@ -92,7 +100,8 @@ void add_compare(CLI::App& app) {
       .action([options] {
         if (options->job) return run_job(*options->job, options->device);
         base::require(!options->recipe.empty(), "compare: RECIPE is required");
-        return compare(*options);
+        return on_ranks({"compare", {}, options->rank_timeout}, "",
+                        [&](const std::shared_ptr<distributed::Group>& group) { return compare(*options, group); });
       });
 }
 

@@ -165,6 +165,14 @@ class GlooGroup final : public Group {
 
   std::string broadcast(const std::string& text) override { return gather(rank() == 0 ? text : std::string()).front(); }
 
+  int64_t add(const std::string& counter, int64_t amount) override {
+    try {
+      return store_->add("counter/" + counter, amount);
+    } catch (const std::exception& error) {
+      throw RankFailure(diagnose(first_line(error)));
+    }
+  }
+
   void note_step(int64_t step) override { step_ = step; }
 
   void report_failure(const std::string& message) noexcept override {

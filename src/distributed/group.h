@@ -65,6 +65,9 @@ class Group {
   /// Rank 0's text.
   virtual std::string broadcast(const std::string& text) = 0;
 
+  /// Adds to a number that all ranks share, 0 at first, and returns the sum; waits for nobody. Adding 0 reads it.
+  virtual int64_t add(const std::string& counter, int64_t amount) = 0;
+
   /// Throws InputError on every rank, naming the first entry that differs from rank 0's and the rank, unless all have
   /// the same entries: (what it is, its fingerprint).
   void require_same(const std::vector<std::pair<std::string, std::string>>& entries, const std::string& what);

@@ -129,7 +129,7 @@ int64_t visible_context(const experiment::Experiment& bench, const inspect::Mode
   const int64_t segment = model.segment_size(), row = bench.tokens_per_step / bench.recipe.train.batch_size;
   const auto task = bench.recipe.task();
   if (task->text() != nullptr && task->text()->resets_segments()) return segment;
-  const int64_t most = (row + segment - 1) / segment - 1;  // boundaries in a step
+  const int64_t most = (row + segment - 1) / segment - 1 + bench.recipe.train.replay;  // boundaries in a step
   int64_t crossed = 0, beside = 0;
   for (const auto& [field, tensor] : model.initial_state(1).fields()) {
     if (!tensor.is_floating_point()) continue;

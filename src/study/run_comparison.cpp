@@ -10,6 +10,7 @@
 #include <map>
 #include <set>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/log.h"
@@ -20,6 +21,7 @@
 #include "study/compare_job.h"
 #include "study/report/report.h"
 #include "study/run_store.h"
+#include "study/shared_trainings.h"
 #include "study/supervisor.h"
 
 namespace mnemo::study {
@@ -205,6 +207,22 @@ Comparison heading(const experiment::RecipeFile& file, const ComparisonOptions& 
   return comparison;
 }
 
+/// Threads of each training where `parallel` run side by side on a machine.
+int64_t threads_of(const ComparisonOptions& options, int64_t parallel) {
+  return options.threads > 0 ? options.threads : std::max<int64_t>(1, base::usable_cores() / parallel);
+}
+
+void require_shared(const ComparisonOptions& options, const experiment::RecipeFile& file) {
+  base::require(
+      !options.jobs || *options.jobs == options.group->size(),
+      "compare: --jobs: each of the {} ranks of this job runs one training at a time; expected {} or nothing, "
+      "found {}",
+      options.group->size(), options.group->size(), options.jobs.value_or(0));
+  options.group->require_same(
+      {{"program (Mnemo)", base::sha256_file("/proc/self/exe")}, {"recipe", base::sha256(base::to_toml(file.root()))}},
+      "compare");
+}
+
 }  // namespace
 
 ComparisonOutcome run_comparison(const ComparisonOptions& options) {
@@ -222,23 +240,33 @@ ComparisonOutcome run_comparison(const ComparisonOptions& options) {
   ComparisonOutcome outcome;
   outcome.folder = options.out.empty() ? "runs/" + slug(std::filesystem::path(options.recipe).stem().string())
                                        : options.out;
+  const std::vector<std::string> arguments = options.device ? std::vector<std::string>{"--device", *options.device}
+                                                            : std::vector<std::string>();
+  if (options.group) {
+    require_shared(options, file);
+    if (options.group->rank() != 0) {
+      outcome.signal = run_shared_trainings(
+          *options.group, {},
+          {.threads = threads_of(options, options.group->place().local_size), .arguments = arguments});
+      return outcome;
+    }
+  }
   RunStore store(outcome.folder);
   ComparePlan plan = plan_of(file, options, store);
-  const int64_t parallel = options.here ? 1
-                                        : std::min<int64_t>(options.jobs.value_or(base::usable_cores()),
-                                                            static_cast<int64_t>(plan.jobs.size()));
-  const int64_t threads = options.threads > 0 ? options.threads : std::max<int64_t>(1, base::usable_cores() / parallel);
+  const int64_t parallel = options.here    ? 1
+                           : options.group ? options.group->size()
+                                           : std::min<int64_t>(options.jobs.value_or(base::usable_cores()),
+                                                               static_cast<int64_t>(plan.jobs.size()));
+  const int64_t threads = threads_of(options, options.group ? options.group->place().local_size : parallel);
   base::log_info("{}: {}, {} at a time with {} each, into {}", file.name(),
                  base::counted(static_cast<int64_t>(plan.jobs.size()), "training"), parallel,
                  threads == 1 ? "one thread" : fmt::format("{} threads", threads), outcome.folder);
 
   Supervisor supervisor(std::move(plan.jobs), store, options.again);
   outcome.trainings = supervisor.jobs().size();
-  outcome.signal = options.here ? supervisor.run_here(options.device)
-                                : supervisor.run(parallel, threads,
-                                                 options.device ? std::vector<std::string>{"--device", *options.device}
-                                                                : std::vector<std::string>(),
-                                                 options.program);
+  outcome.signal = options.here    ? supervisor.run_here(options.device)
+                   : options.group ? supervisor.run_on_ranks(*options.group, threads, arguments, options.program)
+                                   : supervisor.run(parallel, threads, arguments, options.program);
   outcome.finished = supervisor.finished();
   outcome.status = supervisor.status();
   if (outcome.signal != 0) return outcome;

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "distributed/group.h"
 #include "study/summary.h"
 
 namespace mnemo::study {
@@ -23,10 +25,13 @@ struct ComparisonOptions {
   /// memory of a run is then that of the whole process.
   bool here = false;
   std::string program = {};  ///< the `mnemo` program; empty: this one
+  /// The ranks of a job that share the trainings, one a rank, with the same options and a folder that all of them see;
+  /// null: the trainings run on this machine alone.
+  std::shared_ptr<distributed::Group> group = {};
 };
 
 struct ComparisonOutcome {
-  Comparison comparison;  ///< empty after a signal
+  Comparison comparison;  ///< empty after a signal, and on ranks other than 0
   std::string folder;
   std::string report;  ///< path of report.html
   int signal = 0;      ///< signal that stopped it; 0: none

@@ -40,7 +40,7 @@ std::string slug(std::string_view text) {
 }
 
 std::string result_file(const CompareJob& job) { return base::join_path(job.folder, "result.json"); }
-std::string output_file(const CompareJob& job) { return base::join_path(job.folder, "output.txt"); }
+std::string output_file(const std::string& folder) { return base::join_path(folder, "output.txt"); }
 
 RunStore::RunStore(const std::string& folder) : folder_(runs_folder(folder)), lock_(folder) {
   for (const std::string& name : base::list_folder(folder_)) {

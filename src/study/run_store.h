@@ -40,6 +40,7 @@ class RunStore {
 
 /// Files in the folder of a training run.
 std::string result_file(const CompareJob& job);
-std::string output_file(const CompareJob& job);
+std::string output_file(const std::string& folder);
+inline std::string output_file(const CompareJob& job) { return output_file(job.folder); }
 
 }  // namespace mnemo::study

@@ -11,6 +11,7 @@
 #include "base/exit_status.h"
 #include "base/file_io.h"
 #include "base/log.h"
+#include "study/shared_trainings.h"
 #include "study/summary.h"
 
 namespace mnemo::study {
@@ -66,6 +67,23 @@ int Supervisor::run(int64_t parallel, int64_t threads, const std::vector<std::st
   options.on_line = [this](size_t child, std::string_view line) { told(waiting_[child], line); };
   options.on_end = [this](size_t child, const ChildEnd& end) { ended(waiting_[child], end); };
   const int signal = run_children(children, options);
+  progress_.reset();
+  return signal;
+}
+
+int Supervisor::run_on_ranks(distributed::Group& group, int64_t threads, const std::vector<std::string>& arguments,
+                             const std::string& program) {
+  std::vector<std::string> folders;
+  for (const size_t i : waiting_) {
+    store_.prepare(jobs_[i], anew_);
+    folders.push_back(jobs_[i].folder);
+  }
+  begin();
+  SharedOptions options{.threads = threads, .arguments = arguments, .program = program};
+  options.on_start = [this](size_t training) { running_.push_back(waiting_[training]); };
+  options.on_line = [this](size_t training, std::string_view line) { told(waiting_[training], line); };
+  options.on_end = [this](size_t training, const ChildEnd& end) { ended(waiting_[training], end); };
+  const int signal = run_shared_trainings(group, folders, options);
   progress_.reset();
   return signal;
 }

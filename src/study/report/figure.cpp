@@ -182,14 +182,25 @@ std::string draw_line(const Line& line, const std::function<double(double)>& x, 
   return svg;
 }
 
-std::string draw(const StudyGrid& study, const Panel& panel, const Positions& positions, const Scale& scale) {
-  // A tick for every swept value, and for the paper's values.
+/// What lies on the x axis: a label for each marked position, at least one, and its name.
+struct Axis {
   std::map<double, std::string> ticks;
+  std::string label;
+};
+
+/// A tick for every swept value, and for the paper's values.
+Axis swept_axis(const StudyGrid& study, const Positions& positions) {
+  Axis made{{}, study.x_label};
   const AxisSummary& axis = study.axes[study.x];
-  for (size_t i = 0; i < axis.labels.size(); ++i) ticks[positions.of(i)] = axis.labels[i];
+  for (size_t i = 0; i < axis.labels.size(); ++i) made.ticks[positions.of(i)] = axis.labels[i];
   for (const PaperPoint& value : study.paper) {
-    if (const auto at = positions.of(value); at && value.metric.empty()) ticks.emplace(*at, value.labels[study.x]);
+    if (const auto at = positions.of(value); at && value.metric.empty()) made.ticks.emplace(*at, value.labels[study.x]);
   }
+  return made;
+}
+
+std::string draw(const StudyGrid& study, const Panel& panel, const Axis& axis, const Scale& scale) {
+  const std::map<double, std::string>& ticks = axis.ticks;
   const double first = ticks.begin()->first, last = ticks.rbegin()->first;
   const double inner = kPanelWidth - kPanelLeft - kPanelRight, pad = 26;
   const auto x = [&](double value) {
@@ -204,7 +215,7 @@ std::string draw(const StudyGrid& study, const Panel& panel, const Positions& po
       "<svg viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\" font-size=\"12\" "
       "class=\"soft\">\n"
       "<title>{2} over {3}</title>\n",
-      kPanelWidth, kPanelHeight, html_escape(study.metric().name), html_escape(study.x_label));
+      kPanelWidth, kPanelHeight, html_escape(study.metric().name), html_escape(axis.label));
   for (double tick = std::ceil(scale.low / scale.step - 1e-9) * scale.step; tick <= scale.high + 1e-9;
        tick += scale.step) {
     const int digits = scale.step >= 1 ? 0 : scale.step >= 0.1 ? 1 : scale.step >= 0.01 ? 2 : 3;
@@ -229,7 +240,7 @@ std::string draw(const StudyGrid& study, const Panel& panel, const Positions& po
       "<path d=\"M{0:.0f} {1:.0f}H{2:.0f}\" class=\"axis\"/><text x=\"{3:.0f}\" y=\"{4:.0f}\" "
       "text-anchor=\"middle\" font-size=\"13\">{5}</text>\n",
       kPanelLeft, kPanelHeight - kPanelBottom, kPanelWidth - kPanelRight, kPanelLeft + inner / 2, kPanelHeight - 10,
-      html_escape(study.x_label));
+      html_escape(axis.label));
   svg += fmt::format(
       "<text transform=\"translate(14 {:.0f}) rotate(-90)\" text-anchor=\"middle\" font-size=\"13\">{}</text>\n",
       kPanelTop + (kPanelHeight - kPanelTop - kPanelBottom) / 2, html_escape(study.metric().name));
@@ -247,24 +258,66 @@ std::string draw(const StudyGrid& study, const Panel& panel, const Positions& po
   return svg + "</svg>\n";
 }
 
-}  // namespace
-
-std::string figure(const StudyGrid& study) {
-  const Positions positions(study);
-  const std::vector<Panel> panels = panels_of(study, positions);
-  const Scale scale = scale_of(study, panels);
+std::string legend(const StudyGrid& study) {
   std::string html = "<div class=\"legend\">";
   for (size_t v = 0; v < study.variants.size(); ++v) {
     html += fmt::format("<span><span class=\"key\" style=\"background:{}\"></span>{}</span>", colour(v),
                         html_escape(study.variants[v]));
   }
+  return html;
+}
+
+/// The metric over a number of each variant, at every point; empty unless that number differs.
+std::string plot_over(const StudyGrid& study, const std::string& label,
+                      const std::function<std::optional<double>(const VariantSummary&)>& number) {
+  Panel panel{"over " + label, {}};
+  Axis axis{{}, label};
+  for (size_t v = 0; v < study.variants.size(); ++v) {
+    Line line{v, false, {}};
+    for (const StudySummary& point : study.points) {
+      for (const VariantSummary& variant : point.variants) {
+        const std::optional<double> x = variant.index == v && !variant.failed() ? number(variant) : std::nullopt;
+        if (!x) continue;
+        axis.ticks[*x] = fmt::format("{:.4g}", *x);
+        line.marks.push_back({*x, variant.value.mean, variant.value.deviation,
+                              fmt::format("{}{}{}: {}, {:.4g} {}", variant.name, point.point.empty() ? "" : ", ",
+                                          point.point, value_text(study.metric(), variant.value), *x, label)});
+      }
+    }
+    std::stable_sort(line.marks.begin(), line.marks.end(), [](const Mark& a, const Mark& b) { return a.x < b.x; });
+    if (!line.marks.empty()) panel.lines.push_back(std::move(line));
+  }
+  if (axis.ticks.size() < 2) return {};
+  return page::figure(draw(study, panel, axis, scale_of(study, {panel})), panel.title, study.name + ", " + panel.title);
+}
+
+}  // namespace
+
+std::string trade_offs(const StudyGrid& study) {
+  const std::string& counted = study.metric().counted;
+  std::string plots = plot_over(study, "visible context in training, tokens", [](const VariantSummary& variant) {
+    const std::optional<int64_t> tokens = variant.shown().visible_context;
+    return tokens ? std::optional<double>(static_cast<double>(*tokens)) : std::nullopt;
+  });
+  plots += plot_over(study, "MFLOPs a " + counted.substr(0, counted.size() - 1),
+                     [](const VariantSummary& variant) { return variant.mean(&RunResult::mflops); });
+  if (plots.empty()) return {};
+  return legend(study) + "</div>\n<div class=\"panels\">\n" + plots + "</div>\n";
+}
+
+std::string figure(const StudyGrid& study) {
+  const Positions positions(study);
+  const std::vector<Panel> panels = panels_of(study, positions);
+  const Scale scale = scale_of(study, panels);
+  const Axis axis = swept_axis(study, positions);
+  std::string html = legend(study);
   const bool has_paper = std::any_of(panels.begin(), panels.end(), [](const Panel& panel) {
     return std::any_of(panel.lines.begin(), panel.lines.end(), [](const Line& line) { return line.paper; });
   });
   if (has_paper) html += "<span>dashed and hollow: the paper's values</span>";
   html += "</div>\n<div class=\"panels\">\n";
   for (const Panel& panel : panels) {
-    html += page::figure(draw(study, panel, positions, scale), panel.title,
+    html += page::figure(draw(study, panel, axis, scale), panel.title,
                          study.name + (panel.title.empty() ? "" : ", " + panel.title));
   }
   return html + "</div>\n";

@@ -102,6 +102,8 @@ void add_section(const StudyGrid& study, size_t number, page::Document& page, ba
         "<p class=\"note\">Mean ± standard deviation over the seeds; the best of a row in bold. {}</p>\n",
         html_escape(grid_legend(study)));
   }
+  if (const std::string plots = report::trade_offs(study); !plots.empty())
+    html += "<details><summary>over context and cost</summary>\n" + plots + "</details>\n";
   html += report::paper(study);
   for (size_t p = 0; p < study.points.size(); ++p) {
     const std::string id = fmt::format("curves-{}-{}", number, p);

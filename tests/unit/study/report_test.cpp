@@ -29,6 +29,23 @@ TEST(Report, ShowsTablesSamplesAndMachine) {
   EXPECT_TRUE(holds(page, "mnemo compare recipes/demo.toml --seeds 3"));
 }
 
+TEST(Report, DrawsTheMetricOverContextAndCost) {
+  EXPECT_FALSE(holds(visible(sample_comparison()), "over context and cost")) << "all variants have the same";
+  Comparison comparison = sample_comparison();
+  StudySummary& study = comparison.studies[0].points[0];
+  for (size_t v = 0; v < study.variants.size(); ++v) {
+    for (RunResult& run : study.variants[v].runs) {
+      run.visible_context = 64 * static_cast<int64_t>(v + 1);
+      run.mflops = v == 1 ? 0.7 : 0.5;
+    }
+  }
+  const std::string page = visible(comparison);
+  EXPECT_TRUE(holds(page, "<title>segment cache: 2.610 ± 0.010, 128 visible context in training, tokens</title>"));
+  EXPECT_TRUE(holds(page, "<title>segment cache: 2.610 ± 0.010, 0.7 MFLOPs a token</title>"));
+  EXPECT_TRUE(holds(page, "<title>bits per character over MFLOPs a token</title>"));
+  EXPECT_FALSE(holds(page, "<title>broken: ")) << "a failed variant has no value";
+}
+
 TEST(Report, EscapesTextFromOutside) {
   const std::string page = visible(sample_comparison());
   EXPECT_TRUE(holds(page, "Memories on &lt;Shakespeare&gt;"));

@@ -1,0 +1,87 @@
+#include "study/shared_trainings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <cstdio>
+#include <sstream>
+#include <thread>
+
+#include "study/run_store.h"
+#include "train/signals.h"
+
+namespace mnemo::study {
+namespace {
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+int stopped(distributed::Group& group, int signal) {
+  group.report_failure(fmt::format("stopped by signal {}", signal));
+  return signal;
+}
+
+/// Waits for the others' trainings, which take hours: no collective does, for it has a time-out. Returns the signal that
+/// stopped this rank, or 0.
+int wait_for_all(distributed::Group& group) {
+  const train::SignalGuard guard;
+  group.add("ranks without a training", 1);
+  while (group.add("ranks without a training", 0) < group.size()) {
+    if (train::pending_signal() != 0) return train::pending_signal();
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  return 0;
+}
+
+}  // namespace
+
+int run_shared_trainings(distributed::Group& group, const std::vector<std::string>& folders,
+                         const SharedOptions& options) {
+  const std::vector<std::string> all = lines_of(group.broadcast(fmt::format("{}", fmt::join(folders, "\n"))));
+  std::string ends;
+  while (true) {
+    const auto next = static_cast<size_t>(group.add("trainings begun", 1) - 1);
+    if (next >= all.size()) break;
+    std::vector<std::string> words = {"compare", "--job", all[next], "--threads", std::to_string(options.threads)};
+    words.insert(words.end(), options.arguments.begin(), options.arguments.end());
+    ChildrenOptions children;
+    children.threads = options.threads;
+    children.program = options.program;
+    children.on_start = [&](size_t) {
+      if (options.on_start) options.on_start(next);
+    };
+    children.on_line = [&](size_t, std::string_view line) {
+      if (options.on_line) options.on_line(next, line);
+    };
+    children.on_end = [&](size_t, const ChildEnd& end) {
+      ends += fmt::format("{} {} {} {} {}\n", next, end.status, end.signal, end.peak_memory, end.told_to_stop ? 1 : 0);
+      if (options.on_end) options.on_end(next, end);
+    };
+    if (const int signal = run_children({{std::move(words), output_file(all[next])}}, children); signal != 0)
+      return stopped(group, signal);
+  }
+  if (const int signal = wait_for_all(group); signal != 0) return stopped(group, signal);
+  const std::vector<std::string> by_rank = group.gather(ends);
+  if (group.rank() != 0 || !options.on_end) return 0;
+  for (size_t rank = 1; rank < by_rank.size(); ++rank) {
+    for (const std::string& line : lines_of(by_rank[rank])) {
+      ChildEnd end;
+      size_t training = 0;
+      int told = 0;
+      if (std::sscanf(line.c_str(), "%zu %d %d %ld %d", &training, &end.status, &end.signal, &end.peak_memory, &told) !=
+          5)
+        continue;
+      end.told_to_stop = told != 0;
+      if (options.on_start) options.on_start(training);
+      options.on_end(training, end);
+    }
+  }
+  return 0;
+}
+
+}  // namespace mnemo::study
