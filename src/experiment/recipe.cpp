@@ -34,11 +34,8 @@ void resolve_paths(base::Node& recipe) {
   std::vector<std::pair<const char*, const char*>> paths = {
       {"finetune", "model"}, {"model", "from"}, {"data", "tokenizer"}};
   for (const char* key : tasks::TaskSpec::kPathKeys) paths.emplace_back("data", key);
-  for (const auto& [table, key] : paths) {
-    base::Node* group = recipe.find(table);
-    if (group == nullptr || !group->is_table()) continue;
-    base::Node* path = group->find(key);
-    if (path == nullptr || !path->is_string() || path->as_string().empty()) continue;
+  const auto resolve = [](base::Node* path) {
+    if (path == nullptr || !path->is_string() || path->as_string().empty()) return;
     const base::Place place = path->place();
     std::filesystem::path resolved = path->as_string();
     if (resolved.is_relative() && place.line > 0 && place.source) {
@@ -46,6 +43,11 @@ void resolve_paths(base::Node& recipe) {
     }
     *path = base::Node(std::filesystem::absolute(resolved).lexically_normal().string());
     path->set_place(place);
+  };
+  resolve(recipe.find("init"));
+  for (const auto& [table, key] : paths) {
+    base::Node* group = recipe.find(table);
+    if (group != nullptr && group->is_table()) resolve(group->find(key));
   }
 }
 
@@ -120,8 +122,15 @@ std::string text_at(const base::Node& root, const char* key) {
 Recipe::Recipe() { data = base::Node::table({{"type", tasks::TaskTypes::all().default_type}}); }
 
 tasks::TaskSettings Recipe::task_settings() const {
-  return {train.batch_size,   train.segments_per_step,       train.shuffle, train.seed, train.eval_batch_size,
-          train.eval_samples, train.eval_context.value_or(0)};
+  return {.batch_size = train.batch_size,
+          .segments_per_step = train.segments_per_step,
+          .shuffle = train.shuffle,
+          .seed = train.seed,
+          .eval_batch_size = train.eval_batch_size,
+          .eval_samples = train.eval_samples,
+          .eval_context = train.eval_context.value_or(0),
+          .eval_train_samples = train.eval_train_samples,
+          .replay = train.replay};
 }
 
 Recipe read_recipe(const base::Node& node) {
@@ -136,6 +145,11 @@ Recipe read_recipe(const base::Node& node) {
   base::require(task->has_segments() || recipe.train.segments_per_step == 1,
                 "recipe: 'train.segments_per_step': {} has no segments; expected 1 or nothing, found {}", task->title(),
                 recipe.train.segments_per_step);
+  base::require(recipe.train.replay == 0 || (task->text() != nullptr && !task->text()->resets_segments()),
+                "recipe: 'train.replay': expected a text whose memory goes on from segment to segment, found {}",
+                task->text() == nullptr ? task->title() : "data.reset = \"segments\"");
+  base::require(recipe.train.eval_train_samples == 0 || task->input() == tasks::InputKind::images,
+                "recipe: 'train.eval_train_samples': expected [data] of images, found {}", task->title());
   if (const int64_t context = recipe.train.eval_context.value_or(0); context > 0) {
     const data::TextOptions* text = task->text();
     base::require(

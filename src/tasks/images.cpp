@@ -5,12 +5,33 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "core/state.h"
 #include "distributed/shared_batches.h"
 #include "metrics/accuracy.h"
 #include "metrics/likelihood.h"
 #include "tasks/data_position.h"
 
 namespace mnemo::tasks {
+namespace {
+
+/// The state in which `count` images begin, the first places of the batch before it; a state of its own at the start.
+core::State next_places(const core::Model& model, const core::State& before, int64_t places, int64_t count) {
+  if (places == 0) return model.initial_state(count);
+  base::ensure(count <= places, "an evaluation's batches become no larger: {} after {}", count, places);
+  return count == places ? before : core::select_batch(before, at::arange(count, at::kLong));
+}
+
+/// Whether an image has changed what those after it in its place read.
+bool moved(const core::State& before, const core::State& after) {
+  const auto old = before.fields(), now = after.fields();
+  if (old.size() != now.size()) return true;
+  for (size_t i = 0; i < old.size(); ++i) {
+    if (old[i].first.per_sequence() && !old[i].second.is_same(now[i].second)) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 Images::Images(data::ImageSets sets, const data::ImageOptions& data, const ImageTrainOptions& options)
     : sets_(std::move(sets)),
@@ -36,11 +57,23 @@ double Images::epoch() const {
 std::optional<Evaluation> Images::evaluate(const core::Model& model, data::Part part) const {
   const auto& set = sets_.part(part);
   if (!set) return std::nullopt;
+  Evaluation found = measure(model, set, options_.eval_samples);
+  if (options_.eval_train_samples > 0 && part != data::Part::train) {
+    const Evaluation seen = measure(model, sets_.train, options_.eval_train_samples);
+    for (const char* name : {"accuracy", "nll"})
+      found.metrics.emplace_back(std::string("train_") + name, seen.at(name));
+  }
+  return found;
+}
+
+Evaluation Images::measure(const core::Model& model, const std::shared_ptr<const data::ImageSet>& set,
+                           int64_t samples) const {
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
   distributed::SharedBatches shared(ranks());
-  data::MeasuredImages images(set, data_, options_.eval_batch_size, options_.eval_samples,
-                              {shared.rank(), shared.size()});
+  data::MeasuredImages images(set, data_, options_.eval_batch_size, samples, {shared.rank(), shared.size()});
+  core::State state;
+  int64_t places = 0;
   for (data::ImageBatch batch; images.next(batch);) {
     metrics::Accuracy accuracy, top5;
     metrics::Likelihood likelihood;
@@ -48,7 +81,14 @@ std::optional<Evaluation> Images::evaluate(const core::Model& model, data::Part 
     input.pixels = batch.pixels.to(device);
     input.mode = core::Mode::evaluate;
     const at::Tensor targets = batch.labels.unsqueeze(1).to(device);
-    const core::StepResult step = model.forward(input, model.initial_state(targets.size(0)));
+    const core::State before = next_places(model, state, places, targets.size(0));
+    core::StepResult step = model.forward(input, before);
+    base::require(shared.size() == 1 || !moved(before, step.state),
+                  "evaluation: the batches are dealt to {} processes, but this model carries a memory from batch to "
+                  "batch; measure it on one process",
+                  shared.size());
+    state = std::move(step.state);
+    places = targets.size(0);
     const at::Tensor logits = model.logits(step.hidden);
     accuracy.add_logits(logits, targets);
     top5.add_top(logits, targets, 5);

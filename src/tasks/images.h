@@ -15,7 +15,8 @@ struct ImageTrainOptions {
   bool shuffle = true;
   int64_t seed = 0;
   int64_t eval_batch_size = 32;
-  int64_t eval_samples = 512;  ///< maximum number of evaluation samples
+  int64_t eval_samples = 512;      ///< maximum number of evaluation samples
+  int64_t eval_train_samples = 0;  ///< number of training images that evaluations of other parts measure too
 };
 
 /// Image classification, for a model that reads pixels and makes one prediction per image; labels may be mixed and
@@ -26,6 +27,7 @@ struct ImageTrainOptions {
 ///   top5_accuracy   images whose class has one of the five largest logits
 ///   nll             nats per image
 ///   skipped         number of skipped unreadable images, if data.broken = "skip"
+///   train_accuracy, train_nll   of eval_train_samples training images, prepared in the same way
 class Images final : public Task {
  public:
   Images(data::ImageSets sets, const data::ImageOptions& data, const ImageTrainOptions& options);
@@ -34,6 +36,7 @@ class Images final : public Task {
   bool lower_is_better() const override { return false; }
   std::optional<double> metric_of_loss(double) const override { return std::nullopt; }
   bool carries_state() const override { return false; }
+  bool keeps_places() const override { return true; }
   int64_t batch_size() const override { return options_.batch_size; }
   /// One segment of pixels; the segment size does not apply.
   std::vector<data::TokenSegment> next(const core::ModelInput& input) override;
@@ -45,6 +48,9 @@ class Images final : public Task {
   const data::ImageSets& sets() const { return sets_; }
 
  private:
+  /// Top-1, top-5 and nats of `samples` images of a set.
+  Evaluation measure(const core::Model& model, const std::shared_ptr<const data::ImageSet>& set, int64_t samples) const;
+
   data::ImageSets sets_;
   data::ImageOptions data_;
   ImageTrainOptions options_;

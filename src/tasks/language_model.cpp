@@ -10,6 +10,7 @@
 #include "distributed/shared_batches.h"
 #include "metrics/sum.h"
 #include "models/model.h"
+#include "tasks/data_position.h"
 #include "tasks/start_documents.h"
 
 namespace mnemo::tasks {
@@ -97,7 +98,10 @@ Evaluation describe_likelihood(const metrics::Likelihood& likelihood, const std:
 LanguageModel::LanguageModel(data::Corpus corpus, const LanguageModelOptions& options)
     : corpus_(std::move(corpus)),
       options_(options),
-      batches_(corpus_.train, {options.batch_size, options.shuffle, options.seed}) {}
+      batches_(corpus_.train, {options.batch_size, options.shuffle, options.seed}) {
+  base::require(options_.replay == 0 || !options_.reset_segments,
+                "text: a replay of {} segments whose memory starts again in each; expected 0", options_.replay);
+}
 
 std::string LanguageModel::metric() const {
   const std::string unit = corpus_.tokenizer->type();
@@ -112,9 +116,45 @@ std::optional<double> LanguageModel::metric_of_loss(double nll) const {
 
 std::vector<data::TokenSegment> LanguageModel::next(const core::ModelInput& input) {
   const int64_t segment_size = core::token_input(input).segment_size;
-  std::vector<data::TokenSegment> segments = batches_.next(segment_size, options_.segments_per_step);
-  if (options_.reset_segments) std::for_each(segments.begin(), segments.end(), reset_all);
+  if (options_.replay == 0) {
+    std::vector<data::TokenSegment> segments = batches_.next(segment_size, options_.segments_per_step);
+    if (options_.reset_segments) std::for_each(segments.begin(), segments.end(), reset_all);
+    return segments;
+  }
+  for (; to_read_again_ > 0; --to_read_again_) read(segment_size);
+  std::vector<data::TokenSegment> segments;
+  for (const Replayed& replayed : replayed_) segments.push_back(replayed.segment);
+  for (int64_t i = 0; i < options_.segments_per_step; ++i) segments.push_back(read(segment_size));
+  while (static_cast<int64_t>(replayed_.size()) > options_.replay) replayed_.pop_front();
   return segments;
+}
+
+data::TokenSegment LanguageModel::read(int64_t segment_size) {
+  weights::NamedTensors position = batches_.save();
+  data::TokenSegment fresh = batches_.next(segment_size, 1).front();
+  data::TokenSegment again = fresh;
+  again.targets = at::full_like(fresh.targets, base::kIgnoreTarget);
+  again.num_targets = 0;
+  replayed_.push_back({std::move(again), std::move(position)});
+  return fresh;
+}
+
+weights::NamedTensors LanguageModel::save() const {
+  if (options_.replay == 0) return batches_.save();
+  weights::NamedTensors position = replayed_.empty() ? batches_.save() : replayed_.front().position;
+  const auto count = static_cast<int64_t>(replayed_.size()) + to_read_again_;
+  position.emplace_back("replayed", at::full({1}, count, at::kLong));
+  return position;
+}
+
+void LanguageModel::load(const std::function<at::Tensor(const std::string&)>& find) {
+  const int64_t count = find("replayed").defined() ? saved_number(find, "replayed") : 0;
+  base::require(count >= 0 && count <= options_.replay,
+                "data position: it stands before {} segments that are read again, expected at most train.replay = {}",
+                count, options_.replay);
+  batches_.load(find);
+  replayed_.clear();
+  to_read_again_ = count;
 }
 
 std::optional<Evaluation> LanguageModel::evaluate(const core::Model& model, data::Part part) const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,10 +45,14 @@ struct LanguageModelOptions {
   int64_t eval_batch_size = 16;
   bool reset_segments = false;  ///< reset memory at every segment, also in evaluation
   int64_t eval_context = 0;     ///< TextEvaluationOptions::context
+  int64_t replay = 0;           ///< segments of earlier steps that each step begins with, without targets
 };
 
 /// Next-token prediction on a text: parallel contiguous streams whose state is carried from step to step. The metric is
 /// bits per byte or character; for words, perplexity.
+///
+/// With replay = k each step's list begins with the last k segments of the steps before, without targets (fewer at the
+/// start), so its first segment is not the one after the last step's.
 class LanguageModel final : public Task {
  public:
   /// Throws InputError if the text is too short for the batch.
@@ -61,15 +66,25 @@ class LanguageModel final : public Task {
   std::vector<data::TokenSegment> next(const core::ModelInput& input) override;
   double epoch() const override { return batches_.epoch(); }
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
-  weights::NamedTensors save() const override { return batches_.save(); }
-  void load(const std::function<at::Tensor(const std::string&)>& find) override { batches_.load(find); }
+  weights::NamedTensors save() const override;
+  void load(const std::function<at::Tensor(const std::string&)>& find) override;
 
   const data::Corpus& corpus() const { return corpus_; }
 
  private:
+  /// A segment that has been read, as it comes again, and the position in the text before it.
+  struct Replayed {
+    data::TokenSegment segment;
+    weights::NamedTensors position;
+  };
+  /// The next segment of the text, which is then the last of `replayed_`.
+  data::TokenSegment read(int64_t segment_size);
+
   data::Corpus corpus_;
   LanguageModelOptions options_;
   data::StreamBatches batches_;
+  std::deque<Replayed> replayed_;
+  int64_t to_read_again_ = 0;  ///< after load(): segments that replayed_ lacks, the next of the text
 };
 
 }  // namespace mnemo::tasks

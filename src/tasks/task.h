@@ -43,6 +43,9 @@ class Task {
 
   /// Whether a step continues the sequences of the previous one, with their state; otherwise every step starts fresh.
   virtual bool carries_state() const = 0;
+  /// Whether the places of a batch go on in the next step though its samples are new, so that a memory with a lane for
+  /// each place is carried.
+  virtual bool keeps_places() const { return false; }
   /// Sequences per batch.
   virtual int64_t batch_size() const = 0;
   /// The consecutive segments of the next training step for a model with that input, each with batch_size() rows; for

@@ -48,8 +48,10 @@ struct TaskSettings {
   bool shuffle = false;
   int64_t seed = 0;
   int64_t eval_batch_size = 16;
-  int64_t eval_samples = 512;  ///< maximum number of evaluation samples
-  int64_t eval_context = 0;    ///< of a text: tokens in front of the scored ones
+  int64_t eval_samples = 512;      ///< maximum number of evaluation samples
+  int64_t eval_context = 0;        ///< of a text: tokens in front of the scored ones
+  int64_t eval_train_samples = 0;  ///< of images: training images that evaluations measure too
+  int64_t replay = 0;              ///< of a text: segments of earlier steps that a step begins with
 };
 
 /// A task with its data loaded.

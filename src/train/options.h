@@ -27,6 +27,7 @@ struct TrainOptions {
   int64_t steps = 1000;
   int64_t batch_size = 16;
   int64_t segments_per_step = 1;
+  int64_t replay = 0;
   BpttForm bptt = BpttForm::sliding;
   enum class Recompute { none, segment, automatic } recompute = Recompute::none;
   std::optional<int64_t> memory_limit = std::nullopt;
@@ -45,6 +46,7 @@ struct TrainOptions {
   int64_t eval_every = 0;
   int64_t eval_batch_size = 16;
   int64_t eval_samples = 512;
+  int64_t eval_train_samples = 0;
   std::optional<int64_t> eval_context = std::nullopt;
   std::optional<double> stop_at = std::nullopt;
   std::optional<int64_t> patience = std::nullopt;
@@ -60,6 +62,10 @@ struct TrainOptions {
     v("segments_per_step", segments_per_step,
       "text segments per step; gradients flow across their boundaries. Synthetic tasks always use whole samples",
       base::range(1, 1 << 16));
+    v("replay", replay,
+      "text: number of earlier segments that each step reads again, without a loss, in front of its new ones, so that "
+      "gradients reach back that far whatever segments_per_step (as the authors of RMT train)",
+      base::range(0, 1 << 16));
     v("bptt", bptt,
       "sliding: gradients flow back exactly bptt_depth boundaries from each segment; chunked: 0 to bptt_depth "
       "boundaries, cheaper",
@@ -98,6 +104,10 @@ struct TrainOptions {
       "batch size of evaluations; with 1, every token of a text has the full history", base::range(1, 1 << 20));
     v("eval_samples", eval_samples, "number of samples of a synthetic task, or of images, per evaluation",
       base::at_least(1));
+    v("eval_train_samples", eval_train_samples,
+      "images: number of training images, evenly spread and prepared like held-out ones, that evaluations measure too "
+      "(train_accuracy, train_nll); 0: none",
+      base::at_least(0));
     v("eval_context", eval_context,
       "text with data.reset = \"segments\": number of tokens at the start of each evaluated segment that are read "
       "again, not scored: the ones before; unset: 0",

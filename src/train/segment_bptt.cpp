@@ -45,6 +45,7 @@ class Segments {
     int64_t first = 0;  // of the segments whose gradient is still to be taken
     for (int64_t s = 0; s < count; ++s) {
       state = forward(s, std::move(state));
+      if (hooks_.carried == s + 1) result_.state = core::detach(state);
       if (slides()) {
         for (int64_t hop = 0; hop < hops_ && hop < s; ++hop) {
           cross(s - hop, hop);
@@ -60,7 +61,7 @@ class Segments {
     if (slides()) {
       for (int64_t s = std::max<int64_t>(0, count - hops_); s < count; ++s) differentiate(s);
     }
-    result_.state = std::move(state);
+    if (!hooks_.carried) result_.state = std::move(state);
     return std::move(result_);
   }
 

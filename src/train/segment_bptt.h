@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "core/model.h"
@@ -23,7 +24,7 @@ struct BpttSegment {
 };
 
 /// The losses [] of the segments, detached, undefined if the callback returned none, and the state after the last
-/// segment, detached.
+/// segment, or after BpttHooks::carried of them, detached.
 struct BpttResult {
   std::vector<at::Tensor> losses;
   core::State state;
@@ -34,8 +35,10 @@ struct BpttResult {
 /// time, so the callback should store results by `index`.
 using SegmentLoss = std::function<at::Tensor(const core::StepResult& step, size_t index)>;
 
-/// What a caller does on the way, for a batch that several processes share.
+/// What a caller does on the way, such as for a batch that several processes share.
 struct BpttHooks {
+  /// The returned state is the one after so many segments, at least 1; unset: all.
+  std::optional<int64_t> carried = {};
   /// Before the backward pass after which no gradient of a parameter changes.
   std::function<void()> before_last_backward = {};
   /// Replaces a field that belongs to the model by what all processes make of it: detached, `segment` made it.

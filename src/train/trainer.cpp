@@ -31,9 +31,11 @@ double sum_of(const std::vector<at::Tensor>& scalars) {
   return (defined.size() == 1 ? defined.front() : at::stack(defined).sum()).item<double>();
 }
 
-bool has_per_model_state(const core::Model& model) {
+/// Whether the model's state has fields of sequences, or of the model itself.
+bool has_state(const core::Model& model, bool per_sequence) {
   const auto fields = model.initial_state(1).fields();
-  return std::any_of(fields.begin(), fields.end(), [](const auto& field) { return !field.first.per_sequence(); });
+  return std::any_of(fields.begin(), fields.end(),
+                     [&](const auto& field) { return field.first.per_sequence() == per_sequence; });
 }
 
 /// What backward_segments may store of the segments' graphs.
@@ -86,12 +88,17 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
       options_(options),
       run_folder_(std::move(run_folder)),
       files_(std::move(files)),
-      per_model_state_(has_per_model_state(model)),
+      per_model_state_(has_state(model, false)),
+      carries_(task.carries_state() || (task.keeps_places() && has_state(model, true))),
       group_(std::move(group)) {
   base::check_options(options_);
   base::require(task.batch_size() == options_.batch_size, "training: the task has batches of {}, the options say {}",
                 task.batch_size(), options_.batch_size);
   if (options_.precision == ops::ProductPrecision::bf16) require_float32(model);
+  base::require(options_.replay == 0 || !per_model_state_,
+                "training: 'train.replay': {} segments are read again in every step, and the model has a memory of its "
+                "own, which each reading would move; expected 0",
+                options_.replay);
   if (group_) {
     require_divisible(options_, group_->size());
     task_.share_evaluations(group_);
@@ -154,6 +161,9 @@ BpttResult Trainer::differentiate(const std::vector<data::TokenSegment>& segment
       return sum_over_ranks(gradient) * weight_of(index);
     };
   }
+  // The next step begins with the last `replay` segments once more.
+  const auto count = static_cast<int64_t>(segments.size()), behind = std::max<int64_t>(count - options_.replay, 0);
+  if (options_.replay > 0 && behind > 0) hooks.carried = behind;
   const ops::ProductPrecisionGuard precision(options_.precision);
   BpttResult result = backward_segments(
       model_, inputs, state,
@@ -165,6 +175,7 @@ BpttResult Trainer::differentiate(const std::vector<data::TokenSegment>& segment
       options_.bptt, stored_bytes(options_), hooks);
   outcome.loss += sum_of(nll);
   outcome.total += sum_of(result.losses);
+  if (behind == 0) result.state = states_.empty() ? core::State() : states_[static_cast<size_t>(part)];
   return result;
 }
 
@@ -243,7 +254,9 @@ void Trainer::commit(std::vector<core::State> states, const std::vector<data::To
     }
     model_.commit(states.front());
   }
-  states_ = task_.carries_state() ? std::move(states) : std::vector<core::State>{};
+  // Until a replay is full, every step begins where the first one did.
+  const bool begins_anew = std::all_of(states.begin(), states.end(), [](const core::State& s) { return s.empty(); });
+  states_ = carries_ && !begins_anew ? std::move(states) : std::vector<core::State>{};
 }
 
 void Trainer::require_finite(const StepOutcome& outcome) const {

@@ -159,6 +159,7 @@ class Trainer {
   std::string run_folder_;
   std::map<std::string, std::string> files_;
   bool per_model_state_;  ///< the model's state has fields that belong to it, not to a sequence
+  bool carries_;          ///< a step begins with the states that the one before left
   std::unique_ptr<Optimiser> optimiser_;
   std::unique_ptr<Schedule> schedule_;
   std::unique_ptr<WeightAverage> average_;  ///< null without ema_decay

@@ -169,7 +169,8 @@ void Trainer::load(const weights::CheckpointReader& reader) {
   base::require(counters[0] >= 0 && counters[1] >= 0 && counters[2] >= 0,
                 "{}: \"counters\": expected counts, found {}, {}, {}", where(kTrainer), counters[0], counters[1],
                 counters[2]);
-  const int64_t expected_parts = task_.carries_state() && counters[0] > 0 ? options_.accumulate : 0;
+  const bool filling = options_.replay > 0 && counters[4] == 0;  // a replay that is not full yet
+  const int64_t expected_parts = carries_ && counters[0] > 0 && !filling ? options_.accumulate : 0;
   base::require(counters[4] == expected_parts,
                 "{}: state of {} parts of the batch, expected {}: accumulate must stay the same", where(kTrainer),
                 counters[4], expected_parts);

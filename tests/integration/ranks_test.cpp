@@ -98,15 +98,17 @@ class Ranks : public ::testing::Test {
   }
 
   /// Trains the recipe on one process and on two: the same weights and evaluations but for rounding.
-  void expect_equal_to_one_process(int64_t last) const {
-    const Finished alone = train("one", 1);
+  void expect_equal_to_one_process(int64_t last, const std::string& name = "",
+                                   const std::vector<std::string>& more = {}) const {
+    const std::string first = name + "one", second = name + "two";
+    const Finished alone = train(first, 1, more);
     ASSERT_EQ(alone.status, 0) << alone.err;
-    const Finished two = train("two", 2);
-    ASSERT_EQ(two.status, 0) << two.err << content(folder_ / "two/rank-1.log");
+    const Finished two = train(second, 2, more);
+    ASSERT_EQ(two.status, 0) << two.err << content(folder_ / (second + "/rank-1.log"));
     const std::string file = "/model.safetensors";
-    EXPECT_LT(difference(step("one", last) + file, step("two", last) + file), 1e-3);
-    const auto one = weights::read_manifest(step("one", last)).metrics,
-               other = weights::read_manifest(step("two", last)).metrics;
+    EXPECT_LT(difference(step(first, last) + file, step(second, last) + file), 1e-3) << name;
+    const auto one = weights::read_manifest(step(first, last)).metrics,
+               other = weights::read_manifest(step(second, last)).metrics;
     EXPECT_GT(one.size(), 1U);
     for (const auto& [name, value] : one) EXPECT_NEAR(value, other.at(name), 1e-3 * std::abs(value) + 1e-9) << name;
   }
@@ -140,6 +142,19 @@ class Ranks : public ::testing::Test {
       if (name.starts_with("step-")) last = std::max(last, static_cast<int64_t>(std::atoll(name.c_str() + 5)));
     }
     return run({"train", "--resume", folder_ / "run", "--set", "train.steps=" + std::to_string(last + 3)});
+  }
+  /// One rank of two as OpenMPI starts it, with a command line of its own.
+  std::unique_ptr<test::Process> start_rank(int rank, const std::string& port,
+                                            const std::vector<std::string>& arguments) const {
+    const std::map<std::string, std::string> variables = {{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
+                                                          {"OMPI_COMM_WORLD_SIZE", "2"},
+                                                          {"OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(rank)},
+                                                          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                                                          {"MASTER_PORT", port}};
+    for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+    auto process = std::make_unique<test::Process>(own_folder_[static_cast<size_t>(rank)], arguments);
+    for (const auto& [name, value] : variables) unsetenv(name.c_str());
+    return process;
   }
   /// A port that was free a moment ago.
   static int free_port() {
@@ -251,20 +266,11 @@ TEST_F(Ranks, AJobThatIsStartedAgainGoesOn) {
 }
 
 TEST_F(Ranks, AnotherRecipeOnARankIsRefusedByName) {
-  // Two ranks by the variables of a launcher, each with a command line of its own.
   const std::string port = std::to_string(free_port());
   const auto start = [&](int rank, const std::string& lr, const std::string& out) {
-    const std::map<std::string, std::string> variables = {{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
-                                                          {"OMPI_COMM_WORLD_SIZE", "2"},
-                                                          {"OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(rank)},
-                                                          {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
-                                                          {"MASTER_PORT", port}};
-    for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
-    auto process = std::make_unique<test::Process>(
-        own_folder_[rank], std::vector<std::string>{"train", folder_ / "recipe.toml", "--out", folder_ / out,
-                                                    "--rank-timeout", "60", "--set", "train.optimiser.lr=" + lr});
-    for (const auto& [name, value] : variables) unsetenv(name.c_str());
-    return process;
+    return start_rank(rank, port,
+                      {"train", folder_ / "recipe.toml", "--out", folder_ / out, "--rank-timeout", "60", "--set",
+                       "train.optimiser.lr=" + lr});
   };
   auto first = start(0, "0.01", "run"), second = start(1, "0.02", "run");
   const Finished found = first->finish();
@@ -278,6 +284,69 @@ TEST_F(Ranks, AnotherRecipeOnARankIsRefusedByName) {
   const Finished done = first->finish();
   EXPECT_EQ(done.status, 0) << done.err;
   EXPECT_EQ(second->finish().status, 0);
+}
+
+/// A study's trainings over the ranks of a job, one a rank: the results of one process.
+TEST_F(Ranks, AStudyOverTheRanksOfAJob) {
+  test::write(folder_ / "study.toml", std::string("base = \"recipe.toml\"\n") + R"(
+name = "Caches"
+[train]
+steps = 4
+[[study]]
+name = "Caches"
+[[study.variant]]
+name = "none"
+model.memory = []
+[[study.variant]]
+name = "short"
+model.memory = [{ type = "segment_cache", mem_len = 4 }]
+[[study.variant]]
+name = "broken"
+train.optimiser.lr = 1e30
+)");
+  const std::vector<std::string> words = {"compare", folder_ / "study.toml", "--threads", "1", "--seeds", "2", "--json",
+                                          "--out"};
+  const auto into = [&](const std::string& name, std::vector<std::string> more = {}) {
+    std::vector<std::string> whole = words;
+    whole.push_back(folder_ / name);
+    whole.insert(whole.end(), more.begin(), more.end());
+    return whole;
+  };
+  const Finished alone = run(into("alone"));
+  const std::string port = std::to_string(free_port());
+  auto first = start_rank(0, port, into("shared")), second = start_rank(1, port, into("shared"));
+  const Finished done = first->finish(), other = second->finish();
+  EXPECT_EQ(done.status, alone.status) << done.err;
+  EXPECT_EQ(other.status, 0) << other.err;
+  EXPECT_EQ(other.out, "") << "rank 0 writes";
+  const auto values = [](const std::string& text) {
+    std::vector<std::string> found;
+    const base::Node node = base::parse_json(text, "results");
+    for (const base::Node& variant : node.at("studies").items()[0].at("variants").items()) {
+      for (const base::Node& one : variant.at("runs").items())
+        found.push_back(one.at("error").as_string() + base::to_json(one.at("value"), -1));
+    }
+    return found;
+  };
+  EXPECT_EQ(values(done.out), values(alone.out));
+  EXPECT_EQ(values(done.out).size(), 6u);
+  // What one rank has done is not done again; other options on a rank are refused by name.
+  first = start_rank(0, port, into("shared"));
+  second = start_rank(1, port, into("shared"));
+  const Finished again = first->finish();
+  EXPECT_TRUE(holds(again.err, "4 of 6 trainings are already done")) << again.err;
+  EXPECT_EQ(values(again.out), values(alone.out));
+  EXPECT_EQ(second->finish().status, 0);
+  first = start_rank(0, port, into("shared"));
+  second = start_rank(1, port, into("shared", {"--set", "train.steps=3"}));
+  const Finished refused = first->finish();
+  EXPECT_EQ(refused.status, 2) << refused.err;
+  EXPECT_TRUE(holds(refused.err, "another recipe")) << refused.err;
+  EXPECT_EQ(second->finish().status, 2);
+  first = start_rank(0, port, into("shared", {"--jobs", "3"}));
+  second = start_rank(1, port, into("shared", {"--jobs", "3"}));
+  EXPECT_TRUE(holds(first->finish().err, "--jobs: each of the 2 ranks"));
+  EXPECT_EQ(second->finish().status, 2);
 }
 
 /// Sentence pairs in batches of at most so many tokens.
@@ -359,6 +428,66 @@ eval_every = 4
 tensorboard = false
 )");
   expect_equal_to_one_process(8);
+}
+
+/// A cache for each place of the batch stays with the rank that has the place.
+TEST_F(Ranks, LanesOfImages) {
+  data::make_class_folders(folder_ / "photos", 8);
+  test::write(folder_ / "recipe.toml", R"(
+[data]
+type = "images"
+train = "photos"
+valid_fraction = 0.25
+image_size = [32, 32]
+[model]
+backbone = { type = "vit", image_size = [32, 32], patch_size = 8, dim = 16, num_layers = 2, num_heads = 2 }
+head = { type = "classification" }
+memory = [{ type = "attention_cache", lanes = "batch", eval_lanes = "empty" }]
+[train]
+steps = 8
+batch_size = 8
+accumulate = 2
+eval_batch_size = 3
+optimiser = { type = "sgd", lr = 0.05 }
+shuffle = true
+threads = 1
+save_every = 4
+keep_last = 0
+tensorboard = false
+)");
+  expect_equal_to_one_process(8);
+  const weights::TensorFile state = weights::read_safetensors(step("one", 8) + "/state.safetensors");
+  int64_t lanes = 0;
+  for (const auto& [name, tensor] : state.tensors) {
+    if (!name.ends_with("attention_cache.rows")) continue;
+    EXPECT_EQ(tensor.sizes(), at::IntArrayRef({4, 17, 16})) << name;
+    ++lanes;
+  }
+  EXPECT_EQ(lanes, 4) << "two layers of two parts of the batch";
+  // What a resumed training reads there, bit for bit.
+  ASSERT_EQ(train("parts", 1, {"--set", "train.steps=4"}).status, 0);
+  ASSERT_EQ(resume("parts", 1, {"--set", "train.steps=8"}).status, 0);
+  EXPECT_EQ(content(step("one", 8) + "/model.safetensors"), content(step("parts", 8) + "/model.safetensors"));
+  // A memory that goes from batch to batch is no matter of several processes.
+  const Finished refused = train("moving", 2, {"--set", "model.memory[0].eval_lanes=\"moving\""});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(holds(refused.err, "dealt to 2 processes")) << refused.err;
+}
+
+/// Random slots and projections are drawn for the whole batch, also where a document begins in the streams of one rank.
+TEST_F(Ranks, RandomDrawsAreThoseOfOneProcess) {
+  std::string text;
+  for (int64_t i = 0; i < 600; ++i)
+    text += std::to_string(i * 7919 % 1000) + (i * i % 13 == 1 ? " pears\n\n" : " figs\n");
+  test::write(folder_ / "text.txt", text);
+  const std::map<std::string, std::string> attentions = {
+      {"segment", "{type=\"abc\",num_slots=4,control={type=\"random\",redraw=\"segment\"}}"},
+      {"sequence", "{type=\"abc\",num_slots=4,control={type=\"random\",redraw=\"sequence\"}}"},
+      {"projections", "{type=\"linear\",feature_map=\"rfa\",num_features=4,redraw=\"sequence\"}"}};
+  for (const auto& [name, attention] : attentions)
+    expect_equal_to_one_process(4, name,
+                                {"--set", "model.backbone.attention=" + attention, "--set", "model.memory=[]", "--set",
+                                 "data.document_separator=\"blank_line\"", "--set", "train.steps=4"});
 }
 
 /// Parts of a text, and samples of a task: counts and sums are those of one process.

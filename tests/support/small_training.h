@@ -45,7 +45,12 @@ inline std::unique_ptr<models::Model> small_model(int64_t vocabulary, std::vecto
 }
 
 inline tasks::LanguageModelOptions task_options(const train::TrainOptions& options) {
-  return {options.batch_size, options.segments_per_step, options.shuffle, options.seed, options.eval_batch_size};
+  return {.batch_size = options.batch_size,
+          .segments_per_step = options.segments_per_step,
+          .shuffle = options.shuffle,
+          .seed = options.seed,
+          .eval_batch_size = options.eval_batch_size,
+          .replay = options.replay};
 }
 
 }  // namespace mnemo::test

@@ -64,9 +64,10 @@ LoadedTask ImageSpec::load(const models::ModelOptions& model, const TaskSettings
   const Options options = images(model);
   data::ImageSets sets = data::load_images(options);
   LoadedTask loaded{.task = nullptr, .shape = shape_of(*sets.train), .tokens_per_row = 1};
-  loaded.task = std::make_unique<Images>(std::move(sets), options,
-                                         ImageTrainOptions{settings.batch_size, settings.shuffle, settings.seed,
-                                                           settings.eval_batch_size, settings.eval_samples});
+  loaded.task = std::make_unique<Images>(
+      std::move(sets), options,
+      ImageTrainOptions{settings.batch_size, settings.shuffle, settings.seed, settings.eval_batch_size,
+                        settings.eval_samples, settings.eval_train_samples});
   return loaded;
 }
 

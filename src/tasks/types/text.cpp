@@ -81,9 +81,9 @@ LoadedTask TextSpec::load(const models::ModelOptions& model, const TaskSettings&
                     .tokens_per_row = settings.segments_per_step * model.segment_size,
                     .tokenizer = corpus.tokenizer};
   loaded.task = std::make_unique<LanguageModel>(
-      std::move(corpus),
-      LanguageModelOptions{settings.batch_size, settings.segments_per_step, settings.shuffle, settings.seed,
-                           settings.eval_batch_size, options_.resets_segments(), settings.eval_context});
+      std::move(corpus), LanguageModelOptions{settings.batch_size, settings.segments_per_step, settings.shuffle,
+                                              settings.seed, settings.eval_batch_size, options_.resets_segments(),
+                                              settings.eval_context, settings.replay});
   return loaded;
 }
 

@@ -45,6 +45,25 @@ class MeanModel final : public core::Model {
   layers::ParameterSet parameters_;
 };
 
+TEST(ImagesTask, EvaluationsMeasureTrainingImagesToo) {
+  const test::TemporaryFolder folder;
+  data::make_class_folders(folder / "train", 8);
+  const data::ImageOptions options = options_of(folder / "train");
+  const MeanModel model(3);
+  const Images plain(data::load_images(options), options, {.batch_size = 4});
+  const Images both(data::load_images(options), options, {.batch_size = 4, .eval_train_samples = 6});
+  const auto expected = *plain.evaluate(model, data::Part::valid), seen = *plain.evaluate(model, data::Part::train);
+  model.seen = 0;
+  const auto found = *both.evaluate(model, data::Part::valid);
+  EXPECT_EQ(model.seen, expected.predictions + 6);
+  EXPECT_EQ(found.predictions, expected.predictions);
+  EXPECT_EQ(found.at("accuracy"), expected.at("accuracy"));
+  const Images all(data::load_images(options), options, {.batch_size = 4, .eval_train_samples = 1000});
+  EXPECT_EQ(all.evaluate(model, data::Part::valid)->at("train_accuracy"), seen.at("accuracy"));
+  EXPECT_EQ(all.evaluate(model, data::Part::valid)->at("train_nll"), seen.at("nll"));
+  EXPECT_EQ(both.evaluate(model, data::Part::train)->metrics.size(), seen.metrics.size()) << "not of itself";
+}
+
 TEST(ImagesTask, GivesPixelsLabelsAndSoftTargetsWhereLabelsAreMixed) {
   const test::TemporaryFolder folder;
   data::make_class_folders(folder / "train", 8);

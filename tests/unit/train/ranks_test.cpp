@@ -27,6 +27,7 @@ struct RankCase {
   BpttForm bptt = BpttForm::sliding;
   TrainOptions::Recompute recompute = TrainOptions::Recompute::none;
   bool shard = false;
+  int64_t replay = 0;
 };
 
 std::ostream& operator<<(std::ostream& stream, const RankCase& one) { return stream << one.name; }
@@ -43,6 +44,7 @@ std::vector<RankCase> rank_cases() {
           {"segment_cache", {cache}},
           {"rmt_full_bptt", {rmt}},
           {"rmt_depth_1_recompute", {rmt1, cache}, 1, 3, BpttForm::sliding, TrainOptions::Recompute::segment},
+          {"rmt_replay", {rmt, cache}, 2, 1, BpttForm::sliding, TrainOptions::Recompute::none, false, 2},
           {"compressive", {compressive}},
           {"compressive_accumulate", {compressive}, 2},
           {"grc_sequence", {own}},
@@ -78,6 +80,7 @@ class RankTraining : public ::testing::TestWithParam<RankCase> {
     options.segments_per_step = one.segments;
     options.accumulate = one.accumulate;
     options.bptt = one.bptt;
+    options.replay = one.replay;
     options.recompute = one.recompute;
     options.shard_optimiser = one.shard;
     options.optimiser = Node::table({{"type", "adamw"}, {"lr", 0.01}});

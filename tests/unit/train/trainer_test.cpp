@@ -15,6 +15,75 @@ namespace {
 
 using base::Node;
 
+TEST_F(TrainerTest, AResumedReplayIsBitwiseTheUninterruptedOne) {
+  TrainOptions options = small_options();
+  options.segments_per_step = 1;
+  for (const int64_t replay : {2, 5}) {  // full and not full at the checkpoint
+    SCOPED_TRACE(replay);
+    options.replay = replay;
+    const std::string whole = folder_ / fmt::format("whole{}", replay), cut = folder_ / fmt::format("cut{}", replay);
+    const auto& memory = memories().at("rmt, depth 1, and cache");
+    const TrainReport expected = make(options, memory, whole, 0.1).trainer->run(quiet());
+    Run first = make(options, memory, cut, 0.1);
+    first.trainer->run(quiet([&] { return first.trainer->steps_done() == 3 ? SIGTERM : 0; }));
+    Run second = make(options, memory, cut, 0.1);
+    ASSERT_TRUE(second.trainer->resume_latest());
+    expect_same(expected.checkpoint, second.trainer->run(quiet()).checkpoint);
+    options.replay = 0;
+    const Run other = make(options, memory, cut, 0.1);
+    test::expect_error<base::InputError>([&] { other.trainer->resume_latest(); }, {"data position", "train.replay"});
+  }
+}
+
+/// By definition: each step runs the last three segments as one graph and takes the loss of the newest.
+TEST_F(TrainerTest, AReplayReachesBackFromEachNewSegment) {
+  TrainOptions options = small_options();
+  options.segments_per_step = 1;
+  options.clip_norm.reset();
+  options.schedule = Node::table({{"type", "constant"}});
+  options.optimiser = Node::table({{"type", "sgd"}, {"lr", 0.1}});
+  const std::vector<Node> memory = {
+      Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"bptt_depth", 2}}),
+      Node::table({{"type", "segment_cache"}, {"mem_len", 5}})};
+  tasks::LanguageModel text(corpus_, test::task_options(options));
+  const auto twin = test::small_model(corpus_.tokenizer->size(), memory, 8, 0.0, at::kDouble);
+  options.replay = 2;
+  Run run = make(options, memory, {}, 0.0, at::kDouble);
+  std::vector<data::TokenSegment> window;
+  core::State start;
+  for (int64_t step = 0; step < 6; ++step) {
+    window.push_back(text.next(core::TokenInput{.segment_size = 8}).front());
+    if (window.size() > 3) window.erase(window.begin());
+    core::State state = start.empty() ? twin->initial_state(4) : start;
+    at::Tensor loss;
+    for (size_t i = 0; i < window.size(); ++i) {
+      core::StepResult result = twin->forward(tasks::model_input(window[i], core::Mode::train), state);
+      state = result.state;
+      if (i == 0 && window.size() == 3) start = core::detach(state);
+      loss = twin->nll(result.hidden, window[i].targets).mean();
+    }
+    twin->parameters().zero_grad();
+    loss.backward();
+    const StepOutcome found = run.trainer->step();
+    EXPECT_EQ(found.targets, 4 * 8);
+    EXPECT_NEAR(found.loss, loss.item<double>(), 1e-12) << "step " << step;
+    const at::NoGradGuard no_grad;
+    for (const auto& [name, tensor] : twin->parameters().named()) {
+      if (tensor.grad().defined()) at::Tensor(tensor).sub_(tensor.grad(), 0.1);
+      EXPECT_TRUE(at::allclose(run.model->parameters().find(name), tensor, 1e-12, 1e-12)) << name << ", step " << step;
+    }
+  }
+}
+
+TEST_F(TrainerTest, AReplayNeedsMemoryThatGoesOn) {
+  TrainOptions options = small_options();
+  options.replay = 1;
+  test::expect_error<base::InputError>([&] { make(options, memories().at("grc")); }, {"train.replay", "of its own"});
+  tasks::LanguageModelOptions text = test::task_options(options);
+  text.reset_segments = true;
+  test::expect_error<base::InputError>([&] { tasks::LanguageModel(corpus_, text); }, {"replay of 1", "expected 0"});
+}
+
 TEST_F(TrainerTest, GaugesOfTheModelStandBesideTheLoss) {
   TrainOptions options = small_options();
   options.log_every = 1;
