@@ -26,8 +26,8 @@ int stopped(distributed::Group& group, int signal) {
   return signal;
 }
 
-/// Waits for the others' trainings, which take hours: no collective does, for it has a time-out. Returns the signal that
-/// stopped this rank, or 0.
+/// Waits for the others' trainings, which take hours: no collective does, for it has a time-out. Returns the signal
+/// that stopped this rank, or 0.
 int wait_for_all(distributed::Group& group) {
   const train::SignalGuard guard;
   group.add("ranks without a training", 1);

@@ -21,9 +21,9 @@ struct SharedOptions {
   std::function<void(size_t training, const ChildEnd& end)> on_end = {};
 };
 
-/// The ranks of a group do the trainings prepared in these folders (rank 0's list), each rank one at a time in a process
-/// of its own, whichever is next. Every rank calls it; it returns when all trainings have ended, with 0, or with the
-/// signal that stopped this rank, which the others then end for. Throws RankFailure.
+/// The ranks of a group do the trainings prepared in these folders (rank 0's list), each rank one at a time in a
+/// process of its own, whichever is next. Every rank calls it; it returns when all trainings have ended, with 0, or
+/// with the signal that stopped this rank, which the others then end for. Throws RankFailure.
 int run_shared_trainings(distributed::Group& group, const std::vector<std::string>& folders,
                          const SharedOptions& options);
 

@@ -258,7 +258,7 @@ std::string draw(const StudyGrid& study, const Panel& panel, const Axis& axis, c
   return svg + "</svg>\n";
 }
 
-std::string legend(const StudyGrid& study) {
+std::string key_of(const StudyGrid& study) {
   std::string html = "<div class=\"legend\">";
   for (size_t v = 0; v < study.variants.size(); ++v) {
     html += fmt::format("<span><span class=\"key\" style=\"background:{}\"></span>{}</span>", colour(v),
@@ -302,7 +302,7 @@ std::string trade_offs(const StudyGrid& study) {
   plots += plot_over(study, "MFLOPs a " + counted.substr(0, counted.size() - 1),
                      [](const VariantSummary& variant) { return variant.mean(&RunResult::mflops); });
   if (plots.empty()) return {};
-  return legend(study) + "</div>\n<div class=\"panels\">\n" + plots + "</div>\n";
+  return key_of(study) + "</div>\n<div class=\"panels\">\n" + plots + "</div>\n";
 }
 
 std::string figure(const StudyGrid& study) {
@@ -310,7 +310,7 @@ std::string figure(const StudyGrid& study) {
   const std::vector<Panel> panels = panels_of(study, positions);
   const Scale scale = scale_of(study, panels);
   const Axis axis = swept_axis(study, positions);
-  std::string html = legend(study);
+  std::string html = key_of(study);
   const bool has_paper = std::any_of(panels.begin(), panels.end(), [](const Panel& panel) {
     return std::any_of(panel.lines.begin(), panel.lines.end(), [](const Line& line) { return line.paper; });
   });
