@@ -19,7 +19,7 @@ struct ImageAttentionCacheState {
   bool lanes = false;
   template <class F>
   void visit(F&& f) {
-    f("rows", rows, lanes ? "B M D" : "1 N D");
+    f("rows", rows, lanes ? "B M D" : "1 M D");
     f("filled", filled, "1");
     f("valid", valid, "B M");
   }

@@ -17,8 +17,10 @@ int64_t max_rows(const Model& model, std::string_view path, core::Mode mode) {
   const auto is_of = [&](const std::string& name) {
     return path.size() > name.size() && path.starts_with(name) && path[name.size()] == '.';
   };
-  for (const auto& [name, context] : model.memories().contexts()) {
-    if (is_of(name)) return rows_of(*context, name);
+  if (model.input_kind() != core::InputKind::images) {
+    for (const auto& [name, context] : model.memories().contexts()) {
+      if (is_of(name)) return rows_of(*context, name);
+    }
   }
   for (int64_t layer = 0; layer < model.backbone().num_layers(); ++layer) {
     const std::string name = "layers." + model.backbone().layer_name(layer);

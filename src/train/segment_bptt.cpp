@@ -185,7 +185,7 @@ class Segments {
     core::State next = state.map([&](const core::Field& field, const at::Tensor& tensor) {
       at::Tensor cut = cut_out(tensor);
       const bool shared = hooks_.shared_field && !field.per_sequence();
-      if (shared) cut = hooks_.shared_field(cut, static_cast<size_t>(boundary - 1));
+      if (shared) cut = hooks_.shared_field(field, cut, static_cast<size_t>(boundary - 1));
       if (!tensor.is_floating_point()) return cut;
       base::ensure(depths_.contains(field.path), "state field '{}' appeared after the first segment", field.path);
       const int64_t depth = depth_of(field.path);

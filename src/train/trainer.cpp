@@ -38,6 +38,10 @@ bool has_state(const core::Model& model, bool per_sequence) {
                      [&](const auto& field) { return field.first.per_sequence() == per_sequence; });
 }
 
+/// A field of the model that is rows of its last inputs (dimension M): of a batch in parts the last part has made it.
+/// Others are means over the batch.
+bool is_last_inputs(const core::Field& field) { return !field.per_sequence() && field.dim("M") >= 0; }
+
 /// What backward_segments may store of the segments' graphs.
 int64_t stored_bytes(const TrainOptions& options) {
   if (options.recompute == TrainOptions::Recompute::none) return kStoreAll;
@@ -154,8 +158,10 @@ BpttResult Trainer::differentiate(const std::vector<data::TokenSegment>& segment
       const data::TokenSegment whole = tasks::rows(segments[index], share.first - share.offset, share.part_rows);
       return real_rows(own[index]) / std::max(real_rows(whole), 1.0);
     };
-    hooks.shared_field = [&, weight_of](const at::Tensor& value, size_t index) {
-      return value.is_floating_point() ? sum_over_ranks(value * weight_of(index)) : value;
+    hooks.shared_field = [&, weight_of](const core::Field& field, const at::Tensor& value, size_t index) {
+      if (!value.is_floating_point()) return value;
+      const bool is_last = group_->rank() + 1 == group_->size();
+      return sum_over_ranks(value * (is_last_inputs(field) ? (is_last ? 1.0 : 0.0) : weight_of(index)));
     };
     hooks.shared_gradient = [&, weight_of](const at::Tensor& gradient, size_t index) {
       return sum_over_ranks(gradient) * weight_of(index);
@@ -245,6 +251,7 @@ void Trainer::commit(std::vector<core::State> states, const std::vector<data::To
         state = state.map([&](const core::Field& field, const at::Tensor& tensor) {
           const size_t i = index++;
           if (field.per_sequence() || total == 0) return tensor;
+          if (is_last_inputs(field)) return fields.back()[i].second;
           at::Tensor sum = fields[0][i].second * (weights[0] / total);
           for (size_t part = 1; part < fields.size(); ++part)
             sum = sum + fields[part][i].second * (weights[part] / total);

@@ -468,6 +468,12 @@ tensorboard = false
   ASSERT_EQ(train("parts", 1, {"--set", "train.steps=4"}).status, 0);
   ASSERT_EQ(resume("parts", 1, {"--set", "train.steps=8"}).status, 0);
   EXPECT_EQ(content(step("one", 8) + "/model.safetensors"), content(step("parts", 8) + "/model.safetensors"));
+  // One cache for the model has the last image of the whole batch.
+  expect_equal_to_one_process(8, "last", {"--set", "model.memory=[{type=\"attention_cache\"}]"});
+  ASSERT_EQ(
+      train("whole", 1, {"--set", "model.memory=[{type=\"attention_cache\"}]", "--set", "train.accumulate=1"}).status,
+      0);
+  EXPECT_LT(difference(step("lastone", 8) + "/model.safetensors", step("whole", 8) + "/model.safetensors"), 1e-3);
   // A memory that goes from batch to batch is no matter of several processes.
   const Finished refused = train("moving", 2, {"--set", "model.memory[0].eval_lanes=\"moving\""});
   EXPECT_EQ(refused.status, 2);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "core/mixes_branches.h"
+#include "models/full_state.h"
 #include "models/model.h"
 #include "models/presets.h"
 #include "tests/support/expect_error.h"
@@ -416,6 +417,8 @@ TEST_P(VisionAttentionCache, LanesAreAModelWithOneCacheForEachPlace) {
       one->commit(result.state);
     }
   }
+  EXPECT_EQ(full_state_bytes(*lanes, core::Mode::train, INT64_MAX) * 3,
+            core::num_bytes(state, core::Lifetime::sequence));
   // Evaluation goes on in the same way, and on its own starts empty.
   const at::Tensor images = pixels(GetParam(), 3, 9);
   const core::StepResult trained = run(*lanes, images, state, core::Mode::train),
