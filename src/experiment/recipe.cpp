@@ -44,7 +44,8 @@ void resolve_paths(base::Node& recipe) {
     *path = base::Node(std::filesystem::absolute(resolved).lexically_normal().string());
     path->set_place(place);
   };
-  resolve(recipe.find("init"));
+  if (base::Node* init = recipe.find("init"); init != nullptr && init->is_string() && init->as_string() != "unset")
+    resolve(init);
   for (const auto& [table, key] : paths) {
     base::Node* group = recipe.find(table);
     if (group != nullptr && group->is_table()) resolve(group->find(key));

@@ -219,7 +219,8 @@ void require_shared(const ComparisonOptions& options, const experiment::RecipeFi
       "found {}",
       options.group->size(), options.group->size(), options.jobs.value_or(0));
   options.group->require_same(
-      {{"program (Mnemo)", base::sha256_file("/proc/self/exe")}, {"recipe", base::sha256(base::to_toml(file.root()))}},
+      {{"program (Mnemo)", base::sha256_file("/proc/self/exe")},
+       {"recipe", base::sha256(fmt::format("{}\n{}", base::to_toml(file.root()), fmt::join(options.set, "\n")))}},
       "compare");
 }
 

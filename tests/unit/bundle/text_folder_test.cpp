@@ -278,13 +278,13 @@ TEST(AddMemory, ASoftmaxModelBecomesBoundedMemory) {
     convert({.model = kTexts + "gpt2", .out = folder / name, .attention = attention});
     return read_bundle(folder / name).model;
   };
-  const auto whole = from_softmax("whole", "abc,num_slots=24,control={type=\"identity\"}");
+  const auto whole = from_softmax("whole", "abc,num_slots=80,mask_empty_slots=true,control={type=\"identity\"}");
   core::Segment segment;
   segment.tokens = test::Numbers(1).tokens({2, 20}, old->vocab_size());
   const at::NoGradGuard no_grad;
   const at::Tensor expected = old->logits(old->forward(segment, old->initial_state(2)).hidden);
   EXPECT_LE(test::difference(whole->logits(whole->forward(segment, whole->initial_state(2)).hidden), expected), 1e-4);
-  const auto linformer = from_softmax("linformer", "abc,num_slots=4,control={type=\"linformer\",max_len=24}");
+  const auto linformer = from_softmax("linformer", "abc,num_slots=4,control={type=\"linformer\",max_len=80}");
   EXPECT_GT(
       test::difference(linformer->logits(linformer->forward(segment, linformer->initial_state(2)).hidden), expected),
       1e-3);
