@@ -198,7 +198,7 @@ BenchFigures BenchSubject::figures() const {
   const Parts& p = *parts_;
   BenchFigures figures;
   for (const at::Tensor& part : p.backward().losses) figures.loss += part.item<double>();
-  figures.gradient_norm = train::gradient_norm(p.model->parameters());
+  figures.gradient_norm = train::gradient_norm(p.model->parameters().all());
   if (p.bench_case.evaluation_segment > 0) figures.held_out = p.held_out();
   infer::Session session = infer::fastest_session(p.model, infer::SamplingOptions::greedy());
   for (int64_t i = 0; i < p.fed.size(0); ++i) {
@@ -214,7 +214,7 @@ double BenchSubject::train(int64_t steps, ops::ProductPrecision precision) {
   const auto begin = std::chrono::steady_clock::now();
   for (int64_t step = 0; step < steps; ++step) {
     const train::BpttResult result = p.backward();
-    train::clip_gradients(p.model->parameters(), train::gradient_norm(p.model->parameters()), 1.0);
+    train::clip_gradients(p.model->parameters().all(), train::gradient_norm(p.model->parameters().all()), 1.0);
     p.optimiser->step();
     p.model->commit(result.state);
   }

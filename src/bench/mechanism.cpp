@@ -167,7 +167,7 @@ struct MechanismSubject::Parts {
 
   void step(int64_t count) const {
     backward(count, mechanism.segment());
-    train::clip_gradients(model->parameters(), train::gradient_norm(model->parameters()), 1.0);
+    train::clip_gradients(model->parameters().all(), train::gradient_norm(model->parameters().all()), 1.0);
     optimiser->step();
     model->parameters().zero_grad();
   }
@@ -221,7 +221,7 @@ MechanismFigures MechanismSubject::figures() const {
   const Parts& p = *parts_;
   MechanismFigures figures;
   figures.loss = p.backward(kCheckTokens, p.check_segment()).loss;
-  figures.gradient_norm = train::gradient_norm(p.model->parameters());
+  figures.gradient_norm = train::gradient_norm(p.model->parameters().all());
   p.model->parameters().zero_grad();
   return figures;
 }

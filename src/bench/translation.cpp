@@ -75,7 +75,7 @@ class TranslationSubject {
     loss.total.backward();
     return loss.total.item<double>();
   }
-  double gradient_norm() const { return train::gradient_norm(model_->parameters()); }
+  double gradient_norm() const { return train::gradient_norm(model_->parameters().all()); }
   void train(int64_t steps, ops::ProductPrecision precision) {
     const ops::ProductPrecisionGuard guard(precision);
     for (int64_t step = 0; step < steps; ++step) {

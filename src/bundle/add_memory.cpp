@@ -14,6 +14,8 @@
 #include "bundle/model_folder.h"
 #include "models/presets.h"
 #include "models/registry.h"
+#include "weights/lora.h"
+#include "weights/safetensors.h"
 #include "weights/sharded.h"
 
 namespace mnemo::bundle {
@@ -125,6 +127,9 @@ at::Tensor random_targets(const models::Model& model, const at::Tensor& tokens) 
 
 /// Mean of -log p after random tokens, two segments one after the other. Throws NotFinite where it is not finite.
 double first_loss(const models::Model& model, const std::string& who) {
+  base::require(model.head().input() == core::HeadInput::tokens || model.num_classes() > 0,
+                "{}: the model has no head to train on; add the memory in a recipe, with [model] from, memory and head",
+                who);
   const at::NoGradGuard no_grad;
   constexpr int64_t kTokens = 32;
   const bool pairs = model.input_kind() == core::InputKind::pairs;
@@ -223,6 +228,8 @@ Converted add_memory(const ConvertOptions& options) {
   AnyModel made = foreign ? load_any(folder, {.change = [&](base::Node& model) { change_model(model, options); },
                                               .seed = static_cast<uint64_t>(options.seed)})
                           : rebuilt(folder, options);
+  if (options.lora)
+    weights::apply_lora(weights::read_safetensors(*options.lora), made.model->parameters().named(), *options.lora);
   Converted result{.parameters = made.model->parameters().count()};
   for (const std::string& name : made.fresh) result.fresh += made.model->parameters().find(name).numel();
   result.uniform_loss = guessing_loss(*made.model);

@@ -203,7 +203,8 @@ Converted convert(const ConvertOptions& options) {
   const std::vector<std::string> known = conversion_names();
   if (options.adds()) {
     base::require(options.to.empty(),
-                  "convert: --memory, --attention and --segment make a model of Mnemo: drop --to {}", options.to);
+                  "convert: --memory, --attention, --lora and --segment make a model of Mnemo: drop --to {}",
+                  options.to);
     base::require(!options.features && !options.last,
                   "convert: --features and --last go with --to t2r and --to average");
     base::require(!options.out.empty(), "convert: --out: expected a folder, found none");

@@ -19,8 +19,9 @@ struct ConvertOptions {
   /// [[model.memory]] and [model.backbone.attention].
   std::vector<std::string> memory = {};
   std::optional<std::string> attention = {};
-  std::optional<int64_t> segment = {};  ///< tokens per segment; unset: as many as fit beside the memory rows
-  bool adds() const { return !memory.empty() || attention || segment; }
+  std::optional<std::string> lora = {};  ///< a file of LoRA to merge: weights/lora.h
+  std::optional<int64_t> segment = {};   ///< tokens per segment; unset: as many as fit beside the memory rows
+  bool adds() const { return !memory.empty() || attention || segment || lora; }
 };
 
 struct Converted {

@@ -55,6 +55,8 @@ void add_convert(CLI::App& app) {
               "add a memory to a model of texts, as a table of [[model.memory]]; may be repeated")
       .option("--attention", options->attention, "TYPE,KEY=VALUE,..",
               "put another attention in the place of a model's own, as the table model.backbone.attention")
+      .option("--lora", options->lora, "FILE",
+              "merge what a training with LoRA has moved, its lora.safetensors, into the model it started from")
       .option("--segment", options->segment, "N",
               "with --memory or --attention: tokens per segment (as many as the model has positions for)")
       .option("--out", options->out, "FOLDER", "the new model's folder")

@@ -19,6 +19,7 @@ struct TokenSegment {
   at::Tensor soft_targets = {};
   /// Translation: the source [B,S] int64 and which of it is real, [B,S] bool; tokens and targets are the target's.
   at::Tensor source = {}, source_valid = {};
+  at::Tensor token_types = {};   ///< [B,T] int64: the text of a pair that a token is of; undefined = all 0
   double label_smoothing = 0.0;  ///< weight of all other tokens together, as ops::label_smoothing
 };
 

@@ -122,7 +122,7 @@ base::Node shown_recipe(const Recipe& recipe) {
 std::string card_text(const Experiment& experiment, const ModelCard& card) {
   std::string metrics;
   for (const auto& [name, value] : card.metrics) metrics += fmt::format("| {} | {:.4f} |\n", name, value);
-  const bool writes = experiment.tokenizer != nullptr;
+  const bool writes = experiment.tokenizer != nullptr && experiment.model->head().predicts_next_token();
   std::string commands;
   std::istringstream lines(card.command);
   for (std::string line; std::getline(lines, line);) commands += "    " + line + "\n";
@@ -220,6 +220,8 @@ void start_finetuning(Experiment& bench) {
   const std::string& folder = stored.folder;
   const models::ModelOptions& options = stored.options();
   const auto task = recipe.task();
+  base::require(recipe.train.only.empty() && !recipe.train.lora,
+                "recipe: 'train.only', 'train.lora': [finetune] says what is trained by its regime; leave them out");
   base::require(task->input() == tasks::InputKind::images,
                 "recipe: [finetune] is for images; expected [data] of images, found type \"{}\"", task->type());
   require_same_model(recipe.model, options, folder);

@@ -22,6 +22,7 @@
 #include "models/presets.h"
 #include "train/signals.h"
 #include "weights/checkpoint.h"
+#include "weights/lora.h"
 #include "weights/model_tensors.h"
 
 namespace mnemo::experiment {
@@ -250,6 +251,7 @@ Training run_training(const TrainingOptions& options) {
   } else if (writes) {
     if (const train::EvaluationPoint* shown = trainer.take_best()) training.evaluation = *shown;
     trainer.take_average();
+    trainer.write_lora(base::join_path(options.folder, weights::kLoraFile));
     finish(options, training);
     record->finished(training.report, training.evaluation);
   }

@@ -42,16 +42,19 @@ Classification::Classification(const ClassificationOptions& options, const layer
     : options_(options) {
   base::require(options.num_classes != 1, "model: expected head.num_classes of at least 2, found {}",
                 options.num_classes);
-  if (options.num_classes == 0) return;
   if (options.pooler != ClassificationOptions::Pooler::none)
     pooler_ = layers::Linear(scope / "pooler", dim, dim, true, std);
+  if (options.num_classes == 0) return;
   if (options.hidden_dim > 0) hidden_ = layers::Linear(scope / "hidden", dim, options.hidden_dim, true, std);
   const int64_t width = options.hidden_dim > 0 ? options.hidden_dim : dim;
   classifier_ = layers::Linear(scope / "classifier", width, options.num_classes, true, std);
 }
 
 at::Tensor Classification::logits(const at::Tensor& hidden) const {
-  base::require(num_classes() > 0, "{}", "model: it has no head (head.num_classes = 0); train one with mnemo finetune");
+  base::require(num_classes() > 0, "{}",
+                "model: it has no head (head.num_classes = 0); train one: of images with mnemo finetune, of texts with "
+                "mnemo train and "
+                "[model] from");
   at::Tensor h = hidden;
   if (pooler_.weight.defined()) h = pooled(options_.pooler, pooler_(h));
   if (hidden_.weight.defined()) h = at::relu(hidden_(h));

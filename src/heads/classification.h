@@ -43,7 +43,7 @@ struct ClassificationOptions {
 class Classification final : public core::Head {
  public:
   /// Throws InputError for a single class. 0 classes: the head of a backbone that was loaded without one; it has no
-  /// logits.
+  /// logits, but may have the pooler.
   Classification(const ClassificationOptions& options, const layers::Scope& scope, int64_t dim, double std);
   at::Tensor logits(const at::Tensor& hidden) const override;
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override;

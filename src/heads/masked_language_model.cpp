@@ -33,9 +33,11 @@ at::Tensor MaskedLanguageModel::logits(const at::Tensor& hidden) const {
 }
 
 at::Tensor MaskedLanguageModel::nll(const at::Tensor& hidden, const at::Tensor& targets) const {
-  const at::Tensor flat = logits(hidden).flatten(0, -2);
-  return at::cross_entropy_loss(flat, targets.reshape({-1}), {}, at::Reduction::None, base::kIgnoreTarget)
-      .view(targets.sizes());
+  // Few rows are to be predicted, and the table is wide: only these pass through it.
+  const at::Tensor all = targets.flatten(), wanted = all.ne(base::kIgnoreTarget).nonzero().squeeze(1);
+  const at::Tensor rows = hidden.flatten(0, -2).index_select(0, wanted);
+  const at::Tensor nll = at::cross_entropy_loss(logits(rows), all.index_select(0, wanted), {}, at::Reduction::None);
+  return at::zeros_like(all, nll.options()).index_put({wanted}, nll).view(targets.sizes());
 }
 
 }  // namespace mnemo::heads

@@ -180,17 +180,19 @@ void TokenCounts::add_written(int64_t token, int64_t vocab_size) {
   add(written, token);
 }
 
-Sampler::Sampler(const SamplingOptions& options, int64_t unknown_id) : options_(options), unknown_id_(unknown_id) {
+Sampler::Sampler(const SamplingOptions& options, int64_t unknown_id, int64_t vocabulary)
+    : options_(options), unknown_id_(unknown_id), vocabulary_(vocabulary) {
   base::check_options(options);
 }
 
 template <class T>
-int64_t Sampler::pick(const T* logits, int64_t size, uint64_t draw, const TokenCounts& seen) const {
+int64_t Sampler::pick(const T* logits, int64_t rows, uint64_t draw, const TokenCounts& seen) const {
+  const int64_t size = std::min(rows, vocabulary_);
   const bool hides = !options_.sample_unknown && unknown_id_ >= 0 && unknown_id_ < size;
   const bool penalises = options_.penalises() && !seen.read.empty();
   if (!hides && !penalises) return pick_one(logits, size, options_, draw);
   thread_local std::vector<T> changed;
-  changed.assign(logits, logits + size);
+  changed.assign(logits, logits + rows);
   if (penalises) penalise(std::span<T>(changed), options_, seen);
   if (hides) changed[static_cast<size_t>(unknown_id_)] = -std::numeric_limits<T>::infinity();
   return pick_one(changed.data(), size, options_, draw);

@@ -68,9 +68,10 @@ struct TokenCounts {
 /// rest of the batch nor on earlier draws. Safe to use from any number of threads.
 class Sampler {
  public:
-  /// unknown_id: the token <unk>, which is never sampled unless options.sample_unknown; -1: none. Throws InputError for
-  /// options out of range.
-  explicit Sampler(const SamplingOptions& options = {}, int64_t unknown_id = -1);
+  /// unknown_id: the token <unk>, which is never sampled unless options.sample_unknown; -1: none. vocabulary: tokens
+  /// from this one on are never sampled, as published models have rows in their output that stand for nothing. Throws
+  /// InputError for options out of range.
+  explicit Sampler(const SamplingOptions& options = {}, int64_t unknown_id = -1, int64_t vocabulary = INT64_MAX);
 
   /// Samples one token. logits [V] of a floating-point type, on any device; -inf = never. Ties are broken in favour of
   /// the lowest id. `seen` is what the penalties count. Throws ShapeError for another shape, and InputError for NaN,
@@ -80,13 +81,14 @@ class Sampler {
 
   const SamplingOptions& options() const { return options_; }
   int64_t unknown_id() const { return unknown_id_; }
+  int64_t vocabulary() const { return vocabulary_; }
 
  private:
   template <class T>
-  int64_t pick(const T* logits, int64_t size, uint64_t draw, const TokenCounts& seen) const;
+  int64_t pick(const T* logits, int64_t rows, uint64_t draw, const TokenCounts& seen) const;
 
   SamplingOptions options_;
-  int64_t unknown_id_;
+  int64_t unknown_id_, vocabulary_;
 };
 
 /// Samples one token for each row of logits [B,V], row b with samplers[b] and draws[b].

@@ -85,9 +85,12 @@ class Session {
   const std::shared_ptr<const core::Model>& shared_model() const { return model_; }
   const SamplingOptions& sampling() const { return sampler_.options(); }
   /// For future tokens.
-  void set_sampling(const SamplingOptions& sampling) { sampler_ = Sampler(sampling, sampler_.unknown_id()); }
-  /// The token <unk>, which is sampled from now on only with sampling().sample_unknown.
-  void set_unknown(int64_t id) { sampler_ = Sampler(sampler_.options(), id); }
+  void set_sampling(const SamplingOptions& sampling) {
+    sampler_ = Sampler(sampling, sampler_.unknown_id(), sampler_.vocabulary());
+  }
+  /// The token <unk>, which is sampled from now on only with sampling().sample_unknown, and the number of tokens that
+  /// stand for a text: others are not sampled.
+  void set_vocabulary(int64_t unknown_id, int64_t size) { sampler_ = Sampler(sampler_.options(), unknown_id, size); }
   /// Whether to reset memory at every segment from now on, for models trained that way (data.reset = "segments"). Not
   /// stored in saved sessions.
   void set_reset_segments(bool reset) { progress_.reset_segments = reset; }

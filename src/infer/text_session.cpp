@@ -11,7 +11,7 @@ TextSession::TextSession(Session session, std::shared_ptr<const data::Tokenizer>
   base::require(tokenizer_->size() <= session_.model().vocab_size(),
                 "text session: expected a tokenizer of at most the model's {} tokens, found {}",
                 session_.model().vocab_size(), tokenizer_->size());
-  session_.set_unknown(tokenizer_->unknown_id());
+  session_.set_vocabulary(tokenizer_->unknown_id(), tokenizer_->size());
   for (const int64_t token : session_.recent()) {
     if (token < tokenizer_->size()) decoder_.put(token);
   }
@@ -44,9 +44,6 @@ int64_t TextSession::generate(const TextLimits& limits, const std::function<bool
   const int64_t count = session_.generate(
       limits.max_tokens,
       [&](int64_t token) {
-        base::require(token < tokenizer_->size(),
-                      "text session: the model picked token {}, but the tokenizer has only {}", token,
-                      tokenizer_->size());
         const std::string piece = stop.put(decoder_.put(token));
         if (!piece.empty()) wanted = on_text(piece);
         stopped_ = stop.found();

@@ -23,9 +23,7 @@ constexpr const char* kGenerationFile = "generation_config.json";
 
 /// Vocabularies of our own, or the tokenizer of a published model.
 data::PairVocabularies vocabularies_of(const bundle::Bundle& stored) {
-  const auto has = [&](const char* name) { return base::path_exists(base::join_path(stored.folder, name)); };
-  const bool published = stored.format != nullptr || has("vocab.json") || has("spiece.model") || has("spm.model") ||
-                         has("tokenizer.json");
+  const bool published = stored.format != nullptr || data::has_tokenizer(stored.folder);
   if (!published) return data::read_vocabularies(bundle::files_beside(stored.folder), stored.folder);
   const models::SpecialTokens& special = stored.options().tokens;
   const auto both = std::make_shared<const data::PairVocabulary>(data::open_tokenizer(stored.folder), special.eos,

@@ -173,7 +173,6 @@ void Model::make_head(const layers::Scope& scope) {
     return;
   }
   if (head_->input() == core::HeadInput::tokens) return;
-  base::require(head_->num_classes() > 0, "{}", "model: expected head.num_classes of at least 2, found 0");
   if (first_row && memories_->sequences().empty())
     cls_ = scope.add("cls", {backbone_->dim()}, layers::constant(0.0), layers::ParameterKind::memory);
 }

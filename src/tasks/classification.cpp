@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/ignore_target.h"
 #include "distributed/shared_batches.h"
-#include "metrics/accuracy.h"
+#include "metrics/agreement.h"
 #include "metrics/likelihood.h"
 #include "tasks/data_position.h"
 #include "tasks/start_documents.h"
@@ -30,21 +30,29 @@ std::vector<data::TokenSegment> document_segments(const data::LabelledDocuments&
     data::TokenSegment segment;
     segment.tokens = at::zeros({batch, size}, at::kLong);
     segment.valid = at::zeros({batch, size}, at::kBool);
+    if (documents.has_types()) segment.token_types = at::zeros({batch, size}, at::kLong);
     segment.targets = at::full({batch, 1}, base::kIgnoreTarget, at::kLong);
     segment.reset = at::zeros({batch}, at::kBool);
     segments.push_back(std::move(segment));
   }
-  std::vector<int64_t> tokens;
+  std::vector<int64_t> tokens, types;
   for (int64_t b = 0; b < batch; ++b) {
     const int64_t document = rows[static_cast<size_t>(b)], length = lengths[static_cast<size_t>(b)];
     tokens.resize(static_cast<size_t>(length));
     documents.read(document, tokens);
+    if (documents.has_types()) {
+      types.resize(tokens.size());
+      documents.read_types(document, types);
+    }
     const int64_t own = (length + size - 1) / size;  // segments of this document, aligned to the end
     segments[static_cast<size_t>(count - own)].reset[b] = true;
     for (int64_t s = count - own, at = 0; s < count; ++s) {
       data::TokenSegment& segment = segments[static_cast<size_t>(s)];
-      const int64_t part = at == 0 ? length - (own - 1) * size : size;
+      const bool is_short = options.align_left ? s + 1 == count : at == 0;
+      const int64_t part = is_short ? length - (own - 1) * size : size;
       std::copy_n(tokens.begin() + at, part, segment.tokens.mutable_data_ptr<int64_t>() + b * size);
+      if (documents.has_types())
+        std::copy_n(types.begin() + at, part, segment.token_types.mutable_data_ptr<int64_t>() + b * size);
       std::fill_n(segment.valid.mutable_data_ptr<bool>() + b * size, part, true);
       at += part;
       if (s + 1 < count && !options.ask_every_segment) continue;
@@ -87,9 +95,9 @@ std::optional<Evaluation> Classification::evaluate(const core::Model& model, dat
   const int64_t samples = std::min(documents->size(), options_.eval_samples);
   for (int64_t first = 0; first < samples; first += options_.eval_batch_size) {
     if (!shared.own(first / options_.eval_batch_size)) continue;
-    metrics::Accuracy accuracy;
     metrics::Likelihood likelihood;
     std::vector<int64_t> rows;
+    std::vector<double> counts(static_cast<size_t>(2 + 2 * options_.eval_batch_size), -1.0);  // -1: no such row
     for (int64_t i = first; i < std::min(first + options_.eval_batch_size, samples); ++i) rows.push_back(i);
     core::State state = model.initial_state(static_cast<int64_t>(rows.size()));
     const auto segments = document_segments(*documents, rows, model.segment_size(), options_);
@@ -99,18 +107,32 @@ std::optional<Evaluation> Classification::evaluate(const core::Model& model, dat
       core::StepResult step = model.forward(model_input(segment, core::Mode::evaluate), state);
       state = std::move(step.state);
       if (segment.num_targets > 0) likelihood.add(model.nll(step.hidden, segment.targets), segment.targets);
-      if (s + 1 == segments.size()) accuracy.add_logits(model.logits(step.hidden), segment.targets);
+      if (s + 1 < segments.size()) continue;
+      const at::Tensor best = model.logits(step.hidden).argmax(-1).flatten().cpu();
+      for (size_t b = 0; b < rows.size(); ++b) {
+        counts[2 + 2 * b] = static_cast<double>(best[static_cast<int64_t>(b)].item<int64_t>());
+        counts[3 + 2 * b] = static_cast<double>(documents->label(rows[b]));
+      }
     }
-    shared.add({static_cast<double>(accuracy.correct()), static_cast<double>(accuracy.total()), likelihood.nll_sum(),
-                static_cast<double>(likelihood.count())});
+    counts[0] = likelihood.nll_sum();
+    counts[1] = static_cast<double>(likelihood.count());
+    shared.add(counts);
   }
-  metrics::Accuracy accuracy;
   metrics::Likelihood likelihood;
+  std::vector<int64_t> predictions, labels;
   for (const std::vector<double>& counts : shared.all()) {
-    accuracy.add(static_cast<int64_t>(counts[0]), static_cast<int64_t>(counts[1]));
-    likelihood.add(counts[2], static_cast<int64_t>(counts[3]));
+    likelihood.add(counts[0], static_cast<int64_t>(counts[1]));
+    for (size_t b = 2; b < counts.size() && counts[b] >= 0; b += 2) {
+      predictions.push_back(static_cast<int64_t>(counts[b]));
+      labels.push_back(static_cast<int64_t>(counts[b + 1]));
+    }
   }
-  return Evaluation{{{"accuracy", accuracy.value()}, {"nll", likelihood.nll()}}, accuracy.total()};
+  const metrics::ClassScores scores = metrics::class_scores(predictions, labels);
+  Evaluation found{{{"accuracy", scores.accuracy}, {"nll", likelihood.nll()}}, static_cast<int64_t>(labels.size())};
+  if (documents->num_labels() == 2) found.metrics.emplace_back("f1", scores.f1);
+  found.metrics.emplace_back("macro_f1", scores.macro_f1);
+  found.metrics.emplace_back("matthews", scores.matthews);
+  return found;
 }
 
 weights::NamedTensors Classification::save() const {

@@ -4,8 +4,11 @@
 #include "data/text/text_files.h"
 #include "tasks/types/algorithmic.h"
 #include "tasks/types/images.h"
+#include "tasks/types/labelled_text.h"
 #include "tasks/types/listops.h"
+#include "tasks/types/masked_text.h"
 #include "tasks/types/pairs.h"
+#include "tasks/types/span_text.h"
 #include "tasks/types/task_file.h"
 #include "tasks/types/text.h"
 
@@ -31,6 +34,9 @@ TaskTypes make_types() {
   add<AlgorithmicSpec>(all, "algorithmic", "synthetic tasks that need memory");
   add<TaskFileSpec>(all, "task_file", "question-and-answer samples from a file");
   add<ListOpsSpec>(all, "listops", "Long ListOps: classify the value of nested lists");
+  add<LabelledTextSpec>(all, "text_classification", "texts, or pairs of texts, with a label each");
+  add<MaskedTextSpec>(all, "masked_text", "a text with hidden tokens, for masked language modelling");
+  add<SpanTextSpec>(all, "span_corruption", "a text with spans taken out, which a T5 writes");
   add<ImageSpec>(all, "images", "images with one class each");
   add<PairSpec>(all, "pairs", "sentences and their translations");
   all.default_type = all.entries.names().front();

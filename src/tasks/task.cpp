@@ -21,7 +21,7 @@ data::TokenSegment to(const data::TokenSegment& segment, at::Device device) {
   if (device.is_cpu()) return segment;
   data::TokenSegment moved = segment;
   for (at::Tensor* tensor : {&moved.tokens, &moved.targets, &moved.valid, &moved.pixels, &moved.soft_targets,
-                             &moved.source, &moved.source_valid}) {
+                             &moved.source, &moved.source_valid, &moved.token_types}) {
     if (tensor->defined()) *tensor = tensor->to(device);
   }
   // Check on the host first whether any row starts a document; most segments have none.
@@ -33,7 +33,7 @@ data::TokenSegment rows(const data::TokenSegment& segment, int64_t first, int64_
   if (first == 0 && count == segment.targets.size(0)) return segment;
   data::TokenSegment part = segment;
   for (at::Tensor* tensor : {&part.tokens, &part.targets, &part.reset, &part.valid, &part.pixels, &part.soft_targets,
-                             &part.source, &part.source_valid}) {
+                             &part.source, &part.source_valid, &part.token_types}) {
     if (tensor->defined()) *tensor = tensor->narrow(0, first, count);
   }
   return part;
@@ -46,6 +46,7 @@ core::Segment model_input(const data::TokenSegment& segment, core::Mode mode) {
   input.pixels = segment.pixels;
   input.source = segment.source;
   input.source_valid = segment.source_valid;
+  input.token_types = segment.token_types;
   input.mode = mode;
   return input;
 }

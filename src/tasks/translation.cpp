@@ -37,10 +37,11 @@ Translation::Translation(data::PairCorpus corpus, const TranslationOptions& opti
     : corpus_(std::make_shared<const data::PairCorpus>(std::move(corpus))), options_(options) {
   if (options.by_document) {
     documents_.emplace(std::shared_ptr<const data::PairPart>(corpus_, &corpus_->train), options.batch_size,
-                       options.shuffle, options.seed);
+                       options.shuffle, options.seed, options.tokens.first(), options.tokens.pad);
   } else {
     batches_.emplace(std::shared_ptr<const std::vector<data::PairSample>>(corpus_, &corpus_->train.samples),
-                     options.batch_tokens, options.batch_size, options.shuffle, options.seed);
+                     options.batch_tokens, options.batch_size, options.shuffle, options.seed, options.tokens.first(),
+                     options.tokens.pad);
   }
 }
 
@@ -92,25 +93,27 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
   const at::Device device = device_of(model);
   metrics::Accuracy accuracy;
   metrics::Likelihood likelihood;
-  for_each_batch(model, pairs, options_.eval_samples,
-                 [&](const std::vector<int64_t>& chosen, const core::State& before) {
-                   const data::TokenSegment segment = to(data::make_pair_batch(pairs.samples, chosen), device);
-                   core::StepResult step = model.forward(model_input(segment, core::Mode::evaluate), before);
-                   accuracy.add_logits(model.logits(step.hidden), segment.targets);
-                   likelihood.add(model.nll(step.hidden, segment.targets), segment.targets);
-                   return std::move(step.state);
-                 });
+  for_each_batch(
+      model, pairs, options_.eval_samples, [&](const std::vector<int64_t>& chosen, const core::State& before) {
+        const data::TokenSegment segment = to(
+            data::make_pair_batch(pairs.samples, chosen, options_.tokens.first(), options_.tokens.pad), device);
+        core::StepResult step = model.forward(model_input(segment, core::Mode::evaluate), before);
+        accuracy.add_logits(model.logits(step.hidden), segment.targets);
+        likelihood.add(model.nll(step.hidden, segment.targets), segment.targets);
+        return std::move(step.state);
+      });
   Evaluation found{{{"perplexity", likelihood.perplexity()}, {"nll", likelihood.nll()}, {"accuracy", accuracy.value()}},
                    likelihood.count()};
   if (options_.translated == 0) return found;
   std::vector<std::string> hypotheses;
   std::vector<std::vector<std::string>> references(1);
   for_each_batch(model, pairs, options_.translated, [&](const std::vector<int64_t>& chosen, const core::State& before) {
-    const data::TokenSegment batch = to(data::make_pair_batch(pairs.samples, chosen), device);
+    const data::TokenSegment batch = to(
+        data::make_pair_batch(pairs.samples, chosen, options_.tokens.first(), options_.tokens.pad), device);
     core::State read = model.read_source(batch.source, batch.source_valid, core::Mode::evaluate, before);
     const auto decoder = search::make_model_decoder(model);
-    const auto translations = search::beam_search(*decoder, {}, batch.source, batch.source_valid, options_.search, {},
-                                                  read);
+    const auto translations = search::beam_search(*decoder, options_.tokens, batch.source, batch.source_valid,
+                                                  options_.search, {}, read);
     for (size_t i = 0; i < chosen.size(); ++i) {
       hypotheses.push_back(last_sentence(corpus_->target->decode(translations[i].front().tokens), options_.separator));
       references[0].push_back(last_sentence(pairs.texts[static_cast<size_t>(chosen[i])].target, options_.separator));
@@ -119,6 +122,9 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
   });
   found.metrics.emplace_back("bleu", metrics::corpus_bleu(hypotheses, references).score);
   found.metrics.emplace_back("chrf", metrics::corpus_chrf(hypotheses, references));
+  int64_t met = 0;
+  for (size_t i = 0; i < hypotheses.size(); ++i) met += hypotheses[i] == references[0][i] ? 1 : 0;
+  found.metrics.emplace_back("exact_match", static_cast<double>(met) / static_cast<double>(hypotheses.size()));
   return found;
 }
 

@@ -8,6 +8,7 @@
 
 #include "data/pairs/pair_documents.h"
 #include "data/pairs/pair_options.h"
+#include "models/encoder_decoder.h"
 #include "search/beam_search.h"
 #include "search/side_by_side.h"
 #include "tasks/task.h"
@@ -29,6 +30,8 @@ struct TranslationOptions {
   /// The search of evaluations, and how many of their pairs are translated; 0: none.
   search::BeamSearchOptions search;
   int64_t translated = 0;
+  std::string translation_metric = "bleu";  ///< of these the deciding one
+  models::SpecialTokens tokens = {};        ///< of the model
 };
 
 /// What a text has after its last separator; the whole text if there is none, or the separator is empty.
@@ -42,11 +45,12 @@ std::string last_sentence(const std::string& text, const std::string& separator)
 ///   accuracy     target tokens that the model finds likeliest, given the true target so far
 ///   bleu, chrf   of the best hypotheses of the search, if pairs are translated; with a separator of their last
 ///                sentences
+///   exact_match  the share of them that are the target
 class Translation final : public Task {
  public:
   Translation(data::PairCorpus corpus, const TranslationOptions& options);
 
-  std::string metric() const override { return options_.translated > 0 ? "bleu" : "perplexity"; }
+  std::string metric() const override { return options_.translated > 0 ? options_.translation_metric : "perplexity"; }
   bool lower_is_better() const override { return options_.translated == 0; }
   std::optional<double> metric_of_loss(double nll) const override;
   bool carries_state() const override { return options_.by_document; }

@@ -15,9 +15,9 @@
 namespace mnemo::train {
 namespace {
 
-std::vector<at::Tensor> gradients_of(const layers::ParameterSet& parameters) {
+std::vector<at::Tensor> gradients_of(const std::vector<layers::Parameter>& parameters) {
   std::vector<at::Tensor> gradients;
-  for (const layers::Parameter& parameter : parameters.all()) {
+  for (const layers::Parameter& parameter : parameters) {
     if (parameter.tensor.grad().defined()) gradients.push_back(parameter.tensor.grad());
   }
   return gradients;
@@ -155,14 +155,14 @@ std::unique_ptr<Optimiser> make_optimiser(const base::Node& options, const std::
   return std::make_unique<Adam>(adam, decoupled, parameters);
 }
 
-double gradient_norm(const layers::ParameterSet& parameters) {
+double gradient_norm(const std::vector<layers::Parameter>& parameters) {
   const at::NoGradGuard no_grad;
   const auto gradients = gradients_of(parameters);
   if (gradients.empty()) return 0.0;
   return at::stack(at::_foreach_norm(gradients)).norm().item<double>();
 }
 
-void clip_gradients(const layers::ParameterSet& parameters, double norm, double max_norm) {
+void clip_gradients(const std::vector<layers::Parameter>& parameters, double norm, double max_norm) {
   const double factor = max_norm / (norm + 1e-6);
   if (!(factor < 1.0)) return;
   const at::NoGradGuard no_grad;

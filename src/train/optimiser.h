@@ -108,10 +108,10 @@ class Optimiser {
 /// From a table with the key `type`, for these parameters. Throws InputError for an unknown type or key.
 std::unique_ptr<Optimiser> make_optimiser(const base::Node& options, const std::vector<layers::Parameter>& parameters);
 
-/// ||g|| over all gradients of the set, in float64 for float64 parameters; 0 without gradients. Synchronizes with the
+/// ||g|| over all their gradients, in float64 for float64 parameters; 0 without gradients. Synchronizes with the
 /// device once.
-double gradient_norm(const layers::ParameterSet& parameters);
+double gradient_norm(const std::vector<layers::Parameter>& parameters);
 /// g <- g min(1, max_norm / (norm + 1e-6)), with norm = gradient_norm(parameters).
-void clip_gradients(const layers::ParameterSet& parameters, double norm, double max_norm);
+void clip_gradients(const std::vector<layers::Parameter>& parameters, double norm, double max_norm);
 
 }  // namespace mnemo::train

@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/node.h"
 #include "base/options.h"
 #include "ops/linear/linear.h"
+#include "train/low_rank.h"
 #include "train/optimiser.h"
 #include "train/schedule.h"
 
@@ -37,6 +39,8 @@ struct TrainOptions {
   bool shard_optimiser = false;
   base::Node optimiser = base::Node::table({{"type", "adamw"}});
   base::Node schedule = base::Node::table({{"type", "constant"}});
+  std::vector<std::string> only;
+  std::optional<LoraOptions> lora = std::nullopt;
   std::optional<double> clip_norm = 1.0;
   std::optional<double> ema_decay = std::nullopt;
   bool shuffle = false;
@@ -91,6 +95,11 @@ struct TrainOptions {
       "effect on one process");
     v("optimiser", optimiser, "the optimizer", base::poly(optimiser_types()));
     v("schedule", schedule, "the learning rate schedule", base::poly(schedule_types()));
+    v("only", only,
+      "train these parameters alone, the others stay as they are: patterns of their names with * and ? (\"memory.*\", "
+      "\"head.*\"); empty: all, or with lora none but its weights",
+      base::not_empty());
+    v("lora", lora, "LoRA: weights move by a product of two narrow matrices; unset: whole weights are trained");
     v("clip_norm", clip_norm, "gradient clipping: maximum gradient norm; unset: no clipping", base::positive());
     v("ema_decay", ema_decay,
       "decay of an exponential moving average of the weights, which is evaluated and saved as the model; unset: none",
@@ -133,6 +142,10 @@ struct TrainOptions {
                   "it is checked at each evaluation; expected eval_every above 0, found 0");
     where.require(!patience || eval_every > 0, "patience",
                   "it counts evaluations; expected eval_every above 0, found 0");
+    where.require(!shard_optimiser || (only.empty() && !lora), "shard_optimiser",
+                  "divides the state of all parameters; expected false with only or lora, found true");
+    where.require(!lora || !ema_decay, "lora",
+                  "an average of the weights is not of rank r; expected lora or ema_decay, found both");
     where.require(recompute != Recompute::automatic || memory_limit, "memory_limit",
                   "required by recompute = \"auto\"; expected MB, found none");
     where.require(recompute == Recompute::automatic || !memory_limit, "memory_limit",

@@ -11,6 +11,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/text_format.h"
+#include "models/finetune.h"
 #include "ops/batch_rows.h"
 #include "ops/linear/linear.h"
 #include "train/run_log.h"
@@ -103,6 +105,7 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
                 "training: 'train.replay': {} segments are read again in every step, and the model has a memory of its "
                 "own, which each reading would move; expected 0",
                 options_.replay);
+  choose_parameters();
   if (group_) {
     require_divisible(options_, group_->size());
     task_.share_evaluations(group_);
@@ -118,7 +121,7 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
         distributed::ReducerOptions{.bf16 = options_.reduce_precision == TrainOptions::ReducePrecision::bf16});
   }
   if (group_ && options_.shard_optimiser) shards_ = std::make_unique<OptimiserShards>(*group_, model.parameters());
-  optimiser_ = make_optimiser(options_.optimiser, shards_ ? shards_->own() : model.parameters().all());
+  optimiser_ = make_optimiser(options_.optimiser, shards_ ? shards_->own() : trained_);
   schedule_ = make_schedule(options_.schedule, options_.steps);
   if (options_.ema_decay) average_ = std::make_unique<WeightAverage>(model, *options_.ema_decay);
   if (options_.threads > 0) at::set_num_threads(static_cast<int>(options_.threads));
@@ -126,6 +129,32 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
   seed(at::globalContext().defaultGenerator(at::kCPU));
   const at::Device device = core::device_of(model);
   if (!device.is_cpu()) seed(at::globalContext().defaultGenerator(device));
+}
+
+/// Which parameters take a gradient, and which the optimiser updates.
+void Trainer::choose_parameters() {
+  const std::vector<layers::Parameter>& all = model_.parameters().all();
+  trained_ = all;
+  if (options_.only.empty() && !options_.lora) return;
+  if (options_.lora) {
+    lora_ = std::make_unique<LowRank>(all, *options_.lora, static_cast<uint64_t>(options_.seed));
+    trained_ = lora_->factors();
+  } else {
+    trained_.clear();
+  }
+  models::train_only(model_.parameters(), options_.only);
+  for (const layers::Parameter& parameter : all) {
+    const bool factored = lora_ && lora_->has(parameter.name);
+    base::require(
+        !factored || !parameter.tensor.requires_grad(),
+        "train.only: '{}' is one of train.lora.targets, which move by their factors; drop it from one of them",
+        parameter.name);
+    if (parameter.tensor.requires_grad()) trained_.push_back(parameter);
+    if (factored) at::Tensor(parameter.tensor).set_requires_grad(true);
+  }
+  int64_t count = 0;
+  for (const layers::Parameter& parameter : trained_) count += parameter.tensor.numel();
+  base::log_info("trains {} of {} parameters", base::grouped(count), base::grouped(model_.parameters().count()));
 }
 
 /// A part of the batch, and of it the rows of this rank. Batches of sentences differ in their number of rows.
@@ -213,12 +242,14 @@ StepOutcome Trainer::step() {
   if (group_) reduce(outcome);
   if (idle) share_generator();
   outcome.lr = optimiser_->base_lr() * schedule_->factor(steps_);
-  outcome.gradient_norm = gradient_norm(model_.parameters());
+  if (lora_) lora_->take_gradients();
+  outcome.gradient_norm = gradient_norm(trained_);
   require_finite(outcome);
-  if (options_.clip_norm) clip_gradients(model_.parameters(), outcome.gradient_norm, *options_.clip_norm);
+  if (options_.clip_norm) clip_gradients(trained_, outcome.gradient_norm, *options_.clip_norm);
   if (shards_) shards_->take_gradients();
   optimiser_->step(schedule_->factor(steps_));
   if (shards_) shards_->exchange();
+  if (lora_) lora_->merge();
   commit(std::move(next), segments);
   if (average_) average_->update();
   ++steps_;
@@ -383,12 +414,13 @@ void Trainer::watch_gradients() {
   constexpr int64_t kWatchedSteps = 8;
   if (watched_steps_ < 0) return;
   if (watched_steps_ == 0) {
-    for (const layers::Parameter& parameter : model_.parameters().all()) {
-      if (parameter.tensor.requires_grad()) without_gradient_.insert(parameter.name);
+    for (const layers::Parameter& parameter : trained_) {
+      if (lora_ || parameter.tensor.requires_grad()) without_gradient_.insert(parameter.name);
     }
   }
-  std::erase_if(without_gradient_,
-                [&](const std::string& name) { return model_.parameters().find(name).grad().defined(); });
+  for (const layers::Parameter& parameter : trained_) {
+    if (parameter.tensor.grad().defined()) without_gradient_.erase(parameter.name);
+  }
   if (++watched_steps_ < std::min(kWatchedSteps, options_.steps) && !without_gradient_.empty()) return;
   watched_steps_ = -1;
   if (without_gradient_.empty()) return;
@@ -403,7 +435,7 @@ void Trainer::watch_gradients() {
   base::log_warning(
       "training: no gradient reaches {} of {} parameters, which stay as they are: {}; a memory needs "
       "train.segments_per_step above 1 and a bptt_depth above 0 to learn what to write",
-      without_gradient_.size(), model_.parameters().all().size(), names);
+      without_gradient_.size(), trained_.size(), names);
 }
 
 TrainReport Trainer::report(int signal) const {

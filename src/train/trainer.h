@@ -15,6 +15,7 @@
 #include "distributed/reducer.h"
 #include "tasks/task.h"
 #include "train/history.h"
+#include "train/low_rank.h"
 #include "train/optimiser.h"
 #include "train/optimiser_shards.h"
 #include "train/options.h"
@@ -105,6 +106,9 @@ class Trainer {
   /// With ema_decay, permanently replaces the model's weights by the average; no step may follow. No effect otherwise.
   void take_average();
 
+  /// With LoRA, writes what the training has moved as a file of its own (weights/lora.h). No effect otherwise.
+  void write_lora(const std::string& path) const;
+
   /// After a run that patience has ended: loads the weights of the best checkpoint; no step may follow. Throws
   /// InputError if that checkpoint is gone. Returns the evaluation that they had; without patience the last one, or
   /// null.
@@ -130,6 +134,8 @@ class Trainer {
   at::Tensor sum_over_ranks(const at::Tensor& value);
   void share_generator();
   void require_equal_ranks();
+  void choose_parameters();
+  weights::NamedTensors lora_tensors() const;
   bool writes() const { return !run_folder_.empty() && (group_ == nullptr || group_->rank() == 0); }
   weights::NamedTensors carried_state();
   /// The optimiser's and the schedule's, of whole parameters. All ranks call it.
@@ -158,8 +164,10 @@ class Trainer {
   TrainOptions options_;
   std::string run_folder_;
   std::map<std::string, std::string> files_;
-  bool per_model_state_;  ///< the model's state has fields that belong to it, not to a sequence
-  bool carries_;          ///< a step begins with the states that the one before left
+  bool per_model_state_;                    ///< the model's state has fields that belong to it, not to a sequence
+  bool carries_;                            ///< a step begins with the states that the one before left
+  std::unique_ptr<LowRank> lora_;           ///< null without LoRA
+  std::vector<layers::Parameter> trained_;  ///< what the optimiser updates
   std::unique_ptr<Optimiser> optimiser_;
   std::unique_ptr<Schedule> schedule_;
   std::unique_ptr<WeightAverage> average_;  ///< null without ema_decay

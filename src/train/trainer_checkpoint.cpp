@@ -7,12 +7,14 @@
 #include "train/signals.h"
 #include "train/trainer.h"
 #include "weights/load_into.h"
+#include "weights/lora.h"
 #include "weights/model_tensors.h"
 
 // What a checkpoint of a training holds:
 //   model.safetensors      parameters, and per-model state by its path
 //   optimiser.safetensors  moments and step counts; the schedule's state under "schedule."
 //   state.safetensors      the state carried to the next step, part A's under "part.A."
+//   lora.safetensors       with LoRA, what the training has moved (weights/lora.h)
 //   average.safetensors    the moving average of what model.safetensors holds, with ema_decay
 //   data.safetensors       where the data goes on
 //   trainer.safetensors    counters, running sums, the generators' states, the history
@@ -105,6 +107,8 @@ std::string Trainer::write_checkpoint(const weights::NamedTensors& optimiser, co
   writer.add_tensors(kModel, weights::model_tensors(model_));
   writer.add_tensors(kOptimiser, optimiser);
   if (average_) writer.add_tensors(weights::kAverageFile, average_->state());
+  if (lora_)
+    writer.add_tensors(weights::kLoraFile, lora_tensors(), {{weights::kLoraScale, fmt::format("{}", lora_->scale())}});
   writer.add_tensors(kState, carried);
   writer.add_tensors(kData, task_.save());
 
@@ -132,6 +136,17 @@ std::string Trainer::write_checkpoint(const weights::NamedTensors& optimiser, co
   return writer.commit(metrics, {options_.keep_last, is_best_});
 }
 
+weights::NamedTensors Trainer::lora_tensors() const {
+  weights::NamedTensors named;
+  for (const layers::Parameter& parameter : trained_) named.emplace_back(parameter.name, parameter.tensor);
+  return named;
+}
+
+void Trainer::write_lora(const std::string& path) const {
+  if (!lora_ || !writes()) return;
+  weights::write_safetensors(path, lora_tensors(), {{weights::kLoraScale, fmt::format("{}", lora_->scale())}});
+}
+
 bool Trainer::resume_latest() {
   if (run_folder_.empty()) return false;
   const auto latest = weights::latest_checkpoint(run_folder_);
@@ -154,6 +169,8 @@ const EvaluationPoint* Trainer::take_best() {
                 run_folder_, best->step);
   const weights::CheckpointReader reader(found->path);
   weights::load_model_tensors(reader.tensors(kModel), model_, found->path + "/" + kModel);
+  if (lora_)
+    weights::load_into(reader.tensors(weights::kLoraFile), lora_tensors(), found->path + "/" + weights::kLoraFile);
   if (average_)
     weights::load_into(reader.tensors(weights::kAverageFile), average_->state(),
                        found->path + "/" + weights::kAverageFile, {.strict = true, .convert_floating = false});
@@ -176,6 +193,14 @@ void Trainer::load(const weights::CheckpointReader& reader) {
                 counters[4], expected_parts);
 
   weights::load_model_tensors(reader.tensors(kModel), model_, where(kModel));
+  base::require(reader.has(weights::kLoraFile) == (lora_ != nullptr),
+                "{}: it was trained {} LoRA, and train.lora is {}", path, lora_ ? "without" : "with",
+                lora_ ? "set" : "unset");
+  if (lora_) {
+    weights::load_into(reader.tensors(weights::kLoraFile), lora_tensors(), where(weights::kLoraFile),
+                       {.strict = true, .convert_floating = false});
+    lora_->require_same_start(where(kModel));
+  }
   load_optimiser(reader.tensors(kOptimiser), where(kOptimiser));
   base::require(reader.has(weights::kAverageFile) == (average_ != nullptr),
                 "{}: {} moving average of the weights, and train.ema_decay is {}", path,

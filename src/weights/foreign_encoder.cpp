@@ -46,9 +46,17 @@ base::Node first_token_head(const base::Node& config, const std::string& pooler)
       {{"type", "classification"}, {"num_classes", classes}, {"pool", "first"}, {"pooler", pooler}});
 }
 
-bool is_masked(const models::ModelOptions& options) { return options.head.find("num_classes") == nullptr; }
+base::Node bare_head(const std::string& pooler) {
+  return base::Node::table({{"type", "classification"}, {"num_classes", 0}, {"pool", "first"}, {"pooler", pooler}});
+}
 
-base::Node encoder_config(const models::ModelOptions& options, std::string_view architecture) {
+std::string_view EncoderNames::of(const models::ModelOptions& options) const {
+  const base::Node* classes = options.head.find("num_classes");
+  return classes == nullptr ? masked : classes->as_int() > 0 ? classifier : bare;
+}
+
+base::Node encoder_config(const models::ModelOptions& options, const EncoderNames& names) {
+  const std::string_view architecture = names.of(options);
   const backbones::EncoderOptions& backbone = options.backbone;
   base::require(options.memory.empty(), "{}: the format has no memories: expected memory = [], found {} of them",
                 architecture, options.memory.size());
@@ -64,13 +72,13 @@ base::Node encoder_config(const models::ModelOptions& options, std::string_view 
                                          {"num_hidden_layers", backbone.num_layers},
                                          {"tie_word_embeddings", true},
                                          {"vocab_size", options.embedding.vocab_size}});
-  if (is_masked(options)) return config;
-  base::Node names = base::Node::table(), numbers = base::Node::table();
+  if (architecture != names.classifier) return config;
+  base::Node labels = base::Node::table(), numbers = base::Node::table();
   for (int64_t i = 0; i < options.head.at("num_classes").as_int(); ++i) {
-    names.set(fmt::format("{}", i), fmt::format("LABEL_{}", i));
+    labels.set(fmt::format("{}", i), fmt::format("LABEL_{}", i));
     numbers.set(fmt::format("LABEL_{}", i), i);
   }
-  config.set("id2label", names);
+  config.set("id2label", labels);
   config.set("label2id", numbers);
   return config;
 }

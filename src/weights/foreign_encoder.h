@@ -22,10 +22,22 @@ std::string masked_activation(const TextConfig& keys);
 /// Our head for classes, which reads the first token through a pooler with that function.
 base::Node first_token_head(const base::Node& config, const std::string& pooler);
 
-/// Whether the model has a head for masked tokens.
-bool is_masked(const models::ModelOptions& options);
+/// The names of a family's models in `architectures`: with a head for classes, with one for masked tokens, and with
+/// neither.
+struct EncoderNames {
+  std::string_view classifier, masked, bare;
+  /// That of a model of ours.
+  std::string_view of(const models::ModelOptions& options) const;
+  bool contain(std::string_view architecture) const {
+    return architecture == classifier || architecture == masked || architecture == bare;
+  }
+};
+
+/// Our head without classes, for a model that has none yet: it reads the first token, through a pooler with that
+/// function.
+base::Node bare_head(const std::string& pooler);
 /// config.json of such a model, but for what the families differ in. Throws InputError naming an option that they
 /// cannot express.
-base::Node encoder_config(const models::ModelOptions& options, std::string_view architecture);
+base::Node encoder_config(const models::ModelOptions& options, const EncoderNames& names);
 
 }  // namespace mnemo::weights

@@ -7,16 +7,14 @@ namespace {
 
 /// What differs between the two families of BERT's shape.
 struct BertKind {
-  std::string_view classifier, masked;  ///< architectures
+  EncoderNames names;
   bool roberta;
+  const char* bare_pooler;  ///< of a model without a head: what its classifier keeps of the file
 };
-constexpr BertKind kBert = {"BertForSequenceClassification", "BertForMaskedLM", false};
-constexpr BertKind kRoberta = {"RobertaForSequenceClassification", "RobertaForMaskedLM", true};
-
-bool is_of_kind(const base::Node& config, const BertKind& kind) {
-  const std::string architecture = architecture_of(config);
-  return architecture == kind.classifier || architecture == kind.masked;
-}
+constexpr BertKind kBert = {{"BertForSequenceClassification", "BertForMaskedLM", "BertModel"}, false, "tanh"};
+// Its head for classes has a map of its own in place of the pooler.
+constexpr BertKind kRoberta = {
+    {"RobertaForSequenceClassification", "RobertaForMaskedLM", "RobertaModel"}, true, "none"};
 
 base::Node bert_options_of(const base::Node& config, const BertKind& kind) {
   const TextConfig keys(config);
@@ -37,18 +35,19 @@ base::Node bert_options_of(const base::Node& config, const BertKind& kind) {
   options.set("segment_size", kind.roberta ? std::max<int64_t>(places - pad - 1, 1) : places);
   // RoBERTa's masked LM has the erf form whatever hidden_act says.
   const std::string activation = kind.roberta ? "gelu" : masked_activation(keys);
-  options.set("head",
-              architecture_of(config) == kind.masked ? masked_head(activation, eps) : first_token_head(config, "tanh"));
+  const std::string architecture = architecture_of(config);
+  options.set("head", architecture == kind.names.masked ? masked_head(activation, eps)
+                      : architecture == kind.names.bare ? bare_head(kind.bare_pooler)
+                                                        : first_token_head(config, "tanh"));
   return options;
 }
 
 base::Node bert_config_of(const models::ModelOptions& options, const BertKind& kind) {
   const backbones::EncoderOptions& backbone = options.backbone;
-  const bool masked = is_masked(options);
-  base::Node config = encoder_config(options, masked ? kind.masked : kind.classifier);
+  base::Node config = encoder_config(options, kind.names);
   const int64_t pad = kind.roberta ? backbone.position.first - 1 : 0;
   base::require(backbone.position.type == backbones::PositionOptions::Type::learned && backbone.embed_norm && pad >= 0,
-                "{}: expected learned positions{} and embed_norm", kind.classifier,
+                "{}: expected learned positions{} and embed_norm", kind.names.of(options),
                 kind.roberta ? " with position.first of at least 1" : "");
   config.set("model_type", kind.roberta ? "roberta" : "bert");
   config.set("max_position_embeddings", backbone.position.max_len);
@@ -64,7 +63,7 @@ std::vector<NameRule> bert_hidden_of(std::string_view layer) { return {{"embed",
 
 ForeignFormat huggingface_bert_format() {
   return {.name = "huggingface_bert",
-          .about = "Hugging Face's BertForSequenceClassification and BertForMaskedLM",
+          .about = "Hugging Face's BertForSequenceClassification, BertForMaskedLM and BertModel",
           .backbone = "encoder",
           .tensors = {{"embed.weight", "bert.embeddings.word_embeddings.weight"},
                       {"backbone.positions.weight", "bert.embeddings.position_embeddings.weight"},
@@ -90,14 +89,23 @@ ForeignFormat huggingface_bert_format() {
                                    .ignored = {"bert.embeddings.position_ids"},
                                    .endings = {{"LayerNorm.gamma", "LayerNorm.weight"},
                                                {"LayerNorm.beta", "LayerNorm.bias"}}},
-          .claims = [](const base::Node& config) { return is_of_kind(config, kBert); },
+          .claims = [](const base::Node& config) { return kBert.names.contain(architecture_of(config)); },
           .options = [](const base::Node& config) { return bert_options_of(config, kBert); },
+          .fit =
+              [](const ForeignFormat& format, base::Node& options, const base::Node&, const TensorFile& file) {
+                // A model without a head may have been saved without its pooler.
+                base::Node head = options.at("head");
+                const base::Node* classes = head.find("num_classes");
+                if (classes == nullptr || classes->as_int() > 0) return;
+                if (find_tensor(format, file, "bert.pooler.dense.weight") == nullptr) head.set("pooler", "none");
+                options.set("head", head);
+              },
           .config = [](const models::ModelOptions& options) { return bert_config_of(options, kBert); }};
 }
 
 ForeignFormat huggingface_roberta_format() {
   return {.name = "huggingface_roberta",
-          .about = "Hugging Face's RobertaForSequenceClassification and RobertaForMaskedLM",
+          .about = "Hugging Face's RobertaForSequenceClassification, RobertaForMaskedLM and RobertaModel",
           .backbone = "encoder",
           .tensors = {{"embed.weight", "roberta.embeddings.word_embeddings.weight"},
                       {"backbone.positions.weight", "roberta.embeddings.position_embeddings.weight"},
@@ -123,7 +131,7 @@ ForeignFormat huggingface_roberta_format() {
                                    .ignored = {"roberta.embeddings.position_ids"},
                                    .endings = {{"LayerNorm.gamma", "LayerNorm.weight"},
                                                {"LayerNorm.beta", "LayerNorm.bias"}}},
-          .claims = [](const base::Node& config) { return is_of_kind(config, kRoberta); },
+          .claims = [](const base::Node& config) { return kRoberta.names.contain(architecture_of(config)); },
           .options = [](const base::Node& config) { return bert_options_of(config, kRoberta); },
           .config = [](const models::ModelOptions& options) { return bert_config_of(options, kRoberta); }};
 }

@@ -10,8 +10,15 @@
 namespace mnemo::weights {
 namespace {
 
-constexpr std::string_view kDebertaClassifier = "DebertaV2ForSequenceClassification",
-                           kDebertaMasked = "DebertaV2ForMaskedLM";
+constexpr EncoderNames kDeberta = {"DebertaV2ForSequenceClassification", "DebertaV2ForMaskedLM", "DebertaV2Model"};
+
+/// The published files of version 3 name no architecture.
+std::string deberta_architecture(const base::Node& config) {
+  const std::string architecture = architecture_of(config);
+  const base::Node* type = config.is_table() ? config.find("model_type") : nullptr;
+  const bool bare = architecture.empty() && type != nullptr && type->is_string() && type->as_string() == "deberta-v2";
+  return bare ? std::string(kDeberta.bare) : architecture;
+}
 
 /// Whether pos_att_type, a list or one string with '|', has that kind of term.
 bool has_term(const TextConfig& keys, const std::string& kind) {
@@ -62,7 +69,10 @@ base::Node deberta_options(const base::Node& config) {
   backbone.set("attention", deberta_attention(keys, eps));
   options.set("segment_size", places);
   const std::string pooler = keys.activation("pooler_hidden_act", "gelu");
-  if (architecture_of(config) == kDebertaMasked) {
+  const std::string architecture = deberta_architecture(config);
+  if (architecture == kDeberta.bare) {
+    options.set("head", bare_head("none"));
+  } else if (architecture == kDeberta.masked) {
     keys.only("legacy", true);
     options.set("head", masked_head(masked_activation(keys), eps));
   } else {
@@ -74,8 +84,7 @@ base::Node deberta_options(const base::Node& config) {
 
 base::Node deberta_config(const models::ModelOptions& options) {
   const backbones::EncoderOptions& backbone = options.backbone;
-  const bool masked = is_masked(options);
-  base::Node config = encoder_config(options, masked ? kDebertaMasked : kDebertaClassifier);
+  base::Node config = encoder_config(options, kDeberta);
   const base::Node& attention = backbone.attention;
   const base::Node* buckets = attention.find("num_buckets");
   base::require(buckets != nullptr && attention.find("share_att_key") != nullptr,
@@ -100,7 +109,7 @@ base::Node deberta_config(const models::ModelOptions& options) {
   config.set("pad_token_id", 0);
   config.set("attention_probs_dropout_prob", attention.at("dropout"));
   config.set("pooler_hidden_size", backbone.dim);
-  if (!masked) {
+  if (kDeberta.of(options) == kDeberta.classifier) {
     const std::string pooler = options.head.at("pooler").as_string();
     base::require(pooler != "none" && pooler != "tanh",
                   "huggingface_deberta_v2: expected head.pooler = \"gelu\", \"gelu_tanh\" or \"relu\", found \"{}\"",
@@ -115,7 +124,9 @@ base::Node deberta_config(const models::ModelOptions& options) {
 ForeignFormat huggingface_deberta_format() {
   return {
       .name = "huggingface_deberta_v2",
-      .about = "Hugging Face's DebertaV2ForSequenceClassification and DebertaV2ForMaskedLM (DeBERTa v2 and v3)",
+      .about =
+          "Hugging Face's DebertaV2ForSequenceClassification, DebertaV2ForMaskedLM and DebertaV2Model (DeBERTa v2 and "
+          "v3)",
       .backbone = "encoder",
       .tensors = {{"embed.weight", "deberta.embeddings.word_embeddings.weight"},
                   {"backbone.positions.weight", "deberta.embeddings.position_embeddings.weight"},
@@ -145,11 +156,7 @@ ForeignFormat huggingface_deberta_format() {
                                .ignored = {"deberta.embeddings.position_ids"},
                                .endings = {{"LayerNorm.gamma", "LayerNorm.weight"},
                                            {"LayerNorm.beta", "LayerNorm.bias"}}},
-      .claims =
-          [](const base::Node& config) {
-            const std::string architecture = architecture_of(config);
-            return architecture == kDebertaClassifier || architecture == kDebertaMasked;
-          },
+      .claims = [](const base::Node& config) { return kDeberta.contain(deberta_architecture(config)); },
       .options = deberta_options,
       .config = deberta_config};
 }

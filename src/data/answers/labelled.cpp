@@ -4,11 +4,16 @@
 
 namespace mnemo::data {
 
-void LabelledDocuments::add(std::span<const int32_t> tokens, int64_t label) {
+void LabelledDocuments::add(std::span<const int32_t> tokens, int64_t label, std::span<const int32_t> types) {
   base::ensure(!tokens.empty() && label >= 0 && label < num_labels_, "a document of {} tokens with label {} of {}",
                tokens.size(), label, num_labels_);
   tokens_.start_document();
   tokens_.append(tokens);
+  if (types_) {
+    base::ensure(types.size() == tokens.size(), "{} types of {} tokens", types.size(), tokens.size());
+    types_->start_document();
+    types_->append(types);
+  }
   labels_.push_back(static_cast<int32_t>(label));
 }
 

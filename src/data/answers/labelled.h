@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -13,23 +14,32 @@ namespace mnemo::data {
 /// Documents with one label each, for classification.
 class LabelledDocuments {
  public:
-  LabelledDocuments(int64_t vocabulary_size, int64_t num_labels)
-      : tokens_(vocabulary_size, true), num_labels_(num_labels) {}
+  /// with_types: every token has a type, 0 to 255.
+  LabelledDocuments(int64_t vocabulary_size, int64_t num_labels, bool with_types = false)
+      : tokens_(vocabulary_size, true), num_labels_(num_labels) {
+    if (with_types) types_.emplace(256, true);
+  }
 
-  /// A document of at least one token. Throws InternalError if a token or label is out of range.
-  void add(std::span<const int32_t> tokens, int64_t label);
+  /// A document of at least one token. Throws InternalError if a token, type or label is out of range.
+  void add(std::span<const int32_t> tokens, int64_t label, std::span<const int32_t> types = {});
 
   int64_t size() const { return static_cast<int64_t>(labels_.size()); }
   int64_t num_labels() const { return num_labels_; }
   int64_t vocabulary_size() const { return tokens_.vocabulary_size(); }
+  /// Of all documents together.
+  int64_t num_tokens() const { return tokens_.size(); }
   int64_t length(int64_t i) const { return tokens_.document_end(i) - tokens_.document_begin(i); }
   int64_t label(int64_t i) const { return labels_[static_cast<size_t>(i)]; }
   /// The first `out.size()` tokens of document i.
   void read(int64_t i, std::span<int64_t> out) const { tokens_.read(tokens_.document_begin(i), out); }
+  bool has_types() const { return types_.has_value(); }
+  /// Their types.
+  void read_types(int64_t i, std::span<int64_t> out) const { types_->read(types_->document_begin(i), out); }
   uint64_t fingerprint() const { return tokens_.fingerprint(); }
 
  private:
   TokenStore tokens_;
+  std::optional<TokenStore> types_;
   int64_t num_labels_;
   std::vector<int32_t> labels_;
 };

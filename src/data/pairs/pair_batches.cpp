@@ -67,8 +67,14 @@ std::vector<std::vector<int64_t>> bucket_pairs(const std::vector<PairSample>& sa
 }
 
 PairBatches::PairBatches(std::shared_ptr<const std::vector<PairSample>> samples, int64_t max_tokens, int64_t max_rows,
-                         bool shuffle, int64_t seed)
-    : samples_(std::move(samples)), max_tokens_(max_tokens), max_rows_(max_rows), shuffle_(shuffle), seed_(seed) {
+                         bool shuffle, int64_t seed, int64_t first, int64_t pad)
+    : samples_(std::move(samples)),
+      max_tokens_(max_tokens),
+      max_rows_(max_rows),
+      shuffle_(shuffle),
+      seed_(seed),
+      first_(first),
+      pad_(pad) {
   base::ensure(!samples_->empty(), "no pairs to train on");
   begin(0);
 }
@@ -86,7 +92,7 @@ void PairBatches::begin(int64_t epoch) {
 
 TokenSegment PairBatches::next() {
   if (batch_ == batches_of_epoch()) begin(epoch_ + 1);
-  return make_pair_batch(*samples_, batches_[static_cast<size_t>(batch_++)]);
+  return make_pair_batch(*samples_, batches_[static_cast<size_t>(batch_++)], first_, pad_);
 }
 
 void PairBatches::seek(int64_t epoch, int64_t batch) {

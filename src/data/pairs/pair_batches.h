@@ -32,8 +32,9 @@ std::vector<std::vector<int64_t>> bucket_pairs(const std::vector<PairSample>& sa
 /// position is two numbers.
 class PairBatches {
  public:
+  /// first, pad: as make_pair_batch.
   PairBatches(std::shared_ptr<const std::vector<PairSample>> samples, int64_t max_tokens, int64_t max_rows,
-              bool shuffle, int64_t seed);
+              bool shuffle, int64_t seed, int64_t first = PairVocabulary::kEos, int64_t pad = PairVocabulary::kPad);
 
   TokenSegment next();
   int64_t epoch() const { return epoch_; }
@@ -48,7 +49,7 @@ class PairBatches {
   std::shared_ptr<const std::vector<PairSample>> samples_;
   int64_t max_tokens_, max_rows_;
   bool shuffle_;
-  int64_t seed_;
+  int64_t seed_, first_, pad_;
   int64_t epoch_ = 0, batch_ = 0;
   std::vector<std::vector<int64_t>> batches_;
 };

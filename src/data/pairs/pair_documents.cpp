@@ -22,12 +22,15 @@ std::vector<PairDocument> documents_of(const PairPart& part) {
   return documents;
 }
 
-DocumentBatches::DocumentBatches(std::shared_ptr<const PairPart> part, int64_t rows, bool shuffle, int64_t seed)
+DocumentBatches::DocumentBatches(std::shared_ptr<const PairPart> part, int64_t rows, bool shuffle, int64_t seed,
+                                 int64_t first, int64_t pad)
     : part_(std::move(part)),
       documents_(documents_of(*part_)),
       rows_(static_cast<size_t>(rows)),
       shuffle_(shuffle),
-      seed_(seed) {
+      seed_(seed),
+      first_(first),
+      pad_(pad) {
   base::ensure(!documents_.empty() && rows > 0, "no documents to train on");
 }
 
@@ -51,7 +54,7 @@ TokenSegment DocumentBatches::next() {
     starts.push_back(ended ? 1 : 0);
     chosen.push_back(documents_[static_cast<size_t>(row.document)].first + row.read++);
   }
-  TokenSegment batch = make_pair_batch(part_->samples, chosen);
+  TokenSegment batch = make_pair_batch(part_->samples, chosen, first_, pad_);
   batch.reset = at::tensor(starts, at::kByte).to(at::kBool);
   return batch;
 }

@@ -68,7 +68,8 @@ PairPart encode_part(const TextPairs& pairs, const PairCorpus& corpus, const Pai
   PairPart part;
   part.empty = pairs.empty;
   for (TextPair& pair : windows_of(pairs.pairs, options)) {
-    PairSample sample{corpus.source->encode(pair.source, "source"), corpus.target->encode(pair.target, "target")};
+    PairSample sample{corpus.source->encode(options.source_prefix + pair.source, "source"),
+                      corpus.target->encode(pair.target, "target")};
     const auto longest = static_cast<int64_t>(std::max(sample.source.size(), sample.target.size()));
     if (training && longest > options.max_length) {
       ++part.too_long;
@@ -86,6 +87,9 @@ std::string PairOptions::unit_name() const { return base::write_options(*this).a
 
 void PairOptions::validate(const base::Where& where) const {
   PairTextOptions::validate(where);
+  where.require(tokenizer.empty() || (unit == PairOptions().unit && joint && min_count == 1 && max_vocabulary == 0),
+                "tokenizer", "'{}' is one vocabulary for both sides; remove unit, joint, min_count and max_vocabulary",
+                tokenizer);
   where.require(!subwords() || (max_vocabulary > 0 && min_count == 1), "max_vocabulary",
                 "unit = \"{}\" needs the size of its vocabulary, and has no min_count", unit_name());
   where.require(window == 1 || document_column > 0, "window",
@@ -107,7 +111,13 @@ PairCorpus load_pairs(const PairOptions& options) {
   require_no_separator(sets, options.separator);
   PairCorpus corpus;
   const std::vector<TextPair>& training = sets.train.pairs;
-  if (options.joint) {
+  if (!options.tokenizer.empty()) {
+    const auto own = open_tokenizer(options.tokenizer);
+    const SpecialTokens special = own->special_tokens();
+    base::require(special.end >= 0 && special.padding >= 0,
+                  "{}: expected a tokenizer with tokens for the end of a text and for padding", options.tokenizer);
+    corpus.source = corpus.target = std::make_shared<const PairVocabulary>(own, special.end, special.padding);
+  } else if (options.joint) {
     corpus.source = corpus.target = make_vocabulary(options,
                                                     lines_of(training, &TextPair::source, options.separator) +
                                                         lines_of(training, &TextPair::target, options.separator),
@@ -126,6 +136,7 @@ PairCorpus load_pairs(const PairOptions& options) {
 }
 
 std::map<std::string, std::string> vocabulary_files(const PairCorpus& corpus) {
+  if (corpus.source->is_published()) return corpus.source->tokenizer().save();
   std::map<std::string, std::string> files;
   for (const auto& [name, content] : corpus.source->tokenizer().save()) files[kSourceFiles + name] = content;
   if (corpus.target == corpus.source) return files;

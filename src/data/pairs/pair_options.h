@@ -15,6 +15,8 @@ namespace mnemo::data {
 /// The `[data]` table of a translation recipe.
 struct PairOptions : PairTextOptions {
   enum class Unit { characters, words, unigram, bpe } unit = Unit::words;
+  std::string tokenizer = {};
+  std::string source_prefix = {};
   bool joint = true;
   int64_t min_count = 1;
   int64_t max_vocabulary = 0;
@@ -31,6 +33,10 @@ struct PairOptions : PairTextOptions {
       "what a token is: a Unicode character, a word between blanks, or a subword unit of SentencePiece, made of the "
       "training pairs",
       base::one_of("characters", "words", "unigram", "bpe"));
+    v("tokenizer", tokenizer,
+      "folder of a published model's tokenizer (T5, Marian), used for both sides instead of `unit`, under its own ids; "
+      "empty: vocabularies of the pairs' own");
+    v("source_prefix", source_prefix, "text in front of every source (T5: \"translate English to German: \")");
     v("joint", joint, "one vocabulary for both sides; false: one for each");
     v("min_count", min_count, "units that occur less often than this become <unk>", base::at_least(1));
     v("max_vocabulary", max_vocabulary,

@@ -25,6 +25,9 @@ class PairVocabulary {
 
   int64_t size() const { return tokenizer_->size() + special_; }
   int64_t eos() const { return eos_; }
+  int64_t pad() const { return pad_; }
+  /// Whether its ids are those of a published model's tokenizer.
+  bool is_published() const { return special_ == 0; }
   /// The token of the model for one of the tokenizer.
   int64_t of_tokenizer(int64_t id) const { return id + special_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }

@@ -164,7 +164,8 @@ TextSplit split_text(const TextOptions& options) {
 std::shared_ptr<const TokenStore> encode_text(const Tokenizer& tokenizer, const TextSource& text,
                                               const DocumentRule& rule) {
   auto store = std::make_shared<TokenStore>(tokenizer.size(), rule.kind != DocumentRule::Kind::none);
-  const auto encoder = tokenizer.encoder(text.path(), text.begin());
+  auto encoder = tokenizer.encoder(text.path(), text.begin());
+  int64_t position = text.begin(), unknown = 0;
   std::vector<int32_t> ids;
   const auto flush = [&] {
     store->append(ids);
@@ -172,10 +173,14 @@ std::shared_ptr<const TokenStore> encode_text(const Tokenizer& tokenizer, const 
   };
   DocumentSplitter splitter(rule, [&](std::string_view part, bool starts) {
     if (starts) {
-      // A document starts at the start of a line, where no character or word is pending.
+      // A document is a text of its own: what a tokenizer still holds belongs to the one before.
+      encoder->finish(ids);
       flush();
+      unknown += encoder->num_unknown();
+      encoder = tokenizer.encoder(text.path(), position);
       store->start_document();
     }
+    position += static_cast<int64_t>(part.size());
     store->count_text(static_cast<int64_t>(part.size()), base::count_characters(part));
     encoder->put(part, ids);
   });
@@ -187,7 +192,7 @@ std::shared_ptr<const TokenStore> encode_text(const Tokenizer& tokenizer, const 
   splitter.finish();
   encoder->finish(ids);
   flush();
-  store->set_num_unknown(encoder->num_unknown());
+  store->set_num_unknown(unknown + encoder->num_unknown());
   return store;
 }
 

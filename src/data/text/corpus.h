@@ -7,6 +7,7 @@
 
 #include "base/option_rules.h"
 #include "base/options.h"
+#include "data/part.h"
 #include "data/text/documents.h"
 #include "data/text/token_store.h"
 #include "data/tokenizers/tokenizer.h"
@@ -97,6 +98,9 @@ struct Corpus {
   std::shared_ptr<const Tokenizer> tokenizer;
   std::shared_ptr<const TokenStore> train, valid, test;  ///< valid and test may be null
 
+  const std::shared_ptr<const TokenStore>& part(Part part) const {
+    return part == Part::train ? train : part == Part::valid ? valid : test;
+  }
   int64_t num_bytes() const;
 };
 

@@ -10,6 +10,21 @@
 namespace mnemo::tasks {
 namespace {
 
+using PairMetric = PairSpecOptions::Metric;
+
+MetricInfo pair_metric_info(PairMetric metric) {
+  const char* loss = "nats a token";
+  switch (metric) {
+    case PairMetric::chrf:
+      return {"chrF", "chrF", loss, true, false};
+    case PairMetric::exact_match:
+      return {"exact match", "exact match", loss, true, true};
+    case PairMetric::bleu:
+      break;
+  }
+  return {"BLEU", "BLEU", loss, true, false};
+}
+
 DataShape pair_shape(const data::PairCorpus& corpus) {
   return {.vocabulary = corpus.target->size(), .source_vocabulary = corpus.source->size()};
 }
@@ -24,15 +39,15 @@ std::string PairSpec::describe() const {
 }
 
 MetricInfo PairSpec::metric() const {
-  if (options_.translated > 0)
-    return {.name = "BLEU", .short_name = "BLEU", .loss_name = "nats a token", .percent = false};
+  if (options_.translated > 0) return pair_metric_info(options_.metric);
   return {"perplexity", "perplexity", "nats a token", false, false};
 }
 
 std::vector<MetricInfo> PairSpec::more_metrics() const {
   const std::string loss = metric().loss_name;
   std::vector<MetricInfo> all = {{.loss_name = loss}, {"perplexity", "perplexity", loss, false, false}};
-  if (options_.translated > 0) all.push_back({"chrF", "chrF", loss, true, false});
+  for (const PairMetric one : {PairMetric::bleu, PairMetric::chrf, PairMetric::exact_match})
+    if (options_.translated > 0 && one != options_.metric) all.push_back(pair_metric_info(one));
   return all;
 }
 
@@ -46,6 +61,12 @@ LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings&
       .require(options_.joint || model.embedding.shared != Shared::all, "joint",
                "model.embedding.shared = \"all\" needs one vocabulary: expected true, found false");
   data::PairCorpus corpus = data::load_pairs(options_);
+  if (corpus.source->is_published()) {
+    const models::SpecialTokens& tokens = model.tokens;
+    base::require(tokens.eos == corpus.source->eos() && tokens.pad == corpus.source->pad(),
+                  "recipe: 'model.tokens': expected eos = {} and pad = {}, those of {}, found {} and {}",
+                  corpus.source->eos(), corpus.source->pad(), options_.tokenizer, tokens.eos, tokens.pad);
+  }
   LoadedTask loaded{.task = nullptr, .shape = pair_shape(corpus), .files = data::vocabulary_files(corpus)};
   TranslationOptions options;
   options.batch_size = settings.batch_size;
@@ -60,6 +81,8 @@ LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings&
   options.segments_per_step = settings.segments_per_step;
   options.search = options_.search;
   options.translated = options_.translated;
+  options.translation_metric = pair_metric_info(options_.metric).key();
+  options.tokens = model.tokens;
   loaded.tokens_per_row = std::max<int64_t>(1, options_.batch_tokens / settings.batch_size);
   loaded.task = std::make_unique<Translation>(std::move(corpus), options);
   return loaded;

@@ -9,6 +9,8 @@ namespace mnemo::tasks {
 struct PairSpecOptions : data::PairOptions {
   double label_smoothing = 0.1;
   int64_t translated = 0;
+  enum class Metric { bleu, chrf, exact_match };
+  Metric metric = Metric::bleu;
   search::BeamSearchOptions search;
   template <class V>
   void visit(V&& v) {
@@ -16,8 +18,11 @@ struct PairSpecOptions : data::PairOptions {
     v("label_smoothing", label_smoothing, "weight of all other words together in the training loss",
       base::half_open_range(0.0, 1.0));
     v("translated", translated,
-      "held-out pairs that an evaluation translates to measure BLEU and chrF, which then decides; 0: none",
+      "held-out pairs that an evaluation translates to measure BLEU, chrF and the share of targets that are met "
+      "exactly; "
+      "0: none, perplexity decides",
       base::at_least(0));
+    v("metric", metric, "with `translated`: which of these decides", base::one_of("bleu", "chrf", "exact_match"));
     v("search", search, "how evaluations translate");
   }
 };

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "data/describe.h"
+#include "data/tokenizers/open_tokenizer.h"
 #include "text_file.h"
 
 namespace mnemo::data {
@@ -250,6 +251,22 @@ TEST(Corpus, TheTextThatShips) {
   EXPECT_NE(to_text(found).find("vocabulary  66\n"), std::string::npos);
   EXPECT_NE(to_text(found).find(std::to_string(found.parts[1].tokens)), std::string::npos);
   EXPECT_EQ(to_node(found).at("parts").items()[1].at("predictions").as_int(), found.parts[1].predictions);
+}
+
+// A tokenizer of a pretrained model holds text back until it can cut it.
+TEST(Corpus, DocumentsOfAPretrainedTokenizerBeginWhereTheyBegin) {
+  const std::string folder = MNEMO_SOURCE_DIR "/tests/golden/data/text_tools/tokenizer_gpt2_roberta";
+  const auto tokenizer = open_tokenizer(folder);
+  const test::TextFile file("one two\n\nthree\n\nfour five six\n");
+  const auto store = encode_text(*tokenizer, TextSource(file.path()), {DocumentRule::Kind::blank_line, ""});
+  ASSERT_EQ(store->num_documents(), 3);
+  const std::vector<std::string> texts = {"one two\n\n", "three\n\n", "four five six\n"};
+  for (int64_t i = 0; i < 3; ++i) {
+    std::vector<int64_t> ids(static_cast<size_t>(store->document_end(i) - store->document_begin(i)));
+    store->read(store->document_begin(i), ids);
+    const std::vector<int32_t> expected = tokenizer->encode(texts[static_cast<size_t>(i)]);
+    EXPECT_EQ(ids, std::vector<int64_t>(expected.begin(), expected.end())) << i;
+  }
 }
 
 }  // namespace

@@ -48,9 +48,11 @@ models::ModelOptions image_model(const Recipe& recipe) {
 int64_t parameters_of(const Recipe& recipe) {
   if (reads_images(recipe)) return models::count_parameters(image_model(recipe));
   models::ModelOptions model = recipe.model;
-  if (writes_text(recipe)) {
+  if (recipe.data.contains("tokenizer")) {  // a text that is not here
     if (model.embedding.vocab_size == 0)
       model.embedding.vocab_size = recipe.data.at("unit").as_string() == "bytes" ? 256 : 500;
+    if (const base::Node* classes = model.head.find("num_classes"); classes != nullptr && classes->as_int() == 0)
+      model.head.set("num_classes", 2);
   } else if (recipe.task()->completes(recipe.model)) {
     const tasks::DataShape shape = recipe.task()->shape(recipe.model);
     model.embedding.vocab_size = shape.vocabulary;

@@ -54,6 +54,7 @@ TEST(Sampling, TheUnknownTokenIsSampledOnlyWhereAskedFor) {
     EXPECT_EQ(Sampler(options).pick(logits, 0), 1);
     const std::vector<float> plain = {1.0f, 9.0f, 0.0f};
     EXPECT_NE(Sampler(options, 1).pick(std::span<const float>(plain), 0), 1);
+    for (uint64_t draw = 0; draw < 50; ++draw) EXPECT_EQ(Sampler(options, 1, 1).pick(logits, draw), 0);
     const std::vector<Sampler> rows = {Sampler(options, 1), Sampler(options)};
     const std::vector<uint64_t> draws = {0, 0};
     const std::vector<int64_t> picked = pick_rows(at::stack({logits, logits}), rows, draws);

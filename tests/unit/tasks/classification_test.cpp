@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/ignore_target.h"
 #include "data/answers/listops_set.h"
+#include "metrics/agreement.h"
 #include "models/model.h"
 #include "tasks/start_documents.h"
 #include "tests/support/expect_error.h"
@@ -55,6 +56,31 @@ TEST(Classification, DocumentsOfSeveralSegmentsAreAlignedRight) {
   const auto last = document_segments(*documents, {0, 1, 2, 3}, 4, {.max_length = 100});
   EXPECT_EQ(last[0].num_targets + last[1].num_targets, 0);
   EXPECT_EQ(last[2].num_targets, 4);
+}
+
+TEST(Classification, AlignedLeftTheLastSegmentIsShort) {
+  const auto documents = documents_of({3, 8, 10});
+  const auto segments = document_segments(*documents, {0, 1, 2}, 4, {.max_length = 100, .align_left = true});
+  ASSERT_EQ(segments.size(), 3U);
+  const std::vector<std::vector<int64_t>> counts = {{0, 0, 4}, {0, 4, 4}, {3, 4, 2}};
+  for (size_t s = 0; s < 3; ++s) {
+    for (int64_t b = 0; b < 3; ++b)
+      EXPECT_EQ(segments[s].valid[b].sum().item<int64_t>(), counts[s][static_cast<size_t>(b)]) << s << b;
+  }
+  EXPECT_EQ(segments[2].tokens[2][0].item<int64_t>(), 11);
+  EXPECT_EQ(segments[2].num_targets, 3);
+}
+
+TEST(Classification, TypesGoWithTheirTokens) {
+  data::LabelledDocuments documents(10, 2, true);
+  documents.add(std::vector<int32_t>{1, 2, 3}, 0, std::vector<int32_t>{0, 1, 1});
+  documents.add(std::vector<int32_t>{4}, 1, std::vector<int32_t>{1});
+  const auto segments = document_segments(documents, {0, 1}, 2, {.max_length = 100});
+  ASSERT_EQ(segments.size(), 2U);
+  EXPECT_TRUE(at::equal(segments[0].token_types, at::tensor({0, 0, 0, 0}, at::kLong).view({2, 2})));
+  EXPECT_TRUE(at::equal(segments[1].token_types, at::tensor({1, 1, 1, 0}, at::kLong).view({2, 2})));
+  EXPECT_TRUE(at::equal(model_input(rows(segments[1], 1, 1), core::Mode::train).token_types,
+                        at::tensor({1, 0}, at::kLong).view({1, 2})));
 }
 
 TEST(Classification, DocumentsOfOneSegmentArePaddedAndCut) {
@@ -132,6 +158,11 @@ TEST(Classification, AccuracyIsTheShareOfRightLabelsAfterTheLastSegment) {
   const at::Tensor all = logits(*model, *documents, {0, 1, 2, 3}, {.max_length = 12});
   EXPECT_EQ(found->at("accuracy"), all.argmax(-1).eq(at::arange(4)).sum().item<double>() / 4);
   EXPECT_EQ(found->predictions, 4);
+  const at::Tensor best = all.argmax(-1);
+  const std::vector<int64_t> predictions(best.const_data_ptr<int64_t>(), best.const_data_ptr<int64_t>() + 4);
+  const auto scores = metrics::class_scores(predictions, std::vector<int64_t>{0, 1, 2, 3});
+  EXPECT_EQ(found->at("macro_f1"), scores.macro_f1);
+  EXPECT_EQ(found->at("matthews"), scores.matthews);
   EXPECT_FALSE(task.evaluate(*model, data::Part::test).has_value());
   const auto once = Classification(sets, {.max_length = 12}).evaluate(*model, data::Part::valid);
   const at::Tensor nll = -all.log_softmax(-1).diagonal().mean();

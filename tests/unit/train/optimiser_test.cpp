@@ -174,18 +174,18 @@ TEST(Optimiser, RestoredStateGoesOnBitwise) {
 
 TEST(Optimiser, GradientsAreClippedByTheirCommonNorm) {
   const layers::ParameterSet set = make_parameters();
-  EXPECT_EQ(gradient_norm(set), 0.0);
+  EXPECT_EQ(gradient_norm(set.all()), 0.0);
   set_gradients(set, 1);
   double squares = 0;
   for (const layers::Parameter& parameter : set.all()) squares += parameter.tensor.grad().square().sum().item<double>();
-  const double norm = gradient_norm(set);
+  const double norm = gradient_norm(set.all());
   EXPECT_NEAR(norm, std::sqrt(squares), 1e-12);
   const at::Tensor before = set.find("weight").grad().clone();
-  clip_gradients(set, norm, norm * 2);
+  clip_gradients(set.all(), norm, norm * 2);
   EXPECT_TRUE(at::equal(set.find("weight").grad(), before));
-  clip_gradients(set, norm, 0.5);
+  clip_gradients(set.all(), norm, 0.5);
   EXPECT_TRUE(at::allclose(set.find("weight").grad(), before * (0.5 / (norm + 1e-6)), 1e-15, 0));
-  EXPECT_NEAR(gradient_norm(set), 0.5, 1e-6);
+  EXPECT_NEAR(gradient_norm(set.all()), 0.5, 1e-6);
 }
 
 TEST(Optimiser, OptionsAreChecked) {

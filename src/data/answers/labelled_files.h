@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mnemo::data {
+
+/// A text, or a pair of texts, and its label.
+struct LabelledText {
+  std::string where;  ///< "FILE:LINE" or "FILE", for messages
+  std::string first;
+  std::optional<std::string> second;
+  std::string label;
+};
+
+/// The texts of a file.
+struct LabelledTexts {
+  std::vector<LabelledText> texts;
+  std::vector<std::string> labels;  ///< all that its format has, in order; empty: any
+};
+
+/// Names of columns in the header line of a table; all empty: the columns of a published format.
+struct LabelledColumns {
+  std::string text, second, label;
+};
+
+/// Tab-separated columns, a text a line, with no quoting. Without column names the file is one of GLUE as published
+/// (Wang et al. 2019), known by its first line: SST-2, CoLA, MRPC, RTE, QNLI. Throws InputError that names file, line
+/// and column for another number of columns, an unknown header, or a word of more than kMaxLabelledWord bytes.
+LabelledTexts read_labelled_table(const std::string& path, const LabelledColumns& columns);
+
+/// A folder with a folder of text files for each label (IMDB: neg/, pos/), in order of their names. wanted: the labels
+/// to read; empty: all. Throws InputError if one is missing or has no file NAME.txt.
+LabelledTexts read_labelled_folder(const std::string& path, const std::vector<std::string>& wanted);
+
+/// Most bytes of a word, that is text between white space.
+inline constexpr size_t kMaxLabelledWord = size_t{1} << 16;
+
+/// Throws InputError that names `where` and, of a line, the column of a longer word, counted from `column`.
+void require_words(const std::string& where, std::string_view text, size_t column = 0);
+
+}  // namespace mnemo::data

@@ -1,0 +1,181 @@
+#include "data/answers/labelled_text.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/node.h"
+#include "base/printable.h"
+#include "base/random.h"
+#include "data/answers/hyperpartisan.h"
+#include "data/tokenizers/open_tokenizer.h"
+
+namespace mnemo::data {
+namespace {
+
+LabelledTexts read_texts(const std::string& path, const LabelledTextOptions& options) {
+  if (base::is_folder(path)) return read_labelled_folder(path, options.labels);
+  if (path.ends_with(".xml")) return read_hyperpartisan(path);
+  return read_labelled_table(path, {options.text_column, options.second_column, options.label_column});
+}
+
+bool is_whole_number(const std::string& text) {
+  return !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+/// The different labels of the texts: numbers by value, else by their bytes.
+std::vector<std::string> sorted_labels(const std::vector<LabelledText>& texts) {
+  std::set<std::string> found;
+  for (const LabelledText& text : texts) found.insert(text.label);
+  std::vector<std::string> labels(found.begin(), found.end());
+  if (std::all_of(labels.begin(), labels.end(), is_whole_number)) {
+    std::sort(labels.begin(), labels.end(),
+              [](const std::string& a, const std::string& b) { return std::stol(a) < std::stol(b); });
+  }
+  return labels;
+}
+
+int64_t class_of(const LabelledText& text, const std::vector<std::string>& labels) {
+  const auto found = std::find(labels.begin(), labels.end(), text.label);
+  if (found == labels.end())
+    base::input_error("{}: expected a label of {}, found {}", text.where,
+                      base::printable(fmt::format("{}", fmt::join(labels, ", ")), 400), base::in_quotes(text.label));
+  return found - labels.begin();
+}
+
+/// Moves a fraction of the texts, chosen by the seed, into a part of its own; both stay in order.
+void hold_out(std::vector<LabelledText>& from, std::vector<LabelledText>& to, double fraction, size_t whole,
+              base::Random& random) {
+  std::vector<size_t> order(from.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  random.shuffle(order);
+  order.resize(std::min(order.size(), static_cast<size_t>(fraction * static_cast<double>(whole))));
+  const std::set<size_t> chosen(order.begin(), order.end());
+  std::vector<LabelledText> kept;
+  for (size_t i = 0; i < from.size(); ++i) (chosen.contains(i) ? to : kept).push_back(std::move(from[i]));
+  from = std::move(kept);
+}
+
+/// Cuts the ends of the texts of a pair, the longer one first, to `room` tokens together.
+void truncate(std::vector<int32_t>& first, std::vector<int32_t>& second, size_t room) {
+  if (first.size() + second.size() <= room) return;
+  const size_t half = room - room / 2;
+  const size_t keep = std::min(first.size(), std::max(half, room - std::min(room, second.size())));
+  second.resize(std::min(second.size(), room - keep));
+  first.resize(keep);
+}
+
+/// Without the outer special tokens, which a memory has of its own.
+void strip(ModelInput& input, const SpecialTokens& special) {
+  const auto drop = [&](size_t at) {
+    input.ids.erase(input.ids.begin() + static_cast<int64_t>(at));
+    input.types.erase(input.types.begin() + static_cast<int64_t>(at));
+  };
+  if (!input.ids.empty() && input.ids.back() == special.end) drop(input.ids.size() - 1);
+  if (!input.ids.empty() && input.ids.front() == special.begin) drop(0);
+}
+
+std::shared_ptr<const LabelledDocuments> encode(const std::vector<LabelledText>& texts,
+                                                const std::vector<std::string>& labels, const Tokenizer& tokenizer,
+                                                const LabelledTextShape& shape) {
+  if (texts.empty()) return nullptr;
+  const SpecialTokens special = tokenizer.special_tokens();
+  auto documents = std::make_shared<LabelledDocuments>(tokenizer.size(), static_cast<int64_t>(labels.size()),
+                                                       shape.token_types);
+  const auto made = [&](std::span<const int32_t> first, const std::optional<std::span<const int32_t>>& second) {
+    ModelInput input = tokenizer.with_special_tokens(first, second);
+    if (!shape.special_tokens) strip(input, special);
+    return input;
+  };
+  const auto room = [&](const std::optional<std::span<const int32_t>>& second) {
+    const auto beside = static_cast<int64_t>(made({}, second).ids.size());
+    base::require(shape.max_length > beside,
+                  "data.max_length: expected more than the {} special tokens of a text, found {}", beside,
+                  shape.max_length);
+    return static_cast<size_t>(shape.max_length - beside);
+  };
+  for (const LabelledText& text : texts) {
+    std::vector<int32_t> first = tokenizer.encode(text.first, text.where), second;
+    std::optional<std::span<const int32_t>> other;
+    if (text.second) {
+      second = tokenizer.encode(*text.second, text.where);
+      truncate(first, second, room(std::span<const int32_t>()));
+      other = second;
+    } else {
+      first.resize(std::min(first.size(), room({})));
+    }
+    const ModelInput input = made(first, other);
+    base::require(!input.ids.empty(), "{}: expected a text, found nothing", text.where);
+    documents->add(input.ids, class_of(text, labels), shape.token_types ? input.types : std::span<const int32_t>());
+  }
+  return documents;
+}
+
+}  // namespace
+
+void LabelledTextOptions::validate(const base::Where& where) const {
+  where.require(valid_fraction + test_fraction < 1.0, "test_fraction",
+                "expected valid_fraction + test_fraction below 1, found {} + {}", valid_fraction, test_fraction);
+  where.require(second_column.empty() || !text_column.empty(), "text_column",
+                "expected the name of a column beside second_column, found none");
+  where.require(tokenizer.empty() || (min_count == 1 && max_vocabulary == 0), "tokenizer",
+                "'{}' has a vocabulary of its own; remove min_count and max_vocabulary", tokenizer);
+  where.require(unit != "bytes" || (min_count == 1 && max_vocabulary == 0), "unit",
+                "unit = \"bytes\" has no vocabulary to limit; remove min_count and max_vocabulary");
+  where.require(labels.empty() || labels.size() > 1, "labels", "expected at least 2, found 1");
+  where.require(std::set<std::string>(labels.begin(), labels.end()).size() == labels.size(), "labels",
+                "expected different labels, found one twice");
+}
+
+LabelledTextSets read_labelled_texts(const LabelledTextOptions& options) {
+  base::require(!options.train.empty(),
+                "data.train: expected labelled texts, found none; use --set data.train=PATH, or train's --data PATH");
+  LabelledTexts train = read_texts(options.train, options);
+  LabelledTextSets sets{.train = std::move(train.texts), .valid = {}, .test = {}, .labels = options.labels};
+  if (sets.labels.empty()) sets.labels = train.labels.empty() ? sorted_labels(sets.train) : train.labels;
+  base::require(sets.labels.size() > 1, "{}: expected texts of at least 2 labels, found {}", options.train,
+                sets.labels.size());
+  const size_t whole = sets.train.size();
+  base::Random random{static_cast<uint64_t>(options.seed)};
+  if (!options.valid.empty()) {
+    sets.valid = read_texts(options.valid, options).texts;
+  } else {
+    hold_out(sets.train, sets.valid, options.valid_fraction, whole, random);
+  }
+  if (!options.test.empty()) {
+    sets.test = read_texts(options.test, options).texts;
+  } else {
+    hold_out(sets.train, sets.test, options.test_fraction, whole, random);
+  }
+  base::require(!sets.train.empty(), "{}: expected at least one text for training, found none", options.train);
+  for (const auto* part : {&sets.train, &sets.valid, &sets.test}) {
+    for (const LabelledText& text : *part) class_of(text, sets.labels);
+  }
+  return sets;
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_of(const LabelledTextOptions& options, const LabelledTextSets& sets) {
+  if (!options.tokenizer.empty()) return open_tokenizer(options.tokenizer);
+  base::require(!sets.train.front().second,
+                "{}: expected data.tokenizer, the folder of a pretrained model's tokenizer, since a vocabulary of the "
+                "texts' own has no token between the texts of a pair",
+                options.train);
+  std::string all;
+  for (const LabelledText& text : sets.train) all += text.first + "\n";
+  return make_tokenizer(options.unit, TextSource::in_memory(options.train, std::move(all)),
+                        {options.min_count, options.max_vocabulary});
+}
+
+LabelledSets encode_labelled_texts(const LabelledTextSets& sets, const Tokenizer& tokenizer,
+                                   const LabelledTextShape& shape) {
+  const auto part = [&](const std::vector<LabelledText>& texts) {
+    return encode(texts, sets.labels, tokenizer, shape);
+  };
+  return {part(sets.train), part(sets.valid), part(sets.test)};
+}
+
+}  // namespace mnemo::data

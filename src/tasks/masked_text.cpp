@@ -1,0 +1,149 @@
+#include "tasks/masked_text.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/ignore_target.h"
+#include "base/random.h"
+#include "distributed/shared_batches.h"
+#include "metrics/accuracy.h"
+#include "metrics/likelihood.h"
+#include "tasks/data_position.h"
+
+namespace mnemo::tasks {
+namespace {
+
+constexpr uint64_t kEvaluationStream = UINT64_MAX;  // epochs count from 0
+
+}  // namespace
+
+MaskedText::MaskedText(data::Corpus corpus, const MaskedTextTaskOptions& options)
+    : corpus_(std::move(corpus)), options_(options), order_(0, false, 0) {
+  if (options.special_tokens) {
+    constexpr int32_t kText = -1;
+    const std::vector<int32_t> text = {kText};
+    const std::vector<int32_t> ids = corpus_.tokenizer->with_special_tokens(text).ids;
+    const auto place = std::find(ids.begin(), ids.end(), kText);
+    before_.assign(ids.begin(), place);
+    after_.assign(place + 1, ids.end());
+  }
+  const auto beside = static_cast<int64_t>(before_.size() + after_.size());
+  room_ = options.segment_size - beside;
+  base::require(room_ > 0, "data.max_length: expected more than the {} special tokens of a text, found {}", beside,
+                options.segment_size);
+  pieces_ = pieces_of(*corpus_.train);
+  base::require(!pieces_.empty(), "data.train: expected a text, found nothing");
+  order_ = data::EpochOrder(static_cast<int64_t>(pieces_.size()), options.shuffle, options.seed);
+}
+
+std::vector<data::TokenSegment> MaskedText::segments_of(const data::TokenStore& text, const Pieces& pieces,
+                                                        const std::vector<int64_t>& numbers, uint64_t stream) const {
+  const auto batch = static_cast<int64_t>(numbers.size()),
+             beside = static_cast<int64_t>(before_.size() + after_.size());
+  int64_t longest = 0;
+  for (const int64_t number : numbers) {
+    const data::TextPiece& piece = pieces[static_cast<size_t>(number)];
+    longest = std::max(longest, piece.end - piece.begin);
+  }
+  const int64_t size = std::min(longest, room_) + beside;
+  std::vector<data::TokenSegment> segments;
+  for (int64_t s = 0; s * room_ < longest; ++s) {
+    data::TokenSegment segment;
+    segment.tokens = at::zeros({batch, size}, at::kLong);
+    segment.targets = at::full({batch, size}, base::kIgnoreTarget, at::kLong);
+    segment.valid = at::zeros({batch, size}, at::kBool);
+    segments.push_back(std::move(segment));
+  }
+  for (int64_t b = 0; b < batch; ++b) {
+    const int64_t number = numbers[static_cast<size_t>(b)];
+    const data::TextPiece& piece = pieces[static_cast<size_t>(number)];
+    base::Random random{static_cast<uint64_t>(options_.seed), stream, static_cast<uint64_t>(number)};
+    for (size_t s = 0; s < segments.size(); ++s) {
+      const int64_t begin = piece.begin + static_cast<int64_t>(s) * room_, count = std::min(room_, piece.end - begin);
+      if (count <= 0) break;
+      data::TokenSegment& segment = segments[s];
+      int64_t* const tokens = segment.tokens.mutable_data_ptr<int64_t>() + b * size;
+      int64_t* const own = std::copy(before_.begin(), before_.end(), tokens);
+      const auto first = static_cast<size_t>(own - tokens), length = static_cast<size_t>(count);
+      text.read(begin, {own, length});
+      int64_t* const targets = segment.targets.mutable_data_ptr<int64_t>() + b * size + first;
+      data::mask_tokens({own, length}, {targets, length}, options_.masking, random);
+      std::copy(after_.begin(), after_.end(), own + count);
+      std::fill_n(segment.valid.mutable_data_ptr<bool>() + b * size, count + beside, true);
+      segment.num_targets += count - std::count(targets, targets + count, base::kIgnoreTarget);
+    }
+  }
+  for (data::TokenSegment& segment : segments) {
+    if (segment.valid.all().item<bool>()) segment.valid.reset();
+  }
+  return segments;
+}
+
+std::optional<double> MaskedText::metric_of_loss(double nll) const { return std::exp(nll); }
+
+std::vector<data::TokenSegment> MaskedText::next(const core::ModelInput&) {
+  const int64_t first = next_batch_++ * options_.batch_size;
+  std::vector<int64_t> numbers;
+  for (int64_t b = 0; b < options_.batch_size; ++b) numbers.push_back(order_[first + b]);
+  return segments_of(*corpus_.train, pieces_, numbers, static_cast<uint64_t>(first / order_.size()));
+}
+
+double MaskedText::epoch() const {
+  return static_cast<double>(next_batch_ * options_.batch_size) / static_cast<double>(order_.size());
+}
+
+std::optional<Evaluation> MaskedText::evaluate(const core::Model& model, data::Part part) const {
+  const auto& text = corpus_.part(part);
+  if (!text) return std::nullopt;
+  const at::NoGradGuard no_grad;
+  const at::Device device = device_of(model);
+  const Pieces pieces = pieces_of(*text);
+  const int64_t samples = std::min(static_cast<int64_t>(pieces.size()), options_.eval_samples);
+  distributed::SharedBatches shared(ranks());
+  for (int64_t first = 0; first < samples; first += options_.eval_batch_size) {
+    if (!shared.own(first / options_.eval_batch_size)) continue;
+    std::vector<int64_t> numbers;
+    for (int64_t i = first; i < std::min(first + options_.eval_batch_size, samples); ++i) numbers.push_back(i);
+    metrics::Accuracy accuracy;
+    metrics::Likelihood likelihood;
+    core::State state = model.initial_state(static_cast<int64_t>(numbers.size()));
+    for (const data::TokenSegment& segment : segments_of(*text, pieces, numbers, kEvaluationStream)) {
+      const data::TokenSegment moved = to(segment, device);
+      core::StepResult step = model.forward(model_input(moved, core::Mode::evaluate), state);
+      state = std::move(step.state);
+      const at::Tensor all = moved.targets.flatten(), hidden_tokens = all.ne(base::kIgnoreTarget).nonzero().squeeze(1);
+      const at::Tensor rows = step.hidden.flatten(0, 1).index_select(0, hidden_tokens),
+                       targets = all.index_select(0, hidden_tokens);
+      likelihood.add(model.nll(rows, targets), targets);
+      accuracy.add_logits(model.logits(rows), targets);
+    }
+    shared.add(
+        {likelihood.nll_sum(), static_cast<double>(likelihood.count()), static_cast<double>(accuracy.correct())});
+  }
+  metrics::Accuracy accuracy;
+  metrics::Likelihood likelihood;
+  for (const std::vector<double>& counts : shared.all()) {
+    likelihood.add(counts[0], static_cast<int64_t>(counts[1]));
+    accuracy.add(static_cast<int64_t>(counts[2]), static_cast<int64_t>(counts[1]));
+  }
+  return Evaluation{
+      {{"nll", likelihood.nll()}, {"perplexity", likelihood.perplexity()}, {"accuracy", accuracy.value()}},
+      likelihood.count()};
+}
+
+weights::NamedTensors MaskedText::save() const {
+  return {{"next_batch", at::full({1}, next_batch_, at::kLong)},
+          {"fingerprint", at::full({1}, static_cast<int64_t>(corpus_.train->fingerprint()), at::kLong)}};
+}
+
+void MaskedText::load(const std::function<at::Tensor(const std::string&)>& find) {
+  const int64_t next_batch = saved_next_batch(find);
+  base::require(saved_number(find, "fingerprint") == static_cast<int64_t>(corpus_.train->fingerprint()),
+                "data position: it belongs to another text than that of data.train");
+  next_batch_ = next_batch;
+}
+
+}  // namespace mnemo::tasks

@@ -1,0 +1,122 @@
+#include "tasks/types/labelled_text.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "tasks/classification.h"
+#include "tasks/memory_rows.h"
+
+namespace mnemo::tasks {
+namespace {
+
+using Metric = data::LabelledTextOptions::Metric;
+constexpr const char* kLoss = "nats a text";
+
+MetricInfo info_of(Metric metric) {
+  switch (metric) {
+    case Metric::accuracy:
+      break;
+    case Metric::f1:
+      return {.name = "F1", .short_name = "F1", .loss_name = kLoss};
+    case Metric::macro_f1:
+      return {.name = "macro F1", .short_name = "macro F1", .loss_name = kLoss};
+    case Metric::matthews:
+      return {.name = "Matthews", .short_name = "Matthews", .loss_name = kLoss, .percent = false};
+  }
+  return {.loss_name = kLoss};
+}
+
+}  // namespace
+
+LabelledTextSpec::LabelledTextSpec(const base::Node& table)
+    : TaskSpec(table), options_(base::read_typed_options<Options>(table)) {}
+
+std::string LabelledTextSpec::describe() const {
+  return fmt::format("Labelled texts of `{}`.", std::filesystem::path(options_.train).filename().string());
+}
+
+MetricInfo LabelledTextSpec::metric() const { return info_of(options_.metric); }
+
+std::vector<MetricInfo> LabelledTextSpec::more_metrics() const {
+  std::vector<MetricInfo> all;
+  for (const Metric metric : {Metric::accuracy, Metric::f1, Metric::macro_f1, Metric::matthews})
+    if (metric != options_.metric) all.push_back(info_of(metric));
+  return all;
+}
+
+DataShape LabelledTextSpec::shape(const models::ModelOptions&) const {
+  const data::LabelledTextSets sets = data::read_labelled_texts(options_);
+  return {.vocabulary = data::tokenizer_of(options_, sets)->size(),
+          .num_classes = static_cast<int64_t>(sets.labels.size()),
+          .classes = sets.labels};
+}
+
+LoadedTask LabelledTextSpec::load(const models::ModelOptions& model, const TaskSettings& settings) const {
+  const int64_t max_length = options_.max_length > 0 ? options_.max_length : model.segment_size;
+  const base::Where where(&table(), "data");
+  where.require(max_length <= model.segment_size || !model.memory.empty(), "max_length",
+                "the model has no memory, so it reads one segment of a text; expected at most model.segment_size = {}, "
+                "found {}",
+                model.segment_size, max_length);
+  const data::LabelledTextSets sets = data::read_labelled_texts(options_);
+  where.require(options_.metric != Metric::f1 || sets.labels.size() == 2, "metric",
+                "\"f1\" is of the second of two labels; expected another metric for {} labels", sets.labels.size());
+  LoadedTask loaded{.task = nullptr, .shape = {}, .tokenizer = data::tokenizer_of(options_, sets)};
+  data::LabelledSets documents = data::encode_labelled_texts(sets, *loaded.tokenizer,
+                                                             {.special_tokens = !memory_surrounds(model),
+                                                              .token_types = model.backbone.token_types > 1,
+                                                              .max_length = max_length});
+  loaded.shape = {.vocabulary = loaded.tokenizer->size(),
+                  .num_classes = static_cast<int64_t>(sets.labels.size()),
+                  .classes = sets.labels};
+  loaded.tokens_per_row = documents.train->num_tokens() / documents.train->size();
+  loaded.task = std::make_unique<Classification>(
+      std::move(documents), ClassificationOptions{.batch_size = settings.batch_size,
+                                                  .shuffle = settings.shuffle,
+                                                  .seed = settings.seed,
+                                                  .eval_batch_size = settings.eval_batch_size,
+                                                  .eval_samples = settings.eval_samples,
+                                                  .max_length = max_length,
+                                                  .ask_every_segment = options_.loss == Options::Loss::every,
+                                                  .align_left = options_.align == Options::Align::left,
+                                                  .metric = metric().key()});
+  return loaded;
+}
+
+Shown LabelledTextSpec::show(const ShowOptions& options) const {
+  const data::LabelledTextSets sets = data::read_labelled_texts(options_);
+  const auto& part = sets.part(data::part_of(options.part.value_or("train"), "data: --part"));
+  Shown shown;
+  shown.json = base::Node::table();
+  for (const auto& [name, texts] :
+       {std::pair("train", &sets.train), std::pair("valid", &sets.valid), std::pair("test", &sets.test)}) {
+    base::Node counts = base::Node::table();
+    shown.text += fmt::format("{}: {} texts", name, texts->size());
+    for (const std::string& label : sets.labels) {
+      const int64_t count = std::count_if(texts->begin(), texts->end(),
+                                          [&](const data::LabelledText& text) { return text.label == label; });
+      counts.set(label, count);
+      shown.text += fmt::format(", {} {}", count, base::printable(label, 200));
+    }
+    shown.json.set(name, counts);
+    shown.text += "\n";
+  }
+  base::Node samples = base::Node::array();
+  for (size_t i = 0; i < part.size() && static_cast<int64_t>(i) < options.count; ++i) {
+    const data::LabelledText& text = part[i];
+    base::Node sample = base::Node::table({{"label", text.label}, {"first", text.first}});
+    shown.text += fmt::format("\n{}\t{}", base::printable(text.label, 200), base::printable(text.first, 400));
+    if (text.second) {
+      sample.set("second", *text.second);
+      shown.text += "\t" + base::printable(*text.second, 400);
+    }
+    samples.push_back(std::move(sample));
+  }
+  shown.text += "\n";
+  shown.json.set("samples", std::move(samples));
+  return shown;
+}
+
+}  // namespace mnemo::tasks

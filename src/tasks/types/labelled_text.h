@@ -1,0 +1,26 @@
+#pragma once
+
+#include "data/answers/labelled_text.h"
+#include "tasks/task_spec.h"
+
+namespace mnemo::tasks {
+
+/// Texts, or pairs of texts, with a label each: tasks::Classification.
+class LabelledTextSpec final : public TaskSpec {
+ public:
+  using Options = data::LabelledTextOptions;
+  explicit LabelledTextSpec(const base::Node& table);
+
+  std::string describe() const override;
+  MetricInfo metric() const override;
+  std::vector<MetricInfo> more_metrics() const override;
+  DataShape shape(const models::ModelOptions& model) const override;
+  LoadedTask load(const models::ModelOptions& model, const TaskSettings& settings) const override;
+  /// How many texts of each label there are, and the first texts of a part.
+  Shown show(const ShowOptions& options) const override;
+
+ private:
+  Options options_;
+};
+
+}  // namespace mnemo::tasks

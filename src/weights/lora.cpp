@@ -1,0 +1,54 @@
+#include "weights/lora.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/number.h"
+
+namespace mnemo::weights {
+
+at::Tensor lora_weight(const at::Tensor& start, const at::Tensor& a, const at::Tensor& b, double scale) {
+  return start + at::matmul(b, a) * scale;
+}
+
+namespace {
+
+double scale_of(const TensorFile& file, const std::string& path) {
+  const auto written = file.metadata.find(kLoraScale);
+  base::require(written != file.metadata.end(), "{}: expected the metadata '{}', found none; this is no file of LoRA",
+                path, kLoraScale);
+  try {
+    return base::parse_number(written->second);
+  } catch (const base::InputError& error) {
+    base::input_error("{}: the metadata '{}': {}", path, kLoraScale, error.what());
+  }
+}
+
+}  // namespace
+
+void apply_lora(const TensorFile& file, const NamedTensors& model, const std::string& path) {
+  const double scale = scale_of(file, path);
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : file.tensors) {
+    if (name.ends_with(kLoraB)) {
+      file.at(name.substr(0, name.size() - kLoraB.size()).append(kLoraA), path);
+      continue;
+    }
+    const bool factor = name.ends_with(kLoraA);
+    const std::string weight = factor ? name.substr(0, name.size() - kLoraA.size()) : name;
+    const auto found = std::find_if(model.begin(), model.end(), [&](const auto& one) { return one.first == weight; });
+    base::require(found != model.end(), "{}: the model has no parameter '{}'", path, weight);
+    at::Tensor target = found->second;
+    const at::Tensor b = factor ? file.at(weight + std::string(kLoraB), path) : at::Tensor();
+    const bool fits = factor ? tensor.dim() == 2 && b.dim() == 2 && b.size(1) == tensor.size(0) &&
+                                   target.sizes() == at::IntArrayRef({b.size(0), tensor.size(1)})
+                             : tensor.sizes() == target.sizes();
+    base::require(fits, "{}: '{}': expected the shape of the model's {}, found {}", path, name,
+                  c10::str(target.sizes()), c10::str(tensor.sizes()));
+    target.copy_(factor ? lora_weight(target, tensor.to(target.options()), b.to(target.options()), scale) : tensor);
+  }
+}
+
+}  // namespace mnemo::weights

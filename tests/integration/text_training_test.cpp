@@ -1,0 +1,378 @@
+// Published encoders, and published decoders, trained on with their own tokenizer.
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "tests/support/command_line.h"
+#include "weights/safetensors.h"
+
+namespace mnemo {
+namespace {
+
+using namespace test;
+
+const std::string kFolders = MNEMO_SOURCE_DIR "/tests/golden/data/text_import/";
+
+struct TextTraining : CommandLine {
+  /// A golden folder with a tokenizer: "good" and "bad" among the words of a vocabulary of 67.
+  std::string published(const std::string& name) const {
+    const std::string copy = folder_ / name;
+    std::filesystem::create_directories(copy);
+    for (const char* file : {"config.json", "model.safetensors"})
+      std::filesystem::copy_file(kFolders + name + "/" + file, copy + "/" + file);
+    std::string vocabulary = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ngood\nbad\nfilm\nthe\na\nwas\n##ly\n.\n";
+    for (int i = 13; i < 67; ++i) vocabulary += "w" + std::to_string(i) + "\n";
+    write(copy + "/vocab.txt", vocabulary);
+    return copy;
+  }
+  /// Texts whose label is the word in their middle, or at their start for a memory to keep.
+  std::string table(const std::string& name, bool long_texts) const {
+    std::string text = "sentence\tlabel\n";
+    for (int i = 0; i < 64; ++i) {
+      const std::string word = i % 2 == 1 ? "good" : "bad", filler = "w" + std::to_string(13 + i % 50);
+      text += long_texts ? word + " " + filler + " the a was film the a was .\t"
+                         : "the film was " + word + " " + filler + "\t";
+      text += std::to_string(i % 2) + "\n";
+    }
+    write(folder_ / name, text);
+    return folder_ / name;
+  }
+  base::Node metrics_of(const std::string& run_folder, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words = {"eval", run_folder, "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Finished found = run(words);
+    EXPECT_EQ(found.status, 0) << found.err;
+    return base::parse_json(found.out, "json");
+  }
+  Finished train(const std::string& recipe, const std::vector<std::string>& settings, const std::string& out) {
+    write(folder_ / "recipe.toml", recipe);
+    std::vector<std::string> words = {"train", folder_ / "recipe.toml", "--out", out};
+    for (const std::string& setting : settings) {
+      words.push_back("--set");
+      words.push_back(setting);
+    }
+    return run(words);
+  }
+};
+
+constexpr const char* kClassifier = R"(
+[data]
+type = "text_classification"
+metric = "f1"
+[model]
+head = { type = "classification", pool = "first", pooler = "tanh" }
+backbone = { type = "encoder", dropout = 0.0 }
+[train]
+steps = 60
+batch_size = 16
+shuffle = true
+optimiser = { type = "adamw", lr = 0.005 }
+)";
+
+TEST_F(TextTraining, AnEncoderLearnsToClassifyTexts) {
+  const std::string bert = published("bert_mlm"), texts = table("train.tsv", false);
+  const std::vector<std::string> settings = {"model.from=" + bert, "data.tokenizer=" + bert, "data.train=" + texts,
+                                             "data.valid=" + texts};
+  const std::string out = folder_ / "run";
+  const Finished trained = train(kClassifier, settings, out);
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_TRUE(holds(trained.err, "fresh: head.pooler.weight")) << trained.err;
+  const base::Node found = metrics_of(out);
+  EXPECT_GE(found.at("f1").as_double(), 0.95);
+  EXPECT_GE(found.at("matthews").as_double(), 0.9);
+  EXPECT_EQ(found.at("predictions").as_int(), 64);
+  EXPECT_EQ(content(out + "/model/classes.txt"), "0\n1\n");
+  EXPECT_TRUE(std::filesystem::exists(out + "/model/vocab.txt"));
+  EXPECT_FALSE(holds(content(out + "/model/README.md"), "text-generation"));
+  const Finished shown = run({"data", folder_ / "recipe.toml", "--set", "data.train=" + texts, "-n", "1"});
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  EXPECT_TRUE(holds(shown.out, "train: 64 texts, 32 0, 32 1\n")) << shown.out;
+  EXPECT_TRUE(holds(shown.out, "\n0\tthe film was bad w13\n")) << shown.out;
+}
+
+TEST_F(TextTraining, AnEncoderWithoutAHeadGetsOne) {
+  const std::string bert = published("bert_mlm_published_names"), texts = table("train.tsv", false);
+  base::Node config = base::parse_json(content(bert + "/config.json"), "config.json");
+  config.set("architectures", base::Node::array({"BertModel"}));
+  write(bert + "/config.json", base::to_json(config));
+  const std::vector<std::string> settings = {"model.from=" + bert, "data.tokenizer=" + bert, "data.train=" + texts,
+                                             "data.valid=" + texts};
+  const Finished trained = train(kClassifier, settings, folder_ / "run");
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_TRUE(holds(trained.err, "fresh: head.classifier.weight, head.classifier.bias\n")) << trained.err;
+  EXPECT_GE(metrics_of(folder_ / "run").at("accuracy").as_double(), 0.95);
+
+  const Finished kept = run({"convert", bert, "--to", "mnemo", "--out", folder_ / "ours"}),
+                 back = run({"convert", folder_ / "ours", "--to", "huggingface_bert", "--out", folder_ / "back"});
+  ASSERT_EQ(kept.status, 0) << kept.err;
+  ASSERT_EQ(back.status, 0) << back.err;
+  EXPECT_TRUE(holds(content(folder_ / "back/config.json"), "\"BertModel\""));
+  const auto first = weights::read_safetensors(folder_ / "ours/model.safetensors"),
+             again = weights::read_safetensors(folder_ / "back/model.safetensors");
+  EXPECT_TRUE(at::equal(again.at("bert.pooler.dense.weight", "back"), first.at("head.pooler.weight", "ours")));
+  EXPECT_EQ(again.tensors.size(), first.tensors.size());
+  const Finished refused = run({"convert", bert, "--memory",
+                                "recurrent_tokens,layout=encoder,num_mem_tokens=2,cls_token=2,sep_token=3,pad_token=0",
+                                "--out", folder_ / "no"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(holds(refused.err, "the model has no head to train on")) << refused.err;
+}
+
+TEST_F(TextTraining, PairsAndTheirTypes) {
+  const std::string bert = published("bert_mlm");
+  std::string rte = "index\tsentence1\tsentence2\tlabel\n";
+  for (int i = 0; i < 32; ++i)
+    rte += std::to_string(i) + "\tthe film was " + (i % 4 < 2 ? "good" : "bad") + "\ta " +
+           (i % 2 == 1 ? "good" : "bad") + " film\t" + ((i % 4 < 2) == (i % 2 == 1) ? "" : "not_") + "entailment\n";
+  write(folder_ / "rte.tsv", rte);
+  const Finished trained = train(kClassifier,
+                                 {"model.from=" + bert, "data.tokenizer=" + bert, "data.train=" + (folder_ / "rte.tsv"),
+                                  "data.valid=" + (folder_ / "rte.tsv"), "train.steps=200", "data.metric=accuracy"},
+                                 folder_ / "run");
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_GE(metrics_of(folder_ / "run").at("accuracy").as_double(), 0.9);
+  EXPECT_EQ(content(folder_ / "run/model/classes.txt"), "entailment\nnot_entailment\n");
+}
+
+TEST_F(TextTraining, ARecurrentMemoryCarriesTheLabelThroughTheSegments) {
+  const std::string bert = published("bert_mlm"), texts = table("long.tsv", true);
+  std::vector<std::string> settings = {"model.from=" + bert,
+                                       "data.tokenizer=" + bert,
+                                       "data.train=" + texts,
+                                       "data.valid=" + texts,
+                                       "data.max_length=12",
+                                       "data.align=left",
+                                       "data.loss=every",
+                                       "model.segment_size=4",
+                                       "train.steps=150",
+                                       "model.memory=[{type=\"recurrent_tokens\",layout=\"encoder\",num_mem_tokens=2,"
+                                       "cls_token=2,sep_token=3,pad_token=0}]"};
+  const Finished trained = train(kClassifier, settings, folder_ / "run");
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_GE(metrics_of(folder_ / "run").at("accuracy").as_double(), 0.9);
+  // Without a memory the last segment does not know the first.
+  settings.pop_back();
+  const Finished refused = train(kClassifier, settings, folder_ / "none");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(holds(refused.err, "expected at most model.segment_size = 4, found 12")) << refused.err;
+}
+
+TEST_F(TextTraining, MistakesAreToldWithStatusTwo) {
+  const std::string bert = published("bert_mlm"), texts = table("train.tsv", false);
+  write(folder_ / "bad.tsv", "sentence\tlabel\nfine\t3\n");
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"data.train=" + (folder_ / "bad.tsv")}, "bad.tsv:2: expected a label of 0, 1, found \"3\""},
+      {{"data.train=" + (folder_ / "none.tsv")}, "none.tsv"},
+      {{"data.train=" + texts, "data.metric=\"f1\"", "data.labels=[\"0\",\"1\",\"2\"]"}, "'data.metric'"},
+      {{"data.train=" + texts, "data.tokenizer=" + (folder_ / "none")}, "none"},
+  };
+  for (const auto& [more, part] : cases) {
+    std::vector<std::string> settings = {"model.from=" + bert, "data.tokenizer=" + bert};
+    settings.insert(settings.end(), more.begin(), more.end());
+    const Finished refused = train(kClassifier, settings, folder_ / "refused");
+    EXPECT_EQ(refused.status, 2) << refused.err;
+    EXPECT_TRUE(holds(refused.err, part)) << refused.err;
+  }
+}
+
+TEST_F(TextTraining, LowRankUpdatesLieInASmallFile) {
+  const std::string bert = published("bert_cls"), out = folder_ / "run";
+  std::string table = "body\tlabel\n";
+  for (int i = 0; i < 32; ++i)
+    table += "the film was " + std::string(i % 2 == 1 ? "good" : "bad") + "\t" + std::to_string(i % 4) + "\n";
+  write(folder_ / "t.tsv", table);
+  const Finished trained = train(
+      kClassifier,
+      {"model.from=" + bert, "data.tokenizer=" + bert, "data.train=" + (folder_ / "t.tsv"), "data.text_column=body",
+       "data.metric=accuracy", "train.lora={rank=2,targets=[\"*.attn.?.weight\"]}",
+       "train.only=[\"head.classifier.*\"]", "train.steps=20"},
+      out);
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_TRUE(holds(trained.err, "trains ")) << trained.err;
+  const Finished merged = run({"convert", bert, "--lora", out + "/lora.safetensors", "--out", folder_ / "merged"});
+  ASSERT_EQ(merged.status, 0) << merged.err;
+  const auto whole = weights::read_safetensors(out + "/model/model.safetensors"),
+             again = weights::read_safetensors(folder_ / "merged/model.safetensors"),
+             small = weights::read_safetensors(out + "/lora.safetensors");
+  EXPECT_EQ(small.tensors.size(), 2U * 2 * 4 + 2);
+  for (const auto& [name, tensor] : whole.tensors)
+    EXPECT_TRUE(at::allclose(again.at(name, "merged"), tensor, 1e-6, 1e-7)) << name;
+  const Finished refused = run({"convert", bert, "--lora", bert + "/model.safetensors", "--out", folder_ / "no"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(holds(refused.err, "lora_scale")) << refused.err;
+}
+
+constexpr const char* kMasked = R"(
+[data]
+type = "masked_text"
+valid_fraction = 0.2
+test_fraction = 0.0
+whole_words = true
+max_length = 16
+[train]
+steps = 60
+batch_size = 8
+shuffle = true
+optimiser = { type = "adamw", lr = 0.003 }
+)";
+
+TEST_F(TextTraining, MaskedLanguageModellingGoesOnAndComesBack) {
+  const std::string bert = published("bert_mlm");
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "the film was goodly . a bad film was w" + std::to_string(13 + i % 3) + " .\n";
+  write(folder_ / "text.txt", text);
+  const std::string out = folder_ / "run";
+  const std::vector<std::string> settings = {"model.from=" + bert, "data.tokenizer=" + bert,
+                                             "data.train=" + (folder_ / "text.txt")};
+  std::vector<std::string> first = settings;
+  first.push_back("train.steps=1");
+  ASSERT_EQ(train(kMasked, first, folder_ / "first").status, 0);
+  const Finished trained = train(kMasked, settings, out);
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_FALSE(holds(trained.err, "fresh")) << trained.err;
+  EXPECT_LT(metrics_of(out).at("perplexity").as_double(),
+            metrics_of(folder_ / "first").at("perplexity").as_double() / 3);
+  const Finished back = run({"convert", out, "--to", "huggingface_bert", "--out", folder_ / "back"});
+  EXPECT_EQ(back.status, 0) << back.err;
+
+  std::vector<std::string> no_mask = settings;
+  write(bert + "/vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n");
+  const Finished refused = train(kMasked, no_mask, folder_ / "refused");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(holds(refused.err, "[MASK]")) << refused.err;
+}
+
+constexpr const char* kDecoder = R"(
+[data]
+valid_fraction = 0.2
+test_fraction = 0.0
+[model]
+segment_size = 8
+[train]
+steps = 40
+batch_size = 4
+segments_per_step = 2
+optimiser = { type = "adamw", lr = 0.003 }
+)";
+
+TEST_F(TextTraining, DecodersLearnATextWithTheirOwnTokenizer) {
+  std::string text;
+  for (int i = 0; i < 150; ++i) text += i % 3 == 0 ? "the cat sat\n" : "a cat ate the hat\n";
+  write(folder_ / "text.txt", text);
+  const Finished made = run({"data", "tokenizer", folder_ / "text.txt", "--type", "bpe", "--vocab-size", "24", "--out",
+                             folder_ / "tokenizer"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  for (const std::string name : {"gpt2", "llama"}) {
+    const std::string model = folder_ / name, out = folder_ / (name + "_run");
+    std::filesystem::copy(kFolders + name, model);
+    std::filesystem::copy_file(folder_ / "tokenizer/tokenizer.model", model + "/tokenizer.model");
+    const std::vector<std::string> settings = {
+        "model.from=" + model, "data.tokenizer=" + model, "data.train=" + (folder_ / "text.txt"),
+        "model.memory=[{type=\"recurrent_tokens\",num_mem_tokens=2,block_mask=\"causal\"}]"};
+    const Finished trained = train(kDecoder, settings, out);
+    ASSERT_EQ(trained.status, 0) << name << trained.err;
+    EXPECT_TRUE(holds(trained.err, "initial weights; fresh: memory.tokens\n")) << trained.err;
+    EXPECT_LT(metrics_of(out).at("perplexity").as_double(), 3.0) << name;
+    EXPECT_EQ(content(out + "/model/tokenizer.model"), content(model + "/tokenizer.model"));
+    const Finished written = run({"generate", out, "--prompt", "the cat", "-n", "12", "--temperature", "0"});
+    EXPECT_EQ(written.status, 0) << written.err;
+    EXPECT_TRUE(holds(written.out, "the cat")) << written.out;
+    // Another text, in the same tokens.
+    EXPECT_LT(metrics_of(out, {"--data", folder_ / "text.txt"}).at("perplexity").as_double(), 3.0);
+  }
+
+  const auto refused = [&](const std::vector<std::string>& settings, const std::string& part) {
+    const Finished found = train(kDecoder, settings, folder_ / "refused");
+    EXPECT_EQ(found.status, 2) << found.err;
+    EXPECT_TRUE(holds(found.err, part)) << found.err;
+  };
+  const std::string data = "data.train=" + (folder_ / "text.txt"), tokens = "data.tokenizer=" + (folder_ / "gpt2");
+  refused({"model.from=" + (folder_ / "none"), tokens, data}, "none");
+  refused({"model.from=" + (folder_ / "gpt2"), "model.preset=transformer_xl_wt103_base", tokens, data}, "'model.from'");
+  refused({"model.from=" + (folder_ / "gpt2"), tokens, data, "data.unit=bytes"}, "has a vocabulary of its own");
+  refused({"model.from=" + (folder_ / "gpt2"), "data.unit=bytes", data},
+          "expected at least the data's 256 different tokens, found 29");
+  refused({"model.from=" + (folder_ / "gpt2"), tokens, data, "model.backbone.ffn_dim=7"}, "[7, 24]");
+}
+
+TEST_F(TextTraining, T5AnswersInWords) {
+  const std::string t5 = folder_ / "t5_v10", out = folder_ / "run";
+  std::filesystem::copy(kFolders + "t5_v10", t5);
+  // The end of a text is 1, the padding 0, as the model has them.
+  write(t5 + "/vocab.txt",
+        "[PAD]\n[SEP]\n[UNK]\n[CLS]\nclassify\ngood\nbad\nfilm\nthe\na\npositive\nnegative\nwas\nvery\n");
+  std::string pairs;
+  for (int i = 0; i < 32; ++i) {
+    const bool good = i % 2 == 1;
+    pairs += std::string(i % 4 < 2 ? "the film was " : "a very ") + (good ? "good" : "bad") +
+             (i % 4 < 2 ? "\t" : " film\t") + (good ? "positive\n" : "negative\n");
+  }
+  write(folder_ / "pairs.tsv", pairs);
+  constexpr const char* kPairs = R"(
+[data]
+type = "pairs"
+source_prefix = "classify "
+label_smoothing = 0.0
+translated = 32
+metric = "exact_match"
+[train]
+steps = 120
+batch_size = 16
+shuffle = true
+optimiser = { type = "adamw", lr = 0.005 }
+)";
+  const std::vector<std::string> settings = {"model.from=" + t5, "data.tokenizer=" + t5,
+                                             "data.train=" + (folder_ / "pairs.tsv"),
+                                             "data.valid=" + (folder_ / "pairs.tsv"), "data.test_fraction=0"};
+  const Finished trained = train(kPairs, settings, out);
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_FALSE(holds(trained.err, "fresh")) << trained.err;
+  EXPECT_GE(metrics_of(out).at("exact_match").as_double(), 0.95);
+  write(folder_ / "in.txt", "classify a very bad film\n");
+  const std::string command = std::string(kBinary) + " translate " + out + " < " + (folder_ / "in.txt") + " > " +
+                              (folder_ / "out.txt");
+  EXPECT_EQ(std::system(command.c_str()), 0);
+  EXPECT_EQ(content(folder_ / "out.txt"), "negative\n");
+
+  std::vector<std::string> other = settings;
+  other.push_back("model.tokens.eos=7");
+  const Finished refused = train(kPairs, other, folder_ / "refused");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(holds(refused.err, "'model.tokens': expected eos = 1 and pad = 0")) << refused.err;
+}
+
+TEST_F(TextTraining, T5LearnsTheSpansOfAText) {
+  const std::string t5 = folder_ / "t5_v11", out = folder_ / "run";
+  std::filesystem::copy(kFolders + "t5_v11", t5);
+  write(t5 + "/vocab.txt",
+        "[PAD]\n[SEP]\n[UNK]\n[CLS]\nthe\ncat\nsat\non\na\nmat\n<extra_id_0>\n<extra_id_1>\n<extra_id_2>\n");
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "the cat sat on a mat the cat sat on a mat\n\n";
+  write(folder_ / "text.txt", text);
+  constexpr const char* kSpans = R"(
+[data]
+type = "span_corruption"
+document_separator = "blank_line"
+max_length = 12
+valid_fraction = 0.2
+test_fraction = 0.0
+[train]
+steps = 150
+batch_size = 16
+optimiser = { type = "adamw", lr = 0.005 }
+)";
+  const std::vector<std::string> settings = {"model.from=" + t5, "data.tokenizer=" + t5,
+                                             "data.train=" + (folder_ / "text.txt")};
+  const Finished trained = train(kSpans, settings, out);
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_GE(metrics_of(out).at("accuracy").as_double(), 0.8);
+  write(t5 + "/vocab.txt", "[PAD]\n[SEP]\n[UNK]\n[CLS]\nthe\n");
+  const Finished refused = train(kSpans, settings, folder_ / "refused");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(holds(refused.err, "<extra_id_0>")) << refused.err;
+}
+
+}  // namespace
+}  // namespace mnemo

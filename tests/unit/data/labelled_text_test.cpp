@@ -1,0 +1,202 @@
+#include "data/answers/labelled_text.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "data/answers/hyperpartisan.h"
+#include "data/tokenizers/open_tokenizer.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace mnemo::data {
+namespace {
+
+struct LabelledTextFiles : testing::Test {
+  std::string write(const std::string& name, const std::string& content) const {
+    std::filesystem::create_directories(std::filesystem::path(folder / name).parent_path());
+    std::ofstream(folder / name, std::ios::binary) << content;
+    return folder / name;
+  }
+  LabelledTextSets read(const std::string& train, const std::string& valid = {}) const {
+    LabelledTextOptions options;
+    options.train = train;
+    options.valid = valid;
+    return read_labelled_texts(options);
+  }
+  void refused(const std::string& content, std::initializer_list<std::string> parts) const {
+    const std::string path = write("bad.tsv", content);
+    test::expect_error<base::InputError>([&] { read(path); }, parts);
+  }
+  /// [PAD] [UNK] [CLS] [SEP] [MASK] a b c d e f are 0 to 10.
+  std::shared_ptr<const Tokenizer> bert() const {
+    write("bert/vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\ne\nf\n");
+    return open_tokenizer(folder / "bert");
+  }
+  test::TemporaryFolder folder;
+};
+
+std::vector<int64_t> tokens_of(const LabelledDocuments& documents, int64_t i) {
+  std::vector<int64_t> tokens(static_cast<size_t>(documents.length(i)));
+  documents.read(i, tokens);
+  return tokens;
+}
+
+TEST_F(LabelledTextFiles, TablesOfGlueAreKnownByTheirFirstLine) {
+  const auto sst = read(write("sst.tsv", "sentence\tlabel\na \"fine\" film \t1\nbad\t0\n"));
+  EXPECT_EQ(sst.labels, (std::vector<std::string>{"0", "1"}));
+  ASSERT_EQ(sst.train.size(), 2U);
+  EXPECT_EQ(sst.train[0].first, "a \"fine\" film ");
+  EXPECT_EQ(sst.train[0].label, "1");
+  EXPECT_FALSE(sst.train[0].second);
+
+  const auto cola = read(write("cola.tsv", "gj04\t1\t\tThey left.\ncj99\t0\t*\tLeft they the.\n"));
+  ASSERT_EQ(cola.train.size(), 2U);
+  EXPECT_EQ(cola.train[1].first, "Left they the.");
+  EXPECT_EQ(cola.train[1].label, "0");
+
+  const auto mrpc = read(
+      write("mrpc.tsv", "\xEF\xBB\xBFQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\r\n1\t7\t8\tone\ttwo\r\n"));
+  EXPECT_EQ(mrpc.train.at(0).first, "one");
+  EXPECT_EQ(mrpc.train.at(0).second, "two");
+  EXPECT_EQ(mrpc.train.at(0).label, "1");
+
+  const auto rte = read(write("rte.tsv", "index\tsentence1\tsentence2\tlabel\n0\tx\ty\tnot_entailment\n"));
+  EXPECT_EQ(rte.labels, (std::vector<std::string>{"entailment", "not_entailment"}));
+  EXPECT_EQ(rte.train.at(0).second, "y");
+  const auto qnli = read(write("qnli.tsv", "index\tquestion\tsentence\tlabel\n0\tx?\ty\tentailment\n"));
+  EXPECT_EQ(qnli.train.at(0).first, "x?");
+}
+
+TEST_F(LabelledTextFiles, MistakesInTablesAreToldWithTheirLine) {
+  refused("sentence\tlabel\nfine\t1\nbad\n", {"bad.tsv:3:1: expected 2 tab-separated columns, as in line 1, found 1"});
+  refused("sentence\tlabel\nfine\t2\n", {"bad.tsv:2: expected a label of 0, 1, found \"2\""});
+  refused("index\tsentence\n0\tof the test set\n", {"bad.tsv:1:1: expected the first line of SST-2"});
+  refused("sentence\tlabel\nno " + std::string(70'000, 'x') + "\t1\n",
+          {"bad.tsv:2:4: expected words of at most 65536 bytes, found one of 70000"});
+  refused("sentence\tlabel\n", {"expected at least one text for training"});
+  const std::string good = write("good.tsv", "sentence\tlabel\nfine\t1\n");
+  test::expect_error<base::InputError>([&] { read(good, write("v.tsv", "sentence\tlabel\nx\tmaybe\n")); },
+                                       {"v.tsv:2: expected a label of 0, 1, found \"maybe\""});
+}
+
+TEST_F(LabelledTextFiles, OwnTablesNameTheirColumns) {
+  LabelledTextOptions options;
+  options.train = write("own.tsv", "kind\tbody\tid\n10\tten\t1\n9\tnine\t2\n10\tten again\t3\n");
+  options.text_column = "body";
+  options.label_column = "kind";
+  const auto sets = read_labelled_texts(options);
+  EXPECT_EQ(sets.labels, (std::vector<std::string>{"9", "10"})) << "numbers by value";
+  EXPECT_EQ(sets.train.at(2).first, "ten again");
+  options.second_column = "title";
+  test::expect_error<base::InputError>([&] { read_labelled_texts(options); },
+                                       {"own.tsv:1:1: expected a column \"title\"", "kind, body, id"});
+}
+
+TEST_F(LabelledTextFiles, FoldersAreLabels) {
+  write("imdb/pos/0_9.txt", "good\n");
+  write("imdb/pos/1_8.txt", "fine\n");
+  write("imdb/neg/0_2.txt", "bad\n");
+  write("imdb/unsup/0_0.txt", "?\n");
+  LabelledTextOptions options;
+  options.train = folder / "imdb";
+  EXPECT_EQ(read_labelled_texts(options).labels.size(), 3U);
+  options.labels = {"neg", "pos"};
+  const auto sets = read_labelled_texts(options);
+  ASSERT_EQ(sets.train.size(), 3U);
+  EXPECT_EQ(sets.train[2].first, "fine\n");
+  options.labels = {"neg", "neutral"};
+  test::expect_error<base::InputError>([&] { read_labelled_texts(options); }, {"found none for \"neutral\""});
+}
+
+TEST_F(LabelledTextFiles, FractionsAreDrawnOnceAndKeepTheOrder) {
+  std::string table = "sentence\tlabel\n";
+  for (int i = 0; i < 100; ++i) table += "text " + std::to_string(1000 + i) + "\t" + std::to_string(i % 2) + "\n";
+  LabelledTextOptions options;
+  options.train = write("t.tsv", table);
+  options.valid_fraction = 0.2;
+  options.test_fraction = 0.1;
+  const auto sets = read_labelled_texts(options), again = read_labelled_texts(options);
+  EXPECT_EQ(sets.train.size(), 70U);
+  EXPECT_EQ(sets.valid.size(), 20U);
+  EXPECT_EQ(sets.test.size(), 10U);
+  std::set<std::string> all;
+  for (const auto* part : {&sets.train, &sets.valid, &sets.test}) {
+    for (size_t i = 0; i < part->size(); ++i) {
+      all.insert((*part)[i].first);
+      EXPECT_TRUE(i == 0 || (*part)[i - 1].first < (*part)[i].first);
+    }
+  }
+  EXPECT_EQ(all.size(), 100U);
+  EXPECT_EQ(sets.valid[3].first, again.valid[3].first);
+  options.seed = 1;
+  EXPECT_NE(read_labelled_texts(options).valid[0].where + read_labelled_texts(options).valid[1].where,
+            sets.valid[0].where + sets.valid[1].where);
+}
+
+TEST_F(LabelledTextFiles, ArticlesHaveTheirLabelsBesideThem) {
+  const std::string articles = write(
+      "articles-x.xml",
+      "<?xml version=\"1.0\"?>\n<articles>\n<article id=\"1\" title=\"t\">\n One &amp; <a href=\"h\">two</a>.<p>Three\n"
+      "four</p><p>five &#8482;</p></article>\n<article id=\"2\"><p>six</p></article>\n</articles>\n");
+  const std::string labels = write(
+      "ground-truth-x.xml",
+      "<articles><article hyperpartisan=\"false\" id=\"2\"/><article hyperpartisan=\"true\" id=\"1\"/></articles>");
+  const LabelledTexts read = read_hyperpartisan(articles);
+  ASSERT_EQ(read.texts.size(), 2U);
+  EXPECT_EQ(read.texts[0].first, "One & two. Three four five \xE2\x84\xA2");
+  EXPECT_EQ(read.texts[0].label, "true");
+  EXPECT_EQ(read.texts[1].first, "six");
+  EXPECT_EQ(read.texts[1].label, "false");
+
+  const auto fails = [&](const std::string& content, std::initializer_list<std::string> parts) {
+    write("articles-x.xml", content);
+    test::expect_error<base::InputError>([&] { read_hyperpartisan(articles); }, parts);
+  };
+  fails("<articles>\n<article id=\"1\"><p>one</article>\n</articles>",
+        {"articles-x.xml:2:", "broken XML: mismatched tag"});
+  fails("<articles>\n<article id=\"1\">one", {"articles-x.xml:2:", "broken XML"});
+  fails("<articles>\n\n<article id=\"3\">one</article></articles>",
+        {"articles-x.xml:3: expected a label of article \"3\""});
+  fails("<articles><article title=\"t\">one</article></articles>", {"expected an article with the attribute 'id'"});
+  fails("<!DOCTYPE a [<!ENTITY b \"b\">]>\n<articles/>", {"without a document type"});
+  fails("<articles><article id=\"1\">" + std::string(70'000, 'x') + "</article></articles>",
+        {"words of at most 65536"});
+}
+
+TEST_F(LabelledTextFiles, TextsGetTheSpecialTokensOfTheirModel) {
+  const auto tokenizer = bert();
+  LabelledTextSets sets{
+      .train = {{"f:1", "a b", "c d e", "1"}, {"f:2", "f", "a", "0"}}, .valid = {}, .test = {}, .labels = {"0", "1"}};
+  const auto pairs = encode_labelled_texts(sets, *tokenizer, {.token_types = true, .max_length = 20}).train;
+  EXPECT_EQ(tokens_of(*pairs, 0), (std::vector<int64_t>{2, 5, 6, 3, 7, 8, 9, 3}));
+  std::vector<int64_t> types(8);
+  pairs->read_types(0, types);
+  EXPECT_EQ(types, (std::vector<int64_t>{0, 0, 0, 0, 1, 1, 1, 1}));
+  EXPECT_EQ(pairs->label(0), 1);
+  // The longer text is cut first.
+  const auto cut = encode_labelled_texts(sets, *tokenizer, {.max_length = 7}).train;
+  EXPECT_EQ(tokens_of(*cut, 0), (std::vector<int64_t>{2, 5, 6, 3, 7, 8, 3}));
+  EXPECT_FALSE(cut->has_types());
+  // A memory puts [CLS] and [SEP] around the block.
+  const auto bare = encode_labelled_texts(sets, *tokenizer, {.special_tokens = false, .max_length = 20}).train;
+  EXPECT_EQ(tokens_of(*bare, 0), (std::vector<int64_t>{5, 6, 3, 7, 8, 9}));
+  test::expect_error<base::InputError>([&] { encode_labelled_texts(sets, *tokenizer, {.max_length = 3}); },
+                                       {"data.max_length: expected more than the 3 special tokens"});
+  sets.train = {{"f:9", " ", {}, "0"}};
+  test::expect_error<base::InputError>(
+      [&] { encode_labelled_texts(sets, *tokenizer, {.special_tokens = false, .max_length = 9}); },
+      {"f:9: expected a text, found nothing"});
+}
+
+TEST_F(LabelledTextFiles, PairsNeedATokenizerWithATokenBetweenThem) {
+  LabelledTextOptions options;
+  options.train = write("rte.tsv", "index\tsentence1\tsentence2\tlabel\n0\tx\ty\tentailment\n");
+  test::expect_error<base::InputError>([&] { tokenizer_of(options, read_labelled_texts(options)); },
+                                       {"rte.tsv: expected data.tokenizer"});
+}
+
+}  // namespace
+}  // namespace mnemo::data

@@ -1,0 +1,134 @@
+#include "tasks/masked_text.h"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/ignore_target.h"
+#include "models/model.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+
+namespace mnemo::tasks {
+namespace {
+
+/// A text of the tokens a, b .. f, which are 5 to 10; [CLS] is 2, [SEP] 3, [MASK] 4.
+struct MaskedTexts : testing::Test {
+  data::Corpus corpus(const std::string& text) const {
+    std::ofstream(folder / "vocab.txt") << "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\ne\nf\n";
+    std::ofstream(folder / "text.txt") << text;
+    data::TextOptions options;
+    options.train = folder / "text.txt";
+    options.tokenizer = folder / "";
+    options.document_separator = data::DocumentRule::Kind::blank_line;
+    options.test_fraction = 0;
+    options.valid_fraction = 0;
+    return data::load_corpus(options);
+  }
+  static MaskedTextTaskOptions options(int64_t batch, int64_t segments, int64_t segment_size) {
+    MaskedTextTaskOptions options;
+    options.batch_size = batch;
+    options.segments = segments;
+    options.segment_size = segment_size;
+    options.shuffle = false;
+    options.masking.mask_token = 4;
+    options.masking.vocabulary = 11;
+    return options;
+  }
+  static std::unique_ptr<models::Model> model() {
+    const base::Node node = base::parse_json(
+        R"({"segment_size": 6, "embedding": {"vocab_size": 11}, "head": {"type": "masked_language_model"},
+            "backbone": {"type": "encoder", "num_layers": 1, "dim": 8, "num_heads": 2, "ffn_dim": 16, "init_std": 0.5}})",
+        "model");
+    return models::build(base::read_options<models::ModelOptions>(node), 3, at::kDouble);
+  }
+  /// The text of a segment before it was masked.
+  static at::Tensor original(const data::TokenSegment& segment) {
+    return at::where(segment.targets.eq(base::kIgnoreTarget), segment.tokens, segment.targets);
+  }
+  test::TemporaryFolder folder;
+};
+
+TEST_F(MaskedTexts, SegmentsHoldOneDocumentBetweenSpecialTokens) {
+  MaskedText task(corpus("a b c d e f\n\nf e\n"), options(3, 1, 6));
+  const auto segments = task.next(core::TokenInput{.segment_size = 6});
+  ASSERT_EQ(segments.size(), 1U);
+  const at::Tensor expected = at::tensor({2, 5, 6, 7, 8, 3, 2, 9, 10, 3, 0, 0, 2, 10, 9, 3, 0, 0}, at::kLong)
+                                  .view({3, 6});
+  EXPECT_TRUE(at::equal(original(segments[0]), expected));
+  EXPECT_TRUE(at::equal(segments[0].valid.sum(1), at::tensor({6, 4, 4}, at::kLong)));
+  EXPECT_EQ(segments[0].num_targets, 3) << "of four tokens, or two, one";
+  EXPECT_EQ(segments[0].targets.ne(base::kIgnoreTarget).sum().item<int64_t>(), 3);
+}
+
+TEST_F(MaskedTexts, SeveralSegmentsGoThroughADocumentInOrder) {
+  MaskedTextTaskOptions several = options(2, 2, 4);
+  several.special_tokens = false;  // a memory's own
+  MaskedText task(corpus("a b c d e f\n\nf e\n"), several);
+  const auto segments = task.next(core::TokenInput{.segment_size = 4});
+  ASSERT_EQ(segments.size(), 2U);
+  EXPECT_TRUE(at::equal(original(segments[0]), at::tensor({5, 6, 7, 8, 10, 9, 0, 0}, at::kLong).view({2, 4})));
+  EXPECT_TRUE(at::equal(original(segments[1]), at::tensor({9, 10, 0, 0, 0, 0, 0, 0}, at::kLong).view({2, 4})));
+  EXPECT_FALSE(segments[1].valid[1].any().item<bool>());
+}
+
+TEST_F(MaskedTexts, MasksAreDrawnAnewEveryEpochAndGoOnWhereTheyWere) {
+  std::string text;
+  for (int i = 0; i < 20; ++i) text += "a b c d e f a b c d e f\n\n";
+  MaskedText task(corpus(text), options(20, 1, 14));
+  const core::ModelInput input = core::TokenInput{.segment_size = 14};
+  const at::Tensor first = task.next(input)[0].targets, second = task.next(input)[0].targets;
+  EXPECT_FALSE(at::equal(first, second));
+  EXPECT_EQ(task.epoch(), 2.0);
+  MaskedText resumed(corpus(text), options(20, 1, 14));
+  EXPECT_TRUE(at::equal(resumed.next(input)[0].targets, first));
+  const auto saved = task.save();
+  resumed.load([&](const std::string& name) {
+    for (const auto& [key, tensor] : saved)
+      if (key == name) return tensor;
+    return at::Tensor();
+  });
+  EXPECT_TRUE(at::equal(resumed.next(input)[0].tokens, task.next(input)[0].tokens));
+}
+
+TEST_F(MaskedTexts, AnEvaluationHasItsOwnMasksAndCountsThemAlone) {
+  data::Corpus texts = corpus("a b c d e f a b c d e f a b c d\n\nf e d c b a\n");
+  texts.valid = texts.train;
+  const auto encoder = model();
+  MaskedTextTaskOptions one = options(2, 1, 6), other = one;
+  one.eval_batch_size = 1;
+  other.eval_batch_size = 5;
+  MaskedText task(texts, one), again(texts, other);
+  again.next(encoder->input());
+  const auto found = task.evaluate(*encoder, data::Part::valid), same = again.evaluate(*encoder, data::Part::valid);
+  EXPECT_EQ(found->predictions, 6) << "six pieces with one hidden token each";
+  EXPECT_NEAR(found->at("nll"), same->at("nll"), 1e-12);
+  EXPECT_NEAR(found->at("perplexity"), std::exp(found->at("nll")), 1e-9);
+  EXPECT_FALSE(task.evaluate(*encoder, data::Part::test).has_value());
+
+  // The head counts the rows to predict alone.
+  const auto segment = task.next(encoder->input())[0];
+  const at::NoGradGuard no_grad;
+  const at::Tensor hidden = encoder->forward(model_input(segment, core::Mode::evaluate), encoder->initial_state(2))
+                                .hidden;
+  const at::Tensor nll = encoder->nll(hidden, segment.targets);
+  const at::Tensor kept = segment.targets.ne(base::kIgnoreTarget);
+  const at::Tensor expected = -encoder->logits(hidden)
+                                   .log_softmax(-1)
+                                   .gather(-1, segment.targets.clamp_min(0).unsqueeze(-1))
+                                   .squeeze(-1) *
+                              kept;
+  EXPECT_TRUE(at::allclose(nll, expected, 1e-12, 1e-12));
+  EXPECT_GT(nll.sum().item<double>(), 0);
+}
+
+TEST_F(MaskedTexts, ASegmentNeedsRoomBesideItsSpecialTokens) {
+  test::expect_error<base::InputError>([&] { MaskedText(corpus("a b\n"), options(1, 1, 2)); },
+                                       {"data.max_length: expected more than the 2 special tokens"});
+}
+
+}  // namespace
+}  // namespace mnemo::tasks
