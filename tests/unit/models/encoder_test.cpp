@@ -131,7 +131,7 @@ TEST(Classification, LogitsAreThoseOfTheFormula) {
 }
 
 TEST(Classification, WhatCannotBeReadIsRefused) {
-  refuse({"head.type=classification"}, {"head.num_classes", "2", "0"});
+  refuse({"head.type=classification", "head.num_classes=1"}, {"head.num_classes", "2", "1"});
   refuse(kClasses + std::vector<std::string>{"backbone.type=decoder"},
          {"--set head.type", "classification", "backbone.type = \"encoder\""});
   refuse(kClasses + kBlock + std::vector<std::string>{"head.pool=mean"}, {"pool", "recurrent_tokens", "\"cls\""});

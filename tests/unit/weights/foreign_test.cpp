@@ -129,7 +129,7 @@ TEST(Foreign, WhatCannotBeHonouredIsNamed) {
   };
   refused(R"({"architecture": "resnet50"})", {"m/config.json", "architecture", "\"resnet50\"", "timm_vit"});
   refused(R"({"architecture": "vit_base_patch16_clip_224"})", {"vit_base_patch16_clip_224"});
-  refused(R"({"architectures": ["BertModel"]})", {"architectures", "\"BertModel\"", "huggingface_vit"});
+  refused(R"({"architectures": ["MambaModel"]})", {"architectures", "\"MambaModel\"", "huggingface_vit"});
   refused(R"({"model_type": "mamba"})", {"model_type", "\"mamba\""});
   refused(R"({"architecture": "vit_base_patch16_224", "model_args": {"pre_norm": true}})", {"model_args.pre_norm"});
   refused(R"({"architecture": "vit_base_patch16_224", "model_args": {"global_pool": "avg"}})",
