@@ -87,7 +87,7 @@ class WordTokenizer final : public Tokenizer {
   int64_t unknown_id() const override { return unknown_; }
 
   /// -1 for a word without an entry.
-  int64_t find(std::string_view word) const { return index_.find(word); }
+  int64_t find(std::string_view word) const override { return index_.find(word); }
 
   std::unique_ptr<Encoder> encoder(std::string where, int64_t offset) const override;
 
