@@ -148,7 +148,9 @@ void print_result(const std::string& folder, const experiment::Training& trainin
   for (const auto& [name, value] : training.card.metrics) text += fmt::format("held-out {} {:.4f}\n", name, value);
   text += fmt::format("model: {}\n", training.model);
   if (experiment.recipe.train.report) text += fmt::format("report: {}\n", base::join_path(folder, "report.html"));
-  if (experiment.tokenizer)
+  const models::Model& model = *experiment.model;
+  if (experiment.tokenizer && model.input_kind() == core::InputKind::tokens && model.options().backbone.causal() &&
+      model.head().predicts_next_token())
     text += fmt::format("try: mnemo generate {} --prompt 'Once upon a time'\n", base::shell_quoted(training.model));
   base::print(text);
 }

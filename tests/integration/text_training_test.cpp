@@ -79,6 +79,7 @@ TEST_F(TextTraining, AnEncoderLearnsToClassifyTexts) {
   const Finished trained = train(kClassifier, settings, out);
   ASSERT_EQ(trained.status, 0) << trained.err;
   EXPECT_TRUE(holds(trained.err, "fresh: head.pooler.weight")) << trained.err;
+  EXPECT_FALSE(holds(trained.out, "mnemo generate")) << trained.out;
   const base::Node found = metrics_of(out);
   EXPECT_GE(found.at("f1").as_double(), 0.95);
   EXPECT_GE(found.at("matthews").as_double(), 0.9);
