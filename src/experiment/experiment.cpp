@@ -107,9 +107,7 @@ std::string file_name(const std::string& path) { return std::filesystem::path(pa
 base::Node shown_recipe(const Recipe& recipe) {
   base::Node node = base::write_options(recipe);
   base::Node* data = node.find("data");
-  std::vector<std::string> keys(std::begin(tasks::TaskSpec::kPathKeys), std::end(tasks::TaskSpec::kPathKeys));
-  keys.emplace_back("tokenizer");
-  for (const std::string& key : keys) {
+  for (const char* key : tasks::TaskSpec::kPathKeys) {
     base::Node* path = data->find(key);
     if (path != nullptr && path->is_string() && !path->as_string().empty())
       *path = base::Node(file_name(path->as_string()));

@@ -31,8 +31,7 @@ struct FileKeys {
 
 /// Makes relative paths start from the file they were written in.
 void resolve_paths(base::Node& recipe) {
-  std::vector<std::pair<const char*, const char*>> paths = {
-      {"finetune", "model"}, {"model", "from"}, {"data", "tokenizer"}};
+  std::vector<std::pair<const char*, const char*>> paths = {{"finetune", "model"}, {"model", "from"}};
   for (const char* key : tasks::TaskSpec::kPathKeys) paths.emplace_back("data", key);
   const auto resolve = [](base::Node* path) {
     if (path == nullptr || !path->is_string() || path->as_string().empty()) return;

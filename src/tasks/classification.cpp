@@ -9,7 +9,6 @@
 #include "distributed/shared_batches.h"
 #include "metrics/agreement.h"
 #include "metrics/likelihood.h"
-#include "tasks/data_position.h"
 #include "tasks/start_documents.h"
 
 namespace mnemo::tasks {
@@ -69,18 +68,11 @@ std::vector<data::TokenSegment> document_segments(const data::LabelledDocuments&
 }
 
 Classification::Classification(data::LabelledSets sets, const ClassificationOptions& options)
-    : sets_(std::move(sets)), options_(options), order_(sets_.train->size(), options.shuffle, options.seed) {}
+    : sets_(std::move(sets)), options_(options), batches_({sets_.train->size(), options.shuffle, options.seed}, options.batch_size) {}
 
 std::vector<data::TokenSegment> Classification::next(const core::ModelInput& input) {
   const int64_t segment_size = core::token_input(input).segment_size;
-  std::vector<int64_t> rows;
-  for (int64_t b = 0; b < options_.batch_size; ++b) rows.push_back(order_[next_batch_ * options_.batch_size + b]);
-  ++next_batch_;
-  return document_segments(*sets_.train, rows, segment_size, options_);
-}
-
-double Classification::epoch() const {
-  return static_cast<double>(next_batch_ * options_.batch_size) / static_cast<double>(order_.size());
+  return document_segments(*sets_.train, batches_.next().samples, segment_size, options_);
 }
 
 std::optional<Evaluation> Classification::evaluate(const core::Model& model, data::Part part) const {
@@ -93,12 +85,9 @@ std::optional<Evaluation> Classification::evaluate(const core::Model& model, dat
   const at::Device device = device_of(model);
   distributed::SharedBatches shared(ranks());
   const int64_t samples = std::min(documents->size(), options_.eval_samples);
-  for (int64_t first = 0; first < samples; first += options_.eval_batch_size) {
-    if (!shared.own(first / options_.eval_batch_size)) continue;
+  for_own_batches(shared, samples, options_.eval_batch_size, [&](const std::vector<int64_t>& rows) {
     metrics::Likelihood likelihood;
-    std::vector<int64_t> rows;
     std::vector<double> counts(static_cast<size_t>(2 + 2 * options_.eval_batch_size), -1.0);  // -1: no such row
-    for (int64_t i = first; i < std::min(first + options_.eval_batch_size, samples); ++i) rows.push_back(i);
     core::State state = model.initial_state(static_cast<int64_t>(rows.size()));
     const auto segments = document_segments(*documents, rows, model.segment_size(), options_);
     for (size_t s = 0; s < segments.size(); ++s) {
@@ -117,7 +106,7 @@ std::optional<Evaluation> Classification::evaluate(const core::Model& model, dat
     counts[0] = likelihood.nll_sum();
     counts[1] = static_cast<double>(likelihood.count());
     shared.add(counts);
-  }
+  });
   metrics::Likelihood likelihood;
   std::vector<int64_t> predictions, labels;
   for (const std::vector<double>& counts : shared.all()) {
@@ -135,16 +124,10 @@ std::optional<Evaluation> Classification::evaluate(const core::Model& model, dat
   return found;
 }
 
-weights::NamedTensors Classification::save() const {
-  return {{"next_batch", at::full({1}, next_batch_, at::kLong)},
-          {"fingerprint", at::full({1}, static_cast<int64_t>(sets_.train->fingerprint()), at::kLong)}};
-}
+weights::NamedTensors Classification::save() const { return batches_.save(sets_.train->fingerprint()); }
 
 void Classification::load(const std::function<at::Tensor(const std::string&)>& find) {
-  const int64_t next_batch = saved_next_batch(find);
-  base::require(saved_number(find, "fingerprint") == static_cast<int64_t>(sets_.train->fingerprint()),
-                "data position: it belongs to other documents than those of data.train");
-  next_batch_ = next_batch;
+  batches_.load(find, sets_.train->fingerprint(), "other documents than those of data.train");
 }
 
 }  // namespace mnemo::tasks

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "data/answers/labelled.h"
-#include "data/epoch_order.h"
+#include "tasks/sample_batches.h"
 #include "tasks/task.h"
 
 namespace mnemo::tasks {
@@ -48,7 +48,7 @@ class Classification final : public Task {
   bool carries_state() const override { return false; }
   int64_t batch_size() const override { return options_.batch_size; }
   std::vector<data::TokenSegment> next(const core::ModelInput& input) override;
-  double epoch() const override;
+  double epoch() const override { return batches_.epoch(); }
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
   weights::NamedTensors save() const override;
   void load(const std::function<at::Tensor(const std::string&)>& find) override;
@@ -58,8 +58,7 @@ class Classification final : public Task {
  private:
   data::LabelledSets sets_;
   ClassificationOptions options_;
-  data::EpochOrder order_;
-  int64_t next_batch_ = 0;
+  SampleBatches batches_;
 };
 
 }  // namespace mnemo::tasks

@@ -9,9 +9,7 @@
 #include "base/ignore_target.h"
 #include "base/random.h"
 #include "distributed/shared_batches.h"
-#include "metrics/accuracy.h"
-#include "metrics/likelihood.h"
-#include "tasks/data_position.h"
+#include "tasks/token_counts.h"
 
 namespace mnemo::tasks {
 namespace {
@@ -21,7 +19,7 @@ constexpr uint64_t kEvaluationStream = UINT64_MAX;  // epochs count from 0
 }  // namespace
 
 MaskedText::MaskedText(data::Corpus corpus, const MaskedTextTaskOptions& options)
-    : corpus_(std::move(corpus)), options_(options), order_(0, false, 0) {
+    : corpus_(std::move(corpus)), options_(options), batches_({0, false, 0}, options.batch_size) {
   if (options.special_tokens) {
     constexpr int32_t kText = -1;
     const std::vector<int32_t> text = {kText};
@@ -36,7 +34,7 @@ MaskedText::MaskedText(data::Corpus corpus, const MaskedTextTaskOptions& options
                 options.segment_size);
   pieces_ = pieces_of(*corpus_.train);
   base::require(!pieces_.empty(), "data.train: expected a text, found nothing");
-  order_ = data::EpochOrder(static_cast<int64_t>(pieces_.size()), options.shuffle, options.seed);
+  batches_ = {{static_cast<int64_t>(pieces_.size()), options.shuffle, options.seed}, options.batch_size};
 }
 
 std::vector<data::TokenSegment> MaskedText::segments_of(const data::TokenStore& text, const Pieces& pieces,
@@ -85,14 +83,8 @@ std::vector<data::TokenSegment> MaskedText::segments_of(const data::TokenStore& 
 std::optional<double> MaskedText::metric_of_loss(double nll) const { return std::exp(nll); }
 
 std::vector<data::TokenSegment> MaskedText::next(const core::ModelInput&) {
-  const int64_t first = next_batch_++ * options_.batch_size;
-  std::vector<int64_t> numbers;
-  for (int64_t b = 0; b < options_.batch_size; ++b) numbers.push_back(order_[first + b]);
-  return segments_of(*corpus_.train, pieces_, numbers, static_cast<uint64_t>(first / order_.size()));
-}
-
-double MaskedText::epoch() const {
-  return static_cast<double>(next_batch_ * options_.batch_size) / static_cast<double>(order_.size());
+  const SampleBatches::Batch batch = batches_.next();
+  return segments_of(*corpus_.train, pieces_, batch.samples, static_cast<uint64_t>(batch.epoch));
 }
 
 std::optional<Evaluation> MaskedText::evaluate(const core::Model& model, data::Part part) const {
@@ -103,47 +95,25 @@ std::optional<Evaluation> MaskedText::evaluate(const core::Model& model, data::P
   const Pieces pieces = pieces_of(*text);
   const int64_t samples = std::min(static_cast<int64_t>(pieces.size()), options_.eval_samples);
   distributed::SharedBatches shared(ranks());
-  for (int64_t first = 0; first < samples; first += options_.eval_batch_size) {
-    if (!shared.own(first / options_.eval_batch_size)) continue;
-    std::vector<int64_t> numbers;
-    for (int64_t i = first; i < std::min(first + options_.eval_batch_size, samples); ++i) numbers.push_back(i);
-    metrics::Accuracy accuracy;
-    metrics::Likelihood likelihood;
+  for_own_batches(shared, samples, options_.eval_batch_size, [&](const std::vector<int64_t>& numbers) {
+    TokenCounts counts;
     core::State state = model.initial_state(static_cast<int64_t>(numbers.size()));
     for (const data::TokenSegment& segment : segments_of(*text, pieces, numbers, kEvaluationStream)) {
       const data::TokenSegment moved = to(segment, device);
       core::StepResult step = model.forward(model_input(moved, core::Mode::evaluate), state);
       state = std::move(step.state);
       const at::Tensor all = moved.targets.flatten(), hidden_tokens = all.ne(base::kIgnoreTarget).nonzero().squeeze(1);
-      const at::Tensor rows = step.hidden.flatten(0, 1).index_select(0, hidden_tokens),
-                       targets = all.index_select(0, hidden_tokens);
-      likelihood.add(model.nll(rows, targets), targets);
-      accuracy.add_logits(model.logits(rows), targets);
+      counts.add(model, step.hidden.flatten(0, 1).index_select(0, hidden_tokens), all.index_select(0, hidden_tokens));
     }
-    shared.add(
-        {likelihood.nll_sum(), static_cast<double>(likelihood.count()), static_cast<double>(accuracy.correct())});
-  }
-  metrics::Accuracy accuracy;
-  metrics::Likelihood likelihood;
-  for (const std::vector<double>& counts : shared.all()) {
-    likelihood.add(counts[0], static_cast<int64_t>(counts[1]));
-    accuracy.add(static_cast<int64_t>(counts[2]), static_cast<int64_t>(counts[1]));
-  }
-  return Evaluation{
-      {{"nll", likelihood.nll()}, {"perplexity", likelihood.perplexity()}, {"accuracy", accuracy.value()}},
-      likelihood.count()};
+    shared.add(counts.values());
+  });
+  return TokenCounts::sum(shared).evaluation();
 }
 
-weights::NamedTensors MaskedText::save() const {
-  return {{"next_batch", at::full({1}, next_batch_, at::kLong)},
-          {"fingerprint", at::full({1}, static_cast<int64_t>(corpus_.train->fingerprint()), at::kLong)}};
-}
+weights::NamedTensors MaskedText::save() const { return batches_.save(corpus_.train->fingerprint()); }
 
 void MaskedText::load(const std::function<at::Tensor(const std::string&)>& find) {
-  const int64_t next_batch = saved_next_batch(find);
-  base::require(saved_number(find, "fingerprint") == static_cast<int64_t>(corpus_.train->fingerprint()),
-                "data position: it belongs to another text than that of data.train");
-  next_batch_ = next_batch;
+  batches_.load(find, corpus_.train->fingerprint(), "another text than that of data.train");
 }
 
 }  // namespace mnemo::tasks

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "data/epoch_order.h"
 #include "data/text/corpus.h"
 #include "data/text/masking.h"
 #include "data/text/pieces.h"
+#include "tasks/sample_batches.h"
 #include "tasks/task.h"
 
 namespace mnemo::tasks {
@@ -41,7 +41,7 @@ class MaskedText final : public Task {
   bool carries_state() const override { return false; }
   int64_t batch_size() const override { return options_.batch_size; }
   std::vector<data::TokenSegment> next(const core::ModelInput& input) override;
-  double epoch() const override;
+  double epoch() const override { return batches_.epoch(); }
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
   weights::NamedTensors save() const override;
   void load(const std::function<at::Tensor(const std::string&)>& find) override;
@@ -58,8 +58,7 @@ class MaskedText final : public Task {
   std::vector<int32_t> before_, after_;  ///< special tokens around a segment's text
   int64_t room_ = 0;                     ///< tokens of the text in a segment
   Pieces pieces_;                        ///< of the training text
-  data::EpochOrder order_;
-  int64_t next_batch_ = 0;
+  SampleBatches batches_;
 };
 
 }  // namespace mnemo::tasks

@@ -8,9 +8,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "distributed/shared_batches.h"
-#include "metrics/accuracy.h"
-#include "metrics/likelihood.h"
-#include "tasks/data_position.h"
+#include "tasks/token_counts.h"
 
 namespace mnemo::tasks {
 namespace {
@@ -23,7 +21,7 @@ SpanText::SpanText(data::Corpus corpus, const SpanTextTaskOptions& options)
     : corpus_(std::move(corpus)),
       options_(options),
       pieces_(pieces_of(*corpus_.train)),
-      order_(static_cast<int64_t>(pieces_.size()), options.shuffle, options.seed) {
+      batches_({static_cast<int64_t>(pieces_.size()), options.shuffle, options.seed}, options.batch_size) {
   base::require(!pieces_.empty(), "data.train: expected a text of at least two tokens, found less");
 }
 
@@ -45,14 +43,8 @@ data::TokenSegment SpanText::batch_of(const data::TokenStore& text, const Pieces
 std::optional<double> SpanText::metric_of_loss(double nll) const { return std::exp(nll); }
 
 std::vector<data::TokenSegment> SpanText::next(const core::ModelInput&) {
-  const int64_t first = next_batch_++ * options_.batch_size;
-  std::vector<int64_t> numbers;
-  for (int64_t b = 0; b < options_.batch_size; ++b) numbers.push_back(order_[first + b]);
-  return {batch_of(*corpus_.train, pieces_, numbers, static_cast<uint64_t>(first / order_.size()))};
-}
-
-double SpanText::epoch() const {
-  return static_cast<double>(next_batch_ * options_.batch_size) / static_cast<double>(order_.size());
+  const SampleBatches::Batch batch = batches_.next();
+  return {batch_of(*corpus_.train, pieces_, batch.samples, static_cast<uint64_t>(batch.epoch))};
 }
 
 std::optional<Evaluation> SpanText::evaluate(const core::Model& model, data::Part part) const {
@@ -63,41 +55,21 @@ std::optional<Evaluation> SpanText::evaluate(const core::Model& model, data::Par
   const Pieces pieces = pieces_of(*text);
   const int64_t samples = std::min(static_cast<int64_t>(pieces.size()), options_.eval_samples);
   distributed::SharedBatches shared(ranks());
-  for (int64_t first = 0; first < samples; first += options_.eval_batch_size) {
-    if (!shared.own(first / options_.eval_batch_size)) continue;
-    std::vector<int64_t> numbers;
-    for (int64_t i = first; i < std::min(first + options_.eval_batch_size, samples); ++i) numbers.push_back(i);
+  for_own_batches(shared, samples, options_.eval_batch_size, [&](const std::vector<int64_t>& numbers) {
     const data::TokenSegment batch = to(batch_of(*text, pieces, numbers, kHeldOutStream), device);
     const core::StepResult step = model.forward(model_input(batch, core::Mode::evaluate),
                                                 model.initial_state(batch.targets.size(0)));
-    metrics::Accuracy accuracy;
-    metrics::Likelihood likelihood;
-    likelihood.add(model.nll(step.hidden, batch.targets), batch.targets);
-    accuracy.add_logits(model.logits(step.hidden), batch.targets);
-    shared.add(
-        {likelihood.nll_sum(), static_cast<double>(likelihood.count()), static_cast<double>(accuracy.correct())});
-  }
-  metrics::Accuracy accuracy;
-  metrics::Likelihood likelihood;
-  for (const std::vector<double>& counts : shared.all()) {
-    likelihood.add(counts[0], static_cast<int64_t>(counts[1]));
-    accuracy.add(static_cast<int64_t>(counts[2]), static_cast<int64_t>(counts[1]));
-  }
-  return Evaluation{
-      {{"nll", likelihood.nll()}, {"perplexity", likelihood.perplexity()}, {"accuracy", accuracy.value()}},
-      likelihood.count()};
+    TokenCounts counts;
+    counts.add(model, step.hidden, batch.targets);
+    shared.add(counts.values());
+  });
+  return TokenCounts::sum(shared).evaluation();
 }
 
-weights::NamedTensors SpanText::save() const {
-  return {{"next_batch", at::full({1}, next_batch_, at::kLong)},
-          {"fingerprint", at::full({1}, static_cast<int64_t>(corpus_.train->fingerprint()), at::kLong)}};
-}
+weights::NamedTensors SpanText::save() const { return batches_.save(corpus_.train->fingerprint()); }
 
 void SpanText::load(const std::function<at::Tensor(const std::string&)>& find) {
-  const int64_t next_batch = saved_next_batch(find);
-  base::require(saved_number(find, "fingerprint") == static_cast<int64_t>(corpus_.train->fingerprint()),
-                "data position: it belongs to another text than that of data.train");
-  next_batch_ = next_batch;
+  batches_.load(find, corpus_.train->fingerprint(), "another text than that of data.train");
 }
 
 }  // namespace mnemo::tasks

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "data/epoch_order.h"
 #include "data/text/corpus.h"
 #include "data/text/pieces.h"
 #include "data/text/span_corruption.h"
 #include "models/encoder_decoder.h"
+#include "tasks/sample_batches.h"
 #include "tasks/task.h"
 
 namespace mnemo::tasks {
@@ -39,7 +39,7 @@ class SpanText final : public Task {
   bool carries_state() const override { return false; }
   int64_t batch_size() const override { return options_.batch_size; }
   std::vector<data::TokenSegment> next(const core::ModelInput& input) override;
-  double epoch() const override;
+  double epoch() const override { return batches_.epoch(); }
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
   weights::NamedTensors save() const override;
   void load(const std::function<at::Tensor(const std::string&)>& find) override;
@@ -54,8 +54,7 @@ class SpanText final : public Task {
   data::Corpus corpus_;
   SpanTextTaskOptions options_;
   Pieces pieces_;  ///< of the training text
-  data::EpochOrder order_;
-  int64_t next_batch_ = 0;
+  SampleBatches batches_;
 };
 
 }  // namespace mnemo::tasks

@@ -88,7 +88,8 @@ class TaskSpec {
   TaskSpec(const TaskSpec&) = delete;
   TaskSpec& operator=(const TaskSpec&) = delete;
 
-  static constexpr const char* kPathKeys[] = {"train", "valid", "test", "train_target", "valid_target", "test_target"};
+  static constexpr const char* kPathKeys[] = {"train",        "valid",       "test",     "train_target",
+                                              "valid_target", "test_target", "tokenizer"};
 
   /// The registered name: data.type.
   const std::string& type() const { return table_.at("type").as_string(); }

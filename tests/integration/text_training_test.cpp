@@ -57,19 +57,21 @@ struct TextTraining : CommandLine {
   }
 };
 
-constexpr const char* kClassifier = R"(
+/// [train] of these recipes.
+std::string train_table(int steps, int batch_size, double lr) {
+  return fmt::format(
+      "[train]\nsteps = {}\nbatch_size = {}\nshuffle = true\noptimiser = {{ type = \"adamw\", lr = {} }}\n", steps,
+      batch_size, lr);
+}
+
+const std::string kClassifier = R"(
 [data]
 type = "text_classification"
 metric = "f1"
 [model]
 head = { type = "classification", pool = "first", pooler = "tanh" }
 backbone = { type = "encoder", dropout = 0.0 }
-[train]
-steps = 60
-batch_size = 16
-shuffle = true
-optimiser = { type = "adamw", lr = 0.005 }
-)";
+)" + train_table(60, 16, 0.005);
 
 TEST_F(TextTraining, AnEncoderLearnsToClassifyTexts) {
   const std::string bert = published("bert_mlm"), texts = table("train.tsv", false);
@@ -205,19 +207,14 @@ TEST_F(TextTraining, LowRankUpdatesLieInASmallFile) {
   EXPECT_TRUE(holds(refused.err, "lora_scale")) << refused.err;
 }
 
-constexpr const char* kMasked = R"(
+const std::string kMasked = R"(
 [data]
 type = "masked_text"
 valid_fraction = 0.2
 test_fraction = 0.0
 whole_words = true
 max_length = 16
-[train]
-steps = 60
-batch_size = 8
-shuffle = true
-optimiser = { type = "adamw", lr = 0.003 }
-)";
+)" + train_table(60, 8, 0.003);
 
 TEST_F(TextTraining, MaskedLanguageModellingGoesOnAndComesBack) {
   const std::string bert = published("bert_mlm");
@@ -311,19 +308,14 @@ TEST_F(TextTraining, T5AnswersInWords) {
              (i % 4 < 2 ? "\t" : " film\t") + (good ? "positive\n" : "negative\n");
   }
   write(folder_ / "pairs.tsv", pairs);
-  constexpr const char* kPairs = R"(
+  const std::string kPairs = R"(
 [data]
 type = "pairs"
 source_prefix = "classify "
 label_smoothing = 0.0
 translated = 32
 metric = "exact_match"
-[train]
-steps = 120
-batch_size = 16
-shuffle = true
-optimiser = { type = "adamw", lr = 0.005 }
-)";
+)" + train_table(120, 16, 0.005);
   const std::vector<std::string> settings = {"model.from=" + t5, "data.tokenizer=" + t5,
                                              "data.train=" + (folder_ / "pairs.tsv"),
                                              "data.valid=" + (folder_ / "pairs.tsv"), "data.test_fraction=0"};

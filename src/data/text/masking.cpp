@@ -9,12 +9,10 @@
 #include "base/ignore_target.h"
 #include "base/printable.h"
 #include "base/unicode.h"
+#include "data/draws.h"
 
 namespace mnemo::data {
 namespace {
-
-/// A number in [0, 1).
-double uniform(base::Random& random) { return static_cast<double>(random.next() >> 11) * 0x1.0p-53; }
 
 /// The words of a text, [begin, end) of its tokens; without begins_word each token alone.
 std::vector<std::pair<size_t, size_t>> words_of(std::span<const int64_t> tokens, const std::vector<bool>& begins_word) {
@@ -43,7 +41,7 @@ void mask_tokens(std::span<int64_t> tokens, std::span<int64_t> targets, const Ma
     chosen += end - begin;
     for (size_t i = begin; i < end; ++i) {
       targets[i] = tokens[i];
-      const double draw = uniform(random);
+      const double draw = draw_uniform(random);
       if (draw < masking.masked) {
         tokens[i] = masking.mask_token;
       } else if (draw < masking.masked + masking.random) {

@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "data/describe.h"
 #include "tasks/masked_text.h"
 #include "tasks/memory_rows.h"
+#include "tasks/types/text.h"
 
 namespace mnemo::tasks {
 
@@ -88,11 +88,6 @@ void MaskedTextSpec::check_model(const models::Model& model, const DataShape&) c
                 title(), base::type_of(model.options().head));
 }
 
-Shown MaskedTextSpec::show(const ShowOptions& options) const {
-  base::require(!options.part, "data: --part is only for synthetic tasks; texts are described as a whole");
-  const data::TextDescription description = data::describe(options_);
-  if (options.json) return {{}, data::to_node(description)};
-  return {data::to_text(description), {}};
-}
+Shown MaskedTextSpec::show(const ShowOptions& options) const { return show_text(options_, options); }
 
 }  // namespace mnemo::tasks

@@ -3,8 +3,8 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "data/describe.h"
 #include "tasks/span_text.h"
+#include "tasks/types/text.h"
 
 namespace mnemo::tasks {
 
@@ -67,11 +67,6 @@ LoadedTask SpanTextSpec::load(const models::ModelOptions& model, const TaskSetti
   return loaded;
 }
 
-Shown SpanTextSpec::show(const ShowOptions& options) const {
-  base::require(!options.part, "data: --part is only for synthetic tasks; texts are described as a whole");
-  const data::TextDescription description = data::describe(options_);
-  if (options.json) return {{}, data::to_node(description)};
-  return {data::to_text(description), {}};
-}
+Shown SpanTextSpec::show(const ShowOptions& options) const { return show_text(options_, options); }
 
 }  // namespace mnemo::tasks

@@ -95,11 +95,13 @@ std::map<std::string, std::string> TextSpec::model_files(const models::ModelOpti
   return {{bundle::TextConventions::kFile, bundle::TextConventions::of(options_).text()}};
 }
 
-Shown TextSpec::show(const ShowOptions& options) const {
+Shown show_text(const data::TextOptions& text, const ShowOptions& options) {
   base::require(!options.part, "data: --part is only for synthetic tasks; texts are described as a whole");
-  const data::TextDescription description = data::describe(options_);
+  const data::TextDescription description = data::describe(text);
   if (options.json) return {{}, data::to_node(description)};
   return {data::to_text(description), {}};
 }
+
+Shown TextSpec::show(const ShowOptions& options) const { return show_text(options_, options); }
 
 }  // namespace mnemo::tasks

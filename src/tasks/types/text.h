@@ -30,4 +30,7 @@ class TextSpec final : public TaskSpec {
   Options options_;
 };
 
+/// Output of `mnemo data` for a text: sizes and vocabulary. Throws InputError if one part is asked for.
+Shown show_text(const data::TextOptions& text, const ShowOptions& options);
+
 }  // namespace mnemo::tasks

@@ -99,6 +99,10 @@ TEST_F(RecipeFiles, PathsStartWhereTheyWereWritten) {
   EXPECT_EQ(read_recipe(RecipeFile::read(path).recipe()).data.at("train").as_string(), folder + "/x.txt");
   EXPECT_EQ(read_recipe(RecipeFile::read(path, {"data.train=y.txt"}).recipe()).data.at("train").as_string(),
             (std::filesystem::current_path() / "y.txt").string());
+  const std::string with_tokenizer = write("b.toml", "data.train = \"x.txt\"\ndata.tokenizer = \"models/bert\"\n");
+  EXPECT_EQ(RecipeFile::read(with_tokenizer).recipe().at("data").at("tokenizer").as_string(), folder + "/models/bert");
+  EXPECT_EQ(RecipeFile::read(with_tokenizer, {"data.tokenizer=t5"}).recipe().at("data").at("tokenizer").as_string(),
+            (std::filesystem::current_path() / "t5").string());
 }
 
 TEST_F(RecipeFiles, ARecipeOnTopOfAnother) {

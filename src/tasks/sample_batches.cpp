@@ -1,0 +1,34 @@
+#include "tasks/sample_batches.h"
+
+#include <torch/types.h>
+
+#include "base/error.h"
+#include "tasks/data_position.h"
+
+namespace mnemo::tasks {
+
+SampleBatches::Batch SampleBatches::next() {
+  const int64_t first = next_batch_++ * batch_size_;
+  Batch batch{{}, first / order_.size()};
+  for (int64_t i = 0; i < batch_size_; ++i) batch.samples.push_back(order_[first + i]);
+  return batch;
+}
+
+double SampleBatches::epoch() const {
+  return static_cast<double>(next_batch_ * batch_size_) / static_cast<double>(order_.size());
+}
+
+weights::NamedTensors SampleBatches::save(uint64_t fingerprint) const {
+  return {{"next_batch", at::full({1}, next_batch_, at::kLong)},
+          {"fingerprint", at::full({1}, static_cast<int64_t>(fingerprint), at::kLong)}};
+}
+
+void SampleBatches::load(const std::function<at::Tensor(const std::string&)>& find, uint64_t fingerprint,
+                         const char* others) {
+  const int64_t next_batch = saved_next_batch(find);
+  base::require(saved_number(find, "fingerprint") == static_cast<int64_t>(fingerprint),
+                "data position: it belongs to {}", others);
+  next_batch_ = next_batch;
+}
+
+}  // namespace mnemo::tasks
