@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <iostream>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "base/printable.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/ranks.h"
 #include "data/images/image_reader.h"
 #include "experiment/device.h"
 #include "infer/image_classifier.h"
@@ -26,6 +28,7 @@ struct ClassifyArguments {
   std::string broken = "stop";
   int64_t top = 5, batch = 8;
   bool json = false;
+  Ranks ranks{.command = "classify"};
 };
 
 constexpr const char* kStandardInput = "-";
@@ -68,18 +71,22 @@ base::Node to_node(const infer::ImageAnswer& answer) {
   return base::Node::table({{"image", answer.image}, {"tasks", std::move(tasks)}});
 }
 
-int classify(const ClassifyArguments& arguments) {
+int classify(const ClassifyArguments& arguments, const std::shared_ptr<distributed::Group>& group) {
   base::require(arguments.broken == "stop" || arguments.broken == "skip",
                 "classify: --broken: expected stop or skip, found '{}'", base::printable(arguments.broken));
   const at::Device device = experiment::device_named(arguments.device);
   const bundle::Bundle stored = bundle::read_bundle(arguments.model, arguments.checkpoint);
   experiment::move_to(*stored.model, device);
+  begin_sharing(group, "classify", *stored.model);
   const infer::ImageClassifier classifier(stored, {.tasks = arguments.tasks,
                                                    .top = arguments.top,
                                                    .batch = arguments.batch,
                                                    .skip_broken = arguments.broken == "skip",
-                                                   .read = image_at});
+                                                   .read = image_at,
+                                                   .ranks = group});
   const std::vector<std::string> images = infer::image_paths(arguments.images, kStandardInput);
+  base::require(!group || std::find(images.begin(), images.end(), kStandardInput) == images.end(),
+                "classify: several processes cannot read one standard input; expected files");
   base::Node results = base::Node::array();
   size_t broken = 0;
   classifier(images, [&](const infer::ImageAnswer& answer) {
@@ -90,6 +97,7 @@ int classify(const ClassifyArguments& arguments) {
       base::print((images.size() > 1 ? base::printable(answer.image, 400) + "\n" : "") + text_of(answer));
     }
   });
+  if (group) group->leave();
   if (arguments.json) base::print_json(results);
   if (broken > 0) base::log_warning("{} of {} images skipped", broken, images.size());
   return base::kDone;
@@ -99,8 +107,9 @@ int classify(const ClassifyArguments& arguments) {
 
 void add_classify(CLI::App& app) {
   auto arguments = std::make_shared<ClassifyArguments>();
-  Command(app, "classify", "classify images with the model's own classes and those of all attached tasks, in one pass")
-      .argument("MODEL", arguments->model, "model folder, run folder or checkpoint")
+  Command command(app, "classify",
+                  "classify images with the model's own classes and those of all attached tasks, in one pass");
+  command.argument("MODEL", arguments->model, "model folder, run folder or checkpoint")
       .arguments("IMAGE", arguments->images,
                  "JPEG or PNG files, folders (all image files in them), or - to read one image from standard input")
       .option("--checkpoint", arguments->checkpoint, "WHICH",
@@ -110,10 +119,14 @@ void add_classify(CLI::App& app) {
       .option("--batch", arguments->batch, "N", "images per batch (default 8)")
       .option("--broken", arguments->broken, "HOW",
               "on an unreadable image: stop with an error, or skip and count it (default stop)")
-      .option("--device", arguments->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
-      .flag("--json", arguments->json, "print JSON")
+      .option("--device", arguments->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)");
+  add_ranks(command, arguments->ranks, "classify on N processes of this machine, each with its share of the batches");
+  command.flag("--json", arguments->json, "print JSON")
       .footer("mnemo classify models/vit picture.jpg --top 3\ncat picture.png | mnemo classify models/vit -")
-      .action([arguments] { return classify(*arguments); });
+      .action([arguments] {
+        return on_ranks(arguments->ranks, "",
+                        [&](const std::shared_ptr<distributed::Group>& group) { return classify(*arguments, group); });
+      });
 }
 
 }  // namespace mnemo::cli

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "cli/application.h"
+#include "distributed/launch.h"
 
 namespace mnemo::cli {
 namespace {
@@ -120,8 +121,23 @@ Command& Command::footer(const std::string& text) {
   return *this;
 }
 
+Command& Command::allow_ranks() {
+  allows_ranks_ = true;
+  return *this;
+}
+
 Command& Command::action(std::function<int()> action) {
-  set_action(*command_, std::move(action));
+  if (program_ != nullptr || allows_ranks_) {
+    set_action(*command_, std::move(action));
+    return *this;
+  }
+  set_action(*command_, [name = command_->get_name(), action = std::move(action)] {
+    const std::optional<distributed::Place> place = distributed::place_from();
+    base::require(!place || place->size == 1,
+                  "{}: this process is rank {} of {} (its environment says so), but {} runs on one process", name,
+                  place ? place->rank : 0, place ? place->size : 1, name);
+    return action();
+  });
   return *this;
 }
 

@@ -54,6 +54,8 @@ class Command {
 
   /// Text below the list of options.
   Command& footer(const std::string& text);
+  /// Several ranks of a job may run it together; every other command refuses them. Before action().
+  Command& allow_ranks();
   Command& action(std::function<int()> action);
 
   CLI::App& app() { return *command_; }
@@ -63,6 +65,7 @@ class Command {
 
   std::shared_ptr<CLI::App> program_ = {};  // null: a subcommand
   CLI::App* command_;
+  bool allows_ranks_ = false;
 };
 
 }  // namespace mnemo::cli

@@ -82,6 +82,7 @@ void add_compare(CLI::App& app) {
   Command(app, "compare", "train the same task with several memories; write tables and an HTML report")
       .argument("RECIPE", options->recipe,
                 "recipe with [[study]] tables or a [sweep], or the name of one (see mnemo recipes)", false)
+      .allow_ranks()
       .option("--out", options->out, "DIR",
               "folder for report.html, results.json, results.md and all runs (default: runs/ and the recipe's name)")
       .option("--seeds", options->seeds, "N",

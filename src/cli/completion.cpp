@@ -106,6 +106,7 @@ void add_completion(CLI::App& app) {
       .footer(
           "source <(mnemo completion bash)\nmnemo completion zsh > ~/.zfunc/_mnemo\nmnemo completion fish > "
           "~/.config/fish/completions/mnemo.fish")
+      .allow_ranks()
       .action([shell] {
         const Completion completion = completion_of(*make_application());
         base::require(*shell == "bash" || *shell == "zsh" || *shell == "fish",

@@ -1,11 +1,8 @@
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <memory>
 
-#include "base/checksum.h"
 #include "base/exit_status.h"
 #include "base/json_value.h"
 #include "base/output.h"
@@ -51,12 +48,7 @@ int evaluate_alone(const EvalArguments& options, const std::shared_ptr<distribut
   const auto begin = std::chrono::steady_clock::now();
   experiment::MeasureOptions measure = options.measure;
   measure.group = group;
-  if (group) {
-    at::set_num_threads(std::max<int>(1, at::get_num_threads() / static_cast<int>(group->place().local_size)));
-    group->require_same({{"program (Mnemo)", base::sha256_file("/proc/self/exe")},
-                         {"model", experiment::weights_sha256(*stored.model)}},
-                        "eval");
-  }
+  begin_sharing(group, "eval", *stored.model);
   const experiment::Measured measured = experiment::measure(stored, measure);
   if (group) group->leave();
   if (group && group->rank() != 0) return base::kDone;

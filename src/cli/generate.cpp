@@ -17,6 +17,8 @@
 #include "bundle/bundle.h"
 #include "cli/application.h"
 #include "cli/command.h"
+#include "cli/ranks.h"
+#include "distributed/shared_batches.h"
 #include "experiment/device.h"
 #include "experiment/recipe.h"
 #include "infer/open_text.h"
@@ -33,6 +35,7 @@ struct GenerateArguments {
   int64_t num_samples = 1;
   bool sample_unknown = false, strict = false, interactive = false;
   bool json = false;
+  Ranks ranks{.command = "generate"};
 
   data::Unknown unknown() const { return strict ? data::Unknown::refuse : data::Unknown::warn; }
 };
@@ -176,19 +179,30 @@ void write_one(const GenerateArguments& options, const experiment::GenerateOptio
   log_speed(sample, session);
 }
 
-/// Several texts from the same place; the i-th has the seed + i, so that `--seed` writes it again alone.
+/// Several texts from the same place; the i-th has the seed + i, so that `--seed` writes it again alone. One process
+/// prints while it writes, of several rank 0 prints what is ready.
 void write_samples(const GenerateArguments& options, const experiment::GenerateOptions& asked,
-                   const std::string& prompt, const infer::TextSession& session) {
+                   const std::string& prompt, const infer::TextSession& session, distributed::Group* group) {
   base::Node samples = base::Node::array();
-  for (int64_t i = 0; i < options.num_samples; ++i) {
-    infer::TextSession copy = session.fork(session.session().sampling().seed + i);
-    const std::string head = fmt::format("--- sample {} of {}, seed {} ---\n", i + 1, options.num_samples,
-                                         copy.session().sampling().seed);
-    const Sample sample = write(copy, asked, head + (options.session ? "" : prompt), options.json);
-    samples.push_back(sample.to_node());
-    if (!options.json) base::print("\n");
+  const int64_t first = session.session().sampling().seed;
+  const bool streams = !options.json && group == nullptr;
+  const auto start = [&](int64_t i) {
+    return fmt::format("--- sample {} of {}, seed {} ---\n{}", i + 1, options.num_samples, first + i,
+                       options.session ? "" : prompt);
+  };
+  const auto work = [&](int64_t i) {
+    infer::TextSession copy = session.fork(first + i);
+    const Sample sample = write(copy, asked, start(i), !streams);
+    if (streams) base::print("\n");
     if (!options.json) log_speed(sample, copy);
-  }
+    return distributed::Texts{sample.text, std::to_string(sample.tokens), sample.stopped ? "stopped" : ""};
+  };
+  distributed::share_batches(group, options.num_samples, work, [&](int64_t i, const distributed::Texts& written) {
+    const Sample sample{
+        .text = written[0], .seed = first + i, .tokens = std::stoll(written[1]), .stopped = !written[2].empty()};
+    samples.push_back(sample.to_node());
+    if (!options.json && !streams) base::print(start(i) + sample.text + "\n");
+  });
   if (options.json) {
     base::print_json(base::Node::table(
         {{"prompt", prompt}, {"samples", samples}, {"sampling", base::write_options(session.session().sampling())}}));
@@ -252,10 +266,16 @@ void score(const GenerateArguments& options, infer::TextSession& session) {
   base::print(predictions == 0 ? "\n" : fmt::format(": {:.4f} nats a token, perplexity {:.4f}\n", nll, std::exp(nll)));
 }
 
-int generate(const GenerateArguments& options) {
+int generate(const GenerateArguments& options, const std::shared_ptr<distributed::Group>& group) {
   const experiment::GenerateOptions asked = recipe_options(options, experiment::GenerateOptions().sampling);
   check_modes(options, asked);
-  const std::string prompt = prompt_of(options);
+  base::require(!group || options.num_samples > 1,
+                "generate: {} processes share the samples of --num-samples; one text is written by one process",
+                group ? group->size() : 1);
+  const bool reads = !group || group->rank() == 0;  // standard input is there once
+  if (!reads) base::set_log_level(base::LogLevel::silent);
+  std::string prompt = reads ? prompt_of(options) : "";
+  if (group) prompt = group->broadcast(prompt);
   base::require(options.session || options.interactive || options.score || !prompt.empty(),
                 "generate: expected a prompt of one character or more, found none");
 
@@ -265,6 +285,7 @@ int generate(const GenerateArguments& options) {
   const bundle::Bundle stored = bundle::read_bundle(options.model, options.checkpoint);
   experiment::move_to(*stored.model, device);
   choose_threads(stored.model->parameters().count(), 1);
+  begin_sharing(group, "generate", *stored.model);
   infer::TextSession session = infer::open_text(
       stored, {.sampling = options.session ? std::nullopt : std::optional(asked.sampling),
                .precision = options.precision,
@@ -277,11 +298,12 @@ int generate(const GenerateArguments& options) {
   } else if (options.score) {
     score(options, session);
   } else if (options.num_samples > 1) {
-    write_samples(options, asked, prompt, session);
+    write_samples(options, asked, prompt, session, group.get());
   } else {
     write_one(options, asked, prompt, session);
   }
   if (options.save) session.session().save(*options.save);
+  if (group) group->leave();
   return base::kDone;
 }
 
@@ -289,8 +311,8 @@ int generate(const GenerateArguments& options) {
 
 void add_generate(CLI::App& app) {
   auto options = std::make_shared<GenerateArguments>();
-  Command(app, "generate", "generate text with a trained model and stream it")
-      .argument("MODEL", options->model, "model folder, run folder or checkpoint")
+  Command command(app, "generate", "generate text with a trained model and stream it");
+  command.argument("MODEL", options->model, "model folder, run folder or checkpoint")
       .option("--checkpoint", options->checkpoint, "WHICH",
               "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
       .option("-p,--prompt", options->prompt, "TEXT", "text to continue (default: the start of a line)")
@@ -324,10 +346,14 @@ void add_generate(CLI::App& app) {
               "write nothing, but print the log probability of each token of a given text and their sum, in nats; - is "
               "standard input")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
-      .option("--precision", options->precision, "P", "weights on the CPU: float32, bf16 or int8 (default float32)")
-      .flag("--json", options->json, "print one JSON object at the end instead of streaming")
+      .option("--precision", options->precision, "P", "weights on the CPU: float32, bf16 or int8 (default float32)");
+  add_ranks(command, options->ranks, "write the texts of --num-samples on N processes of this machine");
+  command.flag("--json", options->json, "print one JSON object at the end instead of streaming")
       .footer("mnemo generate runs/mine/model --prompt 'Once upon' --tokens 400")
-      .action([options] { return generate(*options); });
+      .action([options] {
+        return on_ranks(options->ranks, "",
+                        [&](const std::shared_ptr<distributed::Group>& group) { return generate(*options, group); });
+      });
 }
 
 }  // namespace mnemo::cli

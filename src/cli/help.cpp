@@ -53,6 +53,7 @@ void add_help(CLI::App& app) {
           false)
       .arguments("WORD", options->words, "with recipe: only keys with these words in their name or meaning", false)
       .flag("--markdown", options->markdown, "with recipe: print Markdown tables")
+      .allow_ranks()
       .action([options] {
         base::require(options->words.empty() || options->subject == "recipe",
                       "help: a WORD to search for goes with: mnemo help recipe");

@@ -1,19 +1,23 @@
 #include "cli/ranks.h"
 
+#include <ATen/Parallel.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <vector>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/log.h"
 #include "base/machine.h"
 #include "cli/application.h"
 #include "distributed/spawn.h"
+#include "experiment/training.h"
 
 namespace mnemo::cli {
 namespace {
@@ -41,10 +45,22 @@ void write_to(const std::string& path) {
 }  // namespace
 
 void add_ranks(Command& command, Ranks& ranks, const std::string& about) {
-  command.option("--processes", ranks.processes, "N", about)
+  command.allow_ranks()
+      .option("--processes", ranks.processes, "N", about)
       .option("--rank-timeout", ranks.timeout, "SECONDS",
               "of several processes: end when one is silent or late for so long (default 600)",
               base::range(5, 1 << 20));
+}
+
+void begin_sharing(const std::shared_ptr<distributed::Group>& group, const std::string& command,
+                   const core::Model& model) {
+  if (group == nullptr) return;
+  at::set_num_threads(std::max<int>(1, at::get_num_threads() / static_cast<int>(group->place().local_size)));
+  const std::string words = base::read_file("/proc/self/cmdline");
+  group->require_same({{"program (Mnemo)", base::sha256_file("/proc/self/exe")},
+                       {"command line", base::sha256(words.substr(std::min(words.size(), words.find('\0'))))},
+                       {"model", experiment::weights_sha256(model)}},
+                      command);
 }
 
 int on_ranks(const Ranks& ranks, const std::string& folder,

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cli/command.h"
+#include "core/model.h"
 #include "distributed/group.h"
 
 namespace mnemo::cli {
@@ -20,6 +21,11 @@ struct Ranks {
 
 /// Adds --processes, with what it is for, and --rank-timeout.
 void add_ranks(Command& command, Ranks& ranks, const std::string& about);
+
+/// What ranks do before they share the work of a command with a model, besides a training: divides the threads of their
+/// machine, and refuses ranks with another program, command line or model. Nothing for one process.
+void begin_sharing(const std::shared_ptr<distributed::Group>& group, const std::string& command,
+                   const core::Model& model);
 
 /// Runs `work` as the command line and the launcher's variables ask for:
 ///   alone, with no group;

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <poll.h>
 #include <unistd.h>
@@ -11,11 +12,13 @@
 #include "base/error.h"
 #include "base/exit_status.h"
 #include "base/json_value.h"
+#include "base/log.h"
 #include "base/output.h"
 #include "base/progress.h"
 #include "cli/application.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/ranks.h"
 #include "experiment/device.h"
 #include "infer/translator.h"
 
@@ -29,6 +32,7 @@ struct TranslateArguments {
   std::optional<int64_t> beam, min_len, max_len_b, no_repeat_ngram, top_k, seed;
   infer::TranslateOptions translate;
   bool json = false, sample = false, documents = false;
+  Ranks ranks{.command = "translate"};
 };
 
 constexpr size_t kChunk = 1024;  ///< lines that are sorted by length together
@@ -86,6 +90,21 @@ class InputLines {
   std::string pending_;
   size_t from_ = 0;
 };
+
+/// The next lines of standard input, which rank 0 reads for all. False at the end.
+bool read_lines(InputLines& input, distributed::Group* group, std::vector<std::string>& lines) {
+  if (group == nullptr) return input.read(kChunk, lines);
+  std::string text;
+  if (group->rank() == 0 && input.read(kChunk, lines)) text = fmt::format("{}\n", fmt::join(lines, "\n"));
+  text = group->broadcast(text);
+  lines.clear();
+  for (size_t from = 0; from < text.size();) {
+    const size_t end = text.find('\n', from);
+    lines.push_back(text.substr(from, end - from));
+    from = end + 1;
+  }
+  return !lines.empty();
+}
 
 std::string alignment_text(const infer::WordLinks& links) {
   std::string text;
@@ -162,7 +181,7 @@ search::GenerationOptions published_search(const TranslateArguments& arguments, 
   return search;
 }
 
-int translate(const TranslateArguments& arguments) {
+int translate(const TranslateArguments& arguments, const std::shared_ptr<distributed::Group>& group) {
   infer::TranslateOptions options = asked_options(arguments);
   const at::Device device = experiment::device_named(arguments.device);
   const bundle::Bundle stored = bundle::read_bundle(arguments.model, arguments.checkpoint);
@@ -178,14 +197,19 @@ int translate(const TranslateArguments& arguments) {
   base::require(options.nbest <= beams, "translate: --nbest: expected 1 to the beam's {}, found {}", beams,
                 options.nbest);
   choose_threads(stored.model->parameters().count(), options.batch_size * beams);
+  begin_sharing(group, "translate", *stored.model);
+  options.ranks = group;
+  if (group && group->rank() > 0)
+    base::set_log_level(base::LogLevel::silent);  // all ranks read the same lines; one tells of long ones
   InputLines input;
   std::vector<std::string> lines;
   // A bar only where it does not stand between the translations, and no log lines without a terminal.
   std::optional<base::Progress> progress;
-  if (isatty(STDERR_FILENO) != 0 && isatty(STDOUT_FILENO) == 0) progress.emplace("lines", 0);
+  if (isatty(STDERR_FILENO) != 0 && isatty(STDOUT_FILENO) == 0 && !(group && group->rank() > 0))
+    progress.emplace("lines", 0);
   int64_t line = 1;
   core::State open;  // the memory of the document being read
-  while (input.read(kChunk, lines)) {
+  while (read_lines(input, group.get(), lines)) {
     const auto on_line = [&](size_t i, const std::vector<infer::TranslatedText>& texts) {
       show(texts, lines[i], arguments);
       if (progress) progress->update(line + static_cast<int64_t>(i));
@@ -197,6 +221,7 @@ int translate(const TranslateArguments& arguments) {
     }
     line += static_cast<int64_t>(lines.size());
   }
+  if (group) group->leave();
   return base::kDone;
 }
 
@@ -205,8 +230,8 @@ int translate(const TranslateArguments& arguments) {
 void add_translate(CLI::App& app) {
   auto arguments = std::make_shared<TranslateArguments>();
   infer::TranslateOptions& options = arguments->translate;
-  Command(app, "translate", "translate lines of standard input")
-      .argument("MODEL", arguments->model, "model folder, run folder or checkpoint")
+  Command command(app, "translate", "translate lines of standard input");
+  command.argument("MODEL", arguments->model, "model folder, run folder or checkpoint")
       .option("--checkpoint", arguments->checkpoint, "WHICH",
               "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
       .option("--beam", arguments->beam, "N",
@@ -240,12 +265,16 @@ void add_translate(CLI::App& app) {
       .option("--precision", arguments->precision, "NAME",
               "weights of the decoding engine: float32, bf16 or int8 (default: float32; the model itself if the engine "
               "does not support it)")
-      .option("--device", arguments->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
-      .flag("--json", arguments->json, "print a line of JSON for each line, with scores")
+      .option("--device", arguments->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)");
+  add_ranks(command, arguments->ranks, "translate on N processes of this machine, each with its share of the batches");
+  command.flag("--json", arguments->json, "print a line of JSON for each line, with scores")
       .footer(
           "mnemo translate runs/de-en < letter.de > letter.en\n"
           "echo 'Guten Morgen !' | mnemo translate runs/de-en --beam 5 --nbest 3")
-      .action([arguments] { return translate(*arguments); });
+      .action([arguments] {
+        return on_ranks(arguments->ranks, "",
+                        [&](const std::shared_ptr<distributed::Group>& group) { return translate(*arguments, group); });
+      });
 }
 
 }  // namespace mnemo::cli

@@ -9,6 +9,28 @@
 #include "base/error.h"
 
 namespace mnemo::distributed {
+namespace {
+
+/// Texts as one that unpack() takes apart, whatever they hold.
+std::string pack(const Texts& texts) {
+  std::string packed;
+  for (const std::string& text : texts) packed += fmt::format("{} {}", text.size(), text);
+  return packed;
+}
+
+Texts unpack(const std::string& packed) {
+  Texts texts;
+  for (size_t at = 0; at < packed.size();) {
+    const size_t length = std::strtoull(packed.c_str() + at, nullptr, 10), begin = packed.find(' ', at) + 1;
+    texts.push_back(packed.substr(begin, length));
+    at = begin + length;
+  }
+  return texts;
+}
+
+constexpr const char *kResult = "result", *kRefused = "refused", *kNotFinite = "not finite";
+
+}  // namespace
 
 std::vector<std::vector<double>> SharedBatches::all() const {
   if (group_ == nullptr) return counts_;
@@ -32,39 +54,42 @@ std::vector<std::vector<double>> SharedBatches::all() const {
   }
 }
 
-std::vector<std::string> SharedBatches::all(const std::vector<std::vector<std::string>>& own) const {
-  // Each list as its length, and each text as its own, so that a text may hold anything.
-  std::string packed;
-  for (const auto& texts : own) {
-    packed += fmt::format("{} ", texts.size());
-    for (const std::string& text : texts) packed += fmt::format("{} {}", text.size(), text);
-  }
-  const std::vector<std::string> ranks = group_ == nullptr ? std::vector<std::string>{packed} : group_->gather(packed);
-  std::vector<size_t> at(ranks.size(), 0);
-  std::vector<std::string> merged;
-  for (int64_t batch = 0;; ++batch) {
-    const auto rank = static_cast<size_t>(batch % size());
-    const std::string& from = ranks[rank];
-    size_t& place = at[rank];
-    if (place == from.size()) return merged;
-    const auto number = [&] {
-      const size_t value = std::strtoull(from.c_str() + place, nullptr, 10);
-      place = from.find(' ', place) + 1;
-      return value;
-    };
-    for (size_t left = number(); left > 0; --left) {
-      const size_t length = number();
-      merged.push_back(from.substr(place, length));
-      place += length;
-    }
-  }
-}
-
 int64_t SharedBatches::sum(int64_t value) const {
   if (group_ == nullptr) return value;
   at::Tensor total = at::full({1}, value, at::kLong);
   group_->sum(total);
   return total.item<int64_t>();
+}
+
+void share_batches(Group* group, int64_t count, const std::function<Texts(int64_t)>& work,
+                   const std::function<void(int64_t, const Texts&)>& use) {
+  if (group == nullptr) {
+    for (int64_t batch = 0; batch < count; ++batch) use(batch, work(batch));
+    return;
+  }
+  for (int64_t first = 0; first < count; first += group->size()) {
+    Texts mine;
+    const int64_t own = first + group->rank();
+    try {
+      if (own < count) {
+        mine = work(own);
+        mine.emplace_back(kResult);
+      }
+    } catch (const base::NotFinite& error) {
+      mine = {error.what(), kNotFinite};
+    } catch (const base::InputError& error) {
+      mine = {error.what(), kRefused};
+    }
+    const std::vector<std::string> round = group->gather(pack(mine));
+    for (int64_t batch = first; batch < std::min(count, first + group->size()); ++batch) {
+      Texts texts = unpack(round[static_cast<size_t>(batch - first)]);
+      const std::string outcome = texts.back();
+      texts.pop_back();
+      if (outcome == kNotFinite) throw base::NotFinite(texts.front());
+      if (outcome == kRefused) throw base::InputError(texts.front());
+      use(batch, texts);
+    }
+  }
 }
 
 }  // namespace mnemo::distributed

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,6 @@ class SharedBatches {
   /// The counts of all batches in order. Once, by all ranks.
   std::vector<std::vector<double>> all() const;
 
-  /// The lists of texts of all ranks' batches in the order of the batches, given those of this rank's own.
-  std::vector<std::string> all(const std::vector<std::vector<std::string>>& own) const;
   /// The sum over the ranks.
   int64_t sum(int64_t value) const;
 
@@ -34,5 +33,13 @@ class SharedBatches {
   Group* group_;
   std::vector<std::vector<double>> counts_;
 };
+
+/// Batches 0 .. count-1 whose results are texts, dealt to the ranks in turn. `work(batch)` runs on the rank that has
+/// it; `use(batch, texts)` gets what it returned on every rank, in the order of the batches, after each round of one
+/// batch a rank. An InputError of `work` is thrown by all ranks when its batch is due. Called by all ranks together,
+/// with the same count; group: null for one process, which has all batches.
+using Texts = std::vector<std::string>;
+void share_batches(Group* group, int64_t count, const std::function<Texts(int64_t batch)>& work,
+                   const std::function<void(int64_t batch, const Texts& texts)>& use);
 
 }  // namespace mnemo::distributed

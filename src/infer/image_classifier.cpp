@@ -3,6 +3,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -11,9 +12,45 @@
 #include "data/images/image_reader.h"
 #include "data/images/image_transform.h"
 #include "data/images/image_walk.h"
+#include "distributed/shared_batches.h"
 #include "infer/progress.h"
 
 namespace mnemo::infer {
+namespace {
+
+/// Answers without their images' paths, as texts for another process.
+std::vector<std::string> pack(const std::vector<ImageAnswer>& answers) {
+  std::vector<std::string> packed;
+  for (const ImageAnswer& answer : answers) {
+    packed.insert(packed.end(), {answer.error, std::to_string(answer.heads.size())});
+    for (const HeadAnswer& head : answer.heads) {
+      packed.insert(packed.end(), {head.head, std::to_string(head.best.size())});
+      for (const ClassShare& share : head.best)
+        packed.insert(packed.end(), {share.label, std::to_string(std::bit_cast<int64_t>(share.probability))});
+    }
+  }
+  return packed;
+}
+
+std::vector<ImageAnswer> unpack(const std::vector<std::string>& packed) {
+  std::vector<ImageAnswer> answers;
+  for (auto next = packed.begin(); next != packed.end();) {
+    ImageAnswer& answer = answers.emplace_back();
+    answer.error = *next++;
+    answer.heads.resize(std::stoull(*next++));
+    for (HeadAnswer& head : answer.heads) {
+      head.head = *next++;
+      head.best.resize(std::stoull(*next++));
+      for (ClassShare& share : head.best) {
+        share.label = *next++;
+        share.probability = std::bit_cast<double>(static_cast<int64_t>(std::stoll(*next++)));
+      }
+    }
+  }
+  return answers;
+}
+
+}  // namespace
 
 ImageClassifier::ImageClassifier(const bundle::Bundle& bundle, ClassifyOptions options)
     : options_(std::move(options)), preprocessing_(bundle.preprocessing()), classifier_(bundle.image_model()) {
@@ -61,30 +98,42 @@ HeadAnswer ImageClassifier::answer_of(const bundle::ModelHead& head, const at::T
   return answer;
 }
 
+std::vector<ImageAnswer> ImageClassifier::answers(const std::vector<std::string>& paths) const {
+  at::Tensor pixels;
+  std::vector<ImageAnswer> batch = read_batch(paths, pixels);
+  const std::vector<models::TaskLogits> all = pixels.size(0) > 0
+                                                  ? classifier_(pixels.to(device_of(classifier_.model())))
+                                                  : std::vector<models::TaskLogits>();
+  int64_t row = 0;
+  for (ImageAnswer& answer : batch) {
+    if (!answer.error.empty()) continue;
+    for (const bundle::ModelHead& head : heads_) {
+      const auto found = std::find_if(all.begin(), all.end(),
+                                      [&](const models::TaskLogits& one) { return one.name == head.name; });
+      base::ensure(found != all.end(), "no logits of '{}'", head.name);
+      answer.heads.push_back(answer_of(head, found->logits[row]));
+    }
+    ++row;
+  }
+  return batch;
+}
+
 void ImageClassifier::operator()(const std::vector<std::string>& paths,
                                  const std::function<void(const ImageAnswer&)>& on_answer) const {
-  const at::Device device = device_of(classifier_.model());
-  for (size_t first = 0; first < paths.size(); first += static_cast<size_t>(options_.batch)) {
-    const size_t end = std::min(paths.size(), first + static_cast<size_t>(options_.batch));
-    at::Tensor pixels;
-    std::vector<ImageAnswer> batch = read_batch(
-        {paths.begin() + static_cast<std::ptrdiff_t>(first), paths.begin() + static_cast<std::ptrdiff_t>(end)}, pixels);
-    const std::vector<models::TaskLogits> all = pixels.size(0) > 0 ? classifier_(pixels.to(device))
-                                                                   : std::vector<models::TaskLogits>();
-    int64_t row = 0;
-    for (ImageAnswer& answer : batch) {
-      if (answer.error.empty()) {
-        for (const bundle::ModelHead& head : heads_) {
-          const auto found = std::find_if(all.begin(), all.end(),
-                                          [&](const models::TaskLogits& one) { return one.name == head.name; });
-          base::ensure(found != all.end(), "no logits of '{}'", head.name);
-          answer.heads.push_back(answer_of(head, found->logits[row]));
-        }
-        ++row;
-      }
-      on_answer(answer);
-    }
-  }
+  const auto size = static_cast<int64_t>(paths.size());
+  const auto work = [&](int64_t batch) {
+    const auto first = paths.begin() + batch * options_.batch,
+               last = paths.begin() + std::min(size, (batch + 1) * options_.batch);
+    return pack(answers({first, last}));
+  };
+  distributed::share_batches(options_.ranks.get(), (size + options_.batch - 1) / options_.batch, work,
+                             [&](int64_t batch, const distributed::Texts& packed) {
+                               size_t image = static_cast<size_t>(batch * options_.batch);
+                               for (ImageAnswer& answer : unpack(packed)) {
+                                 answer.image = paths[image++];
+                                 on_answer(answer);
+                               }
+                             });
 }
 
 std::vector<std::string> image_paths(const std::vector<std::string>& given, const std::string& kept) {

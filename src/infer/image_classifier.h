@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "bundle/bundle.h"
 #include "data/images/image.h"
+#include "distributed/group.h"
 #include "infer/task_classifier.h"
 
 namespace mnemo::infer {
@@ -37,6 +39,8 @@ struct ClassifyOptions {
   bool skip_broken = false;             ///< skip images that cannot be read instead of throwing
   /// reads one image; unset: data::read_image
   std::function<data::Image(const std::string& path)> read = {};
+  /// ranks that share the batches: all of them call the classifier together and get all answers; null: one process
+  std::shared_ptr<distributed::Group> ranks = {};
 };
 
 /// Classifies image files with a model's own head and its tasks' heads, in one pass.
@@ -51,6 +55,7 @@ class ImageClassifier {
                   const std::function<void(const ImageAnswer&)>& on_answer) const;
 
  private:
+  std::vector<ImageAnswer> answers(const std::vector<std::string>& paths) const;
   /// Reads images into pixels [B,3,H,W], without those that are skipped.
   std::vector<ImageAnswer> read_batch(const std::vector<std::string>& paths, at::Tensor& pixels) const;
   HeadAnswer answer_of(const bundle::ModelHead& head, const at::Tensor& logits) const;

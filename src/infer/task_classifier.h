@@ -15,7 +15,6 @@ namespace mnemo::infer {
 /// With a runner, a task's logits depend only on the image, the backbone and what the task sees, bit for bit, whatever
 /// other tasks there are and in any order. Other models run through Model::task_logits, the naive reference of this
 /// class.
-/// naive twin of this.
 class TaskClassifier {
  public:
   /// Packs the current weights: later changes have no effect.

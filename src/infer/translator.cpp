@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "bundle/model_folder.h"
 #include "data/tokenizers/open_tokenizer.h"
+#include "distributed/shared_batches.h"
 #include "infer/engine_search.h"
 #include "search/side_by_side.h"
 #include "weights/foreign_config.h"
@@ -215,12 +216,18 @@ void Translator::translate(std::span<const std::string> lines, const TranslateOp
   }
   const models::SpecialTokens& special = model_->options().tokens;
   InOrder results(samples, on_line);
-  for (const std::vector<int64_t>& chosen :
-       data::bucket_pairs(samples, std::move(order), options.batch_size * options.max_source, options.batch_size)) {
+  const std::vector<std::vector<int64_t>> batches = data::bucket_pairs(
+      samples, std::move(order), options.batch_size * options.max_source, options.batch_size);
+  const auto work = [&](int64_t batch) {
+    const std::vector<int64_t>& chosen = batches[static_cast<size_t>(batch)];
     const Found found = find(data::make_pair_batch(samples, chosen, special.first(), special.pad), chosen, options,
                              first_line);
-    results.put(chosen, texts(found, chosen, samples, lines, options));
-  }
+    return pack_translations(texts(found, chosen, samples, lines, options));
+  };
+  distributed::share_batches(options.ranks.get(), static_cast<int64_t>(batches.size()), work,
+                             [&](int64_t batch, const distributed::Texts& packed) {
+                               results.put(batches[static_cast<size_t>(batch)], unpack_translations(packed));
+                             });
 }
 
 void Translator::translate_documents(std::span<const std::string> lines, const TranslateOptions& options,
@@ -229,6 +236,9 @@ void Translator::translate_documents(std::span<const std::string> lines, const T
   base::require(model_->source()->carries_memory(),
                 "translation by documents: this model has no memory that goes from sentence to sentence; give its "
                 "encoder one (model.backbone.encoder.memory) and train it with data.reset = \"documents\"");
+  base::require(options.ranks == nullptr,
+                "translation by documents: memory goes from line to line, so one process does it; found {}",
+                options.ranks ? options.ranks->size() : 1);
   base::require(options.sampling || !options.generation,
                 "translation by documents: not with the search of a published model; expected a model of this program");
   const std::vector<data::PairSample> samples = read(lines, options, where, first_line);

@@ -12,9 +12,10 @@
 #include "bundle/bundle.h"
 #include "data/pairs/pair_batches.h"
 #include "data/pairs/pair_options.h"
-#include "infer/alignment.h"
+#include "distributed/group.h"
 #include "infer/engine.h"
 #include "infer/sampling.h"
+#include "infer/translated_text.h"
 #include "search/beam_search.h"
 #include "search/generation_search.h"
 
@@ -32,15 +33,8 @@ struct TranslateOptions {
   /// Instead of it the source's word that the decoder reads most where it writes the unknown one (Luong et al. 2015).
   bool replace_unknown = false;
   bool align = false;  ///< whether hypotheses have an alignment
-};
-
-/// A hypothesis as text.
-struct TranslatedText {
-  std::string text;
-  double sum = 0.0;          ///< of log probabilities (natural logarithm), end included
-  double score = 0.0;        ///< sum / n^length_penalty
-  int64_t tokens = 0;        ///< n, end included
-  WordLinks alignment = {};  ///< if wanted
+  /// Ranks that share the batches of translate(): all of them call it together and get all lines. Null: one process.
+  std::shared_ptr<distributed::Group> ranks = {};
 };
 
 /// What a published model's folder says of its search: generation_config.json, or config.json where there is none; in a

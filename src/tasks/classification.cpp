@@ -68,7 +68,9 @@ std::vector<data::TokenSegment> document_segments(const data::LabelledDocuments&
 }
 
 Classification::Classification(data::LabelledSets sets, const ClassificationOptions& options)
-    : sets_(std::move(sets)), options_(options), batches_({sets_.train->size(), options.shuffle, options.seed}, options.batch_size) {}
+    : sets_(std::move(sets)),
+      options_(options),
+      batches_({sets_.train->size(), options.shuffle, options.seed}, options.batch_size) {}
 
 std::vector<data::TokenSegment> Classification::next(const core::ModelInput& input) {
   const int64_t segment_size = core::token_input(input).segment_size;

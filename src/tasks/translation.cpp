@@ -7,11 +7,11 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "metrics/accuracy.h"
+#include "distributed/shared_batches.h"
 #include "metrics/bleu.h"
 #include "metrics/chrf.h"
-#include "metrics/likelihood.h"
 #include "tasks/data_position.h"
+#include "tasks/token_counts.h"
 
 namespace mnemo::tasks {
 namespace {
@@ -91,35 +91,52 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
   if (pairs.samples.empty()) return std::nullopt;
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
-  metrics::Accuracy accuracy;
-  metrics::Likelihood likelihood;
-  for_each_batch(
-      model, pairs, options_.eval_samples, [&](const std::vector<int64_t>& chosen, const core::State& before) {
-        const data::TokenSegment segment = to(
-            data::make_pair_batch(pairs.samples, chosen, options_.tokens.first(), options_.tokens.pad), device);
-        core::StepResult step = model.forward(model_input(segment, core::Mode::evaluate), before);
-        accuracy.add_logits(model.logits(step.hidden), segment.targets);
-        likelihood.add(model.nll(step.hidden, segment.targets), segment.targets);
-        return std::move(step.state);
-      });
-  Evaluation found{{{"perplexity", likelihood.perplexity()}, {"nll", likelihood.nll()}, {"accuracy", accuracy.value()}},
-                   likelihood.count()};
+  const auto batch_of = [&](const std::vector<int64_t>& chosen) {
+    return to(data::make_pair_batch(pairs.samples, chosen, options_.tokens.first(), options_.tokens.pad), device);
+  };
+  // Where memory goes from pair to pair every rank goes through all of them.
+  distributed::Group* const group = documents_ ? nullptr : ranks();
+  distributed::SharedBatches shared(group);
+  int64_t batches = 0;
+  for_each_batch(model, pairs, options_.eval_samples,
+                 [&](const std::vector<int64_t>& chosen, const core::State& before) {
+                   if (!shared.own(batches++)) return before;
+                   const data::TokenSegment segment = batch_of(chosen);
+                   core::StepResult step = model.forward(model_input(segment, core::Mode::evaluate), before);
+                   TokenCounts counts;
+                   counts.add(model, step.hidden, segment.targets);
+                   shared.add(counts.values());
+                   return std::move(step.state);
+                 });
+  Evaluation found = TokenCounts::sum(shared).evaluation();
+  std::swap(found.metrics[0], found.metrics[1]);  // perplexity, which may decide, first
   if (options_.translated == 0) return found;
-  std::vector<std::string> hypotheses;
-  std::vector<std::vector<std::string>> references(1);
+  std::vector<distributed::Texts> translated;  // hypotheses, each before its reference, of this rank's batches
   for_each_batch(model, pairs, options_.translated, [&](const std::vector<int64_t>& chosen, const core::State& before) {
-    const data::TokenSegment batch = to(
-        data::make_pair_batch(pairs.samples, chosen, options_.tokens.first(), options_.tokens.pad), device);
+    distributed::Texts& texts = translated.emplace_back();
+    if (!shared.own(static_cast<int64_t>(translated.size()) - 1)) return before;
+    const data::TokenSegment batch = batch_of(chosen);
     core::State read = model.read_source(batch.source, batch.source_valid, core::Mode::evaluate, before);
     const auto decoder = search::make_model_decoder(model);
     const auto translations = search::beam_search(*decoder, options_.tokens, batch.source, batch.source_valid,
                                                   options_.search, {}, read);
     for (size_t i = 0; i < chosen.size(); ++i) {
-      hypotheses.push_back(last_sentence(corpus_->target->decode(translations[i].front().tokens), options_.separator));
-      references[0].push_back(last_sentence(pairs.texts[static_cast<size_t>(chosen[i])].target, options_.separator));
+      texts.push_back(last_sentence(corpus_->target->decode(translations[i].front().tokens), options_.separator));
+      texts.push_back(last_sentence(pairs.texts[static_cast<size_t>(chosen[i])].target, options_.separator));
     }
     return read;
   });
+  std::vector<std::string> hypotheses;
+  std::vector<std::vector<std::string>> references(1);
+  distributed::share_batches(
+      group, static_cast<int64_t>(translated.size()),
+      [&](int64_t batch) { return translated[static_cast<size_t>(batch)]; },
+      [&](int64_t, const distributed::Texts& texts) {
+        for (size_t i = 0; i < texts.size(); i += 2) {
+          hypotheses.push_back(texts[i]);
+          references[0].push_back(texts[i + 1]);
+        }
+      });
   found.metrics.emplace_back("bleu", metrics::corpus_bleu(hypotheses, references).score);
   found.metrics.emplace_back("chrf", metrics::corpus_chrf(hypotheses, references));
   int64_t met = 0;

@@ -47,6 +47,45 @@ valid_fraction = 0.2
 test_fraction = 0.0
 )";
 
+/// Sentence pairs in batches of at most so many tokens.
+inline void write_pairs(const test::TemporaryFolder& folder, int batch_tokens, const std::string& memory) {
+  std::string pairs;
+  for (int i = 0; i < 120; ++i)
+    pairs += fmt::format("number {0} of {1}{2}\tZahl {0} von {1}\n", i % 10, i / 10, i % 3 == 0 ? " and more" : "");
+  test::write(folder / "pairs.tsv", pairs);
+  test::write(folder / "recipe.toml", fmt::format(R"(
+[data]
+type = "pairs"
+train = "pairs.tsv"
+valid_fraction = 0.2
+max_length = 12
+batch_tokens = {}
+translated = 8
+search = {{ beam_size = 2, max_len_b = 8 }}
+[model]
+embedding = {{ shared = "all" }}
+head = {{ bias = false }}
+[model.backbone]
+type = "encoder_decoder"
+dim = 16
+num_heads = 2
+ffn_dim = 16
+dropout = 0.1
+encoder = {{ num_layers = 1, memory = [{}] }}
+decoder = {{ num_layers = 1 }}
+[train]
+steps = 8
+batch_size = 12
+shuffle = true
+threads = 1
+save_every = 4
+log_every = 1
+eval_every = 4
+tensorboard = false
+)",
+                                                  batch_tokens, memory));
+}
+
 /// Trainings on one process and on several.
 class Ranks : public ::testing::Test {
  protected:
@@ -58,7 +97,9 @@ class Ranks : public ::testing::Test {
     test::write(folder_ / "recipe.toml", kRanksRecipe);
   }
 
-  test::Finished run(const std::vector<std::string>& arguments) const { return test::Process(folder_, arguments).finish(); }
+  test::Finished run(const std::vector<std::string>& arguments) const {
+    return test::Process(folder_, arguments).finish();
+  }
   test::Finished train(const std::string& run_folder, int64_t processes, std::vector<std::string> more = {}) const {
     std::vector<std::string> words = {"train", folder_ / "recipe.toml", "--out", folder_ / run_folder};
     return run(with_processes(words, processes, std::move(more)));

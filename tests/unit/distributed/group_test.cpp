@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "distributed/reducer.h"
+#include "distributed/shared_batches.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/thread_ranks.h"
 
@@ -37,6 +38,36 @@ TEST_F(GroupTest, SumsAndGathers) {
     EXPECT_EQ(all[0].sizes(), at::IntArrayRef({0, 4}));
     EXPECT_TRUE(at::equal(all[1], at::arange(6).view({2, 3})));
     EXPECT_TRUE(at::equal(all[2], at::full({1}, true, at::kBool)));
+  });
+}
+
+TEST_F(GroupTest, BatchesOfTextsComeInOrder) {
+  const auto result = [](int64_t batch) { return Texts{std::to_string(batch) + " of\nall", "", "1 2"}; };
+  const auto all_of = [&](Group* group, int64_t count, int64_t broken) {
+    std::vector<std::string> found;
+    try {
+      share_batches(
+          group, count,
+          [&](int64_t batch) {
+            base::require(batch != broken, "batch {} is broken", batch);
+            return batch % 4 == 3 ? Texts{} : result(batch);
+          },
+          [&](int64_t batch, const Texts& texts) {
+            EXPECT_EQ(texts, batch % 4 == 3 ? Texts{} : result(batch));
+            found.push_back(std::to_string(batch));
+          });
+    } catch (const base::InputError& error) {
+      found.emplace_back(error.what());
+    }
+    return found;
+  };
+  const auto alone = all_of(nullptr, 7, -1), broken = all_of(nullptr, 7, 4);
+  EXPECT_EQ(alone.size(), 7U);
+  EXPECT_EQ(broken.back(), "batch 4 is broken");
+  test::on_thread_ranks(3, [&](const std::shared_ptr<Group>& group) {
+    EXPECT_EQ(all_of(group.get(), 7, -1), alone);
+    EXPECT_EQ(all_of(group.get(), 7, 4), broken) << "on every rank, after those before it";
+    EXPECT_TRUE(all_of(group.get(), 0, -1).empty());
   });
 }
 
