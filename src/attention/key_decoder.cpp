@@ -131,10 +131,13 @@ void KeyDecoder::heads(const core::DecodePass& pass, const float* x, float* head
   const int64_t width = layout_.width, d = layout_.head_dim, all = num_heads_ * d, of_keys = layout_.heads * d,
                 stride = maps_.out(), half = static_cast<int64_t>(frequencies_.size());
   float* angles = core::at_least(angle_memory, 2 * half);
-  float* maps = pass.qkv != nullptr ? pass.qkv : core::at_least(maps_memory, count * stride);
+  // A wrapping mechanism gets the maps before they are turned.
+  const bool own = pass.qkv == nullptr || half > 0;
+  float* maps = own ? core::at_least(maps_memory, count * stride) : pass.qkv;
   float* q = core::at_least(q_memory, count * num_heads_ * width);
   float* qr = distances_ ? core::at_least(qr_memory, count * num_heads_ * width) : nullptr;
   maps_(x, count, dim_, maps, stride);
+  if (own && pass.qkv != nullptr) std::copy_n(maps, count * stride, pass.qkv);
   for (size_t piece = 0; piece < pass.pieces.size(); ++piece)
     static_cast<KeyRowsState*>(pass.states[piece])->reserve(pass.pieces[piece].rows());
   int64_t longest = 0, right = 0;

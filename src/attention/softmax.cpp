@@ -21,12 +21,6 @@ Softmax::Softmax(const Options& options, const core::AttentionBuild& build)
   if (options.rotary) frequencies_ = options.rotary->frequencies(build.head_dim);
 }
 
-at::Tensor Softmax::for_queries(const at::Tensor& heads) const {
-  if (!heads.defined() || heads.size(1) == maps_.num_heads) return heads;
-  const int64_t share = maps_.num_heads / heads.size(1);
-  return heads.unsqueeze(2).expand({-1, -1, share, -1, -1}).flatten(1, 2);
-}
-
 layers::AttentionProjections::Heads Softmax::compared(const at::Tensor& q, const core::KvState& kv) const {
   if (frequencies_.empty()) return {q, for_queries(kv.k), for_queries(kv.v)};
   const int64_t keys = kv.k.size(2);
@@ -53,10 +47,7 @@ core::CoreAttention::Heads Softmax::heads(const core::AttentionInput& input, con
   const at::Tensor o = drops ? ops::attention_naive(rows.q, rows.k, rows.v, {}, ops::RelShift::none,
                                                     input.table.expand(), scale, dropout_)
                              : ops::attention(rows.q, rows.k, rows.v, {}, input.table.ranges(), scale);
-  return {maps_.join(o),
-          input.ends ? core::State(core::KvState{}) : core::State(kv),
-          {},
-          is_plain() ? own_rows(input, {q, k, v}) : layers::AttentionProjections::Heads{}};
+  return {maps_.join(o), input.ends ? core::State(core::KvState{}) : core::State(kv), {}, own_rows(input, {q, k, v})};
 }
 
 core::EncoderRows Softmax::encoder_rows(const at::Tensor& encoder_output, const at::Tensor& valid) const {

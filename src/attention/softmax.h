@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
+#include "core/grouped_queries.h"
 #include "core/inspection.h"
 #include "core/kv_state.h"
 #include "core/reads_encoder.h"
@@ -54,8 +55,8 @@ class Softmax final : public core::CoreAttention,
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override { return {.cross = frequencies_.empty()}; }
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
-  /// Null with rotary positions or grouped queries: what a row gets is then not content and own heads alone.
-  const layers::AttentionProjections* projections() const override { return is_plain() ? &maps_ : nullptr; }
+  /// Without the turn of rotary positions, which is a term of position and not of content.
+  const layers::AttentionProjections* projections() const override { return &maps_; }
   at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const override;
   bool reads_by_softmax() const override { return scaled_; }
   core::EncoderRows encoder_rows(const at::Tensor& encoder_output, const at::Tensor& valid) const override;
@@ -64,11 +65,9 @@ class Softmax final : public core::CoreAttention,
                               const core::State& history) const override;
 
  private:
-  bool is_plain() const { return frequencies_.empty() && maps_.num_kv_heads == maps_.num_heads; }
   /// q and k as they are compared, and k and v for every query head.
   layers::AttentionProjections::Heads compared(const at::Tensor& q, const core::KvState& kv) const;
-  /// [B,G,T,d] -> [B,H,T,d].
-  at::Tensor for_queries(const at::Tensor& heads) const;
+  at::Tensor for_queries(const at::Tensor& heads) const { return core::for_queries(heads, maps_.num_heads); }
   /// Of q k^T for heads of that width.
   double scale_of(int64_t head_dim) const;
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "core/grouped_queries.h"
 #include "ops/attention/attention.h"
 #include "ops/linear/linear.h"
 
@@ -86,7 +87,9 @@ Compression::Heads Compression::heads(int64_t layer, const at::Tensor& queries, 
         at::linear(x, map.weight.detach(), map.bias.defined() ? std::optional(map.bias.detach()) : std::nullopt));
   };
   const at::Tensor read = backbone_->attention_rows(layer, rows);
-  return {constant(maps.q, backbone_->attention_rows(layer, queries)), constant(maps.k, read), constant(maps.v, read)};
+  return {constant(maps.q, backbone_->attention_rows(layer, queries)),
+          core::for_queries(constant(maps.k, read), maps.num_heads),
+          core::for_queries(constant(maps.v, read), maps.num_heads)};
 }
 
 at::Tensor Compression::most_used(int64_t layer, const Forgotten& rows) const {

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "core/append_rows.h"
+#include "core/grouped_queries.h"
 #include "core/require_state.h"
 #include "ops/attention/knn.h"
 
@@ -39,6 +40,7 @@ Knn::Knn(const Options& options, const core::AttentionBuild& build, std::unique_
       inner_(std::move(inner)),
       maps_(inner_->projections()),
       num_heads_(build.num_heads),
+      num_kv_heads_(maps_ == nullptr ? build.num_heads : maps_->num_kv_heads),
       head_dim_(build.head_dim) {
   base::require(maps_ != nullptr,
                 "knn: the memory holds keys and values of single rows, and this attention does not say how it makes "
@@ -54,7 +56,7 @@ Knn::Knn(const Options& options, const core::AttentionBuild& build, std::unique_
 core::State Knn::initial_state(int64_t batch) const {
   const auto options = gate_.options().requires_grad(false);
   KnnState state;
-  state.keys = at::empty({batch, num_heads_, 0, head_dim_}, options);
+  state.keys = at::empty({batch, num_kv_heads_, 0, head_dim_}, options);
   state.values = state.keys;
   state.valid = at::empty({batch, 0}, options.dtype(at::kBool));
   return core::State::list({{"knn", state}, {"core", inner_->initial_state(batch)}});
@@ -81,8 +83,9 @@ int64_t Knn::max_rows(std::string_view field, core::Mode mode) const {
 }
 
 at::Tensor Knn::queries(const at::Tensor& q) const {
-  if (!options_.normalize) return q / std::sqrt(static_cast<double>(head_dim_));
-  return of_length_one(q) * scale_.view({num_heads_, 1, 1});
+  return core::by_key_heads(options_.normalize ? of_length_one(q) * scale_.view({num_heads_, 1, 1})
+                                               : q / std::sqrt(static_cast<double>(head_dim_)),
+                            num_kv_heads_);
 }
 
 void require_knn_state(const KnnState& state, int64_t batch, int64_t heads, int64_t head_dim) {
@@ -96,7 +99,7 @@ void require_knn_state(const KnnState& state, int64_t batch, int64_t heads, int6
 
 const KnnState& Knn::checked(const core::State& knn, int64_t batch) const {
   const KnnState& state = knn.as<KnnState>();
-  require_knn_state(state, batch, num_heads_, head_dim_);
+  require_knn_state(state, batch, num_kv_heads_, head_dim_);
   return state;
 }
 
@@ -133,8 +136,9 @@ core::CoreAttention::Heads Knn::heads(const core::AttentionInput& input, const c
       {{"knn", after(old, made.rows.k, made.rows.v, input)}, {"core", std::move(made.state)}});
   if (old.keys.size(2) == 0) return made;
 
-  const at::Tensor far = ops::knn_attention(queries(made.rows.q), old.keys.detach(), old.values.detach(), old.valid,
-                                            options_.top_k);
+  const at::Tensor found = ops::knn_attention(queries(made.rows.q), old.keys.detach(), old.values.detach(), old.valid,
+                                              options_.top_k),
+                   far = core::by_query_heads(found, num_heads_);
   const at::Tensor near = made.heads.unflatten(-1, {num_heads_, head_dim_});  // [B,Q,H,d]
   at::Tensor mixed = at::lerp(near, far.transpose(1, 2), at::sigmoid(gate_).view({num_heads_, 1}));
   const at::Tensor any = old.valid.any(1);
@@ -151,9 +155,10 @@ core::AttentionView Knn::inspect(const core::AttentionInput& input, const core::
   const core::State own = state.child("knn");
   const KnnState& old = checked(own, input.x.size(0));
   if (old.keys.size(2) == 0) return view;
-  view.maps.push_back(
-      {"knn", core::MapAxis::queries, core::MapAxis::cache,
-       ops::knn_weights(queries(maps_->heads(input.x, input.x).q), old.keys, old.valid, options_.top_k)});
+  view.maps.push_back({"knn", core::MapAxis::queries, core::MapAxis::cache,
+                       core::by_query_heads(ops::knn_weights(queries(maps_->heads(input.x, input.x).q), old.keys,
+                                                             old.valid, options_.top_k),
+                                            num_heads_)});
   return view;
 }
 

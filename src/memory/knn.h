@@ -24,8 +24,8 @@ struct KnnOptions {
   }
 };
 
-/// Keys and values of the past, [B,H,M,d], right-aligned; valid [B,M]: which rows are real. open: those of a segment
-/// that goes on in the next call, absent between segments.
+/// Keys and values of the past, [B,H,M,d] (with grouped queries those of the G key heads), right-aligned; valid [B,M]:
+/// which rows are real. open: those of a segment that goes on in the next call, absent between segments.
 struct KnnState {
   at::Tensor keys, values, valid;
   at::Tensor open_keys, open_values, open_valid;
@@ -47,8 +47,9 @@ void require_knn_state(const KnnState& state, int64_t batch, int64_t heads, int6
 ///   s_ij = q_i . K_j / sqrt(d), or, normalised, scale_h (q_i / |q_i|) . K_j with K_j of length one
 ///   o_mem_i = sum over the top_k real rows j with the largest s_ij of softmax(s_i)_j V_j
 ///   heads = g o_mem + (1 - g) o_local,  g = sigmoid(gate_h)
-/// q, k, v are the core's own maps of the call's rows, without its terms of position; o_local is the core as it is. A
-/// sequence with an empty memory has o_local alone. A segment reads the memory as it was before the segment; when it
+/// q, k, v are the core's own maps of the call's rows, without its terms of position (rotary turns too); with grouped
+/// queries the heads of a group look into the memory of their key head, each for itself. o_local is the core as it is.
+/// A sequence with an empty memory has o_local alone. A segment reads the memory as it was before the segment; when it
 /// ends, the memory takes its keys and values, without gradient, and keeps the last memory_len real rows. Padding is
 /// not stored.
 /// Parameters: gate [H], starts at 0; scale [H] if normalised, starts at sqrt(d).
@@ -75,7 +76,7 @@ class Knn final : public core::CoreAttention, public core::Inspectable, public c
 
  private:
   const KnnState& checked(const core::State& knn, int64_t batch) const;
-  /// q [B,H,Q,d] as it is scored.
+  /// q [B,H,Q,d] as it is scored, by key heads (core/grouped_queries.h).
   at::Tensor queries(const at::Tensor& q) const;
   /// The state after the call's keys and values k, v [B,H,Q,d], as they are mapped.
   KnnState after(const KnnState& old, const at::Tensor& k, const at::Tensor& v,
@@ -84,7 +85,7 @@ class Knn final : public core::CoreAttention, public core::Inspectable, public c
   Options options_;
   std::unique_ptr<core::CoreAttention> inner_;
   const layers::AttentionProjections* maps_;
-  int64_t num_heads_, head_dim_;
+  int64_t num_heads_, num_kv_heads_, head_dim_;
   at::Tensor gate_, scale_;
 };
 

@@ -180,6 +180,11 @@ const std::vector<Configuration>& variants() {
     pre.insert(pre.end(), {"backbone.norm=pre", "memory[0].compression_rate=3"});
     add("compressive_pre", "softmax", {"compressive"}, pre);
     rmt_compressive.push_back(two);
+    auto turned = compresses("conv"), used = compresses("most_used");
+    turned.insert(turned.end(), {rotary, grouped, "backbone.norm=pre"});
+    used.insert(used.end(), {rotary, grouped});
+    add("compressive_rotary", "softmax", {"compressive"}, turned);
+    add("compressive_rotary_most_used", "softmax", {"compressive"}, used);
     add("compressive_rmt", "relative", {"recurrent_tokens", "compressive"}, rmt_compressive);
     add("compressive_uncompressed", "relative", {"compressive"},
         {"memory[0].mem_len=5", "memory[0].compressed_len=0", "memory[0].compression_rate=1"});
@@ -265,6 +270,12 @@ const std::vector<Configuration>& variants() {
          "memory[1].layers=[1]"});
     add("knn_all_rows", "softmax", {"knn"},
         {"memory[0].memory_len=7", "memory[0].top_k=32", "backbone.norm=pre", "backbone.head_dim=3"});
+    add("knn_rotary_grouped", "softmax", {"knn"},
+        {rotary, "backbone.num_heads=4", "backbone.attention.num_kv_heads=2", few_rows[0], few_rows[1],
+         "backbone.norm=pre"});
+    add("knn_rotary_rmt_xl_grc", "softmax", {"recurrent_tokens", "segment_cache", "knn", "grc"},
+        {rotary, grouped, two, short_cache, "memory[2].memory_len=9", "memory[2].top_k=3", "memory[2].normalize=false",
+         "memory[3].cache_len=5", "memory[3].lifetime=sequence"});
     add("knn_grc_sequence", "relative", {"knn", "grc"},
         {few_rows[0], few_rows[1], "memory[1].cache_len=3", "memory[1].lifetime=sequence"});
     add("knn_linear_gate", "linear", {"knn"}, {few_rows[0], few_rows[1], "backbone.attention.gate=true"});

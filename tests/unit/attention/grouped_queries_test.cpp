@@ -72,7 +72,7 @@ TEST(GroupedQueries, HaveSmallerMaps) {
   const GroupedSubject subject(options);
   EXPECT_EQ(subject.set.find("attn.q.weight").size(0), kQueryHeads * kHeadWidth);
   EXPECT_EQ(subject.set.find("attn.k.weight").size(0), kHeadWidth);
-  EXPECT_EQ(subject.attention.projections(), nullptr);
+  EXPECT_EQ(subject.attention.projections()->num_kv_heads, 1);
 }
 
 TEST(GroupedQueries, RefuseWhatDoesNotFit) {
