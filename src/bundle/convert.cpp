@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <set>
 #include <vector>
 
 #include "base/error.h"
@@ -18,7 +17,9 @@
 #include "bundle/average.h"
 #include "bundle/bundle.h"
 #include "bundle/foreign_images.h"
+#include "bundle/foreign_texts.h"
 #include "bundle/model_folder.h"
+#include "bundle/require_said.h"
 #include "models/convert.h"
 #include "models/model.h"
 #include "models/presets.h"
@@ -54,6 +55,21 @@ Converted to_t2r(const ConvertOptions& options) {
   return {parameters, parameters - stored.model->parameters().count()};
 }
 
+Converted to_encoder(const ConvertOptions& options) {
+  const std::string folder = model_folder(options.model, options.checkpoint);
+  const AnyModel loaded = load_any(folder);
+  const auto made = models::to_encoder(*loaded.model);
+  BundleContent content{.options = made->options(), .model = *made};
+  content.files = loaded.format != nullptr ? text_files_of(folder) : files_beside(folder);
+  content.files.erase(kSourceConfig);
+  content.card = fmt::format(
+      "---\nlibrary_name: mnemo\n---\n\n# Encoder of {0}\n\n{1} parameters. The encoder of `{0}`, for a head of its "
+      "own.\n\nMade with Mnemo {2}:\n\n    mnemo convert {0} --to source_encoder --out FOLDER\n",
+      last_name(folder), base::grouped(made->parameters().count()), base::this_machine().mnemo);
+  write_bundle(options.out, content);
+  return {made->parameters().count(), 0};
+}
+
 std::string card_of(const ConvertOptions& options, const core::Model& model, const std::string& folder) {
   return fmt::format(
       "---\nlibrary_name: {3}\n---\n\n# {0}\n\n{1} parameters. The weights of `{0}` under {4} names.\n\nMade with "
@@ -61,27 +77,6 @@ std::string card_of(const ConvertOptions& options, const core::Model& model, con
       "    mnemo convert {0} --to {5} --out FOLDER\n",
       last_name(folder), base::grouped(model.parameters().count()), base::this_machine().mnemo,
       options.to == "mnemo" ? "mnemo" : "other", options.to == "mnemo" ? "Mnemo's" : "another library's", options.to);
-}
-
-/// Throws InputError naming the first option of ours that another library's config.json has lost.
-void require_said(const base::Node& ours, const base::Node& said, const std::string& path, const std::string& who) {
-  // How fresh weights are drawn; what the shapes of tensors say; what other keys have been filled in from.
-  static const std::set<std::string> kNotNeeded = {"init_std", "mlp_ratio", "preset"};
-  for (const auto& [key, value] : ours.members()) {
-    const base::Node* other = said.find(key);
-    const std::string at = path.empty() ? key : path + "." + key;
-    if (kNotNeeded.contains(key)) continue;
-    if (value.is_table() && other != nullptr && other->is_table()) {
-      require_said(value, *other, at, who);
-      continue;
-    }
-    const std::string can = other == nullptr ? "nothing" : base::to_json(*other, -1);
-    base::require(
-        other != nullptr && value == *other,
-        "{}: the format cannot say '{}': expected {}, found {}; change it in config.json of a folder of --to mnemo if "
-        "that is meant",
-        who, at, can, base::to_json(value, -1));
-  }
 }
 
 /// config.json of a model in another library's format: its own one if it came from there and says the same, else made
@@ -112,33 +107,6 @@ std::string config_for(const weights::ForeignFormat& format, const AnyModel& loa
                       says_image_facts(before, format, facts, classes);
     if (same) return source;
   }
-  return base::to_json(config) + "\n";
-}
-
-/// config.json of a model of texts in another library's format.
-std::string text_config_for(const weights::ForeignFormat& format, const AnyModel& loaded, const std::string& folder) {
-  const models::ModelOptions& options = loaded.model->options();
-  const std::string who = fmt::format("{}: convert: --to {}", folder, format.name);
-  const base::Node ours = base::write_options(options);
-  // Only the file of a model says whether its output matrix is the embedding.
-  const auto read_back = [&](const base::Node& config) {
-    base::Node model = format.options(config);
-    base::Node head = model.at("head");
-    if (const base::Node* tied = options.head.find("tied"); tied != nullptr && head.contains("tied"))
-      head.set("tied", *tied);
-    model.set("head", head);
-    return base::write_options(models::read_model_options(model));
-  };
-  const std::string beside = base::join_path(folder, kSourceConfig);
-  const std::string source = loaded.format == &format    ? loaded.config
-                             : base::path_exists(beside) ? base::read_file(beside, size_t{16} << 20)
-                                                         : std::string();
-  if (!source.empty()) {
-    const base::Node before = weights::parse_model_config(source, kSourceConfig);
-    if (format.claims(before) && read_back(before) == ours) return source;
-  }
-  const base::Node config = format.config(options);
-  require_said(ours, read_back(config), "", who);
   return base::to_json(config) + "\n";
 }
 
@@ -194,7 +162,7 @@ Converted to_format(const ConvertOptions& options) {
 }  // namespace
 
 std::vector<std::string> conversion_names() {
-  std::vector<std::string> known = {"t2r", "average", "mnemo"};
+  std::vector<std::string> known = {"t2r", "average", "source_encoder", "mnemo"};
   for (const weights::ForeignFormat& format : weights::foreign_formats()) known.emplace_back(format.name);
   return known;
 }
@@ -218,13 +186,15 @@ Converted convert(const ConvertOptions& options) {
   base::require(t2r || (!options.features && options.seed == 0), "convert: --features and --seed go with --to t2r");
   base::require(average || !options.last, "convert: --last goes with --to average");
   if (average) return to_average(options);
+  if (options.to == "source_encoder") return to_encoder(options);
   return t2r ? to_t2r(options) : to_format(options);
 }
 
 std::string conversions_text() {
   std::string text =
       "t2r: linear attention with learned features, from softmax attention; average: the mean of a "
-      "run's last checkpoints; mnemo: from another library's folder "
+      "run's last checkpoints; source_encoder: that of a T5 alone, to classify texts; mnemo: from another library's "
+      "folder "
       "(found by its config.json)";
   for (const weights::ForeignFormat& format : weights::foreign_formats())
     text += fmt::format("; {}: {}", format.name, format.about);

@@ -185,6 +185,16 @@ std::map<std::string, std::string> image_files_of(const std::string& folder) {
   return files;
 }
 
+void name_classes(base::Node& config, const std::vector<std::string>& classes) {
+  base::Node names = base::Node::table(), numbers = base::Node::table();
+  for (size_t i = 0; i < classes.size(); ++i) {
+    names.set(std::to_string(i), base::json_text(classes[i]));
+    numbers.set(base::json_text(classes[i]), static_cast<int64_t>(i));
+  }
+  config.set("id2label", names);
+  config.set("label2id", numbers);
+}
+
 std::map<std::string, std::string> add_image_facts(base::Node& config, const weights::ForeignFormat& format,
                                                    const std::optional<ImagePreprocessing>& facts,
                                                    const std::vector<std::string>& classes, const std::string& where) {
@@ -192,13 +202,7 @@ std::map<std::string, std::string> add_image_facts(base::Node& config, const wei
   if (is_hugging_face(format)) {
     if (facts) files[kProcessor] = base::to_json(to_hugging_face(*facts, where)) + "\n";
     if (classes.empty()) return files;
-    base::Node names = base::Node::table(), numbers = base::Node::table();
-    for (size_t i = 0; i < classes.size(); ++i) {
-      names.set(std::to_string(i), base::json_text(classes[i]));
-      numbers.set(base::json_text(classes[i]), static_cast<int64_t>(i));
-    }
-    config.set("id2label", names);
-    config.set("label2id", numbers);
+    name_classes(config, classes);
     return files;
   }
   if (facts) config.set("pretrained_cfg", to_timm(*facts, config.find("pretrained_cfg"), where));

@@ -24,6 +24,9 @@ inline constexpr const char* kSourceConfig = "source_config.json";
 /// All three, as files of a folder of ours.
 std::map<std::string, std::string> image_files_of(const std::string& folder);
 
+/// Puts the names of classes into a config.json of Hugging Face, `id2label` and `label2id`.
+void name_classes(base::Node& config, const std::vector<std::string>& classes);
+
 /// The way back: puts into a config.json of that format how images are read and what classes are called; returns the
 /// files that belong beside it. Throws InputError "WHERE: ..." for what the format cannot say.
 std::map<std::string, std::string> add_image_facts(base::Node& config, const weights::ForeignFormat& format,

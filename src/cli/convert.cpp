@@ -37,7 +37,8 @@ int convert_model(const ConvertArguments& arguments) {
   }
   base::print(options.to == "t2r"       ? fmt::format("{}, {} of them fresh\n", parameters, base::grouped(made.fresh))
               : options.to == "average" ? fmt::format("{}, the mean of the last checkpoints\n", parameters)
-                                        : fmt::format("{} under {} names\n", parameters, options.to));
+              : options.to == "source_encoder" ? fmt::format("{} of the encoder\n", parameters)
+                                               : fmt::format("{} under {} names\n", parameters, options.to));
   return base::kDone;
 }
 

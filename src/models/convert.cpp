@@ -4,6 +4,7 @@
 
 #include "attention/softmax.h"
 #include "base/error.h"
+#include "models/presets.h"
 #include "models/registry.h"
 
 namespace mnemo::models {
@@ -28,6 +29,43 @@ std::unique_ptr<Model> to_t2r(const Model& model, std::optional<int64_t> num_fea
     if (source.defined()) at::Tensor(tensor).copy_(source);
   }
   made->commit(model.initial_state(1));
+  return made;
+}
+
+std::unique_ptr<Model> to_encoder(const Model& model) {
+  const ModelOptions& whole = model.options();
+  base::require(whole.backbone.is_pairs(),
+                "convert: --to source_encoder: expected a model with an encoder and a decoder, found "
+                "backbone.type = \"{}\"",
+                whole.backbone.type);
+  const EncoderDecoderOptions& pairs = whole.backbone.pairs;
+  base::require(
+      pairs.position.type == backbones::PositionOptions::Type::none && pairs.encoder.memory.empty(),
+      "convert: --to source_encoder: expected an encoder with relative positions and without memories, as T5 has");
+  constexpr int64_t kSegment = 512;  // T5's texts; its positions have no limit
+  ModelOptions options;
+  options.embedding.vocab_size = whole.embedding.source_vocab_size.value_or(whole.embedding.vocab_size);
+  options.embedding.scale = whole.embedding.scale;
+  options.embedding.padding_token = whole.embedding.padding_token;
+  options.backbone.type = "encoder";
+  static_cast<backbones::LayerStackOptions&>(options.backbone) = pairs.encoder_stack();
+  options.backbone.position = {};
+  options.backbone.attention = pairs.encoder.attention;
+  options.head = base::Node::table({{"type", "classification"}, {"num_classes", 0}, {"pool", "mean"}});
+  options.segment_size = kSegment;
+  // Read again, so that every option has gone through its checks.
+  const layers::ParameterSet& from = model.parameters();
+  auto made = build(read_model_options(base::write_options(options)), 0, from.all().front().tensor.scalar_type());
+  const at::NoGradGuard no_grad;
+  for (const auto& [name, tensor] : made->parameters().named()) {
+    constexpr std::string_view kBackbone = "backbone.";
+    std::string theirs = name;
+    if (name.starts_with(kBackbone)) theirs.insert(kBackbone.size(), "encoder.");
+    if (name == "embed.weight" && from.find("encoder_embed.weight").defined()) theirs = "encoder_embed.weight";
+    const at::Tensor source = from.find(theirs);
+    base::ensure(source.defined(), "'{}' of the encoder is missing", theirs);
+    at::Tensor(tensor).copy_(source);
+  }
   return made;
 }
 

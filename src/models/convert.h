@@ -16,4 +16,9 @@ namespace mnemo::models {
 /// memories.
 std::unique_ptr<Model> to_t2r(const Model& model, std::optional<int64_t> num_features, uint64_t seed);
 
+/// The encoder of a translation model alone (T5), with all its parameters: a model of texts that reads the mean of a
+/// text's rows and has no classes yet. Throws InputError for another model, and for one whose encoder has absolute
+/// positions or memories.
+std::unique_ptr<Model> to_encoder(const Model& model);
+
 }  // namespace mnemo::models

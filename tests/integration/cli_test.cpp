@@ -244,7 +244,7 @@ TEST_F(CommandLine, ASoftmaxModelIsConvertedAndTrainedOn) {
   EXPECT_NEAR(evaluation(further), evaluation(made), 1e-4) << "training did not start from the converted weights";
   const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
       {{"convert", run_folder, "--to", "rfa", "--out", made},
-       "convert: --to: unknown kind 'rfa'; known: 't2r', 'average', 'mnemo'"},
+       "convert: --to: unknown kind 'rfa'; known: 't2r', 'average', 'source_encoder', 'mnemo'"},
       {{"convert", relative, "--to", "t2r", "--out", folder_ / "x"}, "found backbone.attention.type = \"relative\""},
       {{"convert", run_folder, "--to", "t2r", "--out", folder_ / "x", "--features", "0"}, "--features"},
       {{"train", recipe_, "--data", text_, "--out", folder_ / "y", "--init", made}, "attn.feature.weight"},

@@ -118,6 +118,39 @@ TEST(TextFolder, WeightsMayBeNarrow) {
   }
 }
 
+// The written weights are float32, and transformers would narrow them to the type that config.json names.
+TEST(TextFolder, AWrittenConfigNamesTheTypeOfTheWrittenWeights) {
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    Changed changed("llama");
+    changed.config.erase("dtype");
+    changed.config.set(key, "bfloat16");
+    changed.load();
+    const std::string folder = changed.folder.path(), ours = folder + "/ours", back = folder + "/back";
+    convert({.model = folder, .to = "mnemo", .out = ours});
+    convert({.model = ours, .to = "huggingface_llama", .out = back});
+    base::Node expected = changed.config;
+    expected.set(key, "float32");
+    EXPECT_EQ(config_in(back), expected) << key;
+  }
+}
+
+// Trained on in shorter segments: without memories these are no part of the model.
+TEST(TextFolder, SegmentsOfATrainingAreNotPartOfAModelWithoutMemory) {
+  for (const char* name : {"gpt2", "llama"}) {
+    const test::TemporaryFolder folder;
+    convert({.model = kTexts + name, .out = folder / "short", .segment = 6});
+    const std::string format(load_any(kTexts + name).format->name);
+    convert({.model = folder / "short", .to = format, .out = folder / "back"});
+    EXPECT_EQ(difference(logits_of(*load_any(folder / "back").model), logits_of(*load_any(kTexts + name).model)), 0.0);
+    convert({.model = kTexts + name,
+             .out = folder / "memory",
+             .memory = {"recurrent_tokens,num_mem_tokens=2,block_mask=causal"},
+             .segment = 6});
+    expect_error<base::InputError>([&] { convert({.model = folder / "memory", .to = format, .out = folder / "no"}); },
+                                   {"memory"});
+  }
+}
+
 TEST(TextFolder, NamesAreReadWithAndWithoutPrefix) {
   const Changed changed("llama");
   weights::TensorFile file = weights::read_safetensors(kTexts + "llama/model.safetensors");
@@ -216,6 +249,38 @@ TEST(TextFolder, GoesToMnemoAndBackWithEqualTensors) {
   }
 }
 
+// T5's encoder alone has the rows that the decoder reads; a head reads their mean.
+TEST(TextFolder, AnEncoderOfAPairStandsAlone) {
+  for (const char* name : {"t5_v10", "t5_v11"}) {
+    const test::TemporaryFolder folder;
+    const auto pairs = load_any(kTexts + name).model;
+    const Converted made = convert({.model = kTexts + name, .to = "source_encoder", .out = folder / "encoder"});
+    EXPECT_LT(made.parameters, pairs->parameters().count());
+    const auto encoder = read_bundle(folder / "encoder").model;
+    const int64_t words = core::pair_input(pairs->input()).source_vocab_size;
+    EXPECT_EQ(encoder->vocab_size(), words);
+    core::Segment segment;
+    segment.tokens = test::Numbers(1).tokens({2, 9}, words);
+    segment.valid = at::arange(9).unsqueeze(0) < at::tensor({9, 5}, at::kLong).unsqueeze(1);
+    const at::NoGradGuard no_grad;
+    const core::State state = pairs->read_source(segment.tokens, segment.valid, core::Mode::evaluate,
+                                                 pairs->initial_state(2));
+    at::Tensor rows;
+    for (const auto& [field, tensor] : state.fields()) {
+      if (field.path == "source.encoded.encoder_output") rows = tensor;
+    }
+    ASSERT_TRUE(rows.defined());
+    const at::Tensor real = segment.valid.unsqueeze(-1),
+                     mean = rows.masked_fill(real.logical_not(), 0.0).sum(1, true) / real.sum(1, true);
+    EXPECT_LE(difference(encoder->forward(segment, encoder->initial_state(2)).hidden, mean), 1e-6) << name;
+  }
+  const test::TemporaryFolder folder;
+  for (const char* name : {"gpt2", "marian"})
+    expect_error<base::InputError>(
+        [&] { convert({.model = kTexts + name, .to = "source_encoder", .out = folder / "no"}); },
+        {"--to source_encoder"});
+}
+
 TEST(AddMemory, WithoutMemoryTokensLogitsKeepTheirBits) {
   for (const std::string& name : kCausal) {
     const test::TemporaryFolder folder;
@@ -250,6 +315,64 @@ TEST(AddMemory, KeepsEveryWeightAndDrawsItsOwn) {
   EXPECT_EQ(more->options().memory.size(), 3u);
   for (const auto& [name, tensor] : model->parameters().named())
     EXPECT_TRUE(at::equal(tensor, more->parameters().find(name))) << name;
+}
+
+/// A training step over three segments, then the same tokens by the engine.
+void train_and_decode(const std::shared_ptr<models::Model>& model, const std::string& what) {
+  const at::Tensor tokens = test::Numbers(3).tokens({1, 3 * model->segment_size()}, model->vocab_size());
+  const auto run = [&](core::Mode mode) {
+    core::State state = model->initial_state(1);
+    std::vector<at::Tensor> logits;
+    for (int64_t first = 0; first < tokens.size(1); first += model->segment_size()) {
+      core::Segment segment;
+      segment.tokens = tokens.narrow(1, first, model->segment_size());
+      segment.mode = mode;
+      core::StepResult step = model->forward(segment, state);
+      logits.push_back(model->logits(step.hidden));
+      state = std::move(step.state);
+    }
+    return at::cat(logits, 1);
+  };
+  run(core::Mode::train).square().mean().backward();
+  for (const auto& [name, tensor] : model->parameters().named()) {
+    EXPECT_TRUE(!tensor.grad().defined() || at::isfinite(tensor.grad()).all().item<bool>()) << what << ": " << name;
+  }
+  model->parameters().zero_grad();
+  ASSERT_EQ(infer::unsupported_reason(*model), "") << what;
+  const at::NoGradGuard no_grad;
+  const at::Tensor expected = run(core::Mode::evaluate)[0][-1];
+  const infer::Engine engine(model);
+  infer::EngineSequence sequence = engine.begin();
+  const at::Tensor found = at::empty({model->vocab_size()}, at::kFloat);
+  for (int64_t i = 0; i < tokens.size(1); ++i) {
+    const int64_t token = tokens[0][i].item<int64_t>();
+    const infer::Engine::Step step{&sequence, {&token, 1}, found.mutable_data_ptr<float>()};
+    engine.run({&step, 1});
+  }
+  EXPECT_LE(difference(found, expected), 1e-4 * test::largest(expected)) << what;
+}
+
+TEST(AddMemory, EveryCausalModelTakesEveryMemory) {
+  for (const std::string& name : kCausal) {
+    for (const char* memory :
+         {"recurrent_tokens,num_mem_tokens=2,block_mask=causal", "segment_cache,mem_len=5", "attention_cache,mem_len=5",
+          "knn,memory_len=9,top_k=3", "grc,cache_len=4", "compressive,mem_len=3,compressed_len=4,compression_rate=2",
+          "compressive,mem_len=3,compressed_len=4,compression_rate=2,compression=most_used",
+          "memory_tokens,num_mem_tokens=2"}) {
+      const std::string what = name + " with " + memory;
+      const test::TemporaryFolder folder;
+      convert({.model = kTexts + name, .out = folder / "out", .memory = {memory}, .segment = 5});
+      train_and_decode(read_bundle(folder / "out").model, what);
+    }
+    // Several at once: a memory in every place.
+    const test::TemporaryFolder folder;
+    convert({.model = kTexts + name,
+             .out = folder / "out",
+             .memory = {"recurrent_tokens,num_mem_tokens=2", "segment_cache,mem_len=5", "knn,memory_len=9,top_k=3",
+                        "grc,cache_len=4"},
+             .segment = 5});
+    train_and_decode(read_bundle(folder / "out").model, name + " with four memories");
+  }
 }
 
 TEST(AddMemory, AnotherAttentionTakesWhatItCan) {

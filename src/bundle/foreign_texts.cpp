@@ -1,0 +1,94 @@
+#include "bundle/foreign_texts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/file_io.h"
+#include "bundle/foreign_images.h"
+#include "bundle/preprocessing.h"
+#include "bundle/require_said.h"
+#include "data/tokenizers/open_tokenizer.h"
+#include "models/presets.h"
+
+namespace mnemo::bundle {
+namespace {
+
+/// The keys of another library's config.json for the type of the weights.
+constexpr const char* kTypeKeys[] = {"dtype", "torch_dtype"};
+
+bool says_float32(const base::Node& config) {
+  return std::all_of(std::begin(kTypeKeys), std::end(kTypeKeys), [&](const char* key) {
+    const base::Node* found = config.find(key);
+    return found == nullptr || found->is_null() || *found == base::Node("float32");
+  });
+}
+
+/// The same config.json for weights in float32: transformers would narrow them to the type that it names.
+std::string in_float32(base::Node config) {
+  for (const char* key : kTypeKeys) {
+    if (config.find(key) != nullptr) config.set(key, "float32");
+  }
+  return base::to_json(config) + "\n";
+}
+
+/// Options without memories, with the segments of `said`: they are then no part of the model, only of how it was
+/// trained. They may be longer.
+base::Node with_segments_of(base::Node options, const base::Node& said) {
+  constexpr const char* kSegment = "segment_size";
+  const base::Node *own = options.find(kSegment), *longer = said.find(kSegment), *memory = options.find("memory");
+  const bool plain = memory != nullptr && memory->size() == 0 && own != nullptr && longer != nullptr;
+  if (plain && longer->as_int() > own->as_int()) options.set(kSegment, *longer);
+  return options;
+}
+
+/// What the files beside a model say: transformers would otherwise have the ids of the vocabulary that its format began
+/// with, and numbers for labels.
+void add_files_beside(base::Node& config, const std::string& folder) {
+  const std::vector<std::string> classes = class_names(folder);
+  if (const base::Node* labels = config.find("id2label"); labels != nullptr && classes.size() == labels->size())
+    name_classes(config, classes);
+  if (!data::has_tokenizer(folder)) return;
+  const data::SpecialTokens special = data::open_tokenizer(folder)->special_tokens();
+  for (const auto& [key, id] : {std::pair("bos_token_id", special.begin), std::pair("eos_token_id", special.end),
+                                std::pair("pad_token_id", special.padding)}) {
+    if (config.find(key) == nullptr) config.set(key, id < 0 ? base::Node() : base::Node(id));
+  }
+}
+
+}  // namespace
+
+std::string text_config_for(const weights::ForeignFormat& format, const AnyModel& loaded, const std::string& folder) {
+  const models::ModelOptions& options = loaded.model->options();
+  const std::string who = fmt::format("{}: convert: --to {}", folder, format.name);
+  const base::Node ours = base::write_options(options);
+  // Only the file of a model says whether its output matrix is the embedding.
+  const auto read_back = [&](const base::Node& config) {
+    base::Node model = format.options(config);
+    base::Node head = model.at("head");
+    if (const base::Node* tied = options.head.find("tied"); tied != nullptr && head.contains("tied"))
+      head.set("tied", *tied);
+    model.set("head", head);
+    return base::write_options(models::read_model_options(model));
+  };
+  const std::string beside = base::join_path(folder, kSourceConfig);
+  const std::string source = loaded.format == &format    ? loaded.config
+                             : base::path_exists(beside) ? base::read_file(beside, size_t{16} << 20)
+                                                         : std::string();
+  if (!source.empty()) {
+    const base::Node before = weights::parse_model_config(source, kSourceConfig);
+    if (format.claims(before)) {
+      const base::Node said = read_back(before);
+      if (said == with_segments_of(ours, said)) return says_float32(before) ? source : in_float32(before);
+    }
+  }
+  base::Node config = format.config(options);
+  const base::Node said = read_back(config);
+  require_said(with_segments_of(ours, said), said, "", who);
+  add_files_beside(config, folder);
+  return base::to_json(config) + "\n";
+}
+
+}  // namespace mnemo::bundle

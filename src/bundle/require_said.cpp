@@ -1,0 +1,29 @@
+#include "bundle/require_said.h"
+
+#include <set>
+
+#include "base/error.h"
+
+namespace mnemo::bundle {
+
+void require_said(const base::Node& ours, const base::Node& said, const std::string& path, const std::string& who) {
+  // How fresh weights are drawn; what the shapes of tensors say; what other keys have been filled in from.
+  static const std::set<std::string> kNotNeeded = {"init_std", "mlp_ratio", "preset"};
+  for (const auto& [key, value] : ours.members()) {
+    const base::Node* other = said.find(key);
+    const std::string at = path.empty() ? key : path + "." + key;
+    if (kNotNeeded.contains(key)) continue;
+    if (value.is_table() && other != nullptr && other->is_table()) {
+      require_said(value, *other, at, who);
+      continue;
+    }
+    const std::string can = other == nullptr ? "nothing" : base::to_json(*other, -1);
+    base::require(
+        other != nullptr && value == *other,
+        "{}: the format cannot say '{}': expected {}, found {}; change it in config.json of a folder of --to mnemo if "
+        "that is meant",
+        who, at, can, base::to_json(value, -1));
+  }
+}
+
+}  // namespace mnemo::bundle
