@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/ignore_target.h"
 #include "models/attention_scalars.h"
+#include "models/left_padding.h"
 #include "models/make_attention.h"
 #include "models/registry.h"
 
@@ -313,6 +314,16 @@ core::State Model::carried(const core::State& state) const {
 core::StepResult Model::forward_tokens(const core::Segment& segment, const core::State& state,
                                        const core::EncoderOutput& encoder, const core::AttentionObserver& observe,
                                        const core::HiddenObserver& hidden) const {
+  if (const LeftPadding padding(segment.valid); padding.moves()) {
+    const int64_t count = segment.valid.size(1);
+    const core::HiddenObserver in_place = [&](std::string_view name, const at::Tensor& rows) {
+      hidden(name, rows.dim() == 3 && rows.size(1) == count ? padding.back(rows) : rows);
+    };
+    core::StepResult step = forward_tokens(padding.right_padded(segment), state, encoder, observe,
+                                           hidden ? in_place : core::HiddenObserver());
+    if (step.hidden.size(1) == count) step.hidden = padding.back(step.hidden);
+    return step;
+  }
   const at::Tensor tokens = embed(segment);
   const core::SegmentRows rows = memories_->enter(tokens, cls_, segment, state);
   core::BackboneInput input;

@@ -210,6 +210,21 @@ TEST_P(StateIsAValue, WhatStandsInPaddingChangesNothingLater) {
   }
 }
 
+TEST_P(StateIsAValue, PaddingMayStandOnEitherSide) {
+  const at::Tensor valid = at::arange(5).unsqueeze(0) < at::tensor({3, 5, 2}, at::kLong).unsqueeze(1);
+  const at::Tensor tokens = tokens_.narrow(1, 0, 5).masked_fill(valid.logical_not(), 0), left = valid.flip(1);
+  // The real tokens of each sequence, in their order, behind its padding or on both sides of it.
+  for (const at::Tensor& places : {left, left.roll(1, 1)}) {
+    const at::Tensor moved = at::zeros_like(tokens).masked_scatter(places, tokens.masked_select(valid));
+    for (const core::Mode mode : {core::Mode::evaluate, core::Mode::train}) {
+      const Outcome right = run(*model_, tokens, whole(5), warm_, mode, valid),
+                    found = run(*model_, moved, whole(5), warm_, mode, places);
+      expect_near(found.hidden.index({places}), right.hidden.index({valid}), 0.0, "rows");
+      EXPECT_EQ(state_difference(found.state, right.state, 0.0), "");
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, StateIsAValue, testing::ValuesIn(decoders_and_encoders()), name_of);
 INSTANTIATE_TEST_SUITE_P(All, StateInsideASegment, testing::ValuesIn(configurations()), name_of);
 
