@@ -145,9 +145,10 @@ Measured measure_own(const bundle::Bundle& stored, const Recipe& recipe, const M
                                                    : part == data::Part::valid ? split.valid
                                                                                : split.test;
     base::require(source.has_value(), "{}: its recipe has no {} part; give a text with --data", stored.folder, name);
-    return measure_text(stored, data::encode_text(*stored.tokenizer, *source, text->document_rule()), options,
-                        name + " part of " + text->train, text->resets_segments(),
-                        recipe.train.eval_context.value_or(0));
+    return measure_text(
+        stored,
+        data::encode_text(*stored.tokenizer, *source, text->document_rule(), text->token_between(*stored.tokenizer)),
+        options, name + " part of " + text->train, text->resets_segments(), recipe.train.eval_context.value_or(0));
   }
   // With the stored model's options: of a fine-tuning they may stand in the trained model alone.
   if (task->input() == tasks::InputKind::images) {

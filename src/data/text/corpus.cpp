@@ -89,6 +89,8 @@ void TextOptions::validate(const base::Where& where) const {
                 "expected a line exactly when document_separator = \"line\"");
   where.require(tokenizer.empty() || (unit == TextOptions().unit && min_count == 1 && max_vocabulary == 0), "tokenizer",
                 "'{}' has a vocabulary of its own; remove unit, min_count and max_vocabulary", tokenizer);
+  where.require(!pack || (!tokenizer.empty() && document_separator != DocumentRule::Kind::none), "pack",
+                "expected document_separator and tokenizer beside it, whose end token stands between documents");
   where.require(unit != Unit::bytes || (min_count == 1 && max_vocabulary == 0), "unit",
                 "unit = \"bytes\" has no vocabulary to limit; remove min_count and max_vocabulary");
 }
@@ -97,6 +99,14 @@ std::string TextOptions::unit_name() const { return base::write_options(*this).a
 
 std::shared_ptr<const Tokenizer> TextOptions::pretrained() const {
   return tokenizer.empty() ? nullptr : open_tokenizer(tokenizer);
+}
+
+int32_t TextOptions::token_between(const Tokenizer& of) const {
+  if (!pack) return -1;
+  const int64_t end = of.special_tokens().end;
+  base::require(end >= 0, "data.pack: expected a tokenizer with an end token ({}), found none in {}",
+                "</s>, [SEP] or <|endoftext|>", tokenizer);
+  return static_cast<int32_t>(end);
 }
 
 int64_t TextOptions::usual_vocabulary() const {
@@ -162,8 +172,9 @@ TextSplit split_text(const TextOptions& options) {
 }
 
 std::shared_ptr<const TokenStore> encode_text(const Tokenizer& tokenizer, const TextSource& text,
-                                              const DocumentRule& rule) {
-  auto store = std::make_shared<TokenStore>(tokenizer.size(), rule.kind != DocumentRule::Kind::none);
+                                              const DocumentRule& rule, int32_t between) {
+  const bool apart = rule.kind != DocumentRule::Kind::none && between < 0;
+  auto store = std::make_shared<TokenStore>(tokenizer.size(), apart);
   auto encoder = tokenizer.encoder(text.path(), text.begin());
   int64_t position = text.begin(), unknown = 0;
   std::vector<int32_t> ids;
@@ -175,10 +186,11 @@ std::shared_ptr<const TokenStore> encode_text(const Tokenizer& tokenizer, const 
     if (starts) {
       // A document is a text of its own: what a tokenizer still holds belongs to the one before.
       encoder->finish(ids);
+      if (between >= 0) ids.push_back(between);
       flush();
       unknown += encoder->num_unknown();
       encoder = tokenizer.encoder(text.path(), position);
-      store->start_document();
+      if (apart) store->start_document();
     }
     position += static_cast<int64_t>(part.size());
     store->count_text(static_cast<int64_t>(part.size()), base::count_characters(part));
@@ -219,9 +231,10 @@ Corpus load_corpus(const TextOptions& options, std::shared_ptr<const Tokenizer> 
       corpus.tokenizer->encode("\r").front() != corpus.tokenizer->unknown_id())
     base::log_info("note: {}: lines end in CR LF, or there are single CR: \"\\r\" is a character of the vocabulary",
                    split.train.path());
-  corpus.train = encode_text(*corpus.tokenizer, split.train, rule);
-  if (split.valid) corpus.valid = encode_text(*corpus.tokenizer, *split.valid, rule);
-  if (split.test) corpus.test = encode_text(*corpus.tokenizer, *split.test, rule);
+  const int32_t between = options.token_between(*corpus.tokenizer);
+  corpus.train = encode_text(*corpus.tokenizer, split.train, rule, between);
+  if (split.valid) corpus.valid = encode_text(*corpus.tokenizer, *split.valid, rule, between);
+  if (split.test) corpus.test = encode_text(*corpus.tokenizer, *split.test, rule, between);
   return corpus;
 }
 

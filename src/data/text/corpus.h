@@ -29,6 +29,7 @@ struct TextOptions {
   std::string separator_line;
   enum class Reset { documents, segments } reset = Reset::documents;
   std::string json_key = {};
+  bool pack = false;
 
   template <class V>
   void visit(V&& v) {
@@ -57,6 +58,10 @@ struct TextOptions {
       "segment, so that segments are independent",
       base::one_of("documents", "segments"));
     v("json_key", json_key, "the files are JSON lines, and the text is that of this key; empty: they are plain text");
+    v("pack", pack,
+      "documents stand one behind the other, with the tokenizer's end token between them, instead of padding; "
+      "attention "
+      "and memory go on across them");
   }
   void validate(const base::Where& where) const;
 
@@ -69,6 +74,8 @@ struct TextOptions {
   /// A usual vocabulary size of such texts, where there is no text to count: 256 bytes, 128 characters or 32,768 words,
   /// at most max_vocabulary.
   int64_t usual_vocabulary() const;
+  /// With `pack` the token that stands between documents, otherwise -1. Throws InputError if the tokenizer has none.
+  int32_t token_between(const Tokenizer& of) const;
   DocumentRule document_rule() const { return DocumentRule::of(document_separator, separator_line); }
   /// The unit as recipes write it, which is also Tokenizer::type() of its tokenizer.
   std::string unit_name() const;
@@ -89,9 +96,10 @@ struct TextSplit {
 /// with fewer characters than parts.
 TextSplit split_text(const TextOptions& options);
 
-/// Reads a text in chunks into tokens. Throws InputError with file and byte offset for invalid UTF-8.
+/// Reads a text in chunks into tokens. between: a token that stands between its documents, which are then one text; -1:
+/// none. Throws InputError with file and byte offset for invalid UTF-8.
 std::shared_ptr<const TokenStore> encode_text(const Tokenizer& tokenizer, const TextSource& text,
-                                              const DocumentRule& rule = {});
+                                              const DocumentRule& rule = {}, int32_t between = -1);
 
 /// A text ready for training. The vocabulary is built from the training part only.
 struct Corpus {

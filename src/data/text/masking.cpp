@@ -14,12 +14,18 @@
 namespace mnemo::data {
 namespace {
 
-/// The words of a text, [begin, end) of its tokens; without begins_word each token alone.
-std::vector<std::pair<size_t, size_t>> words_of(std::span<const int64_t> tokens, const std::vector<bool>& begins_word) {
+/// The words of a text, [begin, end) of its tokens; without begins_word each token alone. Separators are in none.
+std::vector<std::pair<size_t, size_t>> words_of(std::span<const int64_t> tokens, const Masking& masking) {
   std::vector<std::pair<size_t, size_t>> words;
+  bool begins = true;
   for (size_t i = 0; i < tokens.size(); ++i) {
-    if (i == 0 || begins_word.empty() || begins_word[static_cast<size_t>(tokens[i])]) words.emplace_back(i, i);
-    words.back().second = i + 1;
+    const bool separates = tokens[i] == masking.separator;
+    if (!separates) {
+      if (begins || masking.begins_word.empty() || masking.begins_word[static_cast<size_t>(tokens[i])])
+        words.emplace_back(i, i);
+      words.back().second = i + 1;
+    }
+    begins = separates;
   }
   return words;
 }
@@ -30,10 +36,11 @@ void mask_tokens(std::span<int64_t> tokens, std::span<int64_t> targets, const Ma
   base::ensure(!tokens.empty() && targets.size() == tokens.size(), "{} targets of {} tokens", targets.size(),
                tokens.size());
   std::fill(targets.begin(), targets.end(), base::kIgnoreTarget);
-  std::vector<std::pair<size_t, size_t>> words = words_of(tokens, masking.begins_word);
+  std::vector<std::pair<size_t, size_t>> words = words_of(tokens, masking);
   random.shuffle(words);
-  const size_t wanted = std::max<size_t>(
-      1, static_cast<size_t>(std::llround(masking.fraction * static_cast<double>(tokens.size()))));
+  const auto count = static_cast<double>(tokens.size()) -
+                     static_cast<double>(std::count(tokens.begin(), tokens.end(), masking.separator));
+  const size_t wanted = std::max<size_t>(1, static_cast<size_t>(std::llround(masking.fraction * count)));
   size_t chosen = 0;
   for (const auto& [begin, end] : words) {
     if (chosen >= wanted) break;

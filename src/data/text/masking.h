@@ -16,12 +16,13 @@ struct Masking {
   double random = 0.1;                 ///< of these: become any token of the vocabulary; the rest stay as they are
   int64_t mask_token = 0;              ///< id of the mask
   int64_t vocabulary = 0;              ///< number of tokens
+  int64_t separator = -1;              ///< id of a token that stays and does not count; -1: none
   std::vector<bool> begins_word = {};  ///< by token, see word_starts; empty: tokens are chosen one by one
 };
 
-/// Hides tokens of a text: `targets` [as many] gets the tokens to predict, base::kIgnoreTarget elsewhere. Of n tokens
-/// round(fraction n) are chosen, at least one; of whole words those that fit into this number, and the first drawn in
-/// any case.
+/// Hides tokens of a text: `targets` [as many] gets the tokens to predict, base::kIgnoreTarget elsewhere. Of n tokens,
+/// separators not counted, round(fraction n) are chosen, at least one; of whole words those that fit into this number,
+/// and the first drawn in any case.
 void mask_tokens(std::span<int64_t> tokens, std::span<int64_t> targets, const Masking& masking, base::Random& random);
 
 /// Whether each token of the vocabulary begins a word: behind another text it begins with white space, or it is

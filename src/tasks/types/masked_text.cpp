@@ -74,6 +74,7 @@ LoadedTask MaskedTextSpec::load(const models::ModelOptions& model, const TaskSet
                                             .random = options_.random_share,
                                             .mask_token = mask,
                                             .vocabulary = tokenizer.size(),
+                                            .separator = options_.token_between(tokenizer),
                                             .begins_word = {}}};
   if (options_.whole_words) options.masking.begins_word = data::word_starts(tokenizer);
   loaded.task = std::make_unique<MaskedText>(std::move(corpus), options);

@@ -10,6 +10,7 @@
 #include "base/utf8.h"
 #include "data/describe.h"
 #include "data/tokenizers/open_tokenizer.h"
+#include "tests/support/expect_error.h"
 #include "text_file.h"
 
 namespace mnemo::data {
@@ -251,6 +252,38 @@ TEST(Corpus, TheTextThatShips) {
   EXPECT_NE(to_text(found).find("vocabulary  66\n"), std::string::npos);
   EXPECT_NE(to_text(found).find(std::to_string(found.parts[1].tokens)), std::string::npos);
   EXPECT_EQ(to_node(found).at("parts").items()[1].at("predictions").as_int(), found.parts[1].predictions);
+}
+
+TEST(Corpus, PackedDocumentsAreOneTextWithATokenBetween) {
+  const TextFile file("one two\n\nthree\n\nfour five six\n");
+  TextOptions options;
+  options.train = file.path();
+  options.valid_fraction = options.test_fraction = 0;
+  options.tokenizer = MNEMO_SOURCE_DIR "/tests/golden/data/text_tools/tokenizer_gpt2_roberta";
+  options.document_separator = DocumentRule::Kind::blank_line;
+  options.pack = true;
+  const Corpus corpus = load_corpus(options);
+  EXPECT_FALSE(corpus.train->has_documents());
+  std::vector<int32_t> expected;
+  for (const char* text : {"one two\n\n", "three\n\n", "four five six\n"}) {
+    if (!expected.empty()) expected.push_back(static_cast<int32_t>(corpus.tokenizer->special_tokens().end));
+    const std::vector<int32_t> ids = corpus.tokenizer->encode(text);
+    expected.insert(expected.end(), ids.begin(), ids.end());
+  }
+  std::vector<int64_t> found(static_cast<size_t>(corpus.train->size()));
+  corpus.train->read(0, found);
+  EXPECT_EQ(found, std::vector<int64_t>(expected.begin(), expected.end()));
+}
+
+TEST(Corpus, PackingNeedsDocumentsAndATokenBetween) {
+  const auto refuses = [](const std::string& options) {
+    test::expect_error<base::InputError>(
+        [&] { base::read_options<TextOptions>(base::parse_toml("train = \"x\"\npack = true\n" + options, "test")); },
+        {"pack", "document_separator", "tokenizer"});
+  };
+  refuses("");
+  refuses("document_separator = \"blank_line\"\n");
+  refuses("tokenizer = \"folder\"\n");
 }
 
 // A tokenizer of a pretrained model holds text back until it can cut it.

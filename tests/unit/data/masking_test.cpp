@@ -62,6 +62,26 @@ TEST(Masking, AShortTextHasOneToken) {
   EXPECT_EQ(std::count(targets.begin(), targets.end(), base::kIgnoreTarget), 1);
 }
 
+TEST(Masking, SeparatorsStayAndDoNotCount) {
+  for (const bool words : {false, true}) {
+    Masking masking{.fraction = 0.5, .masked = 1, .random = 0, .mask_token = 4, .vocabulary = 9, .separator = 2};
+    if (words) masking.begins_word = {true, true, false, true, true, true, true, false, true};
+    base::Random random{1};
+    for (int i = 0; i < 50; ++i) {
+      std::vector<int64_t> tokens = {2, 7, 8, 2, 2, 7, 8, 2}, targets(8);
+      mask_tokens(tokens, targets, masking, random);
+      for (const size_t place : {0, 3, 4, 7}) {
+        EXPECT_EQ(tokens[place], 2);
+        EXPECT_EQ(targets[place], base::kIgnoreTarget);
+      }
+      EXPECT_EQ(std::count(targets.begin(), targets.end(), base::kIgnoreTarget), 6) << "2 of 4";
+    }
+    std::vector<int64_t> nothing = {2, 2}, targets(2);
+    mask_tokens(nothing, targets, masking, random);
+    EXPECT_EQ(nothing, (std::vector<int64_t>{2, 2}));
+  }
+}
+
 TEST(Masking, WholeWordsAreChosenWhole) {
   // Words of three tokens: 0 begins one, 1 and 2 continue it.
   Masking masking{.fraction = 0.3, .masked = 1, .random = 0, .mask_token = 5, .vocabulary = 6};
