@@ -88,9 +88,10 @@ AnyModel load_any(const std::string& folder, const LoadModelOptions& options) {
     const std::string& weights_path = sharded ? index : whole;
     const weights::TensorFile file = sharded ? weights::read_sharded(index) : weights::read_safetensors(whole);
     if (loaded.format->fit) loaded.format->fit(*loaded.format, config, said, file);
+    // Of the model as it was published: what a change adds is the caller's.
+    if (loaded.format->variants) require_held(models::read_model_options(config), file, config_path, weights_path);
     if (options.change) options.change(config);
     const models::ModelOptions model = models::read_model_options(config);
-    if (loaded.format->variants && !options.change) require_held(model, file, config_path, weights_path);
     loaded.model = fresh_model(model, file, folder, options.dtype, options.seed);
     loaded.fresh = weights::load_theirs(*loaded.format, file, loaded.model->parameters().named(), weights_path,
                                         model.backbone.num_heads,

@@ -70,8 +70,8 @@ TEST(HostileFolder, NumbersOfConfigsTakeNoMemory) {
     int refused = 0;
     for (const auto& [key, value] : original.config.members()) {
       if (!value.is_int()) continue;
-      for (const int64_t wrong : {int64_t{-1}, int64_t{0}, int64_t{1} << 20, int64_t{1} << 31, int64_t{1} << 40,
-                                  std::numeric_limits<int64_t>::max()}) {
+      for (const int64_t wrong : {int64_t{-1}, int64_t{0}, int64_t{1} << 15, int64_t{1} << 20, int64_t{1} << 31,
+                                  int64_t{1} << 40, std::numeric_limits<int64_t>::max()}) {
         Copy copy(family);
         copy.config.set(key, wrong);
         copy.write();
