@@ -74,7 +74,7 @@ base::Node to_node(const infer::ImageAnswer& answer) {
 int classify(const ClassifyArguments& arguments, const std::shared_ptr<distributed::Group>& group) {
   base::require(arguments.broken == "stop" || arguments.broken == "skip",
                 "classify: --broken: expected stop or skip, found '{}'", base::printable(arguments.broken));
-  const at::Device device = experiment::device_named(arguments.device);
+  const at::Device device = experiment::device_named(arguments.device, group.get());
   const bundle::Bundle stored = bundle::read_bundle(arguments.model, arguments.checkpoint);
   experiment::move_to(*stored.model, device);
   begin_sharing(group, "classify", *stored.model);

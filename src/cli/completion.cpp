@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/recipes.h"
 #include "data/prepare/registry.h"
+#include "data/tokenizers/train_tokenizer.h"
 #include "experiment/recipe.h"
 #include "tasks/registry.h"
 
@@ -38,6 +39,8 @@ const std::map<std::string, std::vector<std::string>>& option_words() {
       {"--broken", {"stop", "skip"}},
       {"--documents", {"none", "blank_line", "heading", "line"}},
       {"--reset", {"documents", "segments"}},
+      {"--memory", {"zeros", "noise"}},
+      {"--type", {data::tokenizer_types().begin(), data::tokenizer_types().end()}},
       {"--precision", {"float32", "bf16", "int8"}},
       {"--regime", {"head", "head_and_class_token", "memory", "masked_memory", "full", "adapters"}},
       {"--to", bundle::conversion_names()}};
@@ -61,7 +64,7 @@ Values arguments_of(const std::string& command, const std::vector<std::string>& 
   Values values{.files = true, .folders = true};
   if (command == "data") {
     values.words = tasks::made_words();
-    values.words.emplace_back("prepare");
+    values.words.insert(values.words.end(), {"prepare", "tokenizer"});
     for (const std::string& name : data::data_sets().names()) values.words.push_back(name);
   }
   for (const char* reads : {"train", "finetune", "compare", "inspect", "data"}) {

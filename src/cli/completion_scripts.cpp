@@ -66,7 +66,8 @@ std::string zsh_action(const Values& values) {
   const char* files = values.files ? "_files" : values.folders ? "_files -/" : "";
   if (values.words.empty()) return *files == '\0' ? " " : files;
   if (*files == '\0') return "(" + joined(values.words) + ")";
-  return fmt::format("_alternative \"words:word:({})\" \"files:file:{}\"", joined(values.words), files);
+  // With a blank before it _arguments adds no options of its own, which are not _alternative's.
+  return fmt::format(" _alternative \"words:word:({})\" \"files:file:{}\"", joined(values.words), files);
 }
 
 std::string zsh_options(const std::vector<CompletedOption>& options) {

@@ -41,7 +41,7 @@ int64_t rows_per_sample(const bundle::Bundle& stored, const experiment::MeasureO
 }
 
 int evaluate_alone(const EvalArguments& options, const std::shared_ptr<distributed::Group>& group) {
-  const at::Device device = experiment::device_named(options.device);
+  const at::Device device = experiment::device_named(options.device, group.get());
   const bundle::Bundle stored = bundle::read_bundle(options.model, options.checkpoint);
   experiment::move_to(*stored.model, device);
   choose_threads(stored.model->parameters().count(), options.measure.batch * rows_per_sample(stored, options.measure));

@@ -281,7 +281,7 @@ int generate(const GenerateArguments& options, const std::shared_ptr<distributed
 
   if (options.save)
     base::AtomicFile(*options.save);  // a place that cannot be written is told before the text, not behind it
-  const at::Device device = experiment::device_named(options.device);
+  const at::Device device = experiment::device_named(options.device, group.get());
   const bundle::Bundle stored = bundle::read_bundle(options.model, options.checkpoint);
   experiment::move_to(*stored.model, device);
   choose_threads(stored.model->parameters().count(), 1);

@@ -156,7 +156,7 @@ void print_result(const std::string& folder, const experiment::Training& trainin
 }
 
 int train_alone(const TrainArguments& options, const Plan& plan, const std::shared_ptr<distributed::Group>& group) {
-  const at::Device device = experiment::device_named(options.device);
+  const at::Device device = experiment::device_named(options.device, group.get());
   const experiment::Training training = experiment::run_training(
       {.recipe = plan.recipe,
        .folder = plan.folder,

@@ -183,7 +183,7 @@ search::GenerationOptions published_search(const TranslateArguments& arguments, 
 
 int translate(const TranslateArguments& arguments, const std::shared_ptr<distributed::Group>& group) {
   infer::TranslateOptions options = asked_options(arguments);
-  const at::Device device = experiment::device_named(arguments.device);
+  const at::Device device = experiment::device_named(arguments.device, group.get());
   const bundle::Bundle stored = bundle::read_bundle(arguments.model, arguments.checkpoint);
   experiment::move_to(*stored.model, device);
   std::optional<ops::Precision> precision;

@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "base/exit_status.h"
 #include "base/machine.h"
+#include "distributed/device_backend.h"
 
 namespace mnemo::distributed {
 namespace {
@@ -101,7 +102,7 @@ class GlooGroup final : public Group {
   std::unique_ptr<Pending> start_sum(at::Tensor& tensor) override {
     return guarded([&]() -> std::unique_ptr<Pending> {
       std::vector<at::Tensor> tensors = {tensor};
-      return std::make_unique<Sum>(*this, backend_->allreduce(tensors));
+      return std::make_unique<Sum>(*this, backend_of(tensor).allreduce(tensors));
     });
   }
 
@@ -159,7 +160,7 @@ class GlooGroup final : public Group {
       std::vector<at::Tensor> tensors = {tensor};
       c10d::BroadcastOptions options;
       options.rootRank = root;
-      return backend_->broadcast(tensors, options)->wait();
+      return backend_of(tensor).broadcast(tensors, options)->wait();
     });
   }
 
@@ -208,6 +209,17 @@ class GlooGroup final : public Group {
     const auto* own = dynamic_cast<const c10::Error*>(&error);
     const std::string text = own != nullptr ? own->what_without_backtrace() : error.what();
     return text.substr(0, text.find('\n'));
+  }
+
+  /// Gloo for tensors on the CPU; for those on a GPU NCCL, which the ranks join with the first of them.
+  c10d::Backend& backend_of(const at::Tensor& tensor) {
+    if (tensor.is_cpu()) return *backend_;
+    if (device_backend_ == nullptr) {
+      device_backend_ = make_device_backend(c10::make_intrusive<c10d::PrefixStore>("device", store_),
+                                            static_cast<int>(rank()), static_cast<int>(size()),
+                                            std::chrono::duration_cast<Milliseconds>(options_.timeout));
+    }
+    return *device_backend_;
   }
 
   std::vector<at::Tensor> all(const at::Tensor& tensor) {
@@ -338,6 +350,7 @@ class GlooGroup final : public Group {
   GroupOptions options_;
   c10::intrusive_ptr<c10d::Store> store_, watch_store_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> backend_;
+  c10::intrusive_ptr<c10d::Backend> device_backend_;
   std::timed_mutex store_mutex_;  ///< of watch_store_ and beats_
   std::vector<Beat> beats_;
   int64_t beat_count_ = 0;

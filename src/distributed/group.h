@@ -40,8 +40,9 @@ class Pending {
   virtual void wait() = 0;
 };
 
-/// The ranks of one training, on c10d's TCPStore and ProcessGroupGloo. All of them call the same functions in the same
-/// order. A function throws RankFailure when another rank ends or does not come within the time-out.
+/// The ranks of one training, on c10d's TCPStore and ProcessGroupGloo, with ProcessGroupNCCL for tensors on GPUs. All
+/// of them call the same functions in the same order. A function throws RankFailure when another rank ends or does not
+/// come within the time-out.
 class Group {
  public:
   /// Joins the others at the store. Throws InputError without c10d, RankFailure if some do not come.

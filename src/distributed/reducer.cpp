@@ -28,8 +28,6 @@ class Reducer::Hook final : public torch::autograd::PostAccumulateGradHook {
 Reducer::Reducer(Group& group, std::vector<at::Tensor> parameters, const ReducerOptions& options)
     : group_(group), parameters_(std::move(parameters)), options_(options), bucket_of_(parameters_.size()) {
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    base::ensure(parameters_[i].device().is_cpu(), "gradients on {} cannot be reduced over processes",
-                 parameters_[i].device().str());
     torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i], std::make_unique<Hook>(*this, i));
   }
   std::vector<size_t> order(parameters_.size());

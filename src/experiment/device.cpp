@@ -11,7 +11,7 @@
 
 namespace mnemo::experiment {
 
-at::Device device_named(const std::optional<std::string>& name) {
+at::Device device_named(const std::optional<std::string>& name, const distributed::Group* ranks) {
   constexpr std::string_view kCuda = "cuda";
   if (!name || *name == "cpu") return at::kCPU;
   const std::string_view number = name->starts_with("cuda:") ? std::string_view(*name).substr(kCuda.size() + 1) : "0";
@@ -23,6 +23,17 @@ at::Device device_named(const std::optional<std::string>& name) {
   base::require(ops::cuda::compiled(), "--device {}: this build has no CUDA: configure with -DMNEMO_CUDA=ON", *name);
   const int64_t devices = ops::cuda::devices();
   base::require(devices > 0, "--device {}: no CUDA device found (or its driver is missing)", *name);
+  if (ranks != nullptr && ranks->place().local_size > 1) {
+    base::require(*name == kCuda,
+                  "--device: each of the {} ranks on this machine has a GPU of its own; expected cuda, "
+                  "found {}",
+                  ranks->place().local_size, *name);
+    base::require(ranks->place().local_size <= devices,
+                  "--device cuda: expected a GPU for each of the {} ranks on this "
+                  "machine, found {}",
+                  ranks->place().local_size, devices);
+    index = ranks->place().local_rank;
+  }
   base::require(index < devices, "--device: expected cuda:0 to cuda:{}, found {}", devices - 1, *name);
   return {at::kCUDA, static_cast<c10::DeviceIndex>(index)};
 }

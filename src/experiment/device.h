@@ -7,12 +7,14 @@
 #include <string>
 
 #include "core/model.h"
+#include "distributed/group.h"
 
 namespace mnemo::experiment {
 
-/// What --device says, the processor where it is not given: cpu, cuda (the first one) or cuda:N. Throws InputError for
+/// What --device says, the processor where it is not given: cpu, cuda (the first one) or cuda:N. Of several ranks on
+/// one machine each has a GPU of its own: cuda is the one with the rank's number on the machine. Throws InputError for
 /// another name, and where this build or this machine has no such device.
-at::Device device_named(const std::optional<std::string>& name);
+at::Device device_named(const std::optional<std::string>& name, const distributed::Group* ranks = nullptr);
 
 /// Moves a model's parameters there; its states follow.
 void move_to(core::Model& model, at::Device device);

@@ -101,13 +101,15 @@ void add_sections(page::Document& page, const Inspection& found) {
     return page::figure(inspect::svg_of(part), "", name);
   };
   if (found.attention) {
-    page.add("<h2>Attention</h2>\n" + inspect::to_html(*found.attention), "the shares of attention");
+    page.add("<h2>Attention</h2>\n", "attention");
     inspect::add_attention_view(page, *found.attention);
+    page.add("<h3>Shares</h3>\n" + inspect::to_html(*found.attention), "the shares of attention");
     page.add("<h3>All maps</h3>\n" + drawn({&*found.attention}, "attention maps"), "the attention maps");
   }
   if (found.image) {
-    page.add("<h2>Attention</h2>\n" + inspect::to_html(*found.image), "the shares of attention");
+    page.add("<h2>Attention</h2>\n", "attention");
     inspect::add_image_view(page, *found.image);
+    page.add("<h3>Shares</h3>\n" + inspect::to_html(*found.image), "the shares of attention");
     page.add("<h3>All maps</h3>\n" + drawn({nullptr, &*found.image}, "heat maps"), "the heat maps");
   }
   if (found.images) page.add("<h2>Attention</h2>\n" + inspect::to_html(*found.images), "the shares of images");

@@ -302,8 +302,9 @@ base::Node to_node(const AttentionSummary& facts) {
 }
 
 std::string to_html(const AttentionSummary& facts) {
-  std::string html = fmt::format("<p>{}: share of each kind of row, averaged over the queries of a kind.</p>\n{}",
-                                 where_text(facts), page::html_of(share_cells(facts)));
+  std::string html = fmt::format(
+      "<p>Attention of {}: share of each kind of row, averaged over the queries of a kind.</p>\n{}", where_text(facts),
+      page::html_of(share_cells(facts)));
   return html + to_html(facts.gates);
 }
 

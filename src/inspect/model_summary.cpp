@@ -229,7 +229,7 @@ void add_details(page::Document& page, const ModelSummary& facts, const std::str
         "<p class=\"note\">After {} tokens; filling the memories takes too long to run. Once they are full, a sequence "
         "carries at most {}.</p>\n",
         base::grouped(*facts.measured_after), bytes_text(facts.full_bytes));
-  if (facts.open_bytes)
+  if (facts.open_bytes && !facts.tables.empty())
     html += fmt::format("<p class=\"note\">Inside a segment, token by token, a sequence holds at most {}.</p>\n",
                         bytes_text(*facts.open_bytes));
   page.add(html, "the state");

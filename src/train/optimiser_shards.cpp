@@ -22,9 +22,8 @@ OptimiserShards::OptimiserShards(distributed::Group& group, const layers::Parame
     : group_(group), whole_(parameters.all()) {
   for (const layers::Parameter& parameter : whole_) {
     const at::Tensor& tensor = parameter.tensor;
-    base::ensure(
-        tensor.is_contiguous() && tensor.is_cpu() && tensor.scalar_type() == whole_.front().tensor.scalar_type(),
-        "parameter '{}' cannot be divided over ranks", parameter.name);
+    base::ensure(tensor.is_contiguous() && tensor.scalar_type() == whole_.front().tensor.scalar_type(),
+                 "parameter '{}' cannot be divided over ranks", parameter.name);
     offsets_.push_back(total_);
     total_ += tensor.numel();
   }

@@ -109,9 +109,6 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
   if (group_) {
     require_divisible(options_, group_->size());
     task_.share_evaluations(group_);
-    base::require(core::device_of(model).is_cpu(),
-                  "training: several processes reduce gradients on the CPU (Gloo); expected --device cpu, found {}",
-                  core::device_of(model).str());
     std::vector<at::Tensor> parameters;
     for (const layers::Parameter& parameter : model.parameters().all()) {
       if (parameter.tensor.requires_grad()) parameters.push_back(parameter.tensor);
@@ -125,10 +122,7 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
   schedule_ = make_schedule(options_.schedule, options_.steps);
   if (options_.ema_decay) average_ = std::make_unique<WeightAverage>(model, *options_.ema_decay);
   if (options_.threads > 0) at::set_num_threads(static_cast<int>(options_.threads));
-  const auto seed = [&](at::Generator generator) { generator.set_current_seed(static_cast<uint64_t>(options_.seed)); };
-  seed(at::globalContext().defaultGenerator(at::kCPU));
-  const at::Device device = core::device_of(model);
-  if (!device.is_cpu()) seed(at::globalContext().defaultGenerator(device));
+  for (at::Generator& generator : generators()) generator.set_current_seed(static_cast<uint64_t>(options_.seed));
 }
 
 /// Which parameters take a gradient, and which the optimiser updates.
@@ -240,7 +234,7 @@ StepOutcome Trainer::step() {
     next.push_back(differentiate(segments, part, outcome.targets, outcome).state);
   }
   if (group_) reduce(outcome);
-  if (idle) share_generator();
+  if (idle) share_generators();
   outcome.lr = optimiser_->base_lr() * schedule_->factor(steps_);
   if (lora_) lora_->take_gradients();
   outcome.gradient_norm = gradient_norm(trained_);

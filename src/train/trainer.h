@@ -132,7 +132,9 @@ class Trainer {
   Share share_of(int64_t batch_rows, int64_t part) const;
   void reduce(StepOutcome& outcome);
   at::Tensor sum_over_ranks(const at::Tensor& value);
-  void share_generator();
+  void share_generators();
+  /// Those that the model draws from: the CPU's and its device's.
+  std::vector<at::Generator> generators() const;
   void require_equal_ranks();
   void choose_parameters();
   weights::NamedTensors lora_tensors() const;

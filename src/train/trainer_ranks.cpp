@@ -46,10 +46,16 @@ at::Tensor Trainer::sum_over_ranks(const at::Tensor& value) {
   return sum;
 }
 
-/// A rank without a row drew no masks. The last rank has a row of every part, so its generator has drawn them all.
-void Trainer::share_generator() {
-  at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
-  generator.set_state(group_->gather(generator.get_state()).back());
+/// A rank without a row drew no masks. The last rank has a row of every part, so its generators have drawn them all.
+void Trainer::share_generators() {
+  for (at::Generator& generator : generators()) generator.set_state(group_->gather(generator.get_state()).back());
+}
+
+std::vector<at::Generator> Trainer::generators() const {
+  std::vector<at::Generator> all = {at::globalContext().defaultGenerator(at::kCPU)};
+  const at::Device device = core::device_of(model_);
+  if (!device.is_cpu()) all.push_back(at::globalContext().defaultGenerator(device));
+  return all;
 }
 
 /// The parameters and generators of all ranks must have the same bits.
@@ -60,14 +66,16 @@ void Trainer::require_equal_ranks() {
     names.push_back("parameter '" + name + "'");
     prints.push_back(fingerprint(tensor));
   }
-  names.emplace_back("random numbers");
-  prints.push_back(fingerprint(at::globalContext().defaultGenerator(at::kCPU).get_state()));
+  for (const at::Generator& generator : generators()) {
+    names.emplace_back("random numbers");
+    prints.push_back(fingerprint(generator.get_state()));
+  }
   at::Tensor mine = at::empty({static_cast<int64_t>(prints.size())}, at::kLong);
   std::copy(prints.begin(), prints.end(), mine.mutable_data_ptr<int64_t>());
   const std::vector<at::Tensor> all = group_->gather(mine);
   for (size_t rank = 1; rank < all.size(); ++rank) {
-    base::require(all[rank].sizes() == all[0].sizes(), "training: rank {} has {} parameters, rank 0 {}", rank,
-                  all[rank].numel() - 1, all[0].numel() - 1);
+    base::require(all[rank].sizes() == all[0].sizes(), "training: rank {} has {} parameters and generators, rank 0 {}",
+                  rank, all[rank].numel(), all[0].numel());
     for (size_t i = 0; i < names.size(); ++i) {
       const auto index = static_cast<int64_t>(i);
       base::require(all[rank][index].item<int64_t>() == all[0][index].item<int64_t>(),

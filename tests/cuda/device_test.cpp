@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "distributed/reducer.h"
 #include "infer/session.h"
 #include "ops/abc/abc.h"
 #include "ops/attention/attention.h"
@@ -13,6 +14,7 @@
 #include "tests/support/configurations.h"
 #include "tests/support/numbers.h"
 #include "tests/support/run.h"
+#include "tests/support/thread_ranks.h"
 #include "verify/golden.h"
 
 namespace mnemo {
@@ -64,6 +66,29 @@ std::vector<at::Tensor> with_gradients(const std::vector<at::Tensor>& inputs, at
 }
 
 double tolerance_of(at::ScalarType dtype) { return dtype == at::kDouble ? 1e-11 : dtype == at::kFloat ? 1e-5 : 0.02; }
+
+/// One rank, through the code of several: buckets in bfloat16, a broadcast, and a sum that stays on the CPU.
+TEST(Cuda, ARankReducesOnItsDevice) {
+  NEEDS_A_DEVICE;
+  if (!distributed::available()) GTEST_SKIP() << "built without Gloo's headers";
+  test::on_thread_ranks(1, [](const std::shared_ptr<distributed::Group>& group) {
+    at::Tensor weight = at::arange(6, at::kFloat).to(at::kCUDA).view({2, 3}).requires_grad_();
+    distributed::Reducer reducer(*group, {weight}, {.bf16 = true});
+    for (int pass = 0; pass < 2; ++pass) {
+      weight.mutable_grad() = at::Tensor();
+      reducer.arm();
+      weight.square().sum().backward();
+      at::Tensor sums = at::full({1}, 3.0, at::kDouble);
+      reducer.finish(sums);
+      EXPECT_TRUE(at::equal(weight.grad().cpu(), 2 * weight.detach().cpu()));
+      EXPECT_EQ(sums.item<double>(), 3.0);
+    }
+    at::Tensor sent = at::ones({4}, at::device(at::kCUDA));
+    group->broadcast(sent, 0);
+    group->sum(sent);
+    EXPECT_EQ(sent.sum().item<float>(), 4.0F);
+  });
+}
 
 TEST(Cuda, ScanOfAbcIsThatOfTheCpu) {
   NEEDS_A_DEVICE;

@@ -69,6 +69,8 @@ TEST_F(CommandLine, BashCompletesOptionsTheirValuesAndKeys) {
   EXPECT_EQ(reply({"mnemo", "eval", "run", "--device", "cu"}), " cuda \n");
   EXPECT_EQ(reply({"mnemo", "convert", "run", "--to", "t"}).substr(0, 5), " t2r ");
   EXPECT_EQ(reply({"mnemo", "completion", "z"}), " zsh \n");
+  EXPECT_EQ(reply({"mnemo", "eval", "run", "--memory", ""}), " zeros noise \n");
+  EXPECT_TRUE(holds(reply({"mnemo", "data", "tokenizer", "--type", ""}), " unigram "));
   EXPECT_TRUE(holds(reply({"mnemo", "train", "--see"}), " \n"));
   EXPECT_TRUE(holds(reply({"mnemo", "train", "te"}), " text "));
   EXPECT_TRUE(holds(reply({"mnemo", "generate", "--top"}), " --top-k --top-p "));
@@ -81,10 +83,17 @@ TEST_F(CommandLine, ZshAndFishHaveEveryOption) {
     EXPECT_EQ(outcome.status, 0);
     for (const char* word : {"prompt-file", "float32", "warmup_steps", "masked_memory"})
       EXPECT_TRUE(holds(outcome.out, word)) << shell << ": " << word;
+    // _arguments would give its own options to an action without a blank before it.
+    EXPECT_FALSE(holds(outcome.out, ":_alternative"));
     write(folder_ / "script", outcome.out);
     if (std::system(fmt::format("command -v {} >/dev/null", shell).c_str()) != 0) continue;
     EXPECT_EQ(std::system(fmt::format("{} -n '{}'", shell, folder_ / "script").c_str()), 0);
   }
+  if (std::system("command -v fish >/dev/null") != 0) return;
+  const std::string ask = fmt::format("fish -c 'source {}; complete -C \"mnemo eval run --memory \"' > {} 2>&1",
+                                      folder_ / "script", folder_ / "reply");
+  EXPECT_EQ(std::system(ask.c_str()), 0);
+  EXPECT_EQ(content(folder_ / "reply"), "noise\nzeros\n");
 }
 
 TEST_F(CommandLine, TheManualNamesEverySubcommand) {

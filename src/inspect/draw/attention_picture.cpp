@@ -207,7 +207,7 @@ void draw_chart(Canvas& canvas, const std::vector<ScalarPoint>& points, size_t s
   for (int tick = 0; tick <= 4; ++tick) {
     const double value = low + (high - low) * tick / 4, row = y + height * (4 - tick) / 4;
     canvas.line({{x, row}, {x + width, row}}, {0xe6, 0xeb, 0xf0}, 1);
-    canvas.text(x - 4, row + 3, fmt::format("{:.2f}", value), 8, Anchor::right, kGrey);
+    canvas.text(x - 4, row + 3, fmt::format("{:.3f}", value), 8, Anchor::right, kGrey);
   }
   canvas.text(x, y + height + 12, fmt::format("step {}", points.front().step), 8, Anchor::left, kGrey);
   canvas.text(x + width, y + height + 12, fmt::format("{}", points.back().step), 8, Anchor::right, kGrey);
@@ -228,13 +228,13 @@ void draw_chart(Canvas& canvas, const std::vector<ScalarPoint>& points, size_t s
   }
 }
 
-double draw_gauges(Canvas& canvas, const std::vector<ScalarPoint>& points, double y) {
+double draw_gauges(Canvas& canvas, const std::vector<ScalarPoint>& points, size_t columns, double y) {
   const size_t count = points.front().scalars.size();
   for (size_t scalar = 0; scalar < count; ++scalar) {
-    draw_chart(canvas, points, scalar, kMargin + static_cast<double>(scalar % 2) * kChartWidth,
-               y + static_cast<double>(scalar / 2) * (kChartHeight + 50));
+    draw_chart(canvas, points, scalar, kMargin + static_cast<double>(scalar % columns) * kChartWidth,
+               y + static_cast<double>(scalar / columns) * (kChartHeight + 50));
   }
-  return y + static_cast<double>((count + 1) / 2) * (kChartHeight + 50);
+  return y + static_cast<double>((count + columns - 1) / columns) * (kChartHeight + 50);
 }
 
 Size draw_maps(Canvas& canvas, const AttentionSummary& facts, double y) {
@@ -273,8 +273,8 @@ Size draw_picture(Canvas& canvas, const AttentionPicture& picture) {
     size = {std::max(size.width, end.x), end.y};
   }
   if (picture.scalars != nullptr && !picture.scalars->empty()) {
-    size.height = draw_gauges(canvas, *picture.scalars, size.height);
-    size.width = std::max(size.width, 2 * kMargin + 2 * kChartWidth);
+    size.height = draw_gauges(canvas, *picture.scalars, picture.columns, size.height);
+    size.width = std::max(size.width, 2 * kMargin + static_cast<double>(picture.columns) * kChartWidth);
   }
   return size;
 }
@@ -287,8 +287,8 @@ std::string svg_of(const AttentionPicture& picture) {
   return canvas.svg(size.width, size.height);
 }
 
-std::string scalars_svg(const std::vector<ScalarPoint>& points) {
-  return points.empty() ? std::string() : svg_of({nullptr, nullptr, &points});
+std::string scalars_svg(const std::vector<ScalarPoint>& points, size_t columns) {
+  return points.empty() ? std::string() : svg_of({nullptr, nullptr, &points, columns});
 }
 
 }  // namespace mnemo::inspect

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct AttentionPicture {
   const AttentionSummary* attention = nullptr;
   const ImageAttention* image = nullptr;
   const std::vector<ScalarPoint>* scalars = nullptr;
+  size_t columns = 2;  ///< charts of scalars side by side
 };
 
 /// Rows are queries, columns keys. Darker means a larger weight; each map has its own scale, labelled with its largest
@@ -21,6 +23,6 @@ struct AttentionPicture {
 std::string svg_of(const AttentionPicture& picture);
 
 /// Only the scalars, for a report.
-std::string scalars_svg(const std::vector<ScalarPoint>& points);
+std::string scalars_svg(const std::vector<ScalarPoint>& points, size_t columns = 2);
 
 }  // namespace mnemo::inspect

@@ -14,6 +14,12 @@ namespace {
 
 std::string hex(Colour colour) { return fmt::format("#{:02x}{:02x}{:02x}", colour.red, colour.green, colour.blue); }
 
+/// Of a page's dark scheme (page.css): paper, ink, grey text and the lines behind a chart.
+constexpr const char* kDark = R"(<style>@media screen and (prefers-color-scheme: dark) {
+.maps > rect[fill="#fff"] { fill: #12171d } .maps text[fill="#1d2733"] { fill: #dce3ea }
+.maps text[fill="#5b6878"] { fill: #9aa7b4 } .maps polyline[stroke="#e6ebf0"] { stroke: #262f39 } }</style>
+)";
+
 /// Repeats each dot `times` times in both directions.
 Raster enlarged(const Raster& raster, int64_t times) {
   Raster large{raster.width * times, raster.height * times, {}};
@@ -59,8 +65,8 @@ std::string Canvas::svg(double width, double height) const {
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"maps\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
       "width=\"{0:.0f}\" height=\"{1:.0f}\" font-family=\"sans-serif\">\n"
-      "<rect width=\"{0:.0f}\" height=\"{1:.0f}\" fill=\"#fff\"/>\n{2}</svg>\n",
-      width, height, drawn_);
+      "{2}<rect width=\"{0:.0f}\" height=\"{1:.0f}\" fill=\"#fff\"/>\n{3}</svg>\n",
+      width, height, kDark, drawn_);
 }
 
 void Canvas::rectangle(double x, double y, double width, double height, Colour colour) {

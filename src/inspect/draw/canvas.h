@@ -40,7 +40,7 @@ class Canvas {
             Colour colour = {0x1d, 0x27, 0x33});
   /// Each dot as a square of cell * cell pixels.
   void cells(double x, double y, double cell, const Raster& raster);
-  /// The drawing on a white background.
+  /// The drawing on a white background; on a screen with a dark scheme, paper and ink are dark and light.
   std::string svg(double width, double height) const;
 
  private:

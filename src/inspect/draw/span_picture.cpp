@@ -42,8 +42,8 @@ std::string svg_of(const core::AttendTable& table) {
   const int64_t cells = std::max(table.num_rows(), table.num_keys());
   const double cell = std::clamp(480.0 / static_cast<double>(std::max<int64_t>(cells, 1)),
                                  1.0 / static_cast<double>(step), 14.0);
-  const double left = 70, top = 34;
-  const double width = left + cell * static_cast<double>(table.num_keys()) + 10;
+  const double left = 70, top = 58;
+  const double width = left + cell * static_cast<double>(table.num_keys()) + 46;  // the last label leans over the edge
   const double height = top + cell * static_cast<double>(table.num_rows()) + 10;
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"spans\" viewBox=\"0 0 {0:.1f} {1:.1f}\" width=\"{0:.0f}\" "
@@ -67,14 +67,16 @@ std::string svg_of(const core::AttendTable& table) {
     }
     return "#000";
   };
-  double x = left;
+  double x = left, next_label = left;  // short spans have their labels side by side
   for (const core::Span& span : all) {
     const double w = cell * static_cast<double>(span.length);
     svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"5\" fill=\"{}\"/>", x, top - 7, w,
                        colour(span.kind));
     if (span.length > 0) {
-      svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" transform=\"rotate(-18 {:.1f} {:.1f})\">{}</text>\n", x + 1,
-                         top - 10, x + 1, top - 10, core::label(span));
+      const double at = std::max(x + 8, next_label);
+      svg += fmt::format("<text x=\"{0:.1f}\" y=\"{1:.1f}\" transform=\"rotate(-40 {0:.1f} {1:.1f})\">{2}</text>\n", at,
+                         top - 10, core::label(span));
+      next_label = at + 17;
     }
     x += w;
   }

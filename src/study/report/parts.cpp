@@ -133,8 +133,11 @@ std::string dots(const StudySummary& study) {
           "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4.5\" fill=\"{}\"><title>seed {}: {}</title></circle>",
           x(*run.value), y, colour(variant.index), run.seed, label(*run.value));
     }
-    svg += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"soft\" font-size=\"12\">{}</text>\n",
-                       x(variant.value.max) + 10, y + 4.5, label(variant.value.mean));
+    // Edged with the colour of the page, which keeps it readable across a line.
+    svg += fmt::format(
+        "<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"soft edged\" stroke-width=\"5\" paint-order=\"stroke\" "
+        "font-size=\"12\">{}</text>\n",
+        x(variant.value.max) + 10, y + 4.5, label(variant.value.mean));
   }
   return svg + "</svg>\n";
 }
@@ -159,7 +162,7 @@ std::string card(const StudySummary& study, const VariantSummary& variant) {
       for (const inspect::CacheShare& layer : point.layers) points.back().scalars.push_back({layer.layer, layer.heads});
     }
     html += "<h5>σ(λ) over training</h5>\n" +
-            page::figure(page::picture(inspect::scalars_svg(points), "sigma(lambda) over training"), "",
+            page::figure(page::picture(inspect::scalars_svg(points, 1), "sigma(lambda) over training"), "",
                          variant.name + " sigma lambda over training");
   }
   if (!variant.options.empty()) {
