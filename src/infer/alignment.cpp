@@ -30,7 +30,7 @@ int64_t count_words(std::string_view text) {
 
 }  // namespace
 
-at::Tensor source_weights(const models::Model& model, const data::TokenSegment& batch) {
+at::Tensor source_weights(const models::Model& model, const data::TokenSegment& batch, const core::State& before) {
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
   core::Segment segment;
@@ -40,7 +40,7 @@ at::Tensor source_weights(const models::Model& model, const data::TokenSegment& 
   segment.source_valid = batch.source_valid.to(device);
   const int64_t last = model.backbone().num_layers() - 1;
   at::Tensor weights;
-  model.forward(segment, model.initial_state(batch.tokens.size(0)),
+  model.forward(segment, before.empty() ? model.initial_state(batch.tokens.size(0)) : before,
                 [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input,
                     const core::State& state) {
                   if (layer != last || !input.table.is_cross()) return;
@@ -54,7 +54,8 @@ at::Tensor source_weights(const models::Model& model, const data::TokenSegment& 
   base::require(weights.defined(),
                 "translation: the cross-attention of this model does not tell where it looks, so "
                 "words cannot be aligned");
-  return weights.to(at::kCPU, at::kDouble);
+  const at::Tensor of_tokens = at::tensor(model.source()->token_rows(batch.source.size(1)), at::kLong);
+  return weights.to(at::kCPU, at::kDouble).index_select(2, of_tokens);
 }
 
 TokenWords source_words(const data::PairVocabulary& vocabulary, std::string_view line, int64_t num_tokens) {

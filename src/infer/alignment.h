@@ -20,7 +20,8 @@ namespace mnemo::infer {
 /// batch: source [B,S], source_valid [B,S], tokens and targets [B,U]. Returns A [B,U,S]. Attentions through slots
 /// report the weight that reaches a source token through them. Throws InputError if the cross-attention cannot be
 /// inspected.
-at::Tensor source_weights(const models::Model& model, const data::TokenSegment& batch);
+///   before  the state before these sources, of B sequences; the empty state: that of a document's start
+at::Tensor source_weights(const models::Model& model, const data::TokenSegment& batch, const core::State& before = {});
 
 /// The words of a line, with blanks between, and the word that each of its tokens belongs to; -1: none.
 struct TokenWords {

@@ -123,7 +123,8 @@ Translator::Found Translator::find(const data::TokenSegment& batch, std::span<co
 std::vector<std::vector<TranslatedText>> Translator::texts(const Found& found, std::span<const int64_t> chosen,
                                                            std::span<const data::PairSample> samples,
                                                            std::span<const std::string> lines,
-                                                           const TranslateOptions& options) const {
+                                                           const TranslateOptions& options,
+                                                           const core::State& before) const {
   const data::PairVocabulary& vocabulary = *vocabularies_.target;
   const models::SpecialTokens& special = model_->options().tokens;
   std::vector<std::vector<TranslatedText>> all;
@@ -140,7 +141,10 @@ std::vector<std::vector<TranslatedText>> Translator::texts(const Found& found, s
         rows.push_back(static_cast<int64_t>(k));
         read.push_back({samples[line].source, found[i][k].tokens});
       }
-      weights = source_weights(*model_, data::make_pair_batch(read, rows, special.first(), special.pad));
+      const at::Tensor own = at::full({static_cast<int64_t>(count)}, static_cast<int64_t>(i),
+                                      at::TensorOptions(at::kLong).device(device_of(*model_)));
+      weights = source_weights(*model_, data::make_pair_batch(read, rows, special.first(), special.pad),
+                               before.empty() ? before : core::select_batch(before, own));
       source = source_words(*vocabularies_.source, lines[line], static_cast<int64_t>(samples[line].source.size()) - 1);
     }
     for (size_t k = 0; k < count; ++k) {
@@ -260,7 +264,8 @@ void Translator::translate_documents(std::span<const std::string> lines, const T
         const data::TokenSegment batch = data::make_pair_batch(samples, chosen, special.first(), special.pad);
         core::State read = model_->read_source(batch.source.to(device), batch.source_valid.to(device),
                                                core::Mode::evaluate, before);
-        results.put(chosen, texts(find(batch, chosen, options, first_line, read), chosen, samples, lines, options));
+        results.put(chosen,
+                    texts(find(batch, chosen, options, first_line, read), chosen, samples, lines, options, before));
         return read;
       },
       open);

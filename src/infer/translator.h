@@ -81,11 +81,11 @@ class Translator {
   /// The hypotheses of the lines `chosen`, of which the first has the number `first_line`.
   Found find(const data::TokenSegment& batch, std::span<const int64_t> chosen, const TranslateOptions& options,
              int64_t first_line, const core::State& read = {}) const;
-  /// Their texts, and what they read of the lines.
+  /// Their texts, and what they read of the lines. before: the state before the lines; empty: documents begin there.
   std::vector<std::vector<TranslatedText>> texts(const Found& found, std::span<const int64_t> chosen,
                                                  std::span<const data::PairSample> samples,
-                                                 std::span<const std::string> lines,
-                                                 const TranslateOptions& options) const;
+                                                 std::span<const std::string> lines, const TranslateOptions& options,
+                                                 const core::State& before = {}) const;
 
   std::shared_ptr<models::Model> model_;
   std::shared_ptr<const Engine> engine_;  ///< null: the model decodes

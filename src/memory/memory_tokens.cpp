@@ -11,9 +11,8 @@ using core::Rule;
 using core::SpanKind;
 
 void MemoryTokensOptions::check(const core::ModelOutline& model, const base::Where& where) const {
-  where.require(model.causal, "memory",
-                "'memory_tokens' adds rows for causal layers; an encoder supports recurrent_tokens with "
-                "layout = \"encoder\"");
+  where.require(model.causal || !read_mem_from_cache, "memory", "{}",
+                "memory_tokens: in an encoder memory rows always see the cache: expected read_mem_from_cache = false");
   require_room(model, num_mem_tokens, rows_beside(), where);
 }
 
@@ -36,11 +35,15 @@ void MemoryTokens::enter(core::SegmentRows& rows, const core::State& state, core
   }
   if (!part.starts || options_.num_mem_tokens == 0) return;
   const at::Tensor tokens = carried.defined() ? carried : tokens_.for_batch(rows.rows.size(0));
+  const bool open = both_ways(rows.tables[0]);
+  const at::Tensor any = open && rows.valid.defined() ? rows.valid.any(1, true) : at::Tensor();
   add_rows(rows, tokens, true);
+  if (any.defined()) rows.valid = rows.valid.logical_and(any);
   for (core::AttendTable& table : rows.tables) {
     table.prepend_rows({SpanKind::read, options_.num_mem_tokens})
         .set_rule(SpanKind::read, SpanKind::read, Rule::all())
-        .set_rule(SpanKind::read, SpanKind::cache, options_.read_mem_from_cache ? Rule::all() : Rule::none())
+        .set_rule(SpanKind::read, SpanKind::cache, open || options_.read_mem_from_cache ? Rule::all() : Rule::none())
+        .set_rule(SpanKind::read, SpanKind::tokens, open ? Rule::all() : Rule::none())
         .set_rule(SpanKind::tokens, SpanKind::read, Rule::all());
   }
 }
@@ -49,7 +52,9 @@ core::State MemoryTokens::leave(const at::Tensor& hidden, const core::AttendTabl
                                 core::Part part) const {
   if (options_.variant == MemoryTokensOptions::Variant::paper || !part.starts || options_.num_mem_tokens == 0)
     return state;
-  return MemoryTokensState{hidden.narrow(1, table.row_offset(SpanKind::read), options_.num_mem_tokens)};
+  const at::Tensor next = hidden.narrow(1, table.row_offset(SpanKind::read), options_.num_mem_tokens);
+  if (!both_ways(table) || !table.valid().defined()) return MemoryTokensState{next};
+  return MemoryTokensState{at::where(has_rows(table), next, state.as<MemoryTokensState>().tokens)};
 }
 
 }  // namespace mnemo::memory

@@ -25,7 +25,8 @@ struct MemoryTokensOptions {
       "paper: put the learned tokens in front of each segment; authors: carry the last layer's rows to the next "
       "segment",
       base::one_of("paper", "authors"));
-    v("read_mem_from_cache", read_mem_from_cache, "memory rows may attend to the segment cache");
+    v("read_mem_from_cache", read_mem_from_cache,
+      "memory rows may attend to the segment cache; in an encoder they always do");
     v("bptt_depth", bptt_depth,
       "authors: number of segments that gradients flow back through the carried rows, or \"full\"");
     v("init", init,
@@ -49,7 +50,9 @@ struct MemoryTokensState {
 };
 
 /// Memory Transformer (Burtsev et al. 2020), segment by segment: rows [mem; x]; memory rows see only memory (and the
-/// segment cache with read_mem_from_cache), token rows see memory, cache and earlier tokens.
+/// segment cache with read_mem_from_cache), token rows see memory, cache and earlier tokens. In an encoder, where the
+/// paper has them (section 3), every row sees every row, and a decoder reads the memory rows too. A sequence without a
+/// token keeps what it carries.
 class MemoryTokens final : public core::SequenceMemory {
  public:
   using Options = MemoryTokensOptions;
@@ -58,6 +61,7 @@ class MemoryTokens final : public core::SequenceMemory {
   void enter(core::SegmentRows& rows, const core::State& state, core::Part part) const override;
   core::State leave(const at::Tensor& hidden, const core::AttendTable& table, const core::State& state,
                     core::Part part) const override;
+  bool shows_rows() const override { return true; }
   std::unique_ptr<core::DecodeSequence> decoder() const override;
   int64_t bptt_depth(std::string_view) const override {
     return options_.bptt_depth.full ? -1 : options_.bptt_depth.value;

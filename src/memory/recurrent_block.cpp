@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "core/require_state.h"
+#include "memory/rows.h"
 
 namespace mnemo::memory {
 
@@ -31,12 +32,17 @@ void RecurrentBlock::enter(core::SegmentRows& rows, const core::State& state, co
     return embed_(at::full({1}, id, integers)).unsqueeze(0).expand({batch, -1, -1});  // [B,1,D]
   };
   const bool front = is_front();
-  const at::Tensor end = token(front ? *options_.eos_token : *options_.sep_token);
+  const bool ends = !front || options_.eos_token.has_value();
+  const at::Tensor end = ends ? token(front ? *options_.eos_token : *options_.sep_token) : at::Tensor();
   std::vector<at::Tensor> block = {memory};
   if (!front) block = {token(*options_.cls_token), memory, end};
   const int64_t before = front ? count : count + 2;
 
-  if (rows.valid.defined()) {
+  if (!rows.valid.defined() || !ends) {
+    block.push_back(rows.rows);
+    if (ends) block.push_back(end);
+    if (rows.valid.defined()) rows.valid = at::cat({rows.valid.any(1, true).expand({batch, before}), rows.valid}, 1);
+  } else {
     // The token that ends the text comes right after the last real token of each sequence.
     const at::Tensor pad = token(*options_.pad_token);
     const at::Tensor lengths = rows.valid.sum(1, true), place = at::arange(length + 1, integers).unsqueeze(0);
@@ -45,21 +51,22 @@ void RecurrentBlock::enter(core::SegmentRows& rows, const core::State& state, co
     block.push_back(at::where((place < lengths).unsqueeze(-1), own, behind));
     const at::Tensor any = lengths > 0;
     rows.valid = at::cat({any.expand({batch, before}), any.logical_and(place <= lengths)}, 1);
-  } else {
-    block.push_back(rows.rows);
-    block.push_back(end);
   }
   rows.rows = at::cat(block, 1);
   // Special tokens have tags so that the segment's own tokens can be found again; the end token and padding belong to
   // the tokens' span.
-  core::AttendTable table({SpanKind::tokens, length + 1}, Rule::all());
-  if (!front) table.prepend_rows({SpanKind::tokens, 1, 2});
-  table.prepend_rows({SpanKind::read, count});
-  if (!front) table.prepend_rows({SpanKind::tokens, 1, 1});
-  for (const SpanKind query : {SpanKind::read, SpanKind::tokens}) {
-    for (const SpanKind key : {SpanKind::read, SpanKind::tokens}) table.set_rule(query, key, Rule::all());
+  for (core::AttendTable& own : rows.tables) {
+    core::AttendTable table({SpanKind::tokens, ends ? length + 1 : length}, Rule::all());
+    for (const core::Span& context : own.contexts()) table.append_context(context, Rule::all());
+    if (!front) table.prepend_rows({SpanKind::tokens, 1, 2});
+    table.prepend_rows({SpanKind::read, count});
+    if (!front) table.prepend_rows({SpanKind::tokens, 1, 1});
+    for (const SpanKind query : {SpanKind::read, SpanKind::tokens}) {
+      for (const SpanKind key : {SpanKind::cache, SpanKind::read, SpanKind::tokens})
+        table.set_rule(query, key, Rule::all());
+    }
+    own = std::move(table);
   }
-  rows.tables = {std::move(table)};
 }
 
 core::State RecurrentBlock::leave(const at::Tensor& hidden, const core::AttendTable& table, const core::State& state,
@@ -68,7 +75,7 @@ core::State RecurrentBlock::leave(const at::Tensor& hidden, const core::AttendTa
   const bool same = options_.memory_position == RecurrentTokensOptions::MemoryPosition::same;
   const at::Tensor next = hidden.narrow(1, same ? 1 : 0, options_.num_mem_tokens);
   if (!table.valid().defined()) return RecurrentTokensState{next};
-  return RecurrentTokensState{at::where(table.valid().any(1).view({-1, 1, 1}), next, old)};
+  return RecurrentTokensState{at::where(has_rows(table), next, old)};
 }
 
 }  // namespace mnemo::memory

@@ -9,7 +9,8 @@ namespace mnemo::memory {
 ///   rows = [CLS] mem_1 ... mem_m [SEP] x_1 ... x_n [SEP] pad ... pad       all see each other except padding
 ///   mem' = the last layer's rows 1 ... m (memory_position same), or 0 ... m-1 (authors: includes [CLS] and loses the
 ///   last memory row)
-///   with memory_position front: rows = mem_1 ... mem_m x_1 ... x_n eos pad ... pad;  mem' = rows 0 ... m-1
+///   with memory_position front: rows = mem_1 ... mem_m x_1 ... x_n eos pad ... pad, eos only if there is an eos_token;
+///   mem' = rows 0 ... m-1
 /// n is the number of real tokens of the sequence in this segment. A sequence without any keeps its memory: all of its
 /// rows are padding.
 class RecurrentBlock final : public core::SequenceMemory {

@@ -15,13 +15,15 @@ using core::SpanKind;
 void RecurrentTokensOptions::validate(const base::Where& where) const {
   const bool encoder = layout == RecurrentTokensOptions::Layout::encoder;
   const bool front = memory_position == RecurrentTokensOptions::MemoryPosition::front;
-  const std::tuple<const char*, const std::optional<int64_t>&, bool> special[] = {{"cls_token", cls_token, !front},
-                                                                                  {"sep_token", sep_token, !front},
-                                                                                  {"pad_token", pad_token, true},
-                                                                                  {"eos_token", eos_token, front}};
+  where.require(!encoder || !front || eos_token.has_value() == pad_token.has_value(), "eos_token", "{}",
+                "eos_token and pad_token belong together: expected both or neither");
+  const std::tuple<const char*, const std::optional<int64_t>&, bool> special[] = {
+      {"cls_token", cls_token, !front},
+      {"sep_token", sep_token, !front},
+      {"pad_token", pad_token, !front || pad_token.has_value()},
+      {"eos_token", eos_token, front && eos_token.has_value()}};
   for (const auto& [key, token, used] : special) {
-    where.require(!encoder || !used || token.has_value(), key, "layout = \"encoder\"{} needs this token",
-                  front ? " with memory_position = \"front\"" : "");
+    where.require(!encoder || !used || token.has_value(), key, "layout = \"encoder\" needs this token");
     where.require(encoder || !token.has_value(), key, "requires layout = \"encoder\"");
     where.require(used || !token.has_value(), key, "is {} in the block of memory_position = \"front\"",
                   front ? "not" : "only");
@@ -31,7 +33,7 @@ void RecurrentTokensOptions::validate(const base::Where& where) const {
   where.require(!encoder || block_mask == RecurrentTokensOptions::BlockMask::open, "block_mask",
                 "the block of layout = \"encoder\" is open: expected \"open\"");
   where.require(!encoder || !read_mem_from_cache, "read_mem_from_cache",
-                "layout = \"encoder\" has no segment cache: expected false");
+                "memory rows of layout = \"encoder\" always see the segment cache: expected false");
   where.require(!encoder || !aux_loss.has_value(), "aux_loss", "layout = \"encoder\" has no write rows");
 }
 
@@ -41,8 +43,8 @@ void RecurrentTokensOptions::check(const core::ModelOutline& model, const base::
                 "recurrent_tokens with layout = \"encoder\" needs backbone.type = \"encoder\"; expected layout = "
                 "\"read_write\"");
   where.require(model.causal || block, "memory",
-                "'recurrent_tokens' adds rows for causal layers; an encoder supports recurrent_tokens with "
-                "layout = \"encoder\"");
+                "recurrent_tokens with layout = \"read_write\" needs causal layers; an encoder takes layout = "
+                "\"encoder\"");
   require_room(model, num_mem_tokens, rows_beside(), where);
   if (!model.whole) return;
   for (const auto& [key, token] : {std::pair("cls_token", cls_token),

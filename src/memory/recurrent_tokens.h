@@ -41,12 +41,13 @@ struct RecurrentTokensOptions {
     v("num_mem_tokens", num_mem_tokens, "number of memory vectors, read before a segment and written after it",
       base::range(0, 1 << 16));
     v("layout", layout,
-      "read_write: rows [read; tokens; write] of a decoder; encoder: one block [CLS] mem [SEP] tokens [SEP], or "
-      "mem tokens eos with memory_position = \"front\"",
+      "read_write: rows [read; tokens; write] of a decoder; encoder: one block [CLS] mem [SEP] tokens [SEP], or with "
+      "memory_position = \"front\" mem tokens, and eos if there is an eos_token",
       base::one_of("read_write", "encoder"));
     v("block_mask", block_mask, "open: bidirectional inside the read and the write block; causal: causal over all rows",
       base::one_of("open", "causal"));
-    v("read_mem_from_cache", read_mem_from_cache, "memory rows may attend to the segment cache");
+    v("read_mem_from_cache", read_mem_from_cache,
+      "memory rows may attend to the segment cache; in an encoder they always do");
     v("bptt_depth", bptt_depth, "number of segment boundaries that gradients cross: 0, 1, ... or \"full\"");
     v("init", init,
       "initialize the memory as independent random rows, or as one repeated row (as in the authors' code)",
@@ -60,7 +61,8 @@ struct RecurrentTokensOptions {
     v("cls_token", cls_token, "encoder: id of the [CLS] token", base::at_least(0));
     v("sep_token", sep_token, "encoder: id of the [SEP] token", base::at_least(0));
     v("pad_token", pad_token, "encoder: id of the padding token", base::at_least(0));
-    v("eos_token", eos_token, "front: id of the token that ends a text", base::at_least(0));
+    v("eos_token", eos_token, "front: id of a token that the block adds behind the tokens (T5); unset: none",
+      base::at_least(0));
   }
   void validate(const base::Where& where) const;
   /// Throws InputError if it does not fit the model.
@@ -68,7 +70,7 @@ struct RecurrentTokensOptions {
   /// Rows added to a segment's tokens: memory, and with layout encoder the special tokens.
   int64_t rows_beside() const {
     if (layout == Layout::read_write) return 2 * num_mem_tokens;
-    return num_mem_tokens + (memory_position == MemoryPosition::front ? 1 : 3);
+    return num_mem_tokens + (memory_position == MemoryPosition::front ? (eos_token ? 1 : 0) : 3);
   }
 };
 

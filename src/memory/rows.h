@@ -21,6 +21,24 @@ inline void require_room(const core::ModelOutline& model, int64_t num_mem_tokens
                 num_mem_tokens, model.segment_size, rows, *model.position_rows);
 }
 
+/// Which of a table's spans of rows has the segment's own tokens; memories' special tokens have tags.
+inline size_t token_span(const core::AttendTable& table) {
+  size_t span = 0;
+  while (table.rows().at(span).kind != core::SpanKind::tokens || table.rows()[span].tag != 0) ++span;
+  return span;
+}
+
+/// Whether the tokens of a segment see each other in both directions, as in an encoder.
+inline bool both_ways(const core::AttendTable& table) {
+  const size_t own = token_span(table);
+  return table.rule(own, table.contexts().size() + own).kind == core::Rule::Kind::all;
+}
+
+/// Which sequences have a real row in the segment, [B,1,1] bool, of a table with padding.
+inline at::Tensor has_rows(const core::AttendTable& table) {
+  return table.valid().narrow(1, table.num_context(), table.num_rows()).any(1).view({-1, 1, 1});
+}
+
 /// Adds rows [B,m,D] before or after a segment's rows; none of them is padding.
 inline void add_rows(core::SegmentRows& segment, const at::Tensor& rows, bool in_front) {
   segment.rows = in_front ? at::cat({rows, segment.rows}, 1) : at::cat({segment.rows, rows}, 1);

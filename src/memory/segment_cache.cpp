@@ -6,6 +6,7 @@
 
 #include "core/append_rows.h"
 #include "core/require_state.h"
+#include "memory/rows.h"
 
 namespace mnemo::memory {
 
@@ -20,6 +21,9 @@ void SegmentCacheOptions::check(const core::ModelOutline& model, const base::Whe
   const std::string beside = model.on(core::Seam::sequence);
   where.require(beside.empty() || !(same_length || eval_same_length.value_or(false)), "memory",
                 "segment_cache with same_length does not support memory rows ('{}'); use same_length = false", beside);
+  where.require(model.causal || !(same_length || eval_same_length.value_or(false)), "memory", "{}",
+                "segment_cache: same_length counts keys to the left of a query, but in an encoder a query also sees "
+                "those to its right: expected same_length = false");
 }
 
 int64_t SegmentCache::mem_len(core::Mode mode) const {
@@ -68,11 +72,24 @@ core::State SegmentCache::after(const std::vector<at::Tensor>& entering, const a
   const int64_t limit = mem_len(mode);
   // The rows of the segment to keep, as [first, first + count).
   const bool tokens_only = !options_.keep_memory_rows;
-  const int64_t first = tokens_only ? table.row_offset(core::SpanKind::tokens) : 0;
-  const int64_t count = tokens_only ? table.row_length(core::SpanKind::tokens) : table.num_rows();
+  const int64_t first = tokens_only ? table.token_offset() : 0;
+  const int64_t count = tokens_only ? table.rows()[token_span(table)].length : table.num_rows();
   const int64_t from_rows = std::min(count, limit);
   const int64_t from_cache = std::min(cache.valid.size(1), limit - from_rows);
+  // With padding, the rows of [cache; segment] to keep, [B,n]: real ones move to the right, in order.
+  at::Tensor order, kept_valid;
+  if (valid.defined() && !valid.all().item<bool>()) {
+    const at::Tensor all = at::cat({cache.valid, valid.narrow(1, first, count)}, 1);
+    const int64_t kept = std::min(all.size(1), limit);
+    order = std::get<1>(all.to(at::kInt).sort(/*stable=*/true, 1, false)).narrow(1, all.size(1) - kept, kept);
+    kept_valid = all.gather(1, order);
+  }
   auto last_rows = [&](const at::Tensor& old, const at::Tensor& fresh) {
+    if (order.defined()) {
+      const at::Tensor index = order.unsqueeze(-1).expand({-1, -1, fresh.size(2)});
+      const at::Tensor rows = at::cat({old, fresh.narrow(1, first, count)}, 1).gather(1, index);
+      return at::where(kept_valid.unsqueeze(-1), rows, 0.0);
+    }
     const at::Tensor kept = fresh.narrow(1, first + count - from_rows, from_rows);
     const at::Tensor older = old.narrow(1, old.size(1) - from_cache, from_cache);
     return from_cache == 0 ? kept.clone() : core::append_rows(older, kept, 1);
@@ -84,9 +101,9 @@ core::State SegmentCache::after(const std::vector<at::Tensor>& entering, const a
     const auto layer = static_cast<size_t>(served);
     next.rows[layer] = last_rows(cache.rows[layer], entering[layer].detach());
   }
-  const at::Tensor real = valid.defined() ? valid
-                                          : at::ones({entering[0].size(0), table.num_rows()}, cache.valid.options());
-  next.valid = last_rows(cache.valid, real);
+  next.valid = order.defined()
+                   ? kept_valid
+                   : last_rows(cache.valid, at::ones({entering[0].size(0), table.num_rows()}, cache.valid.options()));
   return next;
 }
 

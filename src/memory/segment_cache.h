@@ -45,7 +45,7 @@ struct SegmentCacheState {
 
 /// Segment-level recurrence (Dai et al. 2019, section 3.2): layer l sees, to the left of the segment, the last mem_len
 /// rows that entered it in earlier segments. No gradient flows into the cache.
-///   cache' = the last mem_len rows of [cache; rows], detached
+///   cache' = the last mem_len rows of [cache; rows], detached; padding is not stored
 class SegmentCache : public core::LayerContext, public core::Bounded {
  public:
   using Options = SegmentCacheOptions;

@@ -42,6 +42,7 @@ struct PairEncoderOptions {
   std::optional<int64_t> num_heads, ffn_dim;
   base::Node attention;
   std::vector<base::Node> memory;
+  std::optional<int64_t> segment_size;
   template <class V>
   void visit(V&& v) {
     v("num_layers", num_layers, "layers", base::range(1, 1 << 10));
@@ -49,6 +50,10 @@ struct PairEncoderOptions {
     v("ffn_dim", ffn_dim, "hidden width of the feed-forward; unset: the backbone's", base::range(1, 1 << 20));
     v("attention", attention, "the attention of every layer", base::poly(pair_attention_types()));
     v("memory", memory, "list of memories of the encoder", base::poly(pair_memory_types()));
+    v("segment_size", segment_size,
+      "tokens of a segment: longer sources are read segment by segment, with the memories carried, and the decoder "
+      "reads the rows of all segments; unset: a source is one segment",
+      base::range(1, 1 << 20));
   }
   PairEncoderOptions();
 };

@@ -10,6 +10,9 @@
 namespace mnemo::models {
 
 int64_t max_rows(const Model& model, std::string_view path, core::Mode mode) {
+  constexpr std::string_view kEncoder = "source.encoder.";
+  const bool encodes = model.source() != nullptr && path.starts_with(kEncoder);
+  if (encodes) path.remove_prefix(kEncoder.size());
   const auto rows_of = [&](const auto& owner, const std::string& name) -> int64_t {
     const auto* bounded = dynamic_cast<const core::Bounded*>(&owner);
     return bounded == nullptr ? 0 : bounded->max_rows(path.substr(name.size() + 1), mode);
@@ -18,13 +21,15 @@ int64_t max_rows(const Model& model, std::string_view path, core::Mode mode) {
     return path.size() > name.size() && path.starts_with(name) && path[name.size()] == '.';
   };
   if (model.input_kind() != core::InputKind::images) {
-    for (const auto& [name, context] : model.memories().contexts()) {
+    const SegmentMemories& memories = encodes ? model.source()->memories() : model.memories();
+    for (const auto& [name, context] : memories.contexts()) {
       if (is_of(name)) return rows_of(*context, name);
     }
   }
-  for (int64_t layer = 0; layer < model.backbone().num_layers(); ++layer) {
-    const std::string name = "layers." + model.backbone().layer_name(layer);
-    if (is_of(name)) return rows_of(model.backbone().attention(layer), name);
+  const core::Backbone& backbone = encodes ? model.source()->encoder() : model.backbone();
+  for (int64_t layer = 0; layer < backbone.num_layers(); ++layer) {
+    const std::string name = "layers." + backbone.layer_name(layer);
+    if (is_of(name)) return rows_of(backbone.attention(layer), name);
   }
   return 0;
 }

@@ -270,7 +270,8 @@ std::vector<core::AuxiliaryLoss> Model::auxiliary_losses(const core::StepResult&
   }
   for (size_t i = 0; i < step.context_losses.size(); ++i) {
     if (!step.context_losses[i].defined()) continue;
-    losses.push_back({"context_loss", step.context_losses[i], memories_->contexts()[i].memory->loss_weight()});
+    const auto& contexts = source_ ? source_->memories().contexts() : memories_->contexts();
+    losses.push_back({"context_loss", step.context_losses[i], contexts[i].memory->loss_weight()});
   }
   return losses;
 }
@@ -282,26 +283,32 @@ core::StepResult Model::forward(const core::Segment& segment, const core::State&
   if (!source_) return forward_tokens(segment, state, {}, observe, hidden);
   const int64_t batch = segment.tokens.size(0);
   core::State begun = state;
+  std::vector<at::Tensor> losses;
   if (segment.source.defined()) {
     base::require(segment.source.dim() == 2 && segment.source.size(0) == batch,
                   "[model] expected a source [B,S] with B = {}, found {}", batch, c10::str(segment.source.sizes()));
-    begun = read_source(segment.source, segment.source_valid, segment.mode, state, hidden);
+    SourceSide::Encoded encoded = source_->encode(segment.source, segment.source_valid, segment.mode,
+                                                  state.child("source"), hidden);
+    begun = begin_target(batch, std::move(encoded.state));
+    losses = std::move(encoded.losses);
   }
   core::State source = begun.child("source");
   base::require(SourceSide::output(source).rows.defined(), "{}",
                 "[model] expected a source, or a state with an encoder's output, found neither");
   core::StepResult step = forward_tokens(segment, begun, SourceSide::output(source), observe, hidden);
   step.state = with_source(step.state, std::move(source));
+  step.context_losses = std::move(losses);
   return step;
 }
 
 core::State Model::read_source(const at::Tensor& source, const at::Tensor& valid, core::Mode mode,
                                const core::State& before, const core::HiddenObserver& hidden) const {
   base::ensure(source_.has_value(), "only translation models have a source");
-  core::State encoded = source_->encode(source, valid, mode, before.child("source"), hidden);
-  // A new source begins a new target.
-  return with_source(memories_->initial_state(source.size(0), backbone_->initial_state(source.size(0))),
-                     std::move(encoded));
+  return begin_target(source.size(0), source_->encode(source, valid, mode, before.child("source"), hidden).state);
+}
+
+core::State Model::begin_target(int64_t batch, core::State source) const {
+  return with_source(memories_->initial_state(batch, backbone_->initial_state(batch)), std::move(source));
 }
 
 core::State Model::carried(const core::State& state) const {

@@ -104,6 +104,8 @@ class Model final : public core::Model {
   at::Tensor embed(const core::Segment& segment) const;
   /// StepResult.hidden from hidden states [B,Q,D], of which `count` rows from `first` on are the tokens or the image.
   at::Tensor hidden_of(const at::Tensor& hidden, int64_t first, int64_t count, const at::Tensor& valid) const;
+  /// The state in which a target begins, of a model whose source has been read.
+  core::State begin_target(int64_t batch, core::State source) const;
   core::StepResult forward_tokens(const core::Segment& segment, const core::State& state,
                                   const core::EncoderOutput& encoder, const core::AttentionObserver& observe,
                                   const core::HiddenObserver& hidden) const;

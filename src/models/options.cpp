@@ -205,10 +205,6 @@ void check_memories(const ModelOptions& options, const core::ModelOutline& model
     const base::Node* layers = node.find("layers");
     where.require(memory.seam != core::Seam::sequence || layers == nullptr || layers->is_null(), "memory",
                   "the rows of '{}' pass through every layer; drop its key layers", memory.type);
-    where.require(model.causal || memory.seam != core::Seam::layer_context, "memory",
-                  "'{}' requires causal layers; an encoder supports grc, and recurrent_tokens with "
-                  "layout = \"encoder\"",
-                  memory.type);
     for (size_t j = 0; j < i; ++j) {
       const core::ModelOutline::Memory& other = model.memories[j];
       if (other.seam != memory.seam) continue;

@@ -69,8 +69,8 @@ void SegmentMemories::require_support(const core::Backbone& backbone, const std:
     const core::AttentionSupport support = backbone.attention(layer).support();
     const int64_t context = context_of(layer);
     base::require(support.contexts || context < 0,
-                  "model: attention '{}' keeps the past in its own state and does not support the rows of '{}'; "
-                  "drop that memory or use another attention",
+                  "model: attention '{}' reads only its own rows and does not support the rows of '{}'; drop that "
+                  "memory or use another attention",
                   attention, context < 0 ? "" : contexts_[static_cast<size_t>(context)].name);
     // In an encoder every row may attend to every row.
     if (support.tables || !causal_) continue;
@@ -147,6 +147,7 @@ core::SegmentRows SegmentMemories::start_rows(const at::Tensor& tokens, const at
     core::AttendTable table = table_of_tokens;
     const NamedMemory<core::LayerContext>* context = context_in(view);
     if (context != nullptr) context->memory->add_spans(table, state.child(context->name), segment.mode);
+    if (!causal_) table.set_rule(SpanKind::tokens, SpanKind::cache, Rule::all());
     if (!segment.part.starts) {
       const Rule tokens_rule = table.rule(0, table.contexts().size());
       int64_t before = open.valid[view].size(1);

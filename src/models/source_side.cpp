@@ -35,6 +35,7 @@ SourceSide::SourceSide(const ModelOptions& options, const layers::Scope& root,
   build.vocab_size = words;
   build.embed = [own = embedding_](const at::Tensor& tokens) { return own(tokens); };
   memories_.emplace(memories, build, false);
+  segment_size_ = backbone.encoder.segment_size;
   with_location(backbone.encoder.attention,
                 [&] { memories_->require_support(*encoder_, type_of(backbone.encoder.attention)); });
 }
@@ -44,33 +45,88 @@ core::State SourceSide::initial_state(int64_t batch) const {
       {{"encoded", EncodedState{}}, {"encoder", memories_->initial_state(batch, encoder_->initial_state(batch))}});
 }
 
-core::State SourceSide::encode(const at::Tensor& source, const at::Tensor& valid, core::Mode mode,
-                               const core::State& state, const core::HiddenObserver& hidden) const {
+bool SourceSide::shows_rows() const {
+  return std::any_of(memories_->sequences().begin(), memories_->sequences().end(),
+                     [](const auto& named) { return named.memory->shows_rows(); });
+}
+
+EncodedState SourceSide::encode_segment(const core::Segment& segment, int64_t first, core::State& state,
+                                        std::vector<at::Tensor>& losses, const core::HiddenObserver& hidden) const {
+  const at::Tensor tokens = embedding_(segment.tokens);
+  const core::SegmentRows rows = memories_->enter(tokens, {}, segment, state);
+  core::BackboneInput input;
+  input.mode = segment.mode;
+  if (hidden)
+    input.hidden = [&](std::string_view name, const at::Tensor& h) { hidden(fmt::format("encoder.{}", name), h); };
+  memories_->show(input, rows, segment, state);
+  if (first > 0) input.first_row = at::full({tokens.size(0)}, first, segment.tokens.options());
+  const core::BackboneResult result = encoder_->forward(input, state.child("layers"));
+  std::vector<at::Tensor> own_losses;
+  state = memories_->leave(result, rows, segment, state, own_losses);
+  losses.resize(std::max(losses.size(), own_losses.size()));
+  for (size_t i = 0; i < own_losses.size(); ++i) {
+    if (own_losses[i].defined()) losses[i] = losses[i].defined() ? losses[i] + own_losses[i] : own_losses[i];
+  }
+  const bool all = shows_rows();
+  const at::Tensor seen = all ? result.hidden : result.hidden.narrow(1, rows.tables[0].token_offset(), tokens.size(1));
+  const at::Tensor known = all ? rows.valid : segment.valid;
+  return {seen,
+          known.defined() ? known : at::ones({seen.size(0), seen.size(1)}, segment.tokens.options().dtype(at::kBool))};
+}
+
+SourceSide::Encoded SourceSide::encode(const at::Tensor& source, const at::Tensor& valid, core::Mode mode,
+                                       const core::State& state, const core::HiddenObserver& hidden) const {
   RECORD_USER_SCOPE("encoder");
   core::Segment segment;
   segment.tokens = source;
   segment.valid = valid;
   segment.mode = mode;
-  const core::State own = state.child("encoder");
-  const at::Tensor tokens = embedding_(source);
-  const core::SegmentRows rows = memories_->enter(tokens, {}, segment, own);
-  core::BackboneInput input;
-  input.mode = mode;
-  if (hidden)
-    input.hidden = [&](std::string_view name, const at::Tensor& h) { hidden(fmt::format("encoder.{}", name), h); };
-  memories_->show(input, rows, segment, own);
-  const core::BackboneResult result = encoder_->forward(input, own.child("layers"));
-  std::vector<at::Tensor> losses;
-  core::State after = memories_->leave(result, rows, segment, own, losses);
-  bool all = false;
-  for (const auto& [name, memory] : memories_->sequences()) all = all || memory->shows_rows();
-  const int64_t first = rows.tables[0].token_offset();
-  const at::Tensor encoded = all ? result.hidden : result.hidden.narrow(1, first, tokens.size(1));
-  const at::Tensor known = all ? rows.valid : valid;
-  const at::Tensor real = known.defined()
-                              ? known
-                              : at::ones({encoded.size(0), encoded.size(1)}, source.options().dtype(at::kBool));
-  return core::State::list({{"encoded", EncodedState{encoded, real}}, {"encoder", std::move(after)}});
+  if (valid.defined() && (segment_size_ || !memories_->contexts().empty() || !memories_->sequences().empty())) {
+    const at::Tensor order = std::get<1>(valid.to(at::kInt).sort(/*stable=*/true, 1, /*descending=*/true));
+    segment.tokens = source.gather(1, order);
+    segment.valid = valid.gather(1, order);
+  }
+  const at::Tensor tokens = segment.tokens, real = segment.valid;
+  const int64_t length = source.size(1), size = segment_size_.value_or(length);
+  core::State own = state.child("encoder");
+  Encoded encoded;
+  std::vector<at::Tensor> rows, real_rows;
+  for (int64_t first = 0; first == 0 || first < length; first += size) {
+    const int64_t count = std::min(size, length - first);
+    segment.tokens = tokens.narrow(1, first, count);
+    if (real.defined()) segment.valid = real.narrow(1, first, count);
+    EncodedState made = encode_segment(segment, first, own, encoded.losses, hidden);
+    rows.push_back(std::move(made.rows));
+    real_rows.push_back(std::move(made.valid));
+  }
+  for (at::Tensor& loss : encoded.losses) {
+    if (loss.defined()) loss = loss / static_cast<double>(rows.size());
+  }
+  const bool one = rows.size() == 1;
+  encoded.state = core::State::list(
+      {{"encoded", EncodedState{one ? rows[0] : at::cat(rows, 1), one ? real_rows[0] : at::cat(real_rows, 1)}},
+       {"encoder", std::move(own)}});
+  return encoded;
+}
+
+std::vector<int64_t> SourceSide::token_rows(int64_t length) const {
+  std::vector<int64_t> found;
+  const int64_t size = segment_size_.value_or(length);
+  const core::State start = initial_state(1).child("encoder");
+  int64_t row = 0;
+  for (int64_t first = 0; first < length; first += size) {
+    const int64_t count = std::min(size, length - first);
+    int64_t before = 0, all = count;
+    if (shows_rows()) {
+      const at::Tensor none = at::zeros({1, count, encoder_->dim()}, embedding_.weight.options());
+      const core::AttendTable table = memories_->attend_tables(none, {}, start, core::Mode::evaluate).front().table;
+      before = table.token_offset();
+      all = table.num_rows();
+    }
+    for (int64_t i = 0; i < count; ++i) found.push_back(row + before + i);
+    row += all;
+  }
+  return found;
 }
 
 core::EncoderOutput SourceSide::output(const core::State& state) {

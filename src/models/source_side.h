@@ -26,6 +26,11 @@ struct EncodedState {
 
 /// The source side of a translation model: the embedding of the source, the encoder, and the memories around it.
 ///   source [B,S] -> embedding -> memory rows added -> encoder -> encoder_output [B,S,D]
+/// A source longer than encoder.segment_size runs segment by segment, one after another through the memories; positions
+/// go on from one to the next. encoder_output has the rows of all of them, with each segment's memory rows if a memory
+/// shows them (SequenceMemory::shows_rows); gradients flow back through all segments of a source.
+/// With memories or segments, real tokens are moved to the front of their source first, so that it does not matter on
+/// which side it was padded.
 /// State: "encoded", and "encoder" with the encoder's memories and attentions.
 class SourceSide {
  public:
@@ -35,21 +40,36 @@ class SourceSide {
 
   core::State initial_state(int64_t batch) const;
   /// The state after a source [B,S] int64, of which valid [B,S] bool is real; undefined = all.
-  core::State encode(const at::Tensor& source, const at::Tensor& valid, core::Mode mode, const core::State& state,
-                     const core::HiddenObserver& hidden = {}) const;
+  struct Encoded {
+    core::State state;
+    std::vector<at::Tensor> losses = {};  ///< of layer contexts, as core::StepResult has them: means over segments
+  };
+  Encoded encode(const at::Tensor& source, const at::Tensor& valid, core::Mode mode, const core::State& state,
+                 const core::HiddenObserver& hidden = {}) const;
   /// What the decoder reads.
   static core::EncoderOutput output(const core::State& state);
+  /// The rows of the encoder's output that belong to the tokens of a source [B,length], in order.
+  std::vector<int64_t> token_rows(int64_t length) const;
   /// Whether a memory of a sequence goes from one source to the next.
   bool carries_memory() const;
   /// As core::Model::bptt_depth; unset if the path does not belong to the source side.
   std::optional<int64_t> bptt_depth(std::string_view path) const;
   const core::Backbone& encoder() const { return *encoder_; }
   const layers::TokenEmbedding& embedding() const { return embedding_; }
+  const SegmentMemories& memories() const { return *memories_; }
 
  private:
+  /// The rows that a decoder sees of one segment, which is not the first of its source if `first` > 0, and the state
+  /// after it. `losses` are added to.
+  EncodedState encode_segment(const core::Segment& segment, int64_t first, core::State& state,
+                              std::vector<at::Tensor>& losses, const core::HiddenObserver& hidden) const;
+  /// Whether the decoder sees the memory rows too.
+  bool shows_rows() const;
+
   layers::TokenEmbedding embedding_;
   std::unique_ptr<core::Backbone> encoder_;
   std::optional<SegmentMemories> memories_;
+  std::optional<int64_t> segment_size_;
 };
 
 }  // namespace mnemo::models

@@ -207,6 +207,45 @@ TEST_F(TranslationRun, DocumentsCarryTheEncodersMemory) {
   EXPECT_TRUE(holds(undivided.err, "requires document_column")) << undivided.err;
 }
 
+// Memories around the encoder go from sentence to sentence of a document alone; long sources are read by segments.
+TEST_F(TranslationRun, MemoriesAroundTheEncoderGoThroughDocuments) {
+  std::string pairs;
+  for (int i = 0; i < 120; ++i)
+    pairs += fmt::format("line {} of {}\tZeile {} von {}\t{}\n", i % 7, i, i % 7, i, i / (3 + i % 2));
+  write(folder_ / "pairs.tsv", pairs);
+  const std::string first = "line 3 of 4\nline 5 of 1\nline 1 of 9\n", second = "line 2 of 2\nline 6 of 0\n";
+  const std::string
+      recurrent = "{type=\"recurrent_tokens\", num_mem_tokens=2, layout=\"encoder\", memory_position=\"front\"}",
+      cache = "{type=\"segment_cache\", mem_len=6}";
+  for (const std::string& memories : {recurrent, cache, recurrent + ", " + cache}) {
+    const auto train = [&](const std::string& out, const std::string& steps) {
+      const Finished done = run({"train", pair_recipe_, "--out", out, "-q", "--set", "data.document_column=3", "--set",
+                                 "data.reset=documents", "--set", "train.segments_per_step=2", "--set",
+                                 "model.backbone.encoder.segment_size=8", "--set",
+                                 "model.backbone.encoder.memory=[" + memories + "]", "--set", "train.steps=" + steps,
+                                 "--set", "train.optimiser={type=\"adam\", lr=0.01}"});
+      EXPECT_EQ(done.status, 0) << done.err;
+    };
+    const std::string whole = folder_ / "whole", parts = folder_ / "parts";
+    fs::remove_all(whole);
+    fs::remove_all(parts);
+    train(whole, "150");
+    train(parts, "70");
+    ASSERT_EQ(run({"train", "--resume", parts, "-q", "--set", "train.steps=150"}).status, 0);
+    EXPECT_EQ(content(whole + "/model/model.safetensors"), content(parts + "/model/model.safetensors")) << memories;
+    EXPECT_TRUE(json(run({"eval", whole, "--part", "valid", "--json"}).out).contains("bleu"));
+
+    const std::string options = whole + " --documents --json --alignment --max-len-b 5 ";
+    const std::string one = translate(first, options).out, other = translate(second, options).out;
+    EXPECT_EQ(std::count(one.begin(), one.end(), '\n'), 3);
+    const std::string both = translate(first + "\n" + second, options).out;
+    EXPECT_EQ(both.substr(0, one.size()), one) << memories;
+    EXPECT_EQ(both.substr(both.size() - other.size()), other) << "a document begins without memory";
+    EXPECT_EQ(translate(first + "\n" + second, options + "--batch 1").out, both);
+    EXPECT_NE(translate(first + second, options).out, one + other) << "the memory goes on";
+  }
+}
+
 // Lines that come slowly through a pipe are answered as they come.
 TEST_F(TranslationRun, APipeIsTranslatedAsItComes) {
   const std::string model = folder_ / "model", out = folder_ / "out";

@@ -358,6 +358,13 @@ const std::vector<Configuration>& encoders() {
     add("grc_batch_mean", encoder_with({"grc"}),
         {softmax, "memory[0].attend=batch_mean", "memory[0].eval_read=stored"});
     add("grc_sequence", encoder_with({"grc"}), {softmax, "memory[0].lifetime=sequence"});
+    const std::string cache = "memory[0].mem_len=3";
+    add("xl", encoder_with({"segment_cache"}), {softmax, cache});
+    add("xl_relative", encoder_with({"segment_cache"}), {"backbone.attention.type=relative", cache});
+    add("mt", encoder_with({"memory_tokens"}), {softmax, "memory[0].num_mem_tokens=2"});
+    add("mt_authors", encoder_with({"memory_tokens"}),
+        {softmax, "memory[0].num_mem_tokens=2", "memory[0].variant=authors"});
+    add("rmt_xl", encoder_with({"recurrent_tokens", "segment_cache"}), {softmax, "memory[1].mem_len=4"});
     return list;
   }();
   return all;

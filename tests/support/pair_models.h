@@ -45,4 +45,13 @@ inline at::Tensor pair_source(int64_t batch, int64_t length) {
   return source;
 }
 
+/// The padding of pair_source() is marked.
+inline core::Segment pair_segment(const at::Tensor& source, const at::Tensor& tokens) {
+  core::Segment segment;
+  segment.source = source;
+  if (source.defined()) segment.source_valid = source != 1;
+  segment.tokens = tokens;
+  return segment;
+}
+
 }  // namespace mnemo::test

@@ -50,6 +50,26 @@ TEST(SourceWeightsOfSoftmax, AreThoseOfTheLastLayer) {
   EXPECT_LT((source_weights(*model, batch) - expected.unsqueeze(1)).abs().max().item<double>(), 1e-12);
 }
 
+// Memory rows in front of each segment take their share, but no column.
+TEST(SourceWeightsOfSoftmax, LeaveMemoryRowsOut) {
+  models::ModelOptions options = test::pair_options();
+  options.backbone.pairs.encoder.segment_size = 4;
+  options.backbone.pairs.encoder.memory = {models::ModelOptions::memory_types().complete(
+      base::Node::table({{"type", "memory_tokens"}, {"num_mem_tokens", 2}}))};
+  const auto model = models::build(options, 3, at::kDouble);
+  data::TokenSegment batch = some_pairs();
+  batch.source = test::pair_source(1, 7);
+  batch.source_valid = batch.source != 1;
+  batch.tokens = batch.tokens.narrow(0, 0, 1);
+  for (const auto& parameter : model->parameters().all()) {
+    const at::NoGradGuard no_grad;
+    if (parameter.name.find("cross.q") != std::string::npos) at::Tensor(parameter.tensor).zero_();
+  }
+  const at::Tensor weights = source_weights(*model, batch);
+  ASSERT_EQ(weights.sizes(), at::IntArrayRef({1, 5, 7}));
+  EXPECT_LT((weights - 1.0 / (7 + 2 * 2)).abs().max().item<double>(), 1e-12);
+}
+
 data::PairVocabulary words(std::string_view text) {
   return data::PairVocabulary(data::make_word_tokenizer(data::TextSource::in_memory("text", std::string(text))));
 }

@@ -137,7 +137,7 @@ std::unique_ptr<Model> translator_with(const std::string& memory) {
 }
 
 core::State encoded(const Model& model, const at::Tensor& source, const at::Tensor& valid, const core::State& state) {
-  return model.source()->encode(source, valid, core::Mode::evaluate, state);
+  return model.source()->encode(source, valid, core::Mode::evaluate, state).state;
 }
 
 TEST(RecurrentTokensInFront, AreReadByTheDecoderAndCarried) {
@@ -170,7 +170,7 @@ TEST(RecurrentTokensInFront, HaveTokensOfTheirOwn) {
         translator_with(
             "{ type = \"recurrent_tokens\", layout = \"encoder\", memory_position = \"front\", pad_token = 1 }");
       },
-      {"eos_token", "memory_position = \"front\" needs this token"});
+      {"eos_token and pad_token belong together"});
   expect_error<base::InputError>(
       [] {
         translator_with(
@@ -189,9 +189,12 @@ TEST(RecurrentBlockOfATranslation, ShowsTheRowsOfTheTokensAlone) {
   const at::Tensor source = at::tensor({4, 5, 6}, at::kLong).unsqueeze(0);
   const core::State before = model->initial_state(1).child("source");
   at::Tensor last;
-  const core::State after = model->source()->encode(
-      source, {}, core::Mode::evaluate, before,
-      [&](std::string_view name, const at::Tensor& rows) { last = name == "encoder.layers.0" ? rows : last; });
+  const core::State after = model->source()
+                                ->encode(source, {}, core::Mode::evaluate, before,
+                                         [&](std::string_view name, const at::Tensor& rows) {
+                                           last = name == "encoder.layers.0" ? rows : last;
+                                         })
+                                .state;
   ASSERT_EQ(last.size(1), 8);  // [CLS] memory [SEP] tokens [SEP]
   EXPECT_EQ(difference(SourceSide::output(after).rows, last.narrow(1, 4, 3)), 0.0);
 }

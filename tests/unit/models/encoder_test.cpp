@@ -141,8 +141,9 @@ TEST(Classification, WhatCannotBeReadIsRefused) {
 }
 
 TEST(Encoder, MemoriesOfCausalLayersAreRefused) {
-  refuse({"memory[0].type=segment_cache"}, {"--set memory[0].type", "segment_cache", "layout = \"encoder\""});
-  refuse({"memory[0].type=memory_tokens"}, {"memory_tokens", "causal"});
+  refuse({"memory[0].type=segment_cache", "memory[0].same_length=true"}, {"segment_cache", "same_length", "encoder"});
+  refuse({"memory[0].type=memory_tokens", "memory[0].read_mem_from_cache=true"},
+         {"memory_tokens", "read_mem_from_cache", "encoder"});
   refuse({"memory[0].type=recurrent_tokens"}, {"recurrent_tokens", "layout = \"encoder\""});
   refuse(kBlock + std::vector<std::string>{"backbone.type=decoder"}, {"layout = \"encoder\"", "backbone.type"});
   refuse({"backbone.type=decoder", "backbone.token_types=2"}, {"token_types", "encoder"});

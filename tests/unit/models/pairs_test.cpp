@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "core/state.h"
 #include "models/presets.h"
@@ -12,15 +14,8 @@ namespace mnemo::models {
 namespace {
 
 using test::pair_options;
+using test::pair_segment;
 using test::pair_source;
-
-core::Segment pair_segment(const at::Tensor& source, const at::Tensor& tokens) {
-  core::Segment segment;
-  segment.source = source;
-  if (source.defined()) segment.source_valid = source != 1;
-  segment.tokens = tokens;
-  return segment;
-}
 
 struct PairModels : testing::TestWithParam<std::vector<std::string>> {
   std::unique_ptr<Model> make() const {
@@ -99,6 +94,38 @@ INSTANTIATE_TEST_SUITE_P(Attentions, PairModels,
                                          std::vector<std::string>{"sliding_window", "linformer", "linformer"}),
                          [](const auto& info) { return info.param[0] + "_" + info.param[1] + "_" + info.param[2]; });
 
+// In training, layers that map rows by themselves leave padding out. A loss of real rows keeps its value and gradients:
+// with an observer all rows are computed.
+TEST_P(PairModels, PaddingLeftOutOfTrainingChangesNothing) {
+  for (const auto norm : {EncoderDecoderOptions::Norm::pre, EncoderDecoderOptions::Norm::post}) {
+    ModelOptions options = pair_options(GetParam()[0], GetParam()[1], GetParam()[2]);
+    options.backbone.pairs.norm = norm;
+    options.backbone.pairs.dropout = 0.2;
+    const auto model = build(options, 5, at::kDouble);
+    at::manual_seed(2);
+    core::Segment segment = pair_segment(pair_source(3, 6), at::randint(4, 19, {3, 5}, at::kLong));
+    segment.valid = at::arange(5).unsqueeze(0) < at::tensor({5, 2, 3}, at::kLong).unsqueeze(1);
+    segment.mode = core::Mode::train;
+    const at::Tensor weights = at::randn({3, 5, 12}, at::kDouble) * segment.valid.unsqueeze(-1);
+    const auto step = [&](const core::HiddenObserver& observer) {
+      at::manual_seed(7);
+      model->parameters().zero_grad();
+      const at::Tensor loss = (model->forward(segment, model->initial_state(3), {}, observer).hidden * weights).sum();
+      loss.backward();
+      std::vector<at::Tensor> found = {loss.detach()};
+      for (const auto& [name, tensor] : model->parameters().named()) {
+        if (tensor.grad().defined()) found.push_back(tensor.grad().clone());  // the head has none
+      }
+      return found;
+    };
+    const auto packed = step({}), all = step([](std::string_view, const at::Tensor&) {});
+    ASSERT_EQ(packed.size(), all.size());
+    for (size_t i = 0; i < all.size(); ++i)
+      EXPECT_LE((packed[i] - all[i]).abs().max().item<double>(),
+                1e-11 * std::max(1.0, all[i].abs().max().item<double>()));
+  }
+}
+
 TEST(PairModel, ADecoderIsCausalBitForBit) {
   const at::NoGradGuard no_grad;
   const auto model = build(pair_options(), 5, at::kDouble);
@@ -128,6 +155,18 @@ TEST(PairModel, UnsupportedCombinationsAreRefusedByName) {
   ModelOptions special = pair_options();
   special.tokens.eos = 19;
   refused(special, {"eos", "vocab_size"});
+}
+
+TEST(PairModel, TokensOutsideAVocabularyAreErrors) {
+  const auto model = build(pair_options(), 5);
+  const at::Tensor inside = at::full({1, 2}, 4, at::kLong);
+  for (const int64_t token : {int64_t{19}, int64_t{-1}}) {
+    const at::Tensor outside = at::full({1, 2}, token, at::kLong);
+    for (const auto& segment : {pair_segment(outside, inside), pair_segment(inside, outside)}) {
+      test::expect_error<base::InputError>([&] { model->forward(segment, model->initial_state(1)); },
+                                           {"found " + std::to_string(token), "0 to 18"});
+    }
+  }
 }
 
 TEST(PairModel, WithoutSourceAndStateIsAnError) {
