@@ -7,6 +7,8 @@
 #include "attention/key_rows.h"
 #include "base/error.h"
 #include "ops/attention/attention.h"
+#include "ops/linear/linear.h"
+#include "ops/real_rows.h"
 
 namespace mnemo::attention {
 
@@ -38,8 +40,19 @@ at::Tensor Softmax::read(const at::Tensor& q, const at::Tensor& k, const at::Ten
   return ops::attention(q, k, v, {}, ops::KeyRanges::all(q.size(2), k.size(2)), scale_of(q.size(3)));
 }
 
+layers::AttentionProjections::Heads Softmax::projected(const core::AttentionInput& input) const {
+  const bool alone = input.table.is_cross() || input.table.num_context() == 0;
+  const std::optional<ops::RealRows> real = input.mode == core::Mode::train && alone
+                                                ? ops::RealRows::if_it_pays(input.table.valid())
+                                                : std::nullopt;
+  const at::Tensor rows = key_rows(input);
+  if (!real) return maps_.heads(input.x, rows);
+  const auto y = ops::linear_maps(real->pack(rows), {{maps_.k.weight, maps_.k.bias}, {maps_.v.weight, maps_.v.bias}});
+  return {maps_.split(maps_.q(input.x)), maps_.split(real->unpack(y[0])), maps_.split(real->unpack(y[1]))};
+}
+
 core::CoreAttention::Heads Softmax::heads(const core::AttentionInput& input, const core::State& state) const {
-  const auto [q, k, v] = maps_.heads(input.x, key_rows(input));
+  const auto [q, k, v] = projected(input);
   const core::KvState kv = core::extend(state.as<core::KvState>(), k, v);
   const double scale = scale_of(maps_.head_dim);
   const bool drops = dropout_ > 0.0 && input.mode == core::Mode::train;

@@ -65,6 +65,8 @@ class Softmax final : public core::CoreAttention,
                               const core::State& history) const override;
 
  private:
+  /// q of the rows, and k and v of the rows and contexts. In training keys that are padding are zero, not projected.
+  layers::AttentionProjections::Heads projected(const core::AttentionInput& input) const;
   /// q and k as they are compared, and k and v for every query head.
   layers::AttentionProjections::Heads compared(const at::Tensor& q, const core::KvState& kv) const;
   at::Tensor for_queries(const at::Tensor& heads) const { return core::for_queries(heads, maps_.num_heads); }

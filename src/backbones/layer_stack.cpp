@@ -123,9 +123,30 @@ std::vector<bool> LayerStack::dropped(const core::BackboneInput& input) const {
   return dropped;
 }
 
-core::AttentionResult LayerStack::Layer::attend(const core::AttentionInput& input, const core::State& state) const {
+std::optional<ops::RealRows> LayerStack::real_rows(const core::BackboneInput& input) const {
+  // In models of translation alone, whose positions skip padding: elsewhere the rows of padding are results too.
+  if (input.mode != core::Mode::train || !options_.position.skips_padding || input.observe || input.hidden ||
+      options_.activation_dropout > 0.0)
+    return std::nullopt;
+  return ops::RealRows::if_it_pays(input.valid);
+}
+
+at::Tensor LayerStack::drop(const at::Tensor& rows, bool training, const ops::RealRows* real) const {
+  if (!training || options_.dropout == 0.0 || real == nullptr) return layers::dropout(rows, options_.dropout, training);
+  return real->pack(layers::dropout(real->unpack(rows), options_.dropout, training));
+}
+
+core::AttentionResult LayerStack::Layer::attend(const core::AttentionInput& input, const core::State& state,
+                                                const ops::RealRows* real) const {
   RECORD_USER_SCOPE("attention");
-  return attention->forward(input, state);
+  const auto* heads = dynamic_cast<const core::CoreAttention*>(attention.get());
+  if (real != nullptr && heads != nullptr) {
+    core::CoreAttention::Heads inner = heads->heads(input, state);
+    return {heads->project(real->pack(inner.heads)), std::move(inner.state), std::move(inner.to_above)};
+  }
+  core::AttentionResult result = attention->forward(input, state);
+  if (real != nullptr) result.y = real->pack(result.y);
+  return result;
 }
 
 at::Tensor LayerStack::Layer::feed_forward(const at::Tensor& rows, double dropout, bool training) const {
@@ -133,9 +154,12 @@ at::Tensor LayerStack::Layer::feed_forward(const at::Tensor& rows, double dropou
   return ffn(rows, dropout, training);
 }
 
-at::Tensor LayerStack::Layer::attend_encoder(const core::AttentionInput& input) const {
+at::Tensor LayerStack::Layer::attend_encoder(const core::AttentionInput& input, const ops::RealRows* real) const {
   RECORD_USER_SCOPE("cross_attention");
-  return cross->forward(input, {}).y;
+  const auto* heads = dynamic_cast<const core::CoreAttention*>(cross.get());
+  if (real == nullptr) return cross->forward(input, {}).y;
+  if (heads == nullptr) return real->pack(cross->forward(input, {}).y);
+  return heads->project(real->pack(heads->heads(input, {}).heads));
 }
 
 core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const core::State& state) const {
@@ -146,9 +170,13 @@ core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const
   at::Tensor h = embed(input);
   if (input.hidden) input.hidden("embed", h);
   h = layers::dropout(h, options_.dropout, training);
+  const std::optional<ops::RealRows> packed = real_rows(input);
+  const ops::RealRows* real = packed ? &*packed : nullptr;
+  const auto all = [&](const at::Tensor& rows) { return real == nullptr ? rows : real->unpack(rows); };
+  if (real != nullptr) h = real->pack(h);
   std::optional<core::AttendTable> cross_table;
   if (input.encoder.rows.defined()) {
-    cross_table = core::AttendTable::cross({core::SpanKind::tokens, h.size(1)},
+    cross_table = core::AttendTable::cross({core::SpanKind::tokens, input.rows.size(1)},
                                            {core::SpanKind::tokens, input.encoder.rows.size(1)});
     if (input.encoder.valid.defined()) cross_table->set_valid(input.encoder.valid);
   }
@@ -156,33 +184,37 @@ core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const
   const std::vector<bool> passed_by = dropped(input);
   for (size_t n = 0; n < layers_.size(); ++n) {
     const Layer& layer = layers_[n];
-    result.entering.push_back(h);
+    const at::Tensor enters = all(h);
+    result.entering.push_back(enters);
     if (passed_by[n]) {
       states.emplace_back(layer.name, state.child(layer.name));
       continue;
     }
-    at::Tensor context = input.context ? input.context(static_cast<int64_t>(n), h) : at::Tensor();
+    at::Tensor context = input.context ? input.context(static_cast<int64_t>(n), enters) : at::Tensor();
     if (context.defined() && context.size(1) == 0) context = at::Tensor();
     if (pre && context.defined()) context = layer.norm1(context);
-    const core::AttentionInput rows{
-        pre ? layer.norm1(h) : h, context, input.table(static_cast<int64_t>(n)), input.mode, input.ends, from_below};
+    const core::AttentionInput rows{pre ? all(layer.norm1(h)) : enters,
+                                    context,
+                                    input.table(static_cast<int64_t>(n)),
+                                    input.mode,
+                                    input.ends,
+                                    from_below};
     if (input.observe) input.observe(static_cast<int64_t>(n), *layer.attention, rows, state.child(layer.name));
-    core::AttentionResult attended = layer.attend(rows, state.child(layer.name));
+    core::AttentionResult attended = layer.attend(rows, state.child(layer.name), real);
     states.emplace_back(layer.name, std::move(attended.state));
     from_below = std::move(attended.to_above);
-    const at::Tensor y = layers::dropout(attended.y, options_.dropout, training), entered = h;
+    const at::Tensor y = drop(attended.y, training, real), entered = h;
     h = pre ? h + y : layer.norm1(h + y);
     if (layer.cross) {
       base::ensure(cross_table.has_value(), "layers with cross-attention need an encoder's output");
-      const core::AttentionInput asks{pre ? layer.cross_norm(h) : h, input.encoder.rows, *cross_table, input.mode};
+      const core::AttentionInput asks{all(pre ? layer.cross_norm(h) : h), input.encoder.rows, *cross_table, input.mode};
       if (input.observe) input.observe(static_cast<int64_t>(n), *layer.cross, asks, {});
-      const at::Tensor read = layers::dropout(layer.attend_encoder(asks), options_.dropout, training);
+      const at::Tensor read = drop(layer.attend_encoder(asks, real), training, real);
       h = pre ? h + read : layer.cross_norm(h + read);
     }
-    const at::Tensor ffn = layers::dropout(
-        layer.feed_forward(pre ? layer.norm2(options_.parallel_residual ? entered : h) : h, options_.activation_dropout,
-                           training),
-        options_.dropout, training);
+    const at::Tensor ffn = drop(layer.feed_forward(pre ? layer.norm2(options_.parallel_residual ? entered : h) : h,
+                                                   options_.activation_dropout, training),
+                                training, real);
     h = pre ? h + ffn : layer.norm2(h + ffn);
     if (input.hidden) input.hidden(fmt::format("layers.{}", n), h);
   }
@@ -190,7 +222,7 @@ core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const
     h = final_norm_(h);
     if (input.hidden) input.hidden("final_norm", h);
   }
-  result.hidden = layers::dropout(h, options_.output_dropout, training);
+  result.hidden = layers::dropout(all(h), options_.output_dropout, training);
   result.state = core::State::list(std::move(states));
   return result;
 }

@@ -10,6 +10,7 @@
 #include "core/backbone.h"
 #include "layers/norm.h"
 #include "layers/parts.h"
+#include "ops/real_rows.h"
 
 namespace mnemo::backbones {
 
@@ -121,10 +122,17 @@ class LayerStack : public core::Backbone {
     std::unique_ptr<core::Attention> attention, cross;  ///< cross: null in layers without
     layers::Norm norm1, cross_norm, norm2;
     layers::FeedForward ffn;
-    core::AttentionResult attend(const core::AttentionInput& input, const core::State& state) const;
-    at::Tensor attend_encoder(const core::AttentionInput& input) const;
+    /// y [N,D] of the real rows, given which they are.
+    core::AttentionResult attend(const core::AttentionInput& input, const core::State& state,
+                                 const ops::RealRows* real) const;
+    at::Tensor attend_encoder(const core::AttentionInput& input, const ops::RealRows* real) const;
     at::Tensor feed_forward(const at::Tensor& rows, double dropout, bool training) const;
   };
+  /// The rows that are not padding, if it pays to run row by row what can be (norms, maps, residuals) on them alone:
+  /// in training, where nobody looks at padding.
+  std::optional<ops::RealRows> real_rows(const core::BackboneInput& input) const;
+  /// Dropout of a branch's rows, packed if `real` is given: with the numbers of a batch that is not.
+  at::Tensor drop(const at::Tensor& rows, bool training, const ops::RealRows* real) const;
   /// Whether each layer is skipped; drawn once per segment.
   std::vector<bool> dropped(const core::BackboneInput& input) const;
 
