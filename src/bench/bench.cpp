@@ -53,6 +53,8 @@ std::string bench_command(const BenchArguments& arguments) {
   for (const std::string& length : arguments.lengths) line += " --length " + base::shell_quoted(length);
   if (arguments.peers != usual.peers) line += " --peers " + base::shell_quoted(arguments.peers);
   if (arguments.python != usual.python) line += " --python " + base::shell_quoted(arguments.python);
+  if (!arguments.model.empty()) line += " --model " + base::shell_quoted(arguments.model);
+  if (!arguments.pairs.empty()) line += " --pairs " + base::shell_quoted(arguments.pairs);
   if (arguments.bars != usual.bars) line += " --bars " + base::shell_quoted(arguments.bars);
   if (arguments.no_peers) line += " --no-peers";
   if (arguments.check) line += " --check";
@@ -88,6 +90,9 @@ int bench(const BenchArguments& arguments) {
                 "--precision: of decoding alone; the part is '{}'", arguments.part);
   for (const std::string& name : arguments.precisions) require_known("--precision", name, {"float32", "bf16", "int8"});
 
+  base::require(arguments.model.empty() || arguments.part == "translation",
+                "--model: of translation alone; the part is '{}'", arguments.part);
+  base::require(arguments.model.empty() == arguments.pairs.empty(), "--model and --pairs: expected both or neither");
   base::require(arguments.lengths.empty() || arguments.all, "--length: goes with --all");
   for (const std::string& length : arguments.lengths) require_known("--length", length, length_names());
 
@@ -145,6 +150,9 @@ std::shared_ptr<CLI::App> make_bench() {
               fmt::format("with --all: {}; may be repeated (default all)", fmt::join(length_names(), ", ")))
       .option("--precision", arguments->precisions, "NAME",
               "with decoding: float32, bf16, int8; may be repeated (default all)")
+      .option("--model", arguments->model, "FOLDER",
+              "with translation: a trained model; BLEU beside that of CTranslate2 with the same weights")
+      .option("--pairs", arguments->pairs, "FILE", "with --model: sentences and references, tab-separated")
       .option("--peers", arguments->peers, "DIR", "folder of the scripts to compare with (default src/bench/peers)")
       .option("--python", arguments->python, "FILE", "Python interpreter for these scripts (default python3)")
       .option("--repeats", arguments->repeats, "N", "number of rounds (default 7)")

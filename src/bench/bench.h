@@ -19,6 +19,7 @@ struct BenchArguments {
   std::string peers = "src/bench/peers";
   std::string python = "python3";
   std::string bars = "src/bench/bars.toml";
+  std::string model, pairs;  ///< translation: a trained model, and sentences with their references; empty: none
   int64_t repeats = 7;
   bool all = false, no_peers = false, json = false, check = false;
 

@@ -7,10 +7,10 @@
 #include <tuple>
 
 #include "base/random.h"
-#include "base/text_table.h"
 #include "bench/bench.h"
 #include "bench/case.h"
 #include "bench/peers.h"
+#include "bench/translation_rows.h"
 #include "data/pairs/pair_batches.h"
 #include "data/pairs/pair_vocabulary.h"
 #include "infer/engine_search.h"
@@ -115,12 +115,6 @@ struct TranslationPeers {
   std::unique_ptr<PeerProcess> stock, best, ctranslate2;
 };
 
-struct TranslationRow {
-  std::string what, key;  ///< key: in the file of bars
-  Rounds seconds;
-  std::vector<std::pair<std::string, Rounds>> times;  ///< by peer: how many times as fast ours is
-};
-
 TranslationPeers start_translation_peers(const BenchArguments& arguments, const TranslationSubject& subject) {
   const HandOver hand_over;
   const std::string file = hand_over.path("tensors.safetensors");
@@ -130,6 +124,7 @@ TranslationPeers start_translation_peers(const BenchArguments& arguments, const 
                                                 {"ffn", 1024},
                                                 {"layers", 6},
                                                 {"vocab", kWords},
+                                                {"least", kLength},
                                                 {"length", kLength},
                                                 {"threads", at::get_num_threads()}});
   const auto start = [&](std::vector<std::string> words, bool best) {
@@ -168,58 +163,12 @@ std::vector<std::string> other_results(const TranslationPeers& peers, Translatio
   return found;
 }
 
-TranslationRow measure_row(std::string what, std::string key, int64_t repeats, const std::function<void()>& ours,
-                           const std::vector<std::pair<std::string, std::function<double()>>>& peers) {
-  std::vector<double> seconds;
-  std::vector<std::vector<double>> times(peers.size());
-  for (int64_t round = -1; round < repeats; ++round) {
-    const double mine = seconds_of(1, ours).front();
-    for (size_t i = 0; i < peers.size(); ++i) {
-      const double their = peers[i].second();
-      if (round >= 0) times[i].push_back(their / mine);
-    }
-    if (round >= 0) seconds.push_back(mine);
-  }
-  TranslationRow row{std::move(what), std::move(key), rounds_of(seconds), {}};
-  for (size_t i = 0; i < peers.size(); ++i) row.times.emplace_back(peers[i].first, rounds_of(times[i]));
-  return row;
-}
-
-BenchReport report_of(const std::vector<TranslationRow>& rows, Bars& bars) {
-  using Align = base::TextTable::Align;
-  base::TextTable table(
-      {"work", "ms, median", "least", "most", "x stock", "x best", "x CTranslate2"},
-      {Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right});
-  base::Node results = base::Node::array();
-  for (const TranslationRow& row : rows) {
-    std::vector<std::string> cells = {row.what, fmt::format("{:.1f}", row.seconds.median * 1e3),
-                                      fmt::format("{:.1f}", row.seconds.least * 1e3),
-                                      fmt::format("{:.1f}", row.seconds.most * 1e3)};
-    base::Node peers = base::Node::table();
-    for (const char* name : {"stock", "best", "ctranslate2"}) {
-      const auto found = std::find_if(row.times.begin(), row.times.end(),
-                                      [&](const auto& p) { return p.first == name; });
-      cells.push_back(found == row.times.end() ? std::string() : range_text(found->second));
-      if (found == row.times.end()) continue;
-      peers.set(name, as_node(found->second));
-      bars.at_least(fmt::format("translation.{}", name), row.key, found->second.median, row.what + ", times " + name);
-    }
-    table.add_row(std::move(cells));
-    results.push_back(base::Node::table({{"work", row.what}, {"seconds", as_node(row.seconds)}, {"times", peers}}));
-  }
-  return {
-      .figures = base::Node::table({{"results", results}}),
-      .text = table.text() +
-              fmt::format("\nTraining: a step on {} pairs of at most {} tokens. Translation: {} sentences, {} tokens "
-                          "each. Peers train in float32.\n",
-                          kRows, kLongest, kSentences, kLength)};
-}
-
 }  // namespace
 
 std::vector<std::string> translation_case_names() { return {"training", "translation"}; }
 
 BenchReport bench_translation(const BenchArguments& arguments, Bars& bars) {
+  if (!arguments.model.empty()) return bench_trained_translation(arguments, bars);
   TranslationSubject subject;
   TranslationPeers peers;
   if (!arguments.no_peers) {
@@ -244,26 +193,24 @@ BenchReport bench_translation(const BenchArguments& arguments, Bars& bars) {
           name, key, arguments.repeats, [&, chosen = precision] { subject.train(kSteps, chosen); }, others));
     }
   }
-  if (!arguments.wants("translation")) return report_of(rows, bars);
-  for (const auto& [name, precision] :
-       {std::pair("float32", ops::Precision::float32), std::pair("int8", ops::Precision::int8)}) {
-    for (const int64_t batch : {1, 32}) {
-      for (const int64_t beam : {1, 5}) {
-        std::vector<Peer> others;
-        if (peers.ctranslate2) {
-          others.emplace_back("ctranslate2", [&, name = name] {
-            return peers.ctranslate2->seconds(fmt::format("translate {} {} {} {}", name, batch, beam, kSentences));
-          });
-        }
-        rows.push_back(measure_row(
-            fmt::format("{}, batch {}, beam {}", name, batch, beam), fmt::format("{}_batch_{}", name, batch),
-            arguments.repeats, [&, precision = precision] { subject.translate(precision, batch, beam, kSentences); },
-            others));
-      }
+  const std::string note = fmt::format(
+      "Training: a step on {} pairs of at most {} tokens. Translation: {} sentences, {} tokens each. Peers train in "
+      "float32.",
+      kRows, kLongest, kSentences, kLength);
+  if (!arguments.wants("translation")) return report_of(rows, note, bars);
+  for (const TranslationWork& work : translation_works()) {
+    std::vector<Peer> others;
+    if (peers.ctranslate2) {
+      others.emplace_back("ctranslate2", [&] {
+        return peers.ctranslate2->seconds(fmt::format("translate {} {}", work.request(), kSentences));
+      });
     }
-    subject.drop();
+    rows.push_back(measure_row(
+        work.name(), work.key(), arguments.repeats,
+        [&] { subject.translate(work.precision, work.batch, work.beam, kSentences); }, others));
+    if (work.last) subject.drop();
   }
-  return report_of(rows, bars);
+  return report_of(rows, note, bars);
 }
 
 }  // namespace mnemo::bench

@@ -5,7 +5,8 @@ answers with one line.
                                         bench.target [rows,length] with padding 1 (target: -100); then the line "ready"
   check                   -> JSON. torch: loss and gradient norm of a training step; ctranslate2: the tokens of four sentences, greedy
   train N                 -> seconds for N training steps (torch)
-  translate KIND BATCH BEAM COUNT -> seconds for COUNT sentences, KIND float32 or int8 (ctranslate2)
+  hypotheses KIND BATCH BEAM      -> JSON: the tokens of all sentences, KIND float32 or int8 (ctranslate2)
+  translate KIND BATCH BEAM COUNT -> seconds for COUNT sentences (ctranslate2)
 """
 import json
 import math
@@ -167,10 +168,13 @@ class CTranslate2:
         if kind not in self.translators:
             self.translators = {kind: self.make(kind)}
         return self.translators[kind].translate_batch(self.sentences[:count], beam_size=beam, max_batch_size=batch, length_penalty=1,
-                                                      min_decoding_length=self.length, max_decoding_length=self.length)
+                                                      min_decoding_length=self.case["least"], max_decoding_length=self.length)
 
     def check(self):
         return {"tokens": [[int(token) for token in result.hypotheses[0]] for result in self.run("float32", 4, 1, 4)]}
+
+    def hypotheses(self, kind, batch, beam):
+        return {"tokens": [[int(token) for token in result.hypotheses[0]] for result in self.run(kind, batch, beam, None)]}
 
     def translate(self, kind, batch, beam, count):
         self.run(kind, batch, beam, batch)

@@ -1,0 +1,82 @@
+#include "bench/translation_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text_table.h"
+
+namespace mnemo::bench {
+
+std::string TranslationWork::name() const { return fmt::format("{}, batch {}, beam {}", kind, batch, beam); }
+std::string TranslationWork::key() const { return fmt::format("{}_batch_{}", kind, batch); }
+std::string TranslationWork::request() const { return fmt::format("{} {} {}", kind, batch, beam); }
+
+std::vector<TranslationWork> translation_works() {
+  std::vector<TranslationWork> works;
+  for (const auto& [kind, precision] :
+       {std::pair("float32", ops::Precision::float32), std::pair("int8", ops::Precision::int8)}) {
+    for (const int64_t batch : {1, 32}) {
+      for (const int64_t beam : {1, 5}) works.push_back({kind, precision, batch, beam, batch == 32 && beam == 5});
+    }
+  }
+  return works;
+}
+
+TranslationRow measure_row(std::string what, std::string key, int64_t repeats, const std::function<void()>& ours,
+                           const std::vector<std::pair<std::string, std::function<double()>>>& peers) {
+  std::vector<double> seconds;
+  std::vector<std::vector<double>> times(peers.size());
+  for (int64_t round = -1; round < repeats; ++round) {
+    const double mine = seconds_of(1, ours).front();
+    for (size_t i = 0; i < peers.size(); ++i) {
+      const double their = peers[i].second();
+      if (round >= 0) times[i].push_back(their / mine);
+    }
+    if (round >= 0) seconds.push_back(mine);
+  }
+  TranslationRow row{std::move(what), std::move(key), rounds_of(seconds), {}};
+  for (size_t i = 0; i < peers.size(); ++i) row.times.emplace_back(peers[i].first, rounds_of(times[i]));
+  return row;
+}
+
+BenchReport report_of(const std::vector<TranslationRow>& rows, const std::string& note, Bars& bars) {
+  using Align = base::TextTable::Align;
+  const bool scored = std::any_of(rows.begin(), rows.end(), [](const TranslationRow& row) { return row.bleu; });
+  std::vector<std::string> titles = {"work", "ms, median", "least", "most", "x stock", "x best", "x CTranslate2"};
+  if (scored) titles.insert(titles.end(), {"BLEU", "CTranslate2's", "alike"});
+  std::vector<Align> sides(titles.size(), Align::right);
+  sides[0] = Align::left;
+  base::TextTable table(titles, sides);
+  base::Node results = base::Node::array();
+  for (const TranslationRow& row : rows) {
+    std::vector<std::string> cells = {row.what, fmt::format("{:.1f}", row.seconds.median * 1e3),
+                                      fmt::format("{:.1f}", row.seconds.least * 1e3),
+                                      fmt::format("{:.1f}", row.seconds.most * 1e3)};
+    base::Node peers = base::Node::table();
+    for (const char* name : {"stock", "best", "ctranslate2"}) {
+      const auto found = std::find_if(row.times.begin(), row.times.end(),
+                                      [&](const auto& p) { return p.first == name; });
+      cells.push_back(found == row.times.end() ? std::string() : range_text(found->second));
+      if (found == row.times.end()) continue;
+      peers.set(name, as_node(found->second));
+      bars.at_least(fmt::format("translation.{}", name), row.key, found->second.median, row.what + ", times " + name);
+    }
+    base::Node result = base::Node::table({{"work", row.what}, {"seconds", as_node(row.seconds)}, {"times", peers}});
+    if (row.bleu) {
+      const auto [ours, theirs] = *row.bleu;
+      cells.insert(cells.end(), {fmt::format("{:.2f}", ours), fmt::format("{:.2f}", theirs),
+                                 fmt::format("{}", row.equal.value_or(0))});
+      result.set("bleu", ours);
+      result.set("bleu_ctranslate2", theirs);
+      result.set("alike", row.equal.value_or(0));
+      bars.at_most("translation.bleu", "difference", std::abs(ours - theirs), row.what + ", BLEU beside CTranslate2");
+    }
+    table.add_row(std::move(cells));
+    results.push_back(result);
+  }
+  return {.figures = base::Node::table({{"results", results}}), .text = table.text() + "\n" + note + "\n"};
+}
+
+}  // namespace mnemo::bench
