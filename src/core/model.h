@@ -21,7 +21,7 @@ namespace mnemo::core {
 struct Segment {
   at::Tensor tokens;      ///< [B,T] int64
   at::Tensor rows;        ///< [B,T,D]: hidden states for a layer_stack
-  at::Tensor valid = {};  ///< [B,T] bool, true = a real token; padding on the right only; undefined = no padding
+  at::Tensor valid = {};  ///< [B,T] bool, true = a real token; padding on either side; undefined = no padding
   Part part = {};
   Mode mode = Mode::evaluate;
   at::Tensor pixels = {};       ///< [B,C,H,W], normalised images
