@@ -51,7 +51,7 @@ TEST_F(Buildable, ErrorsOfConstructionNameFileLineAndKey) {
         require_buildable(
             with("\"linear\"", "decoder", "type = \"algorithmic\"", "[[model.memory]]\ntype = \"segment_cache\"\n"));
       },
-      where + "model: attention 'linear' keeps the past");
+      where + "model: attention 'linear' reads only its own rows");
   expect_refused([&] { with("\"softmax\"", "decoder", "type = \"algorithmic\"\nnum_symbols = 6\nnum_segments = 100"); },
                  "a.toml:13: 'data.num_segments': a sample of 18 tokens cannot be cut into 100 segments");
   require_buildable(with("\"relative\""));
