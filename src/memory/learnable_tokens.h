@@ -54,7 +54,7 @@ struct TaskOptions {
 
 struct LearnableTokensOptions {
   TaskAttention attention = TaskAttention::masked;
-  MemoryNorm memory_norm = MemoryNorm::after;
+  MemoryNorm memory_norm = MemoryNorm::before;
   ClassTokenPosition class_token_position = ClassTokenPosition::same;
   core::Propagation propagation = core::Propagation::none;
   std::vector<TaskOptions> tasks;
@@ -64,7 +64,8 @@ struct LearnableTokensOptions {
       "masked: only the task's own class token sees its memory, so that tasks can be combined; full: every row sees "
       "every row",
       base::one_of("masked", "full"));
-    v("memory_norm", memory_norm, "add the memory after a layer's first norm, or before it",
+    v("memory_norm", memory_norm,
+      "add the memory before a layer's first norm, as the paper says, or after it, as public code does",
       base::one_of("after", "before"));
     v("class_token_position", class_token_position,
       "position of new class tokens: that of the backbone's class token, or none", base::one_of("class", "none"));

@@ -28,7 +28,7 @@ struct FinetuneOptions {
   std::string name = "task";
   int64_t num_mem_tokens = 5;
   std::optional<std::vector<int64_t>> layers;
-  memory::MemoryNorm memory_norm = memory::MemoryNorm::after;
+  memory::MemoryNorm memory_norm = memory::MemoryNorm::before;
   memory::ClassTokenPosition class_token_position = memory::ClassTokenPosition::same;
   core::Propagation propagation = core::Propagation::none;
   int64_t bottleneck = 8;
@@ -47,7 +47,7 @@ struct FinetuneOptions {
     v("name", name, "what the task is called");
     v("num_mem_tokens", num_mem_tokens, "regimes with memory: memory tokens per layer", base::range(0, 1 << 16));
     v("layers", layers, "regimes with memory: layers that have it, counted from 0; unset: all", base::at_least(0));
-    v("memory_norm", memory_norm, "regimes with memory: add the memory after a layer's first norm, or before it",
+    v("memory_norm", memory_norm, "regimes with memory: add the memory before a layer's first norm, or after it",
       base::one_of("after", "before"));
     v("class_token_position", class_token_position, "masked_memory, unmasked_memory: position of the new class token",
       base::one_of("class", "none"));

@@ -43,7 +43,7 @@ void check(const std::string& memory, const std::string& more = "") {
 
 TEST(LearnableTokensGradient, Masked) {
   check(
-      R"("tasks": [{"name": "a", "num_classes": 2, "num_mem_tokens": 2}, {"name": "b", "num_classes": 3, "num_mem_tokens": 1, "sees": ["a"], "memory_norm": "before"}])");
+      R"("tasks": [{"name": "a", "num_classes": 2, "num_mem_tokens": 2}, {"name": "b", "num_classes": 3, "num_mem_tokens": 1, "sees": ["a"], "memory_norm": "after"}])");
 }
 
 TEST(LearnableTokensGradient, Full) {

@@ -26,7 +26,7 @@ TEST(LearnableMemory, EarlierLogitsKeepTheirBits) {
     weights::attach(parts,
                     task(fresh_backbone(), name, k,
                          k == 5   ? R"(, "layers": [1, 2])"
-                         : k == 6 ? R"(, "memory_norm": "before")"
+                         : k == 6 ? R"(, "memory_norm": "after")"
                                   : ""),
                     "file", {.name = {}, .sees = sees});
     const Logits model_now = by_model(parts), packed_now = packed(parts);
@@ -88,7 +88,7 @@ TEST(LearnableMemory, ExtensionReadsWhatItSees) {
 TEST(LearnableMemory, GroupedIsDense) {
   weights::StoredParts parts = fresh_backbone();
   weights::attach(parts, task(fresh_backbone(), "a", 1), "file");
-  weights::attach(parts, task(fresh_backbone(), "b", 2, R"(, "memory_norm": "before")"), "file",
+  weights::attach(parts, task(fresh_backbone(), "b", 2, R"(, "memory_norm": "after")"), "file",
                   {.name = {}, .sees = std::vector<std::string>{"a"}});
   weights::attach(parts, task(fresh_backbone(), "c", 3, R"(, "layers": [2])"), "file");
   const auto model = built(parts, at::kDouble);
@@ -184,9 +184,9 @@ TEST(LearnableMemory, OptionsThatMakeNoSenseAreRefused) {
   refuse(R"("tasks": [{"name": "a", "num_classes": 2, "layers": [1, 0]}])", {"layers", "ascending"});
   refuse(R"("tasks": [{"name": "a", "num_classes": 1}])", {"'a'", "num_classes"});
   refuse(R"("tasks": [{"name": "base", "num_classes": 2}])", {"base"});
-  refuse(R"("propagation": "first", "tasks": [{"name": "a", "num_classes": 2}])", {"pass every norm", "before"});
-  refuse(R"("propagation": "first", "memory_norm": "before", "tasks": [{"name": "a", "num_classes": 2}])",
-         {"propagation", "full"});
+  refuse(R"("propagation": "first", "memory_norm": "after", "tasks": [{"name": "a", "num_classes": 2}])",
+         {"pass every norm", "before"});
+  refuse(R"("propagation": "first", "tasks": [{"name": "a", "num_classes": 2}])", {"propagation", "full"});
   refuse(
       R"("attention": "full", "tasks": [{"name": "a", "num_classes": 2}, {"name": "b", "num_classes": 2, "sees": ["a"]}])",
       {"sees", "full"});

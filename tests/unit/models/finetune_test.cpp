@@ -75,15 +75,15 @@ TEST(Finetune, EachRegimeTrainsItsOwnParameters) {
 
 TEST(Finetune, TheTaskHasTheLabelsAndWhatItSees) {
   const FinetunePlan first = plan(R"({"regime": "masked_memory", "name": "t"})");
-  const FinetunePlan second = plan(
-      R"({"regime": "masked_memory", "name": "u", "sees": ["t"], "memory_norm": "before"})", first.options);
+  const FinetunePlan second = plan(R"({"regime": "masked_memory", "name": "u", "sees": ["t"], "memory_norm": "after"})",
+                                   first.options);
   const Model model(second.options, 0, at::kFloat);
   ASSERT_EQ(model.tasks()->options().tasks.size(), 2U);
   const memory::TaskOptions& task = model.tasks()->options().tasks[1];
   EXPECT_EQ(task.labels, kLabels);
   EXPECT_EQ(task.sees, std::vector<std::string>{"t"});
-  EXPECT_TRUE(model.tasks()->tasks().tasks[1].norm_memory);
-  EXPECT_FALSE(model.tasks()->tasks().tasks[0].norm_memory);
+  EXPECT_FALSE(model.tasks()->tasks().tasks[1].norm_memory);
+  EXPECT_TRUE(model.tasks()->tasks().tasks[0].norm_memory);
   EXPECT_EQ(second.trained, std::vector<std::string>{"task.u.*"});
 }
 
@@ -164,7 +164,7 @@ TEST(Finetune, WhatMakesNoSenseIsRefused) {
   refuse(R"({"regime": "masked_memory", "propagation": "first"})", {"propagation", "memory"});
   refuse(R"({"regime": "memory", "sees": ["x"]})", {"sees", "masked_memory"});
   refuse(R"({"regime": "head", "num_mem_tokens": 7})", {"num_mem_tokens", "masked_memory", "found regime = \"head\""});
-  refuse(R"({"regime": "adapters", "memory_norm": "before"})",
+  refuse(R"({"regime": "adapters", "memory_norm": "after"})",
          {"memory_norm", "masked_memory", "found regime = \"adapters\""});
   refuse(R"({"regime": "memory", "class_token_position": "none"})",
          {"class_token_position", "masked_memory", "found regime = \"memory\""});
