@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "attention/compared_rows.h"
 #include "attention/inspect_linear.h"
 #include "attention/key_rows.h"
 #include "core/kv_state.h"
@@ -16,7 +17,8 @@ SlidingWindow::SlidingWindow(const Options& options, const core::AttentionBuild&
     : window_(options.window_size),
       causal_(build.causal),
       maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
-            options.bias, build.init_std) {}
+            options.bias, build.init_std, kv_heads(options.num_kv_heads, build.num_heads)),
+      frequencies_(options.rotary ? options.rotary->frequencies(build.head_dim) : std::vector<double>()) {}
 
 core::State SlidingWindow::initial_state(int64_t) const { return core::KvState{}; }
 
@@ -32,9 +34,10 @@ core::CoreAttention::Heads SlidingWindow::run(const core::AttentionInput& input,
   }
   const auto [q, k, v] = maps_.heads(input.x, key_rows(seen));
   const core::KvState kv = core::extend(state.as<core::KvState>(), k, v);
-  const int64_t keys = kv.k.size(2), side = causal_ ? window_ - 1 : window_ / 2;
-  const ops::KeyRanges ranges = ops::key_window(input.table.ranges(), side, side, input.table.num_keys() - keys);
-  const at::Tensor o = ops::attention(q, kv.k, ops::replaced(replace, kv.v), {}, ranges,
+  const int64_t keys = kv.k.size(2), first = input.table.num_keys() - keys, side = causal_ ? window_ - 1 : window_ / 2;
+  const ops::KeyRanges ranges = ops::key_window(input.table.ranges(), side, side, first);
+  const layers::AttentionProjections::Heads rows = compared(q, kv, first, frequencies_);
+  const at::Tensor o = ops::attention(rows.q, rows.k, ops::replaced(replace, rows.v), {}, ranges,
                                       1.0 / std::sqrt(static_cast<double>(maps_.head_dim)));
   Heads made{maps_.join(o), core::KvState{}, {}, own_rows(input, {q, k, v})};
   const int64_t kept = std::min(keys, window_ - 1);

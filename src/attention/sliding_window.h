@@ -1,7 +1,9 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
+#include "attention/rotary.h"
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
@@ -15,6 +17,8 @@ struct SlidingWindowOptions {
   int64_t window_size = 64;
   bool bias = true;
   std::optional<bool> qkv_bias;
+  std::optional<int64_t> num_kv_heads;
+  std::optional<RotaryOptions> rotary;
   template <class V>
   void visit(V&& v) {
     v("window_size", window_size,
@@ -23,14 +27,21 @@ struct SlidingWindowOptions {
     v("bias", bias, "use a bias in the q, k, v and o projections");
     v("qkv_bias", qkv_bias,
       "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
+    v("num_kv_heads", num_kv_heads,
+      "heads of keys and values, a divisor of num_heads: each is read by several query heads (grouped queries); unset: "
+      "num_heads",
+      base::range(1, 1 << 10));
+    v("rotary", rotary, "rotary positions of queries and keys; unset: none");
   }
 };
 
 /// Softmax attention within a window over rows.
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d)) v ) over the keys that the table allows and, with p(i,j) = i + M - j,
 ///   causal: |p| < w (the table leaves 0 <= p);  otherwise |p| <= floor(w/2)
-/// Rows of caches and memories count like tokens. A query without any key gets zeros before W_o. State: kv_cache, only
-/// while a segment is open, at most w - 1 rows. The window extends into earlier segments only with a segment cache.
+/// Rows of caches and memories count like tokens. With rotary positions, q and k are turned by their row's number in
+/// [context; rows of the segment]. A query without any key gets zeros before W_o. State: kv_cache, only while a segment
+/// is open, at most w - 1 rows, keys as they are before they are turned. The window extends into earlier segments only
+/// with a segment cache.
 class SlidingWindow final : public core::CoreAttention, public core::Inspectable {
  public:
   using Options = SlidingWindowOptions;
@@ -50,6 +61,7 @@ class SlidingWindow final : public core::CoreAttention, public core::Inspectable
   int64_t window_;
   bool causal_;
   layers::AttentionProjections maps_;
+  std::vector<double> frequencies_;  ///< of rotary positions; empty: none
 };
 
 }  // namespace mnemo::attention

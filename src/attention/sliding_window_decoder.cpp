@@ -6,6 +6,7 @@ namespace mnemo::attention {
 std::unique_ptr<core::DecodeAttention> SlidingWindow::decoder(const core::DecodeBuild& build) const {
   KeyDecoderOptions options;
   options.window = window_;
+  options.frequencies = frequencies_;
   return std::make_unique<KeyDecoder>(build, maps_, options);
 }
 

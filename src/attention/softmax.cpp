@@ -4,8 +4,9 @@
 
 #include <cmath>
 
+#include "attention/compared_rows.h"
 #include "attention/key_rows.h"
-#include "base/error.h"
+#include "core/grouped_queries.h"
 #include "ops/attention/attention.h"
 #include "ops/linear/linear.h"
 #include "ops/real_rows.h"
@@ -14,21 +15,10 @@ namespace mnemo::attention {
 
 Softmax::Softmax(const Options& options, const core::AttentionBuild& build)
     : maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
-            options.bias, build.init_std, options.num_kv_heads.value_or(build.num_heads)),
+            options.bias, build.init_std, kv_heads(options.num_kv_heads, build.num_heads)),
+      frequencies_(options.rotary ? options.rotary->frequencies(build.head_dim) : std::vector<double>()),
       scaled_(options.scaled),
-      dropout_(options.dropout) {
-  const int64_t groups = maps_.num_kv_heads;
-  base::require(build.num_heads % groups == 0, "num_kv_heads: expected a divisor of num_heads = {}, found {}",
-                build.num_heads, groups);
-  if (options.rotary) frequencies_ = options.rotary->frequencies(build.head_dim);
-}
-
-layers::AttentionProjections::Heads Softmax::compared(const at::Tensor& q, const core::KvState& kv) const {
-  if (frequencies_.empty()) return {q, for_queries(kv.k), for_queries(kv.v)};
-  const int64_t keys = kv.k.size(2);
-  return {ops::rotate(q, keys - q.size(2), frequencies_), for_queries(ops::rotate(kv.k, 0, frequencies_)),
-          for_queries(kv.v)};
-}
+      dropout_(options.dropout) {}
 
 double Softmax::scale_of(int64_t head_dim) const {
   return scaled_ ? 1.0 / std::sqrt(static_cast<double>(head_dim)) : 1.0;
@@ -56,7 +46,7 @@ core::CoreAttention::Heads Softmax::heads(const core::AttentionInput& input, con
   const core::KvState kv = core::extend(state.as<core::KvState>(), k, v);
   const double scale = scale_of(maps_.head_dim);
   const bool drops = dropout_ > 0.0 && input.mode == core::Mode::train;
-  const layers::AttentionProjections::Heads rows = compared(q, kv);
+  const layers::AttentionProjections::Heads rows = compared(q, kv, 0, frequencies_);
   const at::Tensor o = drops ? ops::attention_naive(rows.q, rows.k, rows.v, {}, ops::RelShift::none,
                                                     input.table.expand(), scale, dropout_)
                              : ops::attention(rows.q, rows.k, rows.v, {}, input.table.ranges(), scale);
@@ -64,8 +54,10 @@ core::CoreAttention::Heads Softmax::heads(const core::AttentionInput& input, con
 }
 
 core::EncoderRows Softmax::encoder_rows(const at::Tensor& encoder_output, const at::Tensor& valid) const {
-  return {for_queries(maps_.split(maps_.k(encoder_output))), for_queries(maps_.split(maps_.v(encoder_output))), valid,
-          scale_of(maps_.head_dim)};
+  const auto heads = [&](const layers::Linear& map) {
+    return core::for_queries(maps_.split(map(encoder_output)), maps_.num_heads);
+  };
+  return {heads(maps_.k), heads(maps_.v), valid, scale_of(maps_.head_dim)};
 }
 
 core::AttentionView Softmax::inspect(const core::AttentionInput& input, const core::State& state,
@@ -73,7 +65,7 @@ core::AttentionView Softmax::inspect(const core::AttentionInput& input, const co
   const auto [q, k, v] = maps_.heads(input.x, key_rows(input));
   const core::KvState kv = core::extend(state.as<core::KvState>(), k, v);
   const double scale = scale_of(maps_.head_dim);
-  const layers::AttentionProjections::Heads rows = compared(q, kv);
+  const layers::AttentionProjections::Heads rows = compared(q, kv, 0, frequencies_);
   return {{{"attention", core::MapAxis::queries, core::MapAxis::keys,
             ops::attention_weights(rows.q, rows.k, {}, ops::RelShift::none, input.table.expand(), scale)}}};
 }

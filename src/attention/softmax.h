@@ -6,7 +6,6 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
-#include "core/grouped_queries.h"
 #include "core/inspection.h"
 #include "core/kv_state.h"
 #include "core/reads_encoder.h"
@@ -67,9 +66,6 @@ class Softmax final : public core::CoreAttention,
  private:
   /// q of the rows, and k and v of the rows and contexts. In training keys that are padding are zero, not projected.
   layers::AttentionProjections::Heads projected(const core::AttentionInput& input) const;
-  /// q and k as they are compared, and k and v for every query head.
-  layers::AttentionProjections::Heads compared(const at::Tensor& q, const core::KvState& kv) const;
-  at::Tensor for_queries(const at::Tensor& heads) const { return core::for_queries(heads, maps_.num_heads); }
   /// Of q k^T for heads of that width.
   double scale_of(int64_t head_dim) const;
 

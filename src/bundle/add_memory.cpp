@@ -2,6 +2,7 @@
 
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -31,15 +32,29 @@ bool is_set(const base::Node& table, const char* key) {
   return found != nullptr && !found->is_null();
 }
 
+/// "softmax, sliding_window": the attentions that have an option of that name.
+std::string attentions_with(const base::PolyType& types, const char* key) {
+  std::string names;
+  for (const std::string& type : types.types()) {
+    const std::vector<base::OptionDoc> options = types.describe(type);
+    const bool has = std::any_of(options.begin(), options.end(), [&](const base::OptionDoc& option) {
+      return option.path.substr(0, option.path.find('.')) == key;
+    });
+    if (has) names += (names.empty() ? "" : ", ") + type;
+  }
+  return names;
+}
+
 /// The attention given, with the old one's biases.
 base::Node replaced_attention(const base::Node& old, const std::string& argument) {
   const base::PolyType& types = models::BackboneOptions::attention_types();
   base::Node made = table_of_argument(argument, "--attention");
   const base::Node complete = types.complete(made);
   for (const char* key : kNeededKeys)
-    base::require(!is_set(old, key) || complete.find(key) != nullptr,
-                  "convert: --attention: '{}' has no '{}', which the model's attention needs; expected one that has",
-                  base::type_of(complete), key);
+    base::require(
+        !is_set(old, key) || complete.find(key) != nullptr,
+        "convert: --attention: '{}' has no '{}', which the model's attention needs; expected one that has: {}",
+        base::type_of(complete), key, attentions_with(types, key));
   for (const char* key : kKeptKeys) {
     if (made.find(key) == nullptr && is_set(old, key) && complete.find(key) != nullptr) made.set(key, old.at(key));
   }

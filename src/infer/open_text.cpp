@@ -22,8 +22,11 @@ std::shared_ptr<const Engine> make_engine(std::shared_ptr<const models::Model> m
 
 TextSession open_text(const bundle::Bundle& bundle, const OpenTextOptions& options) {
   const std::shared_ptr<models::Model> model = bundle.text_model("generate");
-  base::require(bundle.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a synthetic task, not on a text",
-                bundle.folder);
+  base::require(
+      bundle.tokenizer != nullptr,
+      "{}: expected a model of texts, found one without a tokenizer; a converted model takes the tokenizer's files "
+      "(tokenizer.json and its like) from the folder that it was made from",
+      bundle.folder);
   const std::shared_ptr<const Engine> engine = make_engine(model, options.precision, "generate");
   Session session = engine && options.session ? Session::load(*options.session, engine)
                     : engine                  ? Session(engine)

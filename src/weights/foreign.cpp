@@ -179,6 +179,7 @@ const std::vector<ForeignFormat>& foreign_formats() {
                                                  timm_swin_format(),
                                                  huggingface_gpt2_format(),
                                                  huggingface_llama_format(),
+                                                 huggingface_mistral_format(),
                                                  huggingface_qwen2_format(),
                                                  huggingface_gpt_neox_format(),
                                                  huggingface_bert_format(),

@@ -8,7 +8,7 @@ namespace {
 constexpr const char* kLlamaOutput = "lm_head.weight";
 constexpr const char* kLlamaEmbedding = "model.embed_tokens.weight";
 
-/// What Llama and Qwen2 share.
+/// What Llama, Mistral and Qwen2 share.
 base::Node llama_family_options(const base::Node& config, double base, double norm_eps, bool qkv_bias) {
   const TextConfig read(config);
   const int64_t dim = read.size("hidden_size"), heads = read.size("num_attention_heads"),
@@ -61,6 +61,21 @@ base::Node llama_options(const base::Node& config) {
   return options;
 }
 
+base::Node mistral_options(const base::Node& config) {
+  const TextConfig read(config);
+  base::Node options = llama_family_options(config, 10000.0, 1e-6, false);
+  if (!read.has("sliding_window")) return options;
+  // A window has no dropout of its own.
+  read.only("attention_dropout", 0.0);
+  base::Node backbone = options.at("backbone"), attention = backbone.at("attention");
+  attention.set("type", "sliding_window");
+  attention.set("window_size", read.size("sliding_window"));
+  attention.erase("dropout");
+  backbone.set("attention", attention);
+  options.set("backbone", backbone);
+  return options;
+}
+
 base::Node qwen2_options(const base::Node& config) {
   const TextConfig read(config);
   read.only("use_sliding_window", false);
@@ -70,13 +85,13 @@ base::Node qwen2_options(const base::Node& config) {
 base::Node llama_family_config(const models::ModelOptions& options, const char* architecture, const char* type) {
   const models::BackboneOptions& backbone = options.backbone;
   const base::Node& attention = backbone.attention;
-  const base::Node* groups = attention.find("num_kv_heads");
+  const base::Node *groups = attention.find("num_kv_heads"), *dropout = attention.find("dropout");
   base::require(attention.find("rotary") != nullptr && !attention.at("rotary").is_null(),
                 "{}: expected backbone.attention.rotary, found none", architecture);
   base::Node config = base::Node::table(
       {{"architectures", base::Node::array({base::Node(architecture)})},
        {"model_type", type},
-       {"attention_dropout", attention.at("dropout")},
+       {"attention_dropout", dropout == nullptr ? base::Node(0.0) : *dropout},
        {"dtype", "float32"},
        {"hidden_act", std::string(their_activation(backbone.activation))},
        {"hidden_size", backbone.dim},
@@ -98,6 +113,13 @@ base::Node llama_config(const models::ModelOptions& options) {
   base::Node config = llama_family_config(options, "LlamaForCausalLM", "llama");
   config.set("attention_bias", options.backbone.attention.at("bias"));
   config.set("mlp_bias", options.backbone.ffn_bias);
+  return config;
+}
+
+base::Node mistral_config(const models::ModelOptions& options) {
+  base::Node config = llama_family_config(options, "MistralForCausalLM", "mistral");
+  const base::Node* window = options.backbone.attention.find("window_size");
+  config.set("sliding_window", window == nullptr ? base::Node() : *window);
   return config;
 }
 
@@ -144,6 +166,14 @@ ForeignFormat huggingface_llama_format() {
   format.claims = [](const base::Node& config) { return has_model_type(config, "llama"); };
   format.options = llama_options;
   format.config = llama_config;
+  return format;
+}
+
+ForeignFormat huggingface_mistral_format() {
+  ForeignFormat format = llama_family_format("huggingface_mistral", "Hugging Face's MistralForCausalLM");
+  format.claims = [](const base::Node& config) { return has_model_type(config, "mistral"); };
+  format.options = mistral_options;
+  format.config = mistral_config;
   return format;
 }
 

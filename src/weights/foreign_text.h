@@ -59,6 +59,7 @@ const at::Tensor* find_tensor(const ForeignFormat& format, const TensorFile& fil
 
 ForeignFormat huggingface_gpt2_format();
 ForeignFormat huggingface_llama_format();
+ForeignFormat huggingface_mistral_format();
 ForeignFormat huggingface_qwen2_format();
 ForeignFormat huggingface_gpt_neox_format();
 ForeignFormat huggingface_bert_format();

@@ -255,6 +255,8 @@ const std::vector<Configuration>& variants() {
     add("linear_rmt", "linear", {"recurrent_tokens"}, {two, "memory[0].block_mask=causal"});
     add("window_one", "sliding_window", {}, {"backbone.attention.window_size=1"});
     add("window_rmt_xl", "sliding_window", rmt_xl, {two, short_cache, window});
+    add("window_rotary", "sliding_window", {}, {window, rotary, "backbone.norm=pre"});
+    add("window_rotary_grouped_rmt_xl", "sliding_window", rmt_xl, {two, short_cache, window, rotary, grouped});
     add("window_xl_covered", "sliding_window", {"segment_cache"},
         {window, "memory[0].mem_len=32", "backbone.norm=pre"});
     add("window_xl_short", "sliding_window", {"segment_cache"},

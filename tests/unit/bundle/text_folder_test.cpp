@@ -24,9 +24,16 @@ using test::difference;
 using test::expect_error;
 
 const std::string kTexts = MNEMO_SOURCE_DIR "/tests/golden/data/text_import/";
-const std::vector<std::string> kCausal = {"gpt2",     "gpt2_published_names",     "llama",
-                                          "llama3",   "llama_head_dim",           "qwen2",
-                                          "gpt_neox", "gpt_neox_published_names", "gpt_neox_sequential"};
+const std::vector<std::string> kCausal = {"gpt2",
+                                          "gpt2_published_names",
+                                          "llama",
+                                          "llama3",
+                                          "llama_head_dim",
+                                          "mistral",
+                                          "qwen2",
+                                          "gpt_neox",
+                                          "gpt_neox_published_names",
+                                          "gpt_neox_sequential"};
 
 at::Tensor logits_of(const models::Model& model) {
   const at::NoGradGuard no_grad;
@@ -191,6 +198,8 @@ TEST(TextFolder, SettingsThatAreNotSupportedAreNamed) {
   refuses("gpt2", "n_layer", 0);
   refuses("gpt2", "n_embd", "wide");
   refuses("qwen2", "use_sliding_window", true);
+  refuses("mistral", "sliding_window", 0);
+  refuses("mistral", "attention_dropout", 0.1);
   refuses("llama", "num_key_value_heads", 3);
   refuses("llama", "pretraining_tp", 2);
   refuses("llama", "rope_parameters", base::Node::table({{"rope_type", "yarn"}, {"factor", 2.0}}));
@@ -389,7 +398,7 @@ TEST(AddMemory, AnotherAttentionTakesWhatItCan) {
             0.0);
   expect_error<base::InputError>(
       [&] { convert({.model = kTexts + "llama", .out = folder / "no", .attention = "abc,num_slots=4"}); },
-      {"--attention", "abc", "rotary"});
+      {"--attention", "abc", "rotary", "softmax, sliding_window"});
 }
 
 /// The warm start of ABC and Linformer: trained queries, keys, values and output. With a slot for each token ABC is
