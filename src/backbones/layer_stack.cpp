@@ -13,6 +13,22 @@
 #include "ops/attention/position.h"
 
 namespace mnemo::backbones {
+namespace {
+
+/// y [B,T,D], or, given which rows are real, y [N,D] of these, which alone go through the output projection.
+core::AttentionResult attend_real_rows(const core::Attention& attention, const core::AttentionInput& input,
+                                       const core::State& state, const ops::RealRows* real) {
+  if (real == nullptr) return attention.forward(input, state);
+  if (const auto* split = dynamic_cast<const core::CoreAttention*>(&attention)) {
+    core::CoreAttention::Heads inner = split->heads(input, state);
+    return {split->project(real->pack(inner.heads)), std::move(inner.state), std::move(inner.to_above)};
+  }
+  core::AttentionResult result = attention.forward(input, state);
+  result.y = real->pack(result.y);
+  return result;
+}
+
+}  // namespace
 
 void LayerStackOptions::validate(const base::Where& where) const {
   where.require(head_dim.has_value() || dim % num_heads == 0, "num_heads",
@@ -139,14 +155,7 @@ at::Tensor LayerStack::drop(const at::Tensor& rows, bool training, const ops::Re
 core::AttentionResult LayerStack::Layer::attend(const core::AttentionInput& input, const core::State& state,
                                                 const ops::RealRows* real) const {
   RECORD_USER_SCOPE("attention");
-  const auto* heads = dynamic_cast<const core::CoreAttention*>(attention.get());
-  if (real != nullptr && heads != nullptr) {
-    core::CoreAttention::Heads inner = heads->heads(input, state);
-    return {heads->project(real->pack(inner.heads)), std::move(inner.state), std::move(inner.to_above)};
-  }
-  core::AttentionResult result = attention->forward(input, state);
-  if (real != nullptr) result.y = real->pack(result.y);
-  return result;
+  return attend_real_rows(*attention, input, state, real);
 }
 
 at::Tensor LayerStack::Layer::feed_forward(const at::Tensor& rows, double dropout, bool training) const {
@@ -156,10 +165,7 @@ at::Tensor LayerStack::Layer::feed_forward(const at::Tensor& rows, double dropou
 
 at::Tensor LayerStack::Layer::attend_encoder(const core::AttentionInput& input, const ops::RealRows* real) const {
   RECORD_USER_SCOPE("cross_attention");
-  const auto* heads = dynamic_cast<const core::CoreAttention*>(cross.get());
-  if (real == nullptr) return cross->forward(input, {}).y;
-  if (heads == nullptr) return real->pack(cross->forward(input, {}).y);
-  return heads->project(real->pack(heads->heads(input, {}).heads));
+  return attend_real_rows(*cross, input, {}, real).y;
 }
 
 core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const core::State& state) const {

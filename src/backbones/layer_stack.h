@@ -125,6 +125,7 @@ class LayerStack : public core::Backbone {
     /// y [N,D] of the real rows, given which they are.
     core::AttentionResult attend(const core::AttentionInput& input, const core::State& state,
                                  const ops::RealRows* real) const;
+    /// The same of cross-attention: y alone.
     at::Tensor attend_encoder(const core::AttentionInput& input, const ops::RealRows* real) const;
     at::Tensor feed_forward(const at::Tensor& rows, double dropout, bool training) const;
   };

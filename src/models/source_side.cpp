@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "models/left_padding.h"
 #include "models/make_attention.h"
 #include "models/registry.h"
 
@@ -81,10 +82,8 @@ SourceSide::Encoded SourceSide::encode(const at::Tensor& source, const at::Tenso
   segment.tokens = source;
   segment.valid = valid;
   segment.mode = mode;
-  if (valid.defined() && (segment_size_ || !memories_->contexts().empty() || !memories_->sequences().empty())) {
-    const at::Tensor order = std::get<1>(valid.to(at::kInt).sort(/*stable=*/true, 1, /*descending=*/true));
-    segment.tokens = source.gather(1, order);
-    segment.valid = valid.gather(1, order);
+  if (segment_size_ || !memories_->contexts().empty() || !memories_->sequences().empty()) {
+    if (const LeftPadding padding(valid); padding.moves()) segment = padding.right_padded(segment);
   }
   const at::Tensor tokens = segment.tokens, real = segment.valid;
   const int64_t length = source.size(1), size = segment_size_.value_or(length);

@@ -129,7 +129,10 @@ base::Node qwen2_config(const models::ModelOptions& options) {
   return config;
 }
 
-ForeignFormat llama_family_format(std::string_view name, std::string_view about) {
+/// type: `model_type` of its config.json.
+ForeignFormat llama_family_format(std::string_view name, std::string_view about, std::string_view type,
+                                  base::Node (*options)(const base::Node&),
+                                  base::Node (*config)(const models::ModelOptions&)) {
   ForeignFormat format{.name = name,
                        .about = about,
                        .backbone = "decoder",
@@ -147,14 +150,14 @@ ForeignFormat llama_family_format(std::string_view name, std::string_view about)
                                    {"head.weight", kLlamaOutput}},
                        .hidden = {{"layers.#", "model.layers.#"}, {"final_norm", "model.norm"}},
                        .metadata = {{"format", "pt"}},
-                       .claims = {},
-                       .options = {},
-                       .config = {}};
+                       .claims = [type](const base::Node& said) { return has_model_type(said, type); },
+                       .options = options,
+                       .config = config};
   format.variants = NameVariants{.prefix = "model.",
                                  .layers = "model.layers.#.*",
                                  .ignored = {"model.layers.#.self_attn.rotary_emb.inv_freq", kLlamaOutput}};
-  format.fit = [](const ForeignFormat& of, base::Node& options, const base::Node& config, const TensorFile& file) {
-    fit_output(options, config, of, file, kLlamaOutput, kLlamaEmbedding, false);
+  format.fit = [](const ForeignFormat& of, base::Node& ours, const base::Node& said, const TensorFile& file) {
+    fit_output(ours, said, of, file, kLlamaOutput, kLlamaEmbedding, false);
   };
   return format;
 }
@@ -162,27 +165,18 @@ ForeignFormat llama_family_format(std::string_view name, std::string_view about)
 }  // namespace
 
 ForeignFormat huggingface_llama_format() {
-  ForeignFormat format = llama_family_format("huggingface_llama", "Hugging Face's LlamaForCausalLM");
-  format.claims = [](const base::Node& config) { return has_model_type(config, "llama"); };
-  format.options = llama_options;
-  format.config = llama_config;
-  return format;
+  return llama_family_format("huggingface_llama", "Hugging Face's LlamaForCausalLM", "llama", llama_options,
+                             llama_config);
 }
 
 ForeignFormat huggingface_mistral_format() {
-  ForeignFormat format = llama_family_format("huggingface_mistral", "Hugging Face's MistralForCausalLM");
-  format.claims = [](const base::Node& config) { return has_model_type(config, "mistral"); };
-  format.options = mistral_options;
-  format.config = mistral_config;
-  return format;
+  return llama_family_format("huggingface_mistral", "Hugging Face's MistralForCausalLM", "mistral", mistral_options,
+                             mistral_config);
 }
 
 ForeignFormat huggingface_qwen2_format() {
-  ForeignFormat format = llama_family_format("huggingface_qwen2", "Hugging Face's Qwen2ForCausalLM");
-  format.claims = [](const base::Node& config) { return has_model_type(config, "qwen2"); };
-  format.options = qwen2_options;
-  format.config = qwen2_config;
-  return format;
+  return llama_family_format("huggingface_qwen2", "Hugging Face's Qwen2ForCausalLM", "qwen2", qwen2_options,
+                             qwen2_config);
 }
 
 }  // namespace mnemo::weights
