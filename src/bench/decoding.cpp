@@ -21,12 +21,19 @@ constexpr int64_t kBatch = 16, kBatchContext = 128;
 constexpr int64_t kNearPosition = 1000, kFarPosition = 1'000'000;  ///< positions for abc
 
 struct DecodingPeers {
-  std::unique_ptr<PeerProcess> stock, best, ctranslate2;
+  std::unique_ptr<PeerProcess> stock, best, transformers, ctranslate2;
+
+  std::vector<std::pair<const char*, PeerProcess*>> all() const {
+    return {{"stock", stock.get()},
+            {"best", best.get()},
+            {"transformers", transformers.get()},
+            {"ctranslate2", ctranslate2.get()}};
+  }
 };
 
 /// One peer of a row, and what it is asked to run.
 struct DecodingPeer {
-  std::string name;  ///< stock, best, dynamic_int8 or ctranslate2; also the key in the file of bars
+  std::string name;  ///< stock, best, dynamic_int8, transformers or ctranslate2; also the key in the file of bars
   PeerProcess* process;
   std::string precision;
   Rounds seconds = {}, ratio = {};  ///< seconds for one token of every sequence; how many times faster ours is
@@ -65,6 +72,7 @@ std::vector<DecodingPeer> peers_of(const DecodingPeers& peers, const DecodingRow
   std::vector<DecodingPeer> found = {{"stock", peers.stock.get(), row.precision == "int8" ? "float32" : row.precision},
                                      {"best", peers.best.get(), row.precision}};
   if (row.precision == "int8") found.push_back({"dynamic_int8", peers.stock.get(), "int8"});
+  if (row.precision != "int8") found.push_back({"transformers", peers.transformers.get(), row.precision});
   if (row.precision != "bf16" && row.context <= kLongestPrompt)
     found.push_back({"ctranslate2", peers.ctranslate2.get(), row.precision});
   return found;
@@ -116,7 +124,7 @@ DecodingPeers start_decoding_peers(const BenchArguments& arguments, const Decodi
   auto start = [&](const char* kind, bool best) {
     return start_peer(arguments, "decode.py", {options, file, kind}, best);
   };
-  return {start("torch", false), start("torch", true), start("ctranslate2", false)};
+  return {start("torch", false), start("torch", true), start("transformers", true), start("ctranslate2", false)};
 }
 
 /// Peers that generate different tokens from the same parameters.
@@ -133,9 +141,7 @@ std::vector<std::string> other_tokens(const DecodingPeers& peers, const Decoding
       found.push_back(fmt::format("{}, {}: tokens {}, ours {}", decoding_case.name, name, fmt::join(theirs, " "),
                                   fmt::join(ours, " ")));
   };
-  compare("stock", *peers.stock);
-  compare("best", *peers.best);
-  compare("ctranslate2", *peers.ctranslate2);
+  for (const auto& [name, peer] : peers.all()) compare(name, *peer);
   return found;
 }
 
@@ -147,6 +153,7 @@ void compare_decoding_with_bars(const DecodingResults& results, Bars& bars) {
     for (const DecodingPeer& peer : row.peers) {
       const std::string what = fmt::format("{}, times {}", row.what(), peer.name);
       bars.at_least(fmt::format("{}.{}", table, peer.name), row.precision, peer.ratio.median, what);
+      bars.at_least(fmt::format("{}.{}.{}", table, row.bench_case, peer.name), row.precision, peer.ratio.median, what);
       bars.at_least(fmt::format("{}.{}", table, peer.name), fmt::format("{}_{}", row.precision, row.context),
                     peer.ratio.median, what);
     }
@@ -186,9 +193,9 @@ base::Node decoding_figures(const DecodingResults& results) {
 std::string decoding_text(const DecodingResults& results) {
   using Align = base::TextTable::Align;
   base::TextTable table({"case", "precision", "context", "batch", "ms, median", "least", "most", "share of read",
-                         "x stock", "x best", "x dynamic int8", "x CTranslate2"},
+                         "x stock", "x best", "x dynamic int8", "x transformers", "x CTranslate2"},
                         {Align::left, Align::left, Align::right, Align::right, Align::right, Align::right, Align::right,
-                         Align::right, Align::right, Align::right, Align::right, Align::right});
+                         Align::right, Align::right, Align::right, Align::right, Align::right, Align::right});
   for (const DecodingRow& r : results.rows) {
     std::vector<std::string> cells = {r.bench_case,
                                       r.precision,
@@ -198,7 +205,7 @@ std::string decoding_text(const DecodingResults& results) {
                                       fmt::format("{:.3f}", r.seconds.least * 1e3),
                                       fmt::format("{:.3f}", r.seconds.most * 1e3),
                                       r.batch == 1 ? range_text(r.share()) : std::string()};
-    for (const char* name : {"stock", "best", "dynamic_int8", "ctranslate2"}) {
+    for (const char* name : {"stock", "best", "dynamic_int8", "transformers", "ctranslate2"}) {
       const auto peer = std::find_if(r.peers.begin(), r.peers.end(),
                                      [&](const DecodingPeer& p) { return p.name == name; });
       cells.push_back(peer == r.peers.end() ? std::string() : range_text(peer->ratio));
@@ -215,7 +222,9 @@ std::string decoding_text(const DecodingResults& results) {
          "the best speed of a plain "
          "read loop in the same rounds. x stock, x best: the same model in eager PyTorch in the same precision (int8: "
          "stock in float32, best "
-         "in dynamic int8) with preallocated caches, as installed and with our two process settings\n";
+         "in dynamic int8) with preallocated caches, as installed and with our two process settings. x transformers: "
+         "with "
+         "the same settings\n";
 }
 
 }  // namespace
@@ -256,7 +265,7 @@ BenchReport bench_decoding(const BenchArguments& arguments, Bars& bars) {
       if (decoding_case.slots > 0)
         results.far.emplace_back(precision, near_over_far(subject, precision, 100 * arguments.repeats));
       subject.drop();
-      for (PeerProcess* peer : {peers.stock.get(), peers.best.get(), peers.ctranslate2.get()}) {
+      for (const auto& [name, peer] : peers.all()) {
         if (peer != nullptr) peer->ask("drop");
       }
     }

@@ -13,9 +13,10 @@ namespace mnemo::bench {
 /// One model that `mnemo-bench decoding` runs token by token.
 struct DecodingCase {
   std::string name,
-      attention;  ///< attention: softmax (a GPT-2: learned positions, no bias on the logits), relative or abc
+      attention;  ///< attention: softmax (a GPT-2 or a Llama, without bias on the logits), relative or abc
   int64_t layers, dim, heads, ffn, vocab, segment, mem_len, mem_tokens, slots;
   std::vector<int64_t> contexts;
+  int64_t kv_heads = 0;  ///< softmax: above 0 a Llama (rotary positions, RMS norm, gated feed-forward, no biases)
 
   bool has_peers() const { return attention == "softmax"; }
   std::unique_ptr<models::Model> build() const;

@@ -19,10 +19,12 @@
 
 namespace mnemo::bench {
 const std::vector<DecodingCase>& decoding_cases() {
-  // layers, dim, heads, ffn, vocab, segment, mem_len, mem_tokens, slots, contexts
+  // layers, dim, heads, ffn, vocab, segment, mem_len, mem_tokens, slots, contexts, kv_heads
   static const std::vector<DecodingCase> cases = {
       {"gpt2_small", "softmax", 12, 768, 12, 3072, 50257, 8448, 0, 0, 0, {128, 1024}},
       {"gpt2_small_8k", "softmax", 12, 768, 12, 3072, 50257, 8448, 0, 0, 0, {8192}},
+      {"llama_small", "softmax", 12, 768, 12, 2048, 32000, 8448, 0, 0, 0, {128, 1024}, 4},
+      {"llama_small_8k", "softmax", 12, 768, 12, 2048, 32000, 8448, 0, 0, 0, {8192}, 4},
       {"six_layer", "softmax", 6, 512, 8, 2048, 32000, 8448, 0, 0, 0, {128, 1024, 8192}},
       {"six_layer_xl", "relative", 6, 512, 8, 2048, 32000, 256, 512, 0, 0, {1024}},
       {"six_layer_rmt", "relative", 6, 512, 8, 2048, 32000, 512, 0, 16, 0, {1024}},
@@ -44,7 +46,15 @@ std::unique_ptr<models::Model> DecodingCase::build() const {
   options.backbone.norm = backbones::LayerStackOptions::Norm::pre;
   options.backbone.final_norm = true;
   options.backbone.attention = base::Node::table({{"type", attention}});
-  if (attention == "softmax") {
+  if (kv_heads > 0) {
+    options.backbone.activation = ops::Activation::silu;
+    options.backbone.norm_type = layers::NormType::rms;
+    options.backbone.ffn_gated = true;
+    options.backbone.ffn_bias = false;
+    options.backbone.attention.set("bias", false);
+    options.backbone.attention.set("num_kv_heads", kv_heads);
+    options.backbone.attention.set("rotary", base::Node::table({{"base", 10000.0}}));
+  } else if (attention == "softmax") {
     options.backbone.position.type = backbones::PositionOptions::Type::learned;
     options.backbone.position.max_len = segment;
   }
@@ -64,6 +74,7 @@ base::Node DecodingCase::as_node(int64_t threads) const {
                             {"layers", layers},
                             {"dim", dim},
                             {"heads", heads},
+                            {"kv_heads", kv_heads},
                             {"ffn", ffn},
                             {"segment", segment},
                             {"threads", threads}});

@@ -246,7 +246,7 @@ BenchReport bench_kernels(const BenchArguments& arguments, Bars& bars) {
     }
   }
   std::unique_ptr<PeerProcess> peer;
-  if (!arguments.no_peers) peer = start_peer(arguments, "kernels.py", {std::to_string(at::get_num_threads())}, true);
+  if (!arguments.no_peers) peer = start_peer(arguments, "kernel.py", {std::to_string(at::get_num_threads())}, true);
   const HandOver hand_over;
   Limits limits;
   for (const KernelLengths& lengths : kernel_lengths()) {

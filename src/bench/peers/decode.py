@@ -1,12 +1,13 @@
-"""A peer of `mnemo-bench decoding`: a GPT-2 in eager PyTorch or CTranslate2; reads one request per line, answers with one line.
+"""A peer of `mnemo-bench decoding`: a GPT-2 or a Llama in eager PyTorch, transformers or CTranslate2; reads one request per line, answers
+with one line.
 
-  decode.py CASE_JSON TENSORS torch|ctranslate2     TENSORS: safetensors with Mnemo's parameters
+  decode.py CASE_JSON TENSORS torch|transformers|ctranslate2     TENSORS: safetensors with Mnemo's parameters
   greedy N                            -> JSON: the N most likely tokens after token 0, one by one, float32
   token PRECISION CONTEXT BATCH N     -> seconds for one token of every sequence, the median of N, starting at CONTEXT tokens; a later call
                                       continues from there
   drop                                discards all sequences and, except for float32, their models -> ok
 
-Precisions: float32, bf16 (weights and cache), int8 (PyTorch: quantize_dynamic of every linear layer, cache in float32). PyTorch's caches
+Precisions: float32, bf16 (weights and cache), int8 (PyTorch: quantize_dynamic of every linear layer, cache in float32). PyTorch's and transformers' caches
 hold random numbers up to the context, because time does not depend on them; CTranslate2 reads a prompt.
 """
 import copy
@@ -23,59 +24,19 @@ import warnings
 import numpy
 import torch
 import torch.nn as nn
-import torch.nn.functional as F
 from safetensors.torch import load_file
 
-
-class Layer(nn.Module):
-    def __init__(self, dim, heads, ffn):
-        super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
-        self.qkv, self.o = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
-        self.fc1, self.fc2 = nn.Linear(dim, ffn), nn.Linear(ffn, dim)
-
-    def forward(self, x, k, v, position):
-        q, fresh_k, fresh_v = self.qkv(self.norm1(x)).view(x.size(0), 1, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        k[:, :, position:position + 1], v[:, :, position:position + 1] = fresh_k, fresh_v
-        y = F.scaled_dot_product_attention(q, k[:, :, :position + 1], v[:, :, :position + 1])
-        x = x + self.o(y.transpose(1, 2).flatten(2))
-        return x + self.fc2(F.gelu(self.fc1(self.norm2(x)), approximate="tanh"))
-
-
-class Gpt2(nn.Module):
-    def __init__(self, case, theirs):
-        super().__init__()
-        dim = case["dim"]
-        self.embed, self.positions = nn.Embedding(case["vocab"], dim), nn.Embedding(case["segment"], dim)
-        self.layers = nn.ModuleList(Layer(dim, case["heads"], case["ffn"]) for _ in range(case["layers"]))
-        self.norm = nn.LayerNorm(dim)
-        self.head = nn.Linear(dim, case["vocab"], bias=False)
-        values = {"embed.weight": theirs["embed.weight"], "head.weight": theirs["embed.weight"],
-                  "positions.weight": theirs["backbone.positions.weight"],
-                  "norm.weight": theirs["backbone.final_norm.weight"], "norm.bias": theirs["backbone.final_norm.bias"]}
-        for i in range(case["layers"]):
-            for kind in ("weight", "bias"):
-                name = f"backbone.layers.{i}.{{}}.{kind}".format
-                values |= {f"layers.{i}.qkv.{kind}": torch.cat([theirs[name(f"attn.{part}")] for part in "qkv"])}
-                values |= {f"layers.{i}.{mine}.{kind}": theirs[name(their)] for mine, their in
-                           (("o", "attn.o"), ("fc1", "ffn.0"), ("fc2", "ffn.1"), ("norm1", "norm1"), ("norm2", "norm2"))}
-        self.load_state_dict(values)
-        self.head.weight = self.embed.weight
-
-    def step(self, token, caches, position):
-        """token [B,1] -> the most likely next one."""
-        x = self.embed(token) + self.positions.weight[position]
-        for layer, (k, v) in zip(self.layers, caches):
-            x = layer(x, k, v, position)
-        return self.head(self.norm(x)).argmax(-1)
+from text_models import ROTARY_BASE, Decoder, Transformers
 
 
 class Torch:
     def __init__(self, case, path):
         self.case = case
-        self.models = {"float32": Gpt2(case, load_file(path)).eval()}
+        self.models = {"float32": self.made(load_file(path))}
         self.sequences = {}
+
+    def made(self, theirs):
+        return Decoder(self.case, theirs).eval()
 
     def model(self, precision):
         if precision not in self.models:
@@ -89,7 +50,7 @@ class Torch:
         return self.models[precision]
 
     def caches(self, precision, batch, filled, room):
-        shape = batch, self.case["heads"], filled + room, self.case["dim"] // self.case["heads"]
+        shape = batch, self.case["kv_heads"] or self.case["heads"], filled + room, self.case["dim"] // self.case["heads"]
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         return [(torch.randn(shape, dtype=dtype), torch.randn(shape, dtype=dtype)) for _ in range(self.case["layers"])]
 
@@ -125,6 +86,15 @@ class Torch:
 
     def close(self):
         pass
+
+
+class InTransformers(Torch):
+    def made(self, theirs):
+        return Transformers(self.case, theirs)
+
+    def caches(self, precision, batch, filled, room):
+        """A cache that grows by itself."""
+        return self.models[precision].cache(super().caches(precision, batch, filled, 0))
 
 
 class Sequence:
@@ -166,20 +136,26 @@ class CTranslate2:
         from ctranslate2.specs import transformer_spec
         self.case, self.generators, self.running = case, {}, (None, None)
         theirs = {name: tensor.numpy() for name, tensor in load_file(path).items()}
-        spec = transformer_spec.TransformerDecoderModelSpec.from_config(case["layers"], case["heads"], pre_norm=True,
-                                                                        activation=ctranslate2.specs.Activation.GELUTanh)
+        llama = case["kv_heads"] > 0
+        shape = dict(activation=ctranslate2.specs.Activation.SWISH, ffn_glu=True, rms_norm=True, rotary_dim=0, rotary_interleave=False,
+                     rotary_base=ROTARY_BASE, num_heads_kv=case["kv_heads"]) if llama else dict(activation=ctranslate2.specs.Activation.GELUTanh)
+        spec = transformer_spec.TransformerDecoderModelSpec.from_config(case["layers"], case["heads"], pre_norm=True, **shape)
 
         def linear(target, *names):
             target.weight = numpy.concatenate([theirs[name + ".weight"] for name in names])
-            target.bias = numpy.concatenate([theirs[name + ".bias"] for name in names])
+            if not llama:
+                target.bias = numpy.concatenate([theirs[name + ".bias"] for name in names])
 
         def norm(target, name):
-            target.gamma, target.beta = theirs[name + ".weight"], theirs[name + ".bias"]
+            target.gamma = theirs[name + ".weight"]
+            if not llama:
+                target.beta = theirs[name + ".bias"]
 
         decoder = spec.decoder
         decoder.scale_embeddings = False
         decoder.embeddings.weight = decoder.projection.weight = theirs["embed.weight"]
-        decoder.position_encodings.encodings = theirs["backbone.positions.weight"]
+        if not llama:
+            decoder.position_encodings.encodings = theirs["backbone.positions.weight"]
         norm(decoder.layer_norm, "backbone.final_norm")
         for i, layer in enumerate(decoder.layer):
             name = f"backbone.layers.{i}."
@@ -187,8 +163,11 @@ class CTranslate2:
             linear(layer.self_attention.linear[0], *(name + "attn." + part for part in "qkv"))
             linear(layer.self_attention.linear[1], name + "attn.o")
             norm(layer.ffn.layer_norm, name + "norm2")
-            linear(layer.ffn.linear_0, name + "ffn.0")
+            linear(layer.ffn.linear_0, name + ("ffn.gate" if llama else "ffn.0"))
             linear(layer.ffn.linear_1, name + "ffn.1")
+            if llama:
+                linear(layer.ffn.linear_0_noact, name + "ffn.0")
+        spec.config.layer_norm_epsilon = 1e-5
         spec.register_vocabulary([str(i) for i in range(case["vocab"])])
         spec.config.bos_token = spec.config.eos_token = spec.config.unk_token = str(case["vocab"] - 1)
         spec.validate()
@@ -240,7 +219,7 @@ class CTranslate2:
 def main():
     case = json.loads(sys.argv[1])
     torch.set_num_threads(case["threads"])
-    peer = {"torch": Torch, "ctranslate2": CTranslate2}[sys.argv[3]](case, sys.argv[2])
+    peer = {"torch": Torch, "transformers": InTransformers, "ctranslate2": CTranslate2}[sys.argv[3]](case, sys.argv[2])
     print("ready", flush=True)
     for line in sys.stdin:
         name, *words = line.split()

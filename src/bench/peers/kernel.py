@@ -1,6 +1,6 @@
 """The peer of `mnemo-bench kernels`: the same operations in eager PyTorch; reads one request per line, answers with one line.
 
-  kernels.py THREADS
+  kernel.py THREADS
   load FILE             reads the inputs of one operation: safetensors with q, k, v, weight (the gradient of the output) and s, or r, u and
                         bias -> ok
   norms OPERATION       norms of the output and of each input's gradient -> JSON
