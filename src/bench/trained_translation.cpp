@@ -141,20 +141,21 @@ BenchReport bench_trained_translation(const BenchArguments& arguments, Bars& bar
   for (const TranslationWork& work : translation_works()) {
     std::vector<std::pair<std::string, std::function<double()>>> others;
     const auto ours = subject.translate(work);
-    std::optional<std::pair<double, double>> bleu;
+    std::optional<double> peers_bleu;
     int64_t equal = 0;
     if (peer) {
       const auto theirs = peers_translations(*peer, work);
       base::require(theirs.size() == ours.size(), "the peer translated {} of {} sentences", theirs.size(), ours.size());
       for (size_t i = 0; i < ours.size(); ++i) equal += ours[i] == theirs[i] ? 1 : 0;
-      bleu = {subject.bleu(ours), subject.bleu(theirs)};
+      peers_bleu = subject.bleu(theirs);
       others.emplace_back("ctranslate2", [&] {
         return peer->seconds(fmt::format("translate {} {}", work.request(), subject.count()));
       });
     }
     rows.push_back(measure_row(
         work.name(), work.key(), arguments.repeats, [&] { subject.translate(work); }, others));
-    rows.back().bleu = bleu;
+    rows.back().bleu = subject.bleu(ours);
+    rows.back().peers_bleu = peers_bleu;
     rows.back().equal = equal;
     if (work.last) subject.drop();
   }

@@ -43,9 +43,12 @@ TranslationRow measure_row(std::string what, std::string key, int64_t repeats, c
 
 BenchReport report_of(const std::vector<TranslationRow>& rows, const std::string& note, Bars& bars) {
   using Align = base::TextTable::Align;
-  const bool scored = std::any_of(rows.begin(), rows.end(), [](const TranslationRow& row) { return row.bleu; });
+  const auto any = [&rows](std::optional<double> TranslationRow::*figure) {
+    return std::any_of(rows.begin(), rows.end(), [figure](const TranslationRow& row) { return row.*figure; });
+  };
   std::vector<std::string> titles = {"work", "ms, median", "least", "most", "x stock", "x best", "x CTranslate2"};
-  if (scored) titles.insert(titles.end(), {"BLEU", "CTranslate2's", "alike"});
+  if (any(&TranslationRow::bleu)) titles.push_back("BLEU");
+  if (any(&TranslationRow::peers_bleu)) titles.insert(titles.end(), {"CTranslate2's", "alike"});
   std::vector<Align> sides(titles.size(), Align::right);
   sides[0] = Align::left;
   base::TextTable table(titles, sides);
@@ -65,13 +68,15 @@ BenchReport report_of(const std::vector<TranslationRow>& rows, const std::string
     }
     base::Node result = base::Node::table({{"work", row.what}, {"seconds", as_node(row.seconds)}, {"times", peers}});
     if (row.bleu) {
-      const auto [ours, theirs] = *row.bleu;
-      cells.insert(cells.end(), {fmt::format("{:.2f}", ours), fmt::format("{:.2f}", theirs),
-                                 fmt::format("{}", row.equal.value_or(0))});
-      result.set("bleu", ours);
-      result.set("bleu_ctranslate2", theirs);
-      result.set("alike", row.equal.value_or(0));
-      bars.at_most("translation.bleu", "difference", std::abs(ours - theirs), row.what + ", BLEU beside CTranslate2");
+      cells.push_back(fmt::format("{:.2f}", *row.bleu));
+      result.set("bleu", *row.bleu);
+    }
+    if (row.peers_bleu) {
+      cells.insert(cells.end(), {fmt::format("{:.2f}", *row.peers_bleu), fmt::format("{}", row.equal)});
+      result.set("bleu_ctranslate2", *row.peers_bleu);
+      result.set("alike", row.equal);
+      bars.at_most("translation.bleu", "difference", std::abs(*row.bleu - *row.peers_bleu),
+                   row.what + ", BLEU beside CTranslate2");
     }
     table.add_row(std::move(cells));
     results.push_back(result);

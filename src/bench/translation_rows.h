@@ -27,9 +27,9 @@ std::vector<TranslationWork> translation_works();
 struct TranslationRow {
   std::string what, key;  ///< key: in the file of bars
   Rounds seconds;
-  std::vector<std::pair<std::string, Rounds>> times;   ///< by peer: how many times as fast ours is
-  std::optional<std::pair<double, double>> bleu = {};  ///< ours and CTranslate2's
-  std::optional<int64_t> equal = {};                   ///< sentences that both translate alike
+  std::vector<std::pair<std::string, Rounds>> times;  ///< by peer: how many times as fast ours is
+  std::optional<double> bleu = {}, peers_bleu = {};   ///< of a trained model; CTranslate2's
+  int64_t equal = 0;                                  ///< sentences that both translate alike
 };
 
 /// Runs ours and the peers in turn. `ours` runs the work once; a peer returns the seconds that it took.

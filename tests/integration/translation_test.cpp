@@ -1,8 +1,13 @@
 // Translation as a user runs it: train, resume, translate, evaluate, and what is refused.
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
+#include <sstream>
 
+#include "metrics/bleu.h"
 #include "tests/support/command_line.h"
+#include "weights/safetensors.h"
 
 namespace mnemo {
 namespace {
@@ -148,6 +153,76 @@ TEST_F(TranslationRun, UnknownWordsComeFromTheSource) {
   const Finished replaced = translate("Ada Babbage\n", model + " --replace-unknown");
   EXPECT_FALSE(holds(replaced.out, "<unk>")) << replaced.out;
   EXPECT_TRUE(holds(replaced.out, "Ada") || holds(replaced.out, "Babbage")) << replaced.out;
+}
+
+TEST_F(TranslationRun, WeightsThatAreNotFiniteAreFoundByName) {
+  const std::string model = folder_ / "run";
+  ASSERT_EQ(run({"train", pair_recipe_, "--out", model, "-q", "--set", "train.steps=1"}).status, 0);
+  const std::string weights = model + "/model/model.safetensors";
+  weights::TensorFile file = weights::read_safetensors(weights);
+  for (auto& [name, tensor] : file.tensors)
+    if (name == "embed.weight") tensor[0][0] = std::numeric_limits<float>::quiet_NaN();
+  weights::write_safetensors(weights, file.tensors, file.metadata);
+  const Finished refused = translate("number 1 of 2\n", model);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_EQ(refused.out, "");
+  EXPECT_TRUE(holds(refused.err, "'embed.weight' expected finite numbers")) << refused.err;
+}
+
+// The benchmark searches with the engine directly; its BLEU is that of the same sentences by `mnemo eval`.
+TEST_F(TranslationRun, TheBenchmarkOfATrainedModelTranslatesAsTheCommandDoes) {
+  const std::string plain = folder_ / "plain", memory = folder_ / "memory", pairs = folder_ / "few.tsv";
+  const std::vector<std::string> shape = {"--set", "model.preset=transformer_iwslt_de_en", "--set",
+                                          "model.backbone.encoder={num_layers=1}"};
+  std::vector<std::string> words = {"train",
+                                    pair_recipe_,
+                                    "--out",
+                                    plain,
+                                    "-q",
+                                    "--set",
+                                    "train.steps=200",
+                                    "--set",
+                                    "train.optimiser={type=\"adam\", lr=0.01}"};
+  words.insert(words.end(), shape.begin(), shape.end());
+  const Finished trained = run(words);
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  write(pairs, "number 1 of 2\tZahl 1 von 2\nnumber 7 of 9\tZahl 7 von 9\n");
+  const auto bench = [&](const std::string& model) {
+    const std::string command = fmt::format(
+        "{} translation --model {} --pairs {} --no-peers --repeats 1 --threads 1 "
+        "--json > {} 2> {}",
+        MNEMO_BINARY_DIR "/mnemo-bench", model, pairs, folder_ / "out", folder_ / "err");
+    const int status = std::system(command.c_str());
+    return Finished{WEXITSTATUS(status), content(folder_ / "out"), content(folder_ / "err")};
+  };
+  const Finished measured = bench(plain);
+  ASSERT_EQ(measured.status, 0) << measured.err;
+  const base::Node rows = json(measured.out).at("results");
+  ASSERT_EQ(rows.items().size(), 8u);
+  const std::vector<std::vector<std::string>> references = {{"Zahl 1 von 2", "Zahl 7 von 9"}};
+  for (int beam : {1, 5}) {
+    const Finished translated = translate(
+        "number 1 of 2\nnumber 7 of 9\n",
+        fmt::format("{} --beam {} --min-len 0 --max-len-a 0 --max-len-b 200", plain, beam));
+    ASSERT_EQ(translated.status, 0) << translated.err;
+    std::vector<std::string> lines;
+    std::istringstream text(translated.out);
+    for (std::string line; std::getline(text, line);) lines.push_back(line);
+    const double bleu = metrics::corpus_bleu(lines, references).score;
+    EXPECT_GT(bleu, 1.0) << "too little trained to show anything";
+    for (const char* batch : {"1", "32"}) {
+      const std::string work = fmt::format("float32, batch {}, beam {}", batch, beam);
+      const auto row = std::find_if(rows.items().begin(), rows.items().end(),
+                                    [&](const base::Node& one) { return one.at("work").as_string() == work; });
+      ASSERT_NE(row, rows.items().end()) << work;
+      EXPECT_NEAR(row->at("bleu").as_double(), bleu, 1e-9) << work;
+    }
+  }
+
+  ASSERT_EQ(run({"train", pair_recipe_, "--out", memory, "-q", "--set", "train.steps=1"}).status, 0);
+  const Finished refused = bench(memory);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(holds(refused.err, "found another shape")) << refused.err;
 }
 
 // By documents: memory goes on inside a document only, however the lines are cut; training resumes exactly.
