@@ -3,6 +3,7 @@
 #ifdef MNEMO_GLOO
 
 #include <arpa/inet.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <torch/types.h>
@@ -11,6 +12,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -37,10 +39,35 @@ std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), t
 std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 std::string prefix_of(const std::string& job) { return "mnemo/" + job; }
 
+std::string beat_key(int64_t rank) { return fmt::format("beat/{}", rank); }
+
+/// A socket that listens at this address and no other; port 0: a free one. Nothing for a name that is no numeric
+/// address: what it means on this machine (127.0.1.1, say) need not be what others see.
+std::optional<int> listener_at(const std::string& address, uint16_t port) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_flags = AI_NUMERICHOST;
+  hints.ai_socktype = SOCK_STREAM;
+  const std::string numeric = address == "localhost" ? "127.0.0.1" : address;
+  if (getaddrinfo(numeric.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return std::nullopt;
+  const int listener = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0), yes = 1;
+  const bool listens = listener >= 0 && setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) == 0 &&
+                       bind(listener, found->ai_addr, found->ai_addrlen) == 0 && listen(listener, SOMAXCONN) == 0;
+  const int reason = errno;
+  freeaddrinfo(found);
+  if (!listens && listener >= 0) close(listener);
+  base::require(listens, "several processes: rank 0 ({}) cannot listen at {}:{}: {}", base::host_name(), address, port,
+                std::strerror(reason));
+  return listener;
+}
+
 c10::intrusive_ptr<c10d::Store> connect(const Place& place, Milliseconds timeout) {
   c10d::TCPStoreOptions options;
   options.port = place.port;
   options.isServer = place.rank == 0 && !place.hosted;
+  // A store that makes its own socket listens on every interface.
+  if (options.isServer) {
+    if (const auto listener = listener_at(place.address, place.port)) options.masterListenFd = *listener;
+  }
   options.waitWorkers = false;
   options.timeout = timeout;
   return c10::make_intrusive<c10d::PrefixStore>(prefix_of(place.job),
@@ -55,7 +82,7 @@ std::shared_ptr<::gloo::transport::Device> device_of(const Place& place) {
   return c10d::ProcessGroupGloo::createDefaultDevice();
 }
 
-/// What a rank says of itself every second: host, number of the beat, collectives begun, step.
+/// What a rank says of itself every second: host, number of the beat, collectives begun, step (-1 outside a training).
 struct Beat {
   std::string host;
   int64_t count = 0, collectives = 0, step = -1;
@@ -71,6 +98,12 @@ struct Beat {
   }
   double age() const { return std::chrono::duration<double>(Clock::now() - seen).count(); }
 };
+
+/// A rank as messages name it: "rank 1 (host, step 40)".
+std::string named(int64_t rank, const std::string& host, int64_t step) {
+  return fmt::format("rank {} ({}{})", rank, host.empty() ? "unknown host" : host,
+                     step < 0 ? "" : fmt::format(", step {}", step));
+}
 
 class GlooGroup final : public Group {
  public:
@@ -89,10 +122,12 @@ class GlooGroup final : public Group {
       gather(std::string());  // nobody is watched before all are here
     } catch (const RankFailure&) {
       throw;
+    } catch (const base::InputError&) {
+      throw;
     } catch (const std::exception& error) {
       throw RankFailure(fmt::format("rank {} ({}): could not join the {} ranks at {}:{} within {} s: {}", place.rank,
                                     base::host_name(), place.size, place.address, place.port, options.timeout.count(),
-                                    first_line(error)));
+                                    absent(first_line(error))));
     }
     if (options.watches) watcher_ = std::thread([this] { watch(); });
   }
@@ -174,11 +209,17 @@ class GlooGroup final : public Group {
     }
   }
 
-  void note_step(int64_t step) override { step_ = step; }
+  void note_step(int64_t step) override {
+    const bool first = step_.exchange(step) < 0;
+    try {
+      if (first) send_beat();
+    } catch (const std::exception&) {  // the next collective finds out
+    }
+  }
 
   void report_failure(const std::string& message) noexcept override {
     try {
-      publish(fmt::format("rank {} ({}, step {}): {}", rank(), base::host_name(), step_.load(), message));
+      publish(fmt::format("{}: {}", distributed::named(rank(), base::host_name(), step_), message));
       // The store ends with rank 0: the others are to read it first.
       if (rank() == 0 && !place_.hosted) std::this_thread::sleep_for(std::chrono::seconds(2));
     } catch (const std::exception&) {  // the store is gone: nobody is left to be told
@@ -255,8 +296,6 @@ class GlooGroup final : public Group {
     watch_store_->compareSet(kFailure, {}, bytes_of(message));
   }
 
-  std::string key(int64_t other) const { return fmt::format("beat/{}", other); }
-
   void send_beat() {
     Beat mine;
     mine.host = base::host_name();
@@ -264,7 +303,7 @@ class GlooGroup final : public Group {
     mine.collectives = collectives_;
     mine.step = step_;
     const auto lock = locked();
-    watch_store_->set(key(rank()), bytes_of(mine.text()));
+    watch_store_->set(beat_key(rank()), bytes_of(mine.text()));
   }
 
   /// Reads the others' beats; returns what a rank has reported, or nothing. Throws if the store does not answer.
@@ -272,13 +311,26 @@ class GlooGroup final : public Group {
     const auto lock = locked();
     if (watch_store_->check({kFailure})) return text_of(watch_store_->get(kFailure));
     for (int64_t other = 0; other < size(); ++other)
-      beats_[static_cast<size_t>(other)].read(text_of(watch_store_->get(key(other))));
+      beats_[static_cast<size_t>(other)].read(text_of(watch_store_->get(beat_key(other))));
     return std::nullopt;
   }
 
+  /// Its own last word may be a second old; it has done its part of every step that this rank has done.
   std::string named(int64_t other) const {
     const Beat& beat = beats_[static_cast<size_t>(other)];
-    return fmt::format("rank {} ({}, step {})", other, beat.host.empty() ? "unknown host" : beat.host, beat.step);
+    return distributed::named(other, beat.host, std::max(beat.step, step_.load()));
+  }
+
+  /// Which ranks have not been at the store; `words` where that cannot be told.
+  std::string absent(const std::string& words) {
+    std::string ranks;
+    try {
+      for (int64_t other = 0; watch_store_ != nullptr && other < size(); ++other) {
+        if (!watch_store_->check({beat_key(other)})) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", other);
+      }
+    } catch (const std::exception&) {  // nor can the store
+    }
+    return ranks.empty() ? words : fmt::format("rank {} did not come", ranks);
   }
 
   /// After a collective failed: who reported a failure, who is silent, or who is behind.
@@ -353,9 +405,8 @@ class GlooGroup final : public Group {
   c10::intrusive_ptr<c10d::Backend> device_backend_;
   std::timed_mutex store_mutex_;  ///< of watch_store_ and beats_
   std::vector<Beat> beats_;
-  int64_t beat_count_ = 0;
   int64_t failure_seen_ = 0;
-  std::atomic<int64_t> collectives_{0}, step_{0};
+  std::atomic<int64_t> beat_count_{0}, collectives_{0}, step_{-1};
   std::atomic<bool> stopped_{false}, leaving_{false};
   std::thread watcher_;
 };
@@ -373,15 +424,10 @@ struct Rendezvous::Impl {
 };
 
 Rendezvous::Rendezvous() : impl_(std::make_unique<Impl>()) {
-  // A store that makes its own socket listens on every interface.
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int listener = *listener_at("127.0.0.1", 0);
   sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof(address);
-  auto* plain = reinterpret_cast<sockaddr*>(&address);
-  base::require(listener >= 0 && bind(listener, plain, length) == 0 && listen(listener, SOMAXCONN) == 0 &&
-                    getsockname(listener, plain, &length) == 0,
+  base::require(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length) == 0,
                 "several processes: cannot listen on 127.0.0.1: {}", std::strerror(errno));
   c10d::TCPStoreOptions options;
   options.port = ntohs(address.sin_port);
@@ -393,6 +439,17 @@ Rendezvous::Rendezvous() : impl_(std::make_unique<Impl>()) {
 Rendezvous::~Rendezvous() = default;
 
 uint16_t Rendezvous::port() const { return impl_->store->getPort(); }
+
+std::string Rendezvous::named(const std::string& job, int64_t rank) const {
+  Beat beat;
+  beat.host = base::host_name();
+  try {
+    c10d::PrefixStore store(prefix_of(job), impl_->store);
+    if (store.check({beat_key(rank)})) beat.read(text_of(store.get(beat_key(rank))));
+  } catch (const std::exception&) {  // no step, then
+  }
+  return distributed::named(rank, beat.host, beat.step);
+}
 
 void Rendezvous::report_failure(const std::string& job, const std::string& message) noexcept {
   try {
@@ -425,6 +482,7 @@ struct Rendezvous::Impl {};
 Rendezvous::Rendezvous() { missing(); }
 Rendezvous::~Rendezvous() = default;
 uint16_t Rendezvous::port() const { return 0; }
+std::string Rendezvous::named(const std::string&, int64_t) const { return {}; }
 void Rendezvous::report_failure(const std::string&, const std::string&) noexcept {}
 
 }  // namespace mnemo::distributed

@@ -92,6 +92,8 @@ class Rendezvous {
   Rendezvous();
   ~Rendezvous();
   uint16_t port() const;
+  /// A rank of `job` as messages name it, with its host and, in a training, its step.
+  std::string named(const std::string& job, int64_t rank) const;
   /// Tells the ranks of `job` that one has ended.
   void report_failure(const std::string& job, const std::string& message) noexcept;
 

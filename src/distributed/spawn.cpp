@@ -20,7 +20,6 @@
 #include "base/error.h"
 #include "base/exit_status.h"
 #include "base/log.h"
-#include "base/machine.h"
 #include "distributed/group.h"
 
 extern char** environ;
@@ -163,14 +162,15 @@ class Supervisor {
     if (WIFEXITED(status) && saved) return;
     const std::string file = rank > 0 && options_.log ? options_.log(rank) : "";
     const std::string log = file.empty() ? "" : "; its log: " + file;
+    const std::string name = rendezvous_.named(fmt::format("{}/0", kJob), rank);
     if (WIFSIGNALED(status)) {
       killed_ = true;
-      const std::string message = fmt::format("rank {} ({}) was ended by signal {} ({}){}", rank, base::host_name(),
-                                              WTERMSIG(status), strsignal(WTERMSIG(status)), log);
+      const std::string message = fmt::format("{} was ended by signal {} ({}){}", name, WTERMSIG(status),
+                                              strsignal(WTERMSIG(status)), log);
       if (!deadline_) base::log_warning("{}", message);
-      rendezvous_.report_failure(std::string(kJob) + "/0", message);
+      rendezvous_.report_failure(fmt::format("{}/0", kJob), message);
     } else if (!deadline_ && rank > 0) {
-      base::log_warning("rank {} ({}) ended with status {}{}", rank, base::host_name(), ranks_[r].status, log);
+      base::log_warning("{} ended with status {}{}", name, ranks_[r].status, log);
     }
     const bool refused = WIFEXITED(status) && ranks_[r].status == base::kWrongInput;
     if (!deadline_) deadline_ = std::chrono::steady_clock::now() + (refused ? kGraceAfterInputError : kGrace);

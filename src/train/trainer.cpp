@@ -108,6 +108,7 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
   choose_parameters();
   if (group_) {
     require_divisible(options_, group_->size());
+    group_->note_step(0);
     task_.share_evaluations(group_);
     std::vector<at::Tensor> parameters;
     for (const layers::Parameter& parameter : model.parameters().all()) {

@@ -239,6 +239,7 @@ void Trainer::load(const weights::CheckpointReader& reader) {
   history_ = History::load(own, timing, where(kTrainer));
   seconds_ = checked(timing, "seconds", at::kDouble, 1, where(kTiming)).item<double>();
   steps_ = saved_ = counters[0];
+  if (group_) group_->note_step(steps_);
   tokens_ = counters[1];
   running_ = {sums[0], sums[1], counters[2]};
   best_ = counters[3] != 0 ? std::optional<double>(sums[2]) : std::nullopt;

@@ -2,9 +2,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <filesystem>
+#include <fstream>
 #include <map>
 
 #include "base/file_io.h"
+#include "base/machine.h"
 #include "base/node.h"
 #include "tests/integration/ranks.h"
 
@@ -22,6 +25,10 @@ class RankJobs : public Ranks {
     const std::string text = content(folder_ / log), start = fmt::format("rank {} of ", rank);
     const size_t line = text.rfind(start), at = line == std::string::npos ? line : text.find("process ", line);
     return at == std::string::npos ? -1 : static_cast<pid_t>(std::atoi(text.c_str() + at + 8));
+  }
+  /// "rank 1 (host, step 40)", at whichever step.
+  static void expect_named(const std::string& text, int64_t rank) {
+    EXPECT_TRUE(holds(text, fmt::format("rank {} ({}, step ", rank, base::host_name()))) << text;
   }
   /// A training without end; returns when its first checkpoint is there, with the process of rank 1.
   struct Endless {
@@ -56,7 +63,7 @@ TEST_F(RankJobs, AKilledRankEndsAllWithItsName) {
   const Finished done = run.process->finish();
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(65));
   EXPECT_EQ(done.status, 1) << done.err;
-  EXPECT_TRUE(holds(done.err, "rank 1 (")) << done.err;
+  expect_named(done.err, 1);
   EXPECT_TRUE(holds(done.err, "signal 9")) << done.err;
   EXPECT_TRUE(holds(done.err, "rank-1.log")) << done.err;
   // And goes on from the last checkpoint.
@@ -69,10 +76,37 @@ TEST_F(RankJobs, AStoppedRankEndsAllAfterTheTimeout) {
   const auto began = std::chrono::steady_clock::now();
   kill(run.rank1, SIGSTOP);
   const Finished done = run.process->finish();
-  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(60));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(8 + 5));
   EXPECT_EQ(done.status, 1) << done.err;
-  EXPECT_TRUE(holds(done.err, "rank 1 (")) << done.err;
-  EXPECT_TRUE(holds(done.err, "step ")) << done.err;
+  expect_named(done.err, 1);
+}
+
+/// Rank 0, whose process has the store where the ranks meet, hangs or is killed.
+TEST_F(RankJobs, WithoutRankZeroTheOthersEndWithItsName) {
+  for (const int signal : {SIGSTOP, SIGKILL}) {
+    const std::string port = std::to_string(test::free_port()), name = "run" + std::to_string(signal);
+    const std::vector<std::string> words = {"train",        folder_ / "recipe.toml", "--out",
+                                            folder_ / name, "--rank-timeout",        "8",
+                                            "--set",        "train.steps=10000000"};
+    const auto first = start_rank(0, port, words), second = start_rank(1, port, words);
+    EXPECT_TRUE(test::wait_for([&] { return base::path_exists(step(name, 4)); }));
+    first->signal(signal);
+    const auto began = std::chrono::steady_clock::now();
+    const Finished done = second->finish();
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(8 + 5));
+    EXPECT_EQ(done.status, 1);
+    expect_named(content(folder_ / (name + "/rank-1.log")), 0);
+    first->signal(SIGKILL);
+  }
+}
+
+TEST_F(RankJobs, ARankThatDoesNotComeIsNamed) {
+  const auto alone = start_rank(0, std::to_string(test::free_port()),
+                                {"train", folder_ / "recipe.toml", "--out", folder_ / "run", "--rank-timeout", "5"});
+  const Finished done = alone->finish();
+  EXPECT_EQ(done.status, 1) << done.err;
+  EXPECT_TRUE(holds(done.err, "could not join the 2 ranks")) << done.err;
+  EXPECT_TRUE(holds(done.err, "within 5 s: rank 1 did not come")) << done.err;
 }
 
 TEST_F(RankJobs, SigtermToOneRankSavesOnAll) {
@@ -93,7 +127,7 @@ TEST_F(RankJobs, AJobThatIsStartedAgainGoesOn) {
                                                           {"LOCAL_RANK", "0"},
                                                           {"LOCAL_WORLD_SIZE", "1"},
                                                           {"MASTER_ADDR", "127.0.0.1"},
-                                                          {"MASTER_PORT", std::to_string(free_port())},
+                                                          {"MASTER_PORT", std::to_string(test::free_port())},
                                                           {"TORCHELASTIC_RESTART_COUNT", count}};
     for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
     const Finished done = train("run", 1, {"--set", "train.steps=8"});
@@ -109,7 +143,7 @@ TEST_F(RankJobs, AJobThatIsStartedAgainGoesOn) {
 }
 
 TEST_F(RankJobs, AnotherRecipeOnARankIsRefusedByName) {
-  const std::string port = std::to_string(free_port());
+  const std::string port = std::to_string(test::free_port());
   const auto start = [&](int rank, const std::string& lr, const std::string& out) {
     return start_rank(rank, port,
                       {"train", folder_ / "recipe.toml", "--out", folder_ / out, "--rank-timeout", "60", "--set",
@@ -127,6 +161,33 @@ TEST_F(RankJobs, AnotherRecipeOnARankIsRefusedByName) {
   const Finished done = first->finish();
   EXPECT_EQ(done.status, 0) << done.err;
   EXPECT_EQ(second->finish().status, 0);
+}
+
+/// Other bytes of the program, and other data under the same path.
+TEST_F(RankJobs, AnotherProgramOrOtherDataOnARankAreRefusedByName) {
+  const std::string other = folder_ / "mnemo-other";
+  std::filesystem::copy_file(test::kBinary, other);
+  std::ofstream(other, std::ios::binary | std::ios::app) << "one byte more";
+  std::filesystem::create_directories(folder_ / "there");
+  test::write(folder_ / "there/text.txt", content(folder_ / "text.txt") + "one line more\n");
+  const auto expect_refused = [&](const std::string& program, const std::string& folder, const std::string& words) {
+    const std::string port = std::to_string(test::free_port());
+    const std::vector<std::string> arguments = {"train",         folder_ / "recipe.toml",  "--out",
+                                                folder_ / "run", "--rank-timeout",         "60",
+                                                "--data",        "/proc/self/cwd/text.txt"};
+    const auto before = std::filesystem::current_path();
+    std::filesystem::current_path(folder_ / ".");
+    const auto first = start_rank(0, port, arguments);
+    std::filesystem::current_path(folder);
+    const auto second = start_rank(1, port, arguments, program);
+    std::filesystem::current_path(before);
+    const Finished found = first->finish();
+    EXPECT_EQ(found.status, 2) << found.err;
+    EXPECT_TRUE(holds(found.err, "rank 1 (" + base::host_name() + ") has another " + words)) << found.err;
+    EXPECT_EQ(second->finish().status, 2);
+  };
+  expect_refused(other, folder_ / ".", "program (Mnemo)");
+  expect_refused(test::kBinary, folder_ / "there", "data");
 }
 
 /// A study's trainings over the ranks of a job, one a rank: the results of one process.
@@ -156,7 +217,7 @@ train.optimiser.lr = 1e30
     return whole;
   };
   const Finished alone = run(into("alone"));
-  const std::string port = std::to_string(free_port());
+  const std::string port = std::to_string(test::free_port());
   auto first = start_rank(0, port, into("shared")), second = start_rank(1, port, into("shared"));
   const Finished done = first->finish(), other = second->finish();
   EXPECT_EQ(done.status, alone.status) << done.err;

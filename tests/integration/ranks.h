@@ -1,10 +1,6 @@
 #pragma once
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <array>
 #include <map>
@@ -15,6 +11,7 @@
 #include "base/file_io.h"
 #include "distributed/group.h"
 #include "tests/support/command_line.h"
+#include "tests/support/free_port.h"
 
 namespace mnemo {
 
@@ -123,28 +120,17 @@ class Ranks : public ::testing::Test {
 
   /// One rank of two as OpenMPI starts it, with a command line of its own.
   std::unique_ptr<test::Process> start_rank(int rank, const std::string& port,
-                                            const std::vector<std::string>& arguments) const {
+                                            const std::vector<std::string>& arguments,
+                                            const std::string& program = test::kBinary) const {
     const std::map<std::string, std::string> variables = {{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
                                                           {"OMPI_COMM_WORLD_SIZE", "2"},
                                                           {"OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(rank)},
                                                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
                                                           {"MASTER_PORT", port}};
     for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
-    auto process = std::make_unique<test::Process>(own_folder_[static_cast<size_t>(rank)], arguments);
+    auto process = std::make_unique<test::Process>(own_folder_[static_cast<size_t>(rank)], arguments, nullptr, program);
     for (const auto& [name, value] : variables) unsetenv(name.c_str());
     return process;
-  }
-  /// A port that was free a moment ago.
-  static int free_port() {
-    const int probe = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof(address);
-    EXPECT_EQ(bind(probe, reinterpret_cast<sockaddr*>(&address), length), 0);
-    EXPECT_EQ(getsockname(probe, reinterpret_cast<sockaddr*>(&address), &length), 0);
-    close(probe);
-    return ntohs(address.sin_port);
   }
 
   test::TemporaryFolder folder_;

@@ -41,9 +41,10 @@ inline bool holds(const std::string& text, const std::string& part) { return tex
 /// A run of the program; its output goes to files, so that nothing blocks.
 class Process {
  public:
-  Process(const TemporaryFolder& folder, const std::vector<std::string>& arguments, const char* out = nullptr)
+  Process(const TemporaryFolder& folder, const std::vector<std::string>& arguments, const char* out = nullptr,
+          const std::string& program = kBinary)
       : out_(out != nullptr ? out : folder / "stdout.txt"), err_(folder / "stderr.txt") {
-    std::vector<std::string> words = {kBinary};
+    std::vector<std::string> words = {program};
     words.insert(words.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
@@ -54,7 +55,7 @@ class Process {
               err_file = open(err_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     dup2(out_file, STDOUT_FILENO);
     dup2(err_file, STDERR_FILENO);
-    execv(kBinary, argv.data());
+    execv(argv[0], argv.data());
     _exit(127);
   }
   ~Process() {

@@ -403,6 +403,30 @@ const std::vector<Configuration>& configurations() {
   return all;
 }
 
+std::vector<base::Node> small_memories() {
+  const auto& mechanisms = models::Mechanisms::all();
+  std::vector<base::Node> all;
+  for (const std::string& name : mechanisms.memories.names()) {
+    if (mechanisms.memories.find(name).seam(false) == core::Seam::tasks) continue;
+    base::Node node = base::Node::table();
+    for (const std::string& assignment : small_sizes(mechanisms.memory_types, name, "memory"))
+      base::set_value(node, assignment);
+    all.push_back(node.at("memory"));
+  }
+  return all;
+}
+
+Configuration selecting_all(Configuration configuration) {
+  bool selects = false;
+  for (base::Node& node : configuration.options.memory) {
+    if (node.find("top_k") == nullptr) continue;
+    node.set("top_k", node.at("memory_len"));
+    selects = true;
+  }
+  if (selects) configuration.name += "_selecting_all";
+  return configuration;
+}
+
 std::unique_ptr<models::Model> make_model(const models::ModelOptions& options, at::ScalarType dtype, uint64_t seed) {
   auto model = models::build(options, seed, dtype);
   const at::NoGradGuard no_grad;

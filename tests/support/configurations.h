@@ -42,6 +42,13 @@ const std::vector<Configuration>& encoders();
 /// Encoders that predict one class per segment.
 const std::vector<Configuration>& classifiers();
 
+/// Every memory of the registry that a model of texts can have, at small sizes.
+std::vector<base::Node> small_memories();
+
+/// With every memory that selects the best of its rows selecting all of them, under a name of its own: a difference
+/// step then changes no selection. Others as they are.
+Configuration selecting_all(Configuration configuration);
+
 /// The model with all parameters redrawn from N(0, 0.3), norms around 1, so that nothing is zero or small initially.
 std::unique_ptr<models::Model> make_model(const models::ModelOptions& options, at::ScalarType dtype = at::kDouble,
                                           uint64_t seed = 1);

@@ -3,6 +3,7 @@
 #include <torch/types.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "base/node.h"
@@ -29,15 +30,17 @@ inline std::string counting_text(int64_t lines) {
   return text;
 }
 
-/// A one-layer decoder with the given memories, each as a table.
+/// A one-layer decoder with the given memories, each as a table, and its usual attention unless another is given.
 inline std::unique_ptr<models::Model> small_model(int64_t vocabulary, std::vector<base::Node> memory,
                                                   int64_t segment_size = 8, double dropout = 0.0,
-                                                  at::ScalarType dtype = at::kFloat) {
+                                                  at::ScalarType dtype = at::kFloat,
+                                                  const std::optional<base::Node>& attention = std::nullopt) {
   models::ModelOptions options;
   base::Node node = base::Node::table({{"segment_size", segment_size}});
   node.set("embedding", base::Node::table({{"vocab_size", vocabulary}}));
   base::Node backbone = base::Node::table({{"num_layers", 1}, {"dim", 16}, {"num_heads", 2}, {"ffn_dim", 32}});
   backbone.set("dropout", dropout);
+  if (attention) backbone.set("attention", *attention);
   node.set("backbone", backbone);
   node.set("memory", base::Node::array(std::move(memory)));
   base::read_options(node, options);

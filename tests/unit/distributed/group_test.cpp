@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <fstream>
 #include <mutex>
+#include <thread>
 
 #include "base/error.h"
 #include "distributed/reducer.h"
 #include "distributed/shared_batches.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/free_port.h"
 #include "tests/support/thread_ranks.h"
 
 namespace mnemo::distributed {
@@ -89,6 +92,39 @@ TEST_F(GroupTest, ADifferenceIsNamed) {
     EXPECT_NE(message.find("another recipe"), std::string::npos) << message;
     EXPECT_NE(message.find("expected y, found x"), std::string::npos) << message;
   }
+}
+
+/// A store of rank 0 listens where it is asked to, not on every interface of the machine.
+TEST_F(GroupTest, TheStoreListensAtItsAddress) {
+  const std::string port = fmt::format(":{:04X} ", test::free_port());
+  const auto place = [&](int64_t rank) {
+    Place made;
+    made.rank = made.local_rank = rank;
+    made.size = made.local_size = 2;
+    made.port = static_cast<uint16_t>(std::stoi(port.substr(1), nullptr, 16));
+    made.job = "listens";
+    return made;
+  };
+  const auto join = [&](int64_t rank) {
+    return Group::join(place(rank), {.timeout = std::chrono::seconds(60), .watches = false});
+  };
+  std::shared_ptr<Group> second;
+  std::thread other([&] { second = join(1); });
+  const std::shared_ptr<Group> first = join(0);
+  other.join();
+  std::vector<std::string> addresses;
+  for (const char* file : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
+    std::ifstream table(file);
+    for (std::string line; std::getline(table, line);) {
+      const size_t at = line.find(port), listens = line.find(" 0A ");
+      if (at != std::string::npos && listens != std::string::npos && at < 50)
+        addresses.push_back(line.substr(line.find(": ") + 2, at - line.find(": ") - 2));
+    }
+  }
+  EXPECT_EQ(addresses, std::vector<std::string>{"0100007F"});  // 127.0.0.1
+  Place elsewhere = place(0);
+  elsewhere.address = "192.0.2.7";  // of documents (RFC 5737), no machine's
+  test::expect_error<base::InputError>([&] { Group::join(elsewhere); }, {"rank 0 (", "cannot listen at 192.0.2.7:"});
 }
 
 /// Gradients of several parameters over two backward passes are summed once, undefined where no rank has one.

@@ -3,9 +3,11 @@
 #include <torch/types.h>
 
 #include <mutex>
+#include <optional>
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "tests/support/configurations.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 #include "tests/support/small_training.h"
@@ -13,6 +15,7 @@
 #include "tests/support/thread_ranks.h"
 #include "train/optimiser_shards.h"
 #include "train/trainer.h"
+#include "weights/checkpoint.h"
 #include "weights/model_tensors.h"
 
 namespace mnemo::train {
@@ -28,6 +31,7 @@ struct RankCase {
   TrainOptions::Recompute recompute = TrainOptions::Recompute::none;
   bool shard = false;
   int64_t replay = 0;
+  std::optional<Node> attention = {};
 };
 
 std::ostream& operator<<(std::ostream& stream, const RankCase& one) { return stream << one.name; }
@@ -39,22 +43,28 @@ std::vector<RankCase> rank_cases() {
              rmt = Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"bptt_depth", "full"}}),
              rmt1 = Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"bptt_depth", 1}}),
              compressive = Node::table(
-                 {{"type", "compressive"}, {"mem_len", 5}, {"compressed_len", 3}, {"compression_rate", 2}});
-  return {{"none", {}},
-          {"segment_cache", {cache}},
-          {"rmt_full_bptt", {rmt}},
-          {"rmt_depth_1_recompute", {rmt1, cache}, 1, 3, BpttForm::sliding, TrainOptions::Recompute::segment},
-          {"rmt_replay", {rmt, cache}, 2, 1, BpttForm::sliding, TrainOptions::Recompute::none, false, 2},
-          {"compressive", {compressive}},
-          {"compressive_accumulate", {compressive}, 2},
-          {"grc_sequence", {own}},
-          {"grc_model", {grc}, 1, 1},
-          {"grc_model_segments", {grc}},
-          {"grc_model_chunked", {grc}, 1, 3, BpttForm::chunked},
-          {"grc_model_accumulate", {grc}, 2, 1},
-          {"segment_cache_accumulate", {cache}, 2},
-          {"sharded", {cache}, 1, 3, BpttForm::sliding, TrainOptions::Recompute::none, true},
-          {"sharded_grc_model", {grc}, 2, 1, BpttForm::sliding, TrainOptions::Recompute::none, true}};
+                 {{"type", "compressive"}, {"mem_len", 5}, {"compressed_len", 3}, {"compression_rate", 2}}),
+             abc = Node::table({{"type", "abc"}, {"num_slots", 3}});
+  std::vector<RankCase> cases = {
+      {"none", {}},
+      {"segment_cache", {cache}},
+      {"rmt_full_bptt", {rmt}},
+      {"rmt_depth_1_recompute", {rmt1, cache}, 1, 3, BpttForm::sliding, TrainOptions::Recompute::segment},
+      {"rmt_replay", {rmt, cache}, 2, 1, BpttForm::sliding, TrainOptions::Recompute::none, false, 2},
+      {"compressive", {compressive}},
+      {"compressive_accumulate", {compressive}, 2},
+      {"grc_sequence", {own}},
+      {"grc_model", {grc}, 1, 1},
+      {"grc_model_segments", {grc}},
+      {"grc_model_chunked", {grc}, 1, 3, BpttForm::chunked},
+      {"grc_model_accumulate", {grc}, 2, 1},
+      {"segment_cache_accumulate", {cache}, 2},
+      {.name = "abc", .memory = {}, .attention = abc},
+      {"sharded", {cache}, 1, 3, BpttForm::sliding, TrainOptions::Recompute::none, true},
+      {"sharded_grc_model", {grc}, 2, 1, BpttForm::sliding, TrainOptions::Recompute::none, true}};
+  for (const Node& memory : test::small_memories())
+    cases.push_back({"each_" + memory.at("type").as_string(), {memory}});
+  return cases;
 }
 
 struct Result {
@@ -93,7 +103,7 @@ class RankTraining : public ::testing::TestWithParam<RankCase> {
   Result train(const RankCase& one, at::ScalarType dtype, const std::shared_ptr<distributed::Group>& group) {
     const TrainOptions options = options_of(one);
     std::unique_lock lock(mutex_);
-    const auto model = test::small_model(corpus_.tokenizer->size(), one.memory, 8, 0.0, dtype);
+    const auto model = test::small_model(corpus_.tokenizer->size(), one.memory, 8, 0.0, dtype, one.attention);
     tasks::LanguageModel task(corpus_, test::task_options(options));
     Trainer trainer(*model, task, options, {}, {}, group);
     lock.unlock();
@@ -170,6 +180,34 @@ TEST_P(RankTrainingErrors, ABatchThatDoesNotDivideNamesTheNearest) {
             3, [&](const std::shared_ptr<distributed::Group>& group) { train(GetParam(), at::kFloat, group); });
       },
       {"train.batch_size", "multiple of 3", "6 or 9", "found 8"});
+}
+
+/// What one rank alone has changed is found at the next checkpoint, by name and before anything is written.
+TEST_P(RankTrainingErrors, ADifferenceBetweenRanksNamesTheParameter) {
+  if (GetParam().shard) GTEST_SKIP() << "each step hands the parameters round";
+  const std::string parameter = test::small_model(corpus_.tokenizer->size(), {})->parameters().all().back().name;
+  TrainOptions options = options_of(GetParam());
+  options.steps = 3;
+  test::expect_error<base::InputError>(
+      [&] {
+        test::on_thread_ranks(2, [&](const std::shared_ptr<distributed::Group>& group) {
+          std::unique_lock lock(mutex_);
+          const auto model = test::small_model(corpus_.tokenizer->size(), GetParam().memory);
+          tasks::LanguageModel task(corpus_, test::task_options(options));
+          Trainer trainer(*model, task, options, folder_ / "run", {}, group);
+          lock.unlock();
+          RunHooks hooks;
+          hooks.show_progress = false;
+          hooks.stop = [&] {
+            const at::NoGradGuard no_grad;
+            if (group->rank() == 1) model->parameters().find(parameter)[0] += 1e-6;
+            return 0;
+          };
+          trainer.run(hooks);
+        });
+      },
+      {"training: step 3: the parameter '" + parameter + "' of rank 1", "drifted apart"});
+  EXPECT_FALSE(weights::latest_checkpoint(folder_ / "run"));
 }
 
 /// A checkpoint holds all ranks' rows: it goes on alike on any number of ranks.
