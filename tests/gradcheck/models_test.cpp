@@ -19,21 +19,6 @@ bool is_relu(const Configuration& c) { return c.name.find("relu") != std::string
 /// its gradients with the naive reference, and with differences for a single output.)
 bool jumps(const Configuration& c) { return c.attention() == "lsh"; }
 
-/// A choice of the best k rows of several.
-bool chooses(const Configuration& c) {
-  return std::any_of(c.options.memory.begin(), c.options.memory.end(),
-                     [](const base::Node& node) { return node.find("top_k") != nullptr; });
-}
-
-/// With k as large as a memory can be: all rows are taken, and a step changes no choice.
-Configuration taking_all(Configuration c) {
-  c.name += "_taking_all";
-  for (base::Node& node : c.options.memory) {
-    if (node.find("top_k") != nullptr) node.set("top_k", node.at("memory_len"));
-  }
-  return c;
-}
-
 /// A token count, which all controls of ABC except mlp keep in addition to their slots: a constant, as in the golden
 /// files.
 bool is_count(const Configuration& c, const std::string& path) {
@@ -106,12 +91,11 @@ TEST_P(ModelGradient, OfTheNextStateIsThatOfDifferences) {
   expect_gradients(scalar, inputs, {.most_elements = 0, .directions = 1, .step = 3e-4, .tolerance = 2e-8});
 }
 
-// If rows are as similar as the read and write rows of RMT, a difference step changes which rows a kNN memory selects.
+// If rows are as similar as the read and write rows of RMT, a difference step changes which of them are selected.
 INSTANTIATE_TEST_SUITE_P(All, ModelGradient, testing::ValuesIn([] {
                            std::vector<Configuration> chosen;
                            for (const Configuration& c : configurations())
-                             chosen.push_back(chooses(c) && !stack_of(c)->memories().sequences().empty() ? taking_all(c)
-                                                                                                         : c);
+                             chosen.push_back(stack_of(c)->memories().sequences().empty() ? c : selecting_all(c));
                            return chosen;
                          }()),
                          name_of);

@@ -40,9 +40,12 @@ void Launch::run(const Body& body) {
   if (blocks == 0) return;
   constexpr int64_t kWithoutAsking = 48 * 1024;
   if (bytes > kWithoutAsking) {
-    C10_CUDA_CHECK(cudaFuncSetAttribute(run_body<Body>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
+    C10_CUDA_CHECK(
+        cudaFuncSetAttribute(run_body<Body>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)));
   }
-  run_body<Body><<<static_cast<unsigned>(blocks), kThreads, static_cast<size_t>(bytes), c10::cuda::getCurrentCUDAStream()>>>(body);
+  run_body<Body>
+      <<<static_cast<unsigned>(blocks), kThreads, static_cast<size_t>(bytes), c10::cuda::getCurrentCUDAStream()>>>(
+          body);
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

@@ -10,7 +10,7 @@ int64_t Launch::most_shared_bytes() {
   return bytes;
 }
 
-#define MNEMO_ABC_KERNELS(S)                      \
+#define MNEMO_ABC_KERNELS(S)                        \
   template void Launch::run(const AbcForward<S>&);  \
   template void Launch::run(const AbcBackward<S>&); \
   template void Launch::run(const AbcStep<S>&);

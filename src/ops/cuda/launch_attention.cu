@@ -3,10 +3,10 @@
 
 namespace mnemo::ops::cuda {
 
-#define MNEMO_ATTENTION_KERNELS(S)                              \
-  template void Launch::run(const AttentionForward<S>&);          \
-  template void Launch::run(const AttentionBackwardQueries<S>&);  \
-  template void Launch::run(const AttentionBackwardKeys<S>&);     \
+#define MNEMO_ATTENTION_KERNELS(S)                               \
+  template void Launch::run(const AttentionForward<S>&);         \
+  template void Launch::run(const AttentionBackwardQueries<S>&); \
+  template void Launch::run(const AttentionBackwardKeys<S>&);    \
   template void Launch::run(const AttentionBackwardDistances<S>&);
 
 MNEMO_ATTENTION_KERNELS(float)
