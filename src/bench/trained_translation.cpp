@@ -16,7 +16,7 @@
 namespace mnemo::bench {
 namespace {
 
-constexpr int64_t kMostTokens = 200;
+constexpr int64_t kMaxTokens = 200;
 
 /// A trained translation model and the sentences that it translates.
 class TrainedSubject {
@@ -46,7 +46,7 @@ class TrainedSubject {
                               {"layers", pairs.encoder.num_layers},
                               {"vocab", model_->options().embedding.vocab_size},
                               {"least", 0},
-                              {"length", kMostTokens},
+                              {"length", kMaxTokens},
                               {"threads", at::get_num_threads()}});
   }
   weights::NamedTensors tensors() const {
@@ -62,12 +62,12 @@ class TrainedSubject {
   std::vector<std::vector<int64_t>> translate(const TranslationWork& work) {
     std::shared_ptr<const infer::Engine>& engine = engines_[work.precision];
     if (!engine) engine = std::make_shared<const infer::Engine>(model_, infer::EngineOptions{work.precision});
-    const search::BeamSearchOptions options{.beam_size = work.beam, .min_len = 0, .max_len_b = kMostTokens};
+    const search::BeamSearchOptions options{.beam_size = work.beam, .min_len = 0, .max_len_b = kMaxTokens};
     std::vector<int64_t> order(samples_.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
     std::vector<std::vector<int64_t>> all(samples_.size());
     for (const std::vector<int64_t>& chosen :
-         data::bucket_pairs(samples_, order, work.batch * kMostTokens, work.batch)) {
+         data::bucket_pairs(samples_, order, work.batch * kMaxTokens, work.batch)) {
       const data::TokenSegment batch = data::make_pair_batch(samples_, chosen);
       infer::EngineSearch decoder(engine);
       const auto found = search::beam_search(decoder, {}, batch.source, batch.source_valid, options);

@@ -57,10 +57,10 @@ void begin_sharing(const std::shared_ptr<distributed::Group>& group, const std::
   if (group == nullptr) return;
   at::set_num_threads(std::max<int>(1, at::get_num_threads() / static_cast<int>(group->place().local_size)));
   const std::string words = base::read_file("/proc/self/cmdline");
-  group->require_same({{"program (Mnemo)", base::sha256_file("/proc/self/exe")},
-                       {"command line", base::sha256(words.substr(std::min(words.size(), words.find('\0'))))},
-                       {"model", experiment::weights_sha256(model)}},
-                      command);
+  auto entries = distributed::program_entries();
+  entries.emplace_back("command line", base::sha256(words.substr(std::min(words.size(), words.find('\0')))));
+  entries.emplace_back("model", experiment::weights_sha256(model));
+  group->require_same(entries, command);
 }
 
 int on_ranks(const Ranks& ranks, const std::string& folder,
@@ -86,7 +86,8 @@ int on_ranks(const Ranks& ranks, const std::string& folder,
     if (!folder.empty()) base::make_folders(folder);
     write_to(log_of(folder, place->rank));
   }
-  const auto group = distributed::Group::join(*place, {.timeout = std::chrono::seconds(ranks.timeout)});
+  const auto log = [folder](int64_t rank) { return rank == 0 ? "" : log_of(folder, rank); };
+  const auto group = distributed::Group::join(*place, {.timeout = std::chrono::seconds(ranks.timeout), .log = log});
   // Its end would wait for collectives that a lost rank keeps open: only leave() ends it, or the process.
   static std::vector<std::shared_ptr<distributed::Group>> kept;
   kept.push_back(group);

@@ -246,10 +246,13 @@ class GlooGroup final : public Group {
     c10::intrusive_ptr<c10d::Work> work_;
   };
 
+  /// Without where in Gloo's sources it happened, and Gloo's advice.
   static std::string first_line(const std::exception& error) {
     const auto* own = dynamic_cast<const c10::Error*>(&error);
-    const std::string text = own != nullptr ? own->what_without_backtrace() : error.what();
-    return text.substr(0, text.find('\n'));
+    std::string text = own != nullptr ? own->what_without_backtrace() : error.what();
+    text = text.substr(0, text.find('\n'));
+    if (text.starts_with("[/") && text.find("] ") != std::string::npos) text.erase(0, text.find("] ") + 2);
+    return text.substr(0, text.find(". This is typically caused by"));
   }
 
   /// Gloo for tensors on the CPU; for those on a GPU NCCL, which the ranks join with the first of them.
@@ -321,6 +324,11 @@ class GlooGroup final : public Group {
     return distributed::named(other, beat.host, std::max(beat.step, step_.load()));
   }
 
+  std::string log_of(int64_t other) const {
+    const std::string file = options_.log ? options_.log(other) : "";
+    return file.empty() ? "" : "; its log: " + file;
+  }
+
   /// Which ranks have not been at the store; `words` where that cannot be told.
   std::string absent(const std::string& words) {
     std::string ranks;
@@ -347,10 +355,10 @@ class GlooGroup final : public Group {
         if (beat.age() > 2.5 && (oldest < 0 || beat.age() > beats_[static_cast<size_t>(oldest)].age())) oldest = other;
         if (behind < 0 || beat.collectives < beats_[static_cast<size_t>(behind)].collectives) behind = other;
       }
-      const std::string message = oldest >= 0
-                                      ? fmt::format("{} has ended or cannot be reached ({})", named(oldest), words)
-                                      : fmt::format("{} did not come within {} s ({})", named(behind),
-                                                    options_.timeout.count(), words);
+      const std::string message = oldest >= 0 ? fmt::format("{} has ended or cannot be reached ({}){}", named(oldest),
+                                                            words, log_of(oldest))
+                                              : fmt::format("{} did not come within {} s ({}){}", named(behind),
+                                                            options_.timeout.count(), words, log_of(behind));
       publish(message);
       return message;
     } catch (const std::exception&) {
@@ -379,7 +387,7 @@ class GlooGroup final : public Group {
           failure = *reported;
         for (int64_t other = 0; other < size() && failure.empty(); ++other) {
           if (other == rank() || beats_[static_cast<size_t>(other)].age() <= limit) continue;
-          failure = fmt::format("{} has been silent for {} s", named(other), options_.timeout.count());
+          failure = fmt::format("{} has been silent for {} s{}", named(other), options_.timeout.count(), log_of(other));
           publish(failure);
         }
       } catch (const std::exception&) {

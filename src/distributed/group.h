@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -28,6 +29,8 @@ bool available();
 struct GroupOptions {
   /// How long a rank may be silent or late before the others end.
   std::chrono::seconds timeout{600};
+  /// The file that a rank writes to, for messages; empty: none.
+  std::function<std::string(int64_t rank)> log = {};
   /// Watches the other ranks from a thread that ends this process when one is silent. Off where ranks are threads.
   bool watches = true;
 };
@@ -84,6 +87,10 @@ class Group {
   explicit Group(Place place) : place_(std::move(place)) {}
   Place place_;
 };
+
+/// What ranks must have alike whatever they do, for require_same(): the bytes of this program, and the LibTorch that it
+/// has loaded.
+std::vector<std::pair<std::string, std::string>> program_entries();
 
 /// A store where ranks meet, on a free port of this machine: for ranks that this process starts.
 class Rendezvous {

@@ -68,8 +68,9 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
 constexpr const char* kJob = "processes";
 
 /// For the ranks of a failed job, which notice a failure within a few seconds; longer where a rank has refused its
-/// input, so that the others can say the same.
-constexpr std::chrono::seconds kGrace(3), kGraceAfterInputError(10);
+/// input, so that the others can say the same; shorter where one has waited for another until the time-out, so that all
+/// end within 5 seconds of it.
+constexpr std::chrono::seconds kGrace(3), kGraceAfterInputError(10), kGraceAfterTimeout(2);
 
 /// This environment with the variables of one rank.
 std::vector<std::string> environment_of(int64_t rank, int64_t size, uint16_t port) {
@@ -172,8 +173,11 @@ class Supervisor {
     } else if (!deadline_ && rank > 0) {
       base::log_warning("{} ended with status {}{}", name, ranks_[r].status, log);
     }
-    const bool refused = WIFEXITED(status) && ranks_[r].status == base::kWrongInput;
-    if (!deadline_) deadline_ = std::chrono::steady_clock::now() + (refused ? kGraceAfterInputError : kGrace);
+    if (deadline_) return;
+    const int ended = WIFEXITED(status) ? ranks_[r].status : -1;
+    deadline_ = std::chrono::steady_clock::now() + (ended == base::kWrongInput   ? kGraceAfterInputError
+                                                    : ended == base::kAnswerIsNo ? kGraceAfterTimeout
+                                                                                 : kGrace);
   }
 
   int status() const {

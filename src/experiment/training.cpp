@@ -169,12 +169,11 @@ void require_same_ranks(const TrainingOptions& options, const Experiment& experi
     data += name + std::string(static_cast<const char*>(plain.const_data_ptr()), plain.nbytes());
   }
   for (const auto& [name, content] : model_files(experiment)) data += name + content;
-  options.group->require_same({{"program (Mnemo)", base::sha256_file("/proc/self/exe")},
-                               {"LibTorch", base::this_machine().libtorch},
-                               {"recipe", base::sha256(base::to_toml(base::write_options(recipe)))},
-                               {"data", base::sha256(data)},
-                               {"set of weights to begin with", weights_sha256(*experiment.model)}},
-                              program_of(options));
+  auto entries = distributed::program_entries();
+  entries.emplace_back("recipe", base::sha256(base::to_toml(base::write_options(recipe))));
+  entries.emplace_back("data", base::sha256(data));
+  entries.emplace_back("set of weights to begin with", weights_sha256(*experiment.model));
+  options.group->require_same(entries, program_of(options));
 }
 
 }  // namespace

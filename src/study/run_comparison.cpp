@@ -218,10 +218,10 @@ void require_shared(const ComparisonOptions& options, const experiment::RecipeFi
       "compare: --jobs: each of the {} ranks of this job runs one training at a time; expected {} or nothing, "
       "found {}",
       options.group->size(), options.group->size(), options.jobs.value_or(0));
-  options.group->require_same(
-      {{"program (Mnemo)", base::sha256_file("/proc/self/exe")},
-       {"recipe", base::sha256(fmt::format("{}\n{}", base::to_toml(file.root()), fmt::join(options.set, "\n")))}},
-      "compare");
+  auto entries = distributed::program_entries();
+  entries.emplace_back("recipe",
+                       base::sha256(fmt::format("{}\n{}", base::to_toml(file.root()), fmt::join(options.set, "\n"))));
+  options.group->require_same(entries, "compare");
 }
 
 }  // namespace

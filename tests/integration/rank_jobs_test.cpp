@@ -100,6 +100,22 @@ TEST_F(RankJobs, WithoutRankZeroTheOthersEndWithItsName) {
   }
 }
 
+/// Without --processes nobody sees the signal; the others find out.
+TEST_F(RankJobs, ALostRankIsNamedWithItsLog) {
+  const std::string port = std::to_string(test::free_port());
+  const std::vector<std::string> words = {"train",         folder_ / "recipe.toml", "--out",
+                                          folder_ / "run", "--rank-timeout",        "60",
+                                          "--set",         "train.steps=10000000"};
+  const auto first = start_rank(0, port, words), second = start_rank(1, port, words);
+  EXPECT_TRUE(test::wait_for([&] { return base::path_exists(step("run", 4)); }));
+  second->signal(SIGKILL);
+  const Finished done = first->finish();
+  EXPECT_EQ(done.status, 1);
+  expect_named(done.err, 1);
+  EXPECT_FALSE(holds(done.err, "gloo/transport")) << done.err;
+  EXPECT_TRUE(holds(done.err, "; its log: " + (folder_ / "run/rank-1.log"))) << done.err;
+}
+
 TEST_F(RankJobs, ARankThatDoesNotComeIsNamed) {
   const auto alone = start_rank(0, std::to_string(test::free_port()),
                                 {"train", folder_ / "recipe.toml", "--out", folder_ / "run", "--rank-timeout", "5"});

@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <cstdio>
 #include <fstream>
+#include <memory>
 #include <mutex>
 #include <thread>
 
 #include "base/error.h"
+#include "base/machine.h"
 #include "distributed/reducer.h"
 #include "distributed/shared_batches.h"
 #include "tests/support/expect_error.h"
@@ -92,6 +95,26 @@ TEST_F(GroupTest, ADifferenceIsNamed) {
     EXPECT_NE(message.find("another recipe"), std::string::npos) << message;
     EXPECT_NE(message.find("expected y, found x"), std::string::npos) << message;
   }
+}
+
+/// The LibTorch that is loaded, not only the version of its headers.
+TEST_F(GroupTest, ProgramEntriesNameTheLoadedLibrary) {
+  const auto entries = program_entries();
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_EQ(entries[0].second.size(), 64U);
+  std::ifstream maps("/proc/self/maps");
+  std::string file;
+  for (std::string line; file.empty() && std::getline(maps, line);) {
+    if (line.ends_with("/libtorch_cpu.so")) file = line.substr(line.find('/'));
+  }
+  const std::unique_ptr<FILE, int (*)(FILE*)> reader(popen(("readelf -n '" + file + "'").c_str(), "r"), pclose);
+  std::string notes;
+  for (int c = 0; (c = std::fgetc(reader.get())) != EOF;) notes += static_cast<char>(c);
+  const std::string name = "Build ID: ";
+  const size_t at = notes.find(name);
+  if (at == std::string::npos) GTEST_SKIP() << "no readelf, or no build id in " << file;
+  const std::string build = notes.substr(at + name.size(), notes.find('\n', at) - at - name.size());
+  EXPECT_EQ(entries[1].second, fmt::format("{}, build {}", base::this_machine().libtorch, build));
 }
 
 /// A store of rank 0 listens where it is asked to, not on every interface of the machine.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <array>
 #include <mutex>
 #include <optional>
 
@@ -32,6 +33,7 @@ struct RankCase {
   bool shard = false;
   int64_t replay = 0;
   std::optional<Node> attention = {};
+  bool bf16 = false;
 };
 
 std::ostream& operator<<(std::ostream& stream, const RankCase& one) { return stream << one.name; }
@@ -93,6 +95,7 @@ class RankTraining : public ::testing::TestWithParam<RankCase> {
     options.replay = one.replay;
     options.recompute = one.recompute;
     options.shard_optimiser = one.shard;
+    if (one.bf16) options.reduce_precision = TrainOptions::ReducePrecision::bf16;
     options.optimiser = Node::table({{"type", "adamw"}, {"lr", 0.01}});
     options.clip_norm = 0.5;
     options.ema_decay = 0.9;
@@ -180,6 +183,24 @@ TEST_P(RankTrainingErrors, ABatchThatDoesNotDivideNamesTheNearest) {
             3, [&](const std::shared_ptr<distributed::Group>& group) { train(GetParam(), at::kFloat, group); });
       },
       {"train.batch_size", "multiple of 3", "6 or 9", "found 8"});
+}
+
+/// Gradients that travel as bfloat16 are those of float32, rounded.
+TEST_P(RankTrainingErrors, Bf16RoundsWhatTravels) {
+  std::array<Result, 2> rank;
+  for (const bool bf16 : {false, true}) {
+    RankCase one = GetParam();
+    one.bf16 = bf16;
+    test::on_thread_ranks(2, [&](const std::shared_ptr<distributed::Group>& group) {
+      Result own = train(one, at::kFloat, group);
+      if (group->rank() == 0) rank[bf16 ? 1 : 0] = std::move(own);
+    });
+  }
+  EXPECT_EQ(rank[0].losses[0], rank[1].losses[0]);
+  EXPECT_NE(rank[0].norms[0], rank[1].norms[0]);
+  EXPECT_NEAR(rank[0].norms[0], rank[1].norms[0], 0.01 * rank[0].norms[0]);
+  for (size_t step = 0; step < rank[0].losses.size(); ++step)
+    EXPECT_NEAR(rank[0].losses[step], rank[1].losses[step], 0.01 * rank[0].losses[step]) << step;
 }
 
 /// What one rank alone has changed is found at the next checkpoint, by name and before anything is written.
