@@ -11,6 +11,7 @@
 #include "base/exit_status.h"
 #include "base/file_io.h"
 #include "base/log.h"
+#include "base/text_format.h"
 #include "study/shared_trainings.h"
 #include "study/summary.h"
 
@@ -164,9 +165,9 @@ void Supervisor::ended(size_t job, const ChildEnd& end) {
   ++finished_;
   const StudyMetric metric = metric_of(jobs_[job].recipe);
   if (result.error.empty()) {
-    base::log_info("[{}/{}] {}: {} {}, {} steps, {}", finished_, jobs_.size(), title(jobs_[job]), metric.name,
-                   value_text(metric, {.count = 1, .mean = result.value.value_or(NAN)}), result.steps,
-                   base::duration_text(result.seconds));
+    base::log_info("[{}/{}] {}: {} {}, {}, {}", finished_, jobs_.size(), title(jobs_[job]), metric.name,
+                   value_text(metric, {.count = 1, .mean = result.value.value_or(NAN)}),
+                   base::counted(result.steps, "step"), base::duration_text(result.seconds));
   } else {
     base::log_warning("[{}/{}] {}: failed: {}", finished_, jobs_.size(), title(jobs_[job]), result.error);
   }

@@ -66,7 +66,10 @@ std::string table(const StudySummary& study) {
   return html + "</tbody></table></div>\n";
 }
 
-std::string dots(const StudySummary& study) {
+namespace {
+
+/// Dots in a window of some width. A narrow one has the names above their rows.
+std::string draw_dots(const StudySummary& study, bool narrow) {
   double low = INFINITY, high = -INFINITY;
   for (const VariantSummary& variant : study.variants) {
     if (variant.failed()) continue;
@@ -81,17 +84,18 @@ std::string dots(const StudySummary& study) {
   low -= margin;
   high += margin;
 
-  constexpr double kWidth = 760, kRow = 24, kTop = 8;
+  constexpr double kTop = 8;
+  const double width = narrow ? 360 : 760, row = narrow ? 42 : 24, right = narrow ? 62 : 90;
   size_t longest = 0;
   for (const VariantSummary& variant : study.variants) longest = std::max(longest, base::text_width(variant.name));
-  const double left = std::clamp(30 + 7.4 * static_cast<double>(longest), 120.0, 330.0);
-  const double bottom = kTop + kRow * static_cast<double>(study.variants.size());
-  auto x = [&](double value) { return left + (value - low) / (high - low) * (kWidth - left - 90); };
+  const double left = narrow ? 14 : std::clamp(30 + 7.4 * static_cast<double>(longest), 120.0, 330.0);
+  const double bottom = kTop + row * static_cast<double>(study.variants.size());
+  auto x = [&](double value) { return left + (value - low) / (high - low) * (width - left - right); };
   auto label = [&](double value) { return value_text(study.metric, {.count = 1, .mean = value}); };
   std::string svg = fmt::format(
       "<svg viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\" "
-      "class=\"dots ink\" font-size=\"13\">\n<title>{2} of each variant</title>\n",
-      kWidth, bottom + 26, html_escape(study.metric.name));
+      "class=\"dots {3} ink\" font-size=\"13\">\n<title>{2} of each variant</title>\n",
+      width, bottom + 26, html_escape(study.metric.name), narrow ? "narrow" : "wide");
   // About five ticks at round numbers.
   const double raw = (high - low) / 5, power = std::pow(10.0, std::floor(std::log10(raw)));
   const double step = power * (raw / power < 1.5 ? 1 : raw / power < 3.5 ? 2 : raw / power < 7.5 ? 5 : 10);
@@ -116,9 +120,9 @@ std::string dots(const StudySummary& study) {
   }
   for (size_t i = 0; i < study.variants.size(); ++i) {
     const VariantSummary& variant = study.variants[i];
-    const double y = kTop + kRow * (static_cast<double>(i) + 0.5);
-    svg += fmt::format("<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", left - 14, y + 4.5,
-                       html_escape(variant.name));
+    const double y = kTop + row * (static_cast<double>(i) + (narrow ? 0.72 : 0.5));
+    svg += fmt::format("<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", narrow ? 0 : left - 14,
+                       narrow ? y - 12 : y + 4.5, narrow ? "start" : "end", html_escape(variant.name));
     if (variant.failed()) {
       svg += fmt::format("<text x=\"{:.0f}\" y=\"{:.1f}\" class=\"bad\">failed</text>\n", left, y + 4.5);
       continue;
@@ -141,6 +145,10 @@ std::string dots(const StudySummary& study) {
   }
   return svg + "</svg>\n";
 }
+
+}  // namespace
+
+std::string dots(const StudySummary& study) { return draw_dots(study, false) + draw_dots(study, true); }
 
 std::string card(const StudySummary& study, const VariantSummary& variant) {
   const RunResult& run = variant.shown();

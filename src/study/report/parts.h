@@ -14,7 +14,8 @@ std::string_view colour(size_t index);
 /// The study's table with coloured verdicts.
 std::string table(const StudySummary& study);
 
-/// Every seed of every variant as a dot on one axis; a line marks the mean of the first variant.
+/// Every seed of every variant as a dot on one axis; a line marks the mean of the first variant. Twice: for wide windows
+/// and for narrow ones, of which the style sheet shows one.
 std::string dots(const StudySummary& study);
 
 /// Every attention mask of the variants' models, each once, with the variants and layers that have it.

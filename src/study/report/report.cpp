@@ -9,6 +9,7 @@
 #include "base/node.h"
 #include "base/progress.h"
 #include "page/document.h"
+#include "page/table.h"
 #include "study/report/figure.h"
 #include "study/report/parts.h"
 
@@ -65,11 +66,25 @@ std::string legend(const StudySummary& study) {
   return fmt::format("<p class=\"note\">{}</p>\n", html_escape(text));
 }
 
+/// The numbers behind the dots of every seed.
+std::string seed_numbers(const StudySummary& study) {
+  page::Table table{{"variant", "seed", study.metric.name}, {}, 1};
+  for (const VariantSummary& variant : study.variants) {
+    for (const RunResult& run : variant.runs) {
+      const bool failed = !run.value || !run.error.empty();
+      table.rows.push_back(
+          {variant.name, std::to_string(run.seed), failed ? "failed" : fmt::format("{:.6g}", *run.value)});
+    }
+  }
+  return "<details><summary>the numbers of every seed</summary>\n" + page::html_of(table) + "</details>\n";
+}
+
 /// The table of one point, with its seeds and curves.
 std::string point_section(const StudySummary& study, const std::string& id) {
   std::string html = fmt::format("<div class=\"conclusion\">{}</div>\n", html_escape(study.conclusion()));
   html += report::table(study) + legend(study);
-  html += "<h3>Every seed</h3>\n" + page::figure(report::dots(study), "", study.name + " every seed");
+  html += "<h3>Every seed</h3>\n" + page::figure(report::dots(study), "", study.name + " every seed") +
+          seed_numbers(study);
   html += fmt::format("<h3>Training curves{}</h3>\n<div id=\"{}\"><noscript>Curves need JavaScript.</noscript></div>\n",
                       study.variants.empty() || study.variants.front().runs.size() < 2
                           ? std::string()

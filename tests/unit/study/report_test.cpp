@@ -23,6 +23,9 @@ TEST(Report, ShowsTablesSamplesAndMachine) {
   EXPECT_TRUE(holds(page, "<span class=\"verdict none\">no gain</span>"));
   EXPECT_TRUE(holds(page, "<span class=\"verdict failed\">failed</span>"));
   EXPECT_TRUE(holds(page, "loss is not finite at step 12"));
+  EXPECT_TRUE(holds(page, "<summary>the numbers of every seed</summary>"));
+  EXPECT_TRUE(holds(page, "<td>2.61</td>")) << "of a seed, for the CSV";
+  EXPECT_TRUE(holds(page, "class=\"dots narrow ink\"")) << "without a width that a phone has to scroll";
   EXPECT_TRUE(holds(page, "σ(λ)"));
   EXPECT_TRUE(holds(page, "σ(λ) over training</h5>\n<figure"));
   EXPECT_TRUE(holds(page, "A Processor, 2 cores used"));
