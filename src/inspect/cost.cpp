@@ -14,7 +14,7 @@
 namespace mnemo::inspect {
 namespace {
 
-/// A memory that is still growing after this many segments counts as unbounded.
+/// A memory that is still growing after this many segments counts as unbounded, and no more are run.
 constexpr int kMaxSegments = 4096;
 /// A memory that grows and shrinks in turns (rows waiting to be compressed) is full when this many segments bring no
 /// new maximum.
@@ -22,18 +22,31 @@ constexpr int kSegmentsWithoutGrowth = 16;
 
 /// Multiply-adds in attention, a few seconds of one core.
 constexpr double kLongestRun = 1e11;
+/// Multiply-adds of everything that --batch and --position ask for, a minute of one core.
+constexpr double kLongestAsked = 2e12;
 
-/// Products of queries and keys, of weights and values, and of what is projected for each key, in one segment.
+/// Products of queries and keys, of weights and values, and of what is projected for each key, in one segment. Where the
+/// state holds more numbers than its keys, as those of a kNN memory or of a cache of GRC, these are read and projected.
 double attention_work(const models::Model& model, int64_t tokens, const core::State& state) {
-  double work = 0.0;
+  double work = 0.0, held = 0.0;
   const core::State one = core::select_batch(state, at::zeros({1}, at::kLong));
   for (const models::LayerTable& of : model.attend_tables(tokens, one, core::Mode::evaluate)) {
     const auto dim = static_cast<double>(model.options().backbone.dim);
     work += (2.0 * static_cast<double>(of.table.num_rows()) + 3.0 * dim) * static_cast<double>(of.table.num_keys()) *
             dim * static_cast<double>(of.layers.size());
   }
-  return work;
+  for (const auto& [field, tensor] : one.fields()) held += static_cast<double>(tensor.numel());
+  const auto dim = static_cast<double>(model.options().backbone.dim);
+  return std::max(work, (2.0 * static_cast<double>(tokens) + 3.0 * dim) * held);
 }
+
+/// The same of a batch, with the products of its tokens and the parameters.
+double segment_work(const models::Model& model, int64_t batch, int64_t tokens, const core::State& state) {
+  return static_cast<double>(batch) * (attention_work(model, tokens, state) +
+                                       static_cast<double>(tokens) * static_cast<double>(model.parameters().count()));
+}
+
+constexpr int64_t kMaxPixels = 1 << 24;
 
 core::Segment segment_of(int64_t batch, int64_t tokens) {
   core::Segment segment;
@@ -102,7 +115,7 @@ void count_parts(const core::Model& model, const core::State& state, const std::
     parts.at(part_of_parameter(parameter.name)).parameters += parameter.tensor.numel();
   }
   {
-    const ops::ProductCounter counter;
+    const ops::ProductCounter counter(static_cast<int64_t>(kLongestAsked));
     run();
     for (const auto& [scope, multiply_adds] : counter.by_scope())
       parts.at(scope.empty() ? "other" : scope).flops += 2 * multiply_adds;
@@ -122,9 +135,11 @@ void count_parts(const core::Model& model, const core::State& state, const std::
 ModelCost count_text(const models::Model& model, const CostOptions& options) {
   const int64_t segment_size = options.segment_size.value_or(model.segment_size());
   const FilledState filled = fill_memories(model, options.batch, segment_size, options.position);
-  base::require(filled.full && !too_long_to_run(model, segment_size, filled.state),
-                "cost: a segment of {} tokens after {} takes too long to run; give a smaller segment_size or position",
-                segment_size, filled.position);
+  base::require(filled.full && !too_long_to_run(model, segment_size, filled.state) &&
+                    filled.work + segment_work(model, options.batch, segment_size, filled.state) <= kLongestAsked,
+                "cost: a segment of {} tokens after {} takes too long to run; give a smaller segment_size, batch or "
+                "position",
+                segment_size, options.position.value_or(filled.position));
   ModelCost cost{options.batch, segment_size, filled.position, {}, {}};
   const core::Segment segment = segment_of(options.batch, segment_size);
   count_parts(
@@ -166,9 +181,9 @@ void require_image_options(const models::Model& model, const CostOptions& option
   base::require(!options.segment_size && !options.position,
                 "cost: expected no segment_size and no position for a model of images");
   const std::vector<int64_t>& size = options.image_size;
-  base::require(
-      size.empty() || (size.size() == 2 && size[0] >= 1 && size[1] >= 1 && size[0] <= 1 << 14 && size[1] <= 1 << 14),
-      "cost: image_size: expected [height, width] of 1 to {}, found {}", 1 << 14, c10::str(size));
+  base::require(size.empty() || (size.size() == 2 && size[0] >= 1 && size[1] >= 1 && size[0] <= kMaxPixels / size[1]),
+                "cost: image_size: expected [height, width] of at most {} pixels, found {}", kMaxPixels,
+                c10::str(size));
 }
 
 }  // namespace
@@ -180,11 +195,19 @@ bool too_long_to_run(const models::Model& model, int64_t tokens, const core::Sta
 FilledState fill_memories(const models::Model& model, int64_t batch, int64_t segment_size,
                           std::optional<int64_t> position) {
   const at::NoGradGuard no_grad;
-  FilledState now{model.initial_state(batch)}, largest = now;
+  FilledState now{model.initial_state(1)};
+  now.full = segment_work(model, batch, segment_size, now.state) <= kLongestAsked &&
+             position.value_or(0) / segment_size <= kMaxSegments;
+  if (!now.full) return now;
+  if (batch > 1) now.state = model.initial_state(batch);
+  FilledState largest = now;
   const core::Segment segment = segment_of(batch, segment_size);
-  const auto advance = [&] { now = {model.forward(segment, now.state).state, now.position + segment_size}; };
+  const auto advance = [&] {
+    const double work = now.work + segment_work(model, batch, segment_size, now.state);
+    now = {model.forward(segment, now.state).state, now.position + segment_size, work <= kLongestAsked, work};
+  };
   if (position) {
-    while (now.position < *position) advance();
+    while (now.full && now.position < *position) advance();
     return now;
   }
   // A sequence cannot be longer than its attention's table of positions, and the segment after this state counts too.
@@ -201,7 +224,7 @@ FilledState fill_memories(const models::Model& model, int64_t batch, int64_t seg
     most = std::max(most, bytes);
     before = bytes;
     if (limit && now.position + 2 * segment_size > limit->rows) break;
-    if (too_long_to_run(model, segment_size, now.state, work)) {
+    if (!now.full || too_long_to_run(model, segment_size, now.state, work)) {
       largest.full = false;
       break;
     }

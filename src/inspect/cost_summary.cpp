@@ -18,10 +18,9 @@ std::string headline(const ModelCost& cost) {
         "{} image{} of {} x {}; forward pass, only matrix products are counted (a multiply-add is two FLOPs):",
         cost.batch, cost.batch == 1 ? "" : "s", cost.image_size[0], cost.image_size[1]);
   }
-  return fmt::format(
-      "One segment of {} tokens in each of {} sequence{}, after {} tokens; forward pass, only matrix products are "
-      "counted:",
-      cost.segment_size, cost.batch, cost.batch == 1 ? "" : "s", cost.position);
+  return fmt::format("One segment of {} in each of {}, after {}; forward pass, only matrix products are counted:",
+                     base::counted(cost.segment_size, "token"), base::counted(cost.batch, "sequence"),
+                     base::counted(cost.position, "token"));
 }
 
 using Rows = std::vector<std::vector<std::string>>;

@@ -265,7 +265,7 @@ TEST_F(TaskCommands, TheCostHasTheHeadsOfAllTasks) {
 }
 
 TEST_F(TaskCommands, MoreMemoryThanThereIsIsWrongInput) {
-  expect_refused({"inspect", backbone_, "--cost", "--batch", "65536", "--image-size", "16384x16384"},
+  expect_refused({"inspect", backbone_, "--cost", "--batch", "65536", "--image-size", "4096x4096"},
                  {"out of memory", "image_size"});
   write(backbone_ + "/images.json", R"({"image_size": [16384, 16384]})");
   expect_refused({"classify", backbone_, data::golden_image("rgb8.png")},

@@ -66,7 +66,12 @@ struct ProductCallbacks {
   }
 };
 
-ProductCounter::ProductCounter() {
+void DeclaredProducts::require_within_limit() {
+  if (counter == nullptr || counter->total() <= counter->limit_) return;
+  base::input_error("more than {} multiply-adds take too long to count; give a smaller batch or size", counter->limit_);
+}
+
+ProductCounter::ProductCounter(int64_t limit) : limit_(limit) {
   base::ensure(counter == nullptr, "a thread counts its products once at a time");
   counter = this;
   handle_ = at::addThreadLocalCallback(at::RecordFunctionCallback(&ProductCallbacks::start, &ProductCallbacks::end)

@@ -3,6 +3,7 @@
 #include <ATen/record_function.h>
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -20,19 +21,23 @@ class DeclaredProducts {
     if (!record_.isActive()) return;
     count_ = c10::IValue(static_cast<int64_t>(multiply_adds()));
     record_.before(name, c10::ArrayRef<const c10::IValue>(&count_, 1));
+    require_within_limit();
   }
 
  private:
+  /// Throws InputError where a ProductCounter of this thread has counted more than its limit.
+  static void require_within_limit();
+
   c10::IValue count_;
   at::RecordFunction record_;
 };
 
 /// Counts the multiply-adds of all matrix products (and convolutions) that this thread starts during its lifetime:
 /// LibTorch's from the shapes of their inputs, ours as declared. Only forward passes: our backward kernels declare
-/// nothing. One per thread.
+/// nothing. One per thread. Beyond `limit` our next kernel throws InputError instead of running.
 class ProductCounter {
  public:
-  ProductCounter();
+  explicit ProductCounter(int64_t limit = std::numeric_limits<int64_t>::max());
   ~ProductCounter();
   ProductCounter(const ProductCounter&) = delete;
   ProductCounter& operator=(const ProductCounter&) = delete;
@@ -43,11 +48,13 @@ class ProductCounter {
 
  private:
   friend struct ProductCallbacks;
+  friend class DeclaredProducts;
   void add(int64_t multiply_adds);
 
   std::map<std::string, int64_t> by_scope_;
   std::vector<std::string> scopes_;
   int inside_ = 0;  // of how many events that are counted as a whole
+  int64_t limit_;
   at::CallbackHandle handle_;
 };
 

@@ -257,6 +257,34 @@ TEST(Presets, OfPyramidsHaveThePublishedParametersAndMultiplyAdds) {
   }
 }
 
+TEST(Cost, OfMoreThanAMinuteIsRefused) {
+  const auto model = cost_model(
+      {"memory = [{ type = \"segment_cache\", mem_len = 8 }]", "backbone.attention = \"relative\""});
+  EXPECT_EQ(count_cost(*model, {.batch = 64, .position = 500}).position, 500);
+  for (const CostOptions& options : {CostOptions{.batch = 1, .position = int64_t{5} << 40},
+                                     CostOptions{.batch = 1 << 16, .segment_size = 1 << 12}}) {
+    expect_error<base::InputError>([&] { count_cost(*model, options); },
+                                   {"cost: a segment of", "takes too long to run"});
+  }
+  base::Node node = base::parse_toml(
+      "[backbone]\ntype = \"vit\"\nimage_size = [32, 32]\npatch_size = 4\nnum_layers = 1\ndim = 8\nnum_heads = "
+      "1\n[head]\n"
+      "type = \"classification\"\nnum_classes = 2\n",
+      "test");
+  const auto images = models::build(base::read_options<models::ModelOptions>(node), 1);
+  EXPECT_GT(count_cost(*images, {.image_size = {64, 64}}).total.flops, 0);
+  expect_error<base::InputError>(
+      [&] {
+        count_cost(*images, {.image_size = {4096, 4096}});
+      },
+      {"take too long to count"});
+  expect_error<base::InputError>(
+      [&] {
+        count_cost(*images, {.image_size = {16384, 16384}});
+      },
+      {"at most 16777216 pixels"});
+}
+
 // Rows within the range of a recipe, of which one segment would take minutes and gigabytes: nothing is run.
 TEST(ModelSummary, WhatTakesTooLongIsNotRun) {
   for (const char* size :
@@ -270,6 +298,12 @@ TEST(ModelSummary, WhatTakesTooLongIsNotRun) {
               std::string::npos);
     EXPECT_LT(svg_of(summary.tables[0].table).size(), size_t{1} << 20);
     expect_error<base::InputError>([&] { count_cost(*model); }, {"cost: a segment of", "takes too long to run"});
+  }
+  // What is no key of attention is counted too.
+  for (const char* size :
+       {"memory = [{ type = \"knn\", memory_len = 16777216 }]", "memory = [{ type = \"grc\", cache_len = 1048576 }]"}) {
+    const auto model = cost_model({size, "backbone.dim = 128", "segment_size = 32"});
+    EXPECT_TRUE(summarize(*model).measured_after.has_value()) << size;
   }
   const auto small = cost_model({"memory = [{ type = \"recurrent_tokens\", num_mem_tokens = 2 }]"});
   EXPECT_FALSE(summarize(*small).measured_after.has_value());
