@@ -32,6 +32,16 @@ std::string path_from(const std::optional<std::string>& folder, const std::strin
   return absolute.lexically_relative(fs::absolute(*folder).lexically_normal()).string();
 }
 
+/// What the recipe and its run are called: the last name of the path that is no pattern, without its ending.
+std::string name_of(const std::string& data) {
+  fs::path path = fs::absolute(data).lexically_normal();
+  while (path.has_relative_path() &&
+         (!path.has_filename() || path.filename().string().find_first_of("*?") != std::string::npos))
+    path = path.parent_path();
+  const std::string name = path.stem().string();
+  return name.empty() ? "mine" : name;
+}
+
 /// The lines of [data] that say where the data is and how it is stored; what the recipe says itself comes first.
 std::string data_lines(const base::Node& found, const base::Node& said, const std::optional<std::string>& folder) {
   std::string lines;
@@ -52,7 +62,7 @@ std::string recipe_for(const base::Node& found, const std::string& data, const s
                        const std::optional<std::string>& out) {
   const std::optional<std::string> folder = out ? std::optional(fs::absolute(*out).parent_path().string())
                                                 : std::nullopt;
-  const std::string stem = fs::path(data).lexically_normal().stem().string();
+  const std::string stem = name_of(data);
   const std::string file = base::shell_quoted(out.value_or(stem + ".toml"));
   const std::string run = base::shell_quoted("runs/" + fs::path(out.value_or(stem)).stem().string());
   const std::string path = recipe_path(start, true);
@@ -76,10 +86,9 @@ std::string recipe_for(const base::Node& found, const std::string& data, const s
 int init(const InitArguments& options) {
   base::require(!options.out || !base::path_exists(*options.out), "{}: is there already; choose another --out",
                 options.out.value_or(""));
-  base::require(base::path_exists(options.data), "{}: expected a text or a folder of images, found none",
-                base::printable(options.data, 400));
   const std::optional<base::Node> found = tasks::find_data(options.data);
-  base::require(found.has_value(), "{}: expected a text or a folder of images", base::printable(options.data, 400));
+  base::require(found.has_value(), "{}: expected a text or a folder of images or of texts, found none",
+                base::printable(options.data, 400));
   const std::string start = tasks::task_spec(experiment::read_recipe(base::Node::table({{"data", *found}})).data)
                                 ->starting_recipe();
   base::require(!start.empty(), "{}: no recipe to start from for such data; mnemo recipes lists all", options.data);

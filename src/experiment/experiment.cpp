@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/log.h"
-#include "base/machine.h"
 #include "base/progress.h"
 #include "base/text_format.h"
 #include "bundle/add_memory.h"
@@ -127,9 +126,9 @@ std::string card_text(const Experiment& experiment, const ModelCard& card) {
   std::string text = fmt::format("---\nlibrary_name: mnemo\n{}---\n\n# {}\n\n",
                                  writes ? "pipeline_tag: text-generation\n" : "", card.title);
   if (!experiment.recipe.about.empty()) text += experiment.recipe.about + "\n\n";
-  text += fmt::format("{} parameters. {}\n\nTrained for {} steps on {} {} in {} with Mnemo {} (LibTorch {}):\n\n{}\n",
+  text += fmt::format("{} parameters. {}\n\nTrained for {} on {} {} in {} with Mnemo {} (LibTorch {}):\n\n{}\n",
                       base::grouped(experiment.model->parameters().count()), experiment.recipe.task()->describe(),
-                      base::grouped(card.steps), base::grouped(card.tokens), experiment.unit,
+                      base::counted(card.steps, "step"), base::grouped(card.tokens), experiment.unit,
                       base::duration_text(card.seconds), base::this_machine().mnemo, base::this_machine().libtorch,
                       commands);
   if (!metrics.empty()) text += "## On held-out data\n\n| metric | value |\n| --- | ---: |\n" + metrics + "\n";
@@ -152,7 +151,7 @@ bundle::BundleContent content_of(const Experiment& experiment) {
 
 }  // namespace
 
-models::ModelOptions complete_model(const Recipe& recipe) {
+models::ModelOptions complete_model(const Recipe& recipe, const std::optional<tasks::DataShape>& assumed) {
   const auto task = recipe.task();
   if (!recipe.finetune && !task->completes(recipe.model)) return recipe.model;
   models::ModelOptions model = recipe.model;
@@ -160,7 +159,7 @@ models::ModelOptions complete_model(const Recipe& recipe) {
   if (recipe.finetune && recipe.model.backbone.input() == core::InputKind::tokens)
     model = bundle::read_bundle(recipe.finetune->model).options();
   require_fitting_model(*task, model);
-  const tasks::DataShape data = task->shape(model);
+  const tasks::DataShape data = assumed ? *assumed : task->shape(model);
   if (recipe.finetune) {
     model = models::plan_finetuning(model, *recipe.finetune, data.classes).options;
   } else {
@@ -170,9 +169,9 @@ models::ModelOptions complete_model(const Recipe& recipe) {
   return model;
 }
 
-std::shared_ptr<models::Model> build_model(const Recipe& recipe) {
+std::shared_ptr<models::Model> build_model(const Recipe& recipe, const std::optional<tasks::DataShape>& assumed) {
   Recipe filled = recipe;
-  filled.model = complete_model(recipe);
+  filled.model = complete_model(recipe, assumed);
   return build_with(filled, 1);
 }
 
@@ -283,13 +282,22 @@ std::optional<Recipe> recipe_beside(const std::string& folder) {
   return read_recipe(RecipeFile::read(path).recipe());
 }
 
-void require_step_fits(const Experiment& experiment) {
+void require_step_fits(const Experiment& experiment, int64_t usable) {
   const Recipe& recipe = experiment.recipe;
   const models::ModelOptions& model = recipe.model;
-  if (recipe.task()->input() != tasks::InputKind::tokens) return;
   const train::TrainOptions& train = recipe.train;
-  const auto memory = static_cast<double>(base::usable_memory());
+  const auto memory = static_cast<double>(usable);
   const auto megabytes = [](double bytes) { return base::grouped(static_cast<int64_t>(bytes / 1e6)); };
+  // Each parameter with its gradient and moments; of a part of the model only what is trained has them.
+  const bool whole = train.only.empty() && !train.lora && !recipe.finetune;
+  const int64_t parameters = experiment.model->parameters().count();
+  const int64_t moments = train.shard_optimiser ? 0 : train::num_moments(train.optimiser);
+  const double held = 4.0 * static_cast<double>(parameters * (whole ? 2 + moments : 1));
+  base::require(held <= memory,
+                "recipe: 'model', 'train.optimiser': {} parameters with their gradients and the optimizer's state need "
+                "{} MB, and this machine has {} MB",
+                base::grouped(parameters), megabytes(held), megabytes(memory));
+  if (recipe.task()->input() != tasks::InputKind::tokens) return;
   // What the memories carry from segment to segment is counted exactly. They see no more rows than are trained on.
   const double seen = static_cast<double>(train.steps) * static_cast<double>(experiment.tokens_per_step) /
                       static_cast<double>(train.batch_size);
@@ -308,7 +316,7 @@ void require_step_fits(const Experiment& experiment) {
                                                2 * model.embedding.vocab_size);
   const int64_t step_rows = std::min(train.batch_size * model.segment_size, experiment.tokens_per_step) /
                             train.accumulate;
-  const double bytes = row * static_cast<double>(step_rows) + state;
+  const double bytes = row * static_cast<double>(step_rows) + state + held;
   base::require(
       bytes <= memory,
       "recipe: 'model.segment_size', 'train.batch_size': a step of {} sequences of {} tokens needs about {} MB, "

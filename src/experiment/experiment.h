@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/machine.h"
 #include "data/text/corpus.h"
 #include "experiment/recipe.h"
 #include "models/model.h"
@@ -16,10 +17,11 @@ namespace mnemo::experiment {
 /// The recipe's model with fresh weights, as fine-tuning makes it of [model] where it does; embedding.vocab_size = 0
 /// becomes the data's, for which a text is read. Of a recipe with [finetune] and no [model] the trained model's options
 /// are read.
-std::shared_ptr<models::Model> build_model(const Recipe& recipe);
+std::shared_ptr<models::Model> build_model(const Recipe& recipe, const std::optional<tasks::DataShape>& assumed = {});
 
-/// The recipe's [model] with all that its data decide, as build_model builds it.
-models::ModelOptions complete_model(const Recipe& recipe);
+/// The recipe's [model] with all that its data decide, as build_model builds it; `assumed` stands for data that the
+/// recipe does not name.
+models::ModelOptions complete_model(const Recipe& recipe, const std::optional<tasks::DataShape>& assumed = {});
 
 /// Declares the recipe's model, without data and without numbers. Throws InputError, naming file, line and key, for one
 /// that cannot be built or whose attention has no place for the tokens of a sequence.
@@ -40,8 +42,9 @@ struct Experiment {
 };
 Experiment make_experiment(const Recipe& recipe);
 
-/// Refuses a step whose graph does not fit into the memory of this machine. An estimate, of models of texts.
-void require_step_fits(const Experiment& experiment);
+/// Refuses a training whose parameters, gradients and optimizer, or, of models of texts, a step's graph and the
+/// memories beside them, do not fit into the memory of this machine, in bytes. An estimate.
+void require_step_fits(const Experiment& experiment, int64_t usable = base::usable_memory());
 
 /// What a model folder says beside its weights and card: name of a file to content. A checkpoint with these is one.
 std::map<std::string, std::string> model_files(const Experiment& experiment);

@@ -31,25 +31,36 @@ void check(const InspectOptions& options) {
       "inspect: --batch, --segment-size, --image-size and --position go with --cost");
 }
 
-/// Parameters, masks and cost need no text: a recipe that names none gets a usual vocabulary. Returns its size, or 0.
-int64_t assume_vocabulary(Recipe& recipe) {
+/// What is assumed of data that the recipe does not name: parameters, masks and cost need none.
+std::optional<tasks::DataShape> assumed_shape(const Recipe& recipe) {
   const auto task = recipe.task();
-  const data::TextOptions* text = task->text();
-  if (text == nullptr || !text->train.empty() || !task->completes(recipe.model)) return 0;
-  return recipe.model.embedding.vocab_size = text->usual_vocabulary();
+  if (recipe.finetune || !task->completes(recipe.model)) return {};
+  std::optional<tasks::DataShape> assumed = task->usual_shape();
+  if (assumed && recipe.model.embedding.vocab_size > 0) assumed->vocabulary = 0;
+  return assumed;
 }
 
-void say_assumed(int64_t vocabulary, const std::string& source) {
-  if (vocabulary > 0)
-    base::log_info("{}: no data.train; a vocabulary of {} is assumed (model.embedding.vocab_size)", source,
-                   base::grouped(vocabulary));
+void say_assumed(const std::optional<tasks::DataShape>& assumed, const std::string& source) {
+  if (!assumed) return;
+  std::string said;
+  if (assumed->vocabulary > 0)
+    said = fmt::format("a vocabulary of {} is assumed (model.embedding.vocab_size)",
+                       base::grouped(assumed->vocabulary));
+  if (assumed->num_classes > 0)
+    said += fmt::format("{}{} classes are assumed (model.head.num_classes)", said.empty() ? "" : ", ",
+                        assumed->num_classes);
+  if (!said.empty()) base::log_info("{}: no data.train; {}", source, said);
 }
 
 /// A model without weights of its own yet; with data where an input is to be run.
-bundle::Bundle bundle_of(const Recipe& recipe, bool with_data) {
-  if (!with_data) return {.model = build_model(recipe)};
-  Experiment experiment = make_experiment(recipe);
-  bundle::Bundle made{.model = experiment.model, .tokenizer = experiment.tokenizer};
+bundle::Bundle bundle_of(const Recipe& recipe, bool with_data, const std::optional<tasks::DataShape>& assumed) {
+  bundle::Bundle made;
+  if (with_data) {
+    Experiment experiment = make_experiment(recipe);
+    made = {.model = experiment.model, .tokenizer = experiment.tokenizer};
+  } else {
+    made = {.model = build_model(recipe, assumed)};
+  }
   const auto task = recipe.task();
   if (task->text() != nullptr) made.conventions = bundle::TextConventions::of(*task->text());
   return made;
@@ -184,25 +195,28 @@ Inspection inspect_source(const std::string& source, const InspectOptions& optio
     return found;
   }
   base::require(!options.checkpoint, "inspect: --checkpoint goes with a run; {} is a recipe", source);
-  Recipe recipe = read_recipe(RecipeFile::read(source, options.set).recipe(options.variant));
-  if (!options.input.given()) say_assumed(assume_vocabulary(recipe), source);
-  return inspect_with(bundle_of(recipe, options.input.given()), recipe, options);
+  const Recipe recipe = read_recipe(RecipeFile::read(source, options.set).recipe(options.variant));
+  const bool reads = options.input.text || options.input.sample;
+  const std::optional<tasks::DataShape> assumed = reads ? std::nullopt : assumed_shape(recipe);
+  say_assumed(assumed, source);
+  return inspect_with(bundle_of(recipe, options.input.given() && !assumed, assumed), recipe, options);
 }
 
 std::vector<VariantSize> variant_sizes(const RecipeFile& file) {
   std::vector<VariantSize> sizes;
   std::map<std::string, int64_t> vocabularies;  // of texts, each of which is read once
-  int64_t assumed = 0;
+  std::optional<tasks::DataShape> assumed;
   for (const RecipeStudy& study : file.studies()) {
     for (const RecipeVariant& variant : study.variants) {
       for (size_t p = 0; p < study.points.size(); ++p) {
         if (!variant.recipes[p]) continue;
         Recipe recipe = read_recipe(*variant.recipes[p]);
-        assumed = std::max(assumed, assume_vocabulary(recipe));
+        const std::optional<tasks::DataShape> shape = assumed_shape(recipe);
+        if (shape && (!assumed || assumed->vocabulary < shape->vocabulary)) assumed = shape;
         int64_t& vocabulary = vocabularies[base::to_json(recipe.data)];
-        const bool reads = recipe.task()->text() != nullptr && recipe.model.embedding.vocab_size == 0;
+        const bool reads = !shape && recipe.task()->text() != nullptr && recipe.model.embedding.vocab_size == 0;
         if (reads) recipe.model.embedding.vocab_size = vocabulary;
-        const models::ModelOptions model = complete_model(recipe);
+        const models::ModelOptions model = complete_model(recipe, shape);
         if (reads) vocabulary = model.embedding.vocab_size;
         sizes.push_back({study.name, study.title(variant, p), models::count_parameters(model)});
       }

@@ -174,10 +174,15 @@ std::vector<std::vector<TranslatedText>> Translator::texts(const Found& found, s
 std::vector<data::PairSample> Translator::read(std::span<const std::string> lines, const TranslateOptions& options,
                                                std::string_view where, int64_t first_line) const {
   std::vector<data::PairSample> samples;
+  int64_t unknown = 0, total = 0;
   for (size_t i = 0; i < lines.size(); ++i) {
     const std::string place = fmt::format("{}:{}", where, first_line + static_cast<int64_t>(i));
     samples.push_back({encode(lines[i], place, options.max_source), {vocabularies_.target->eos()}});
+    const std::vector<int64_t>& ids = samples.back().source;
+    total += static_cast<int64_t>(ids.size()) - 1;
+    unknown += std::count_if(ids.begin(), ids.end(), [&](int64_t id) { return vocabularies_.source->is_unknown(id); });
   }
+  data::report_unknown(vocabularies_.source->tokenizer(), std::string(where), unknown, total, data::Unknown::warn);
   return samples;
 }
 

@@ -126,6 +126,9 @@ class TaskSpec {
   virtual bool completes(const models::ModelOptions& model) const {
     return model.backbone.input() == InputKind::tokens;
   }
+  /// What data of this kind often have, for a recipe that names none; nothing where it names some, or where there is no
+  /// usual answer.
+  virtual std::optional<DataShape> usual_shape() const { return {}; }
   /// Reads only as much of the data as needed.
   virtual DataShape shape(const models::ModelOptions& model) const = 0;
   /// Segment size required by the data for any model; nothing if the model's size is used.

@@ -155,6 +155,12 @@ std::unique_ptr<Optimiser> make_optimiser(const base::Node& options, const std::
   return std::make_unique<Adam>(adam, decoupled, parameters);
 }
 
+int64_t num_moments(const base::Node& optimiser) {
+  const base::Node complete = optimiser_types().complete(optimiser);
+  if (base::type_of(complete) != "sgd") return 2;
+  return base::read_typed_options<SgdOptions>(complete).momentum > 0 ? 1 : 0;
+}
+
 double gradient_norm(const std::vector<layers::Parameter>& parameters) {
   const at::NoGradGuard no_grad;
   const auto gradients = gradients_of(parameters);

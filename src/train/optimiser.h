@@ -67,6 +67,9 @@ struct SgdOptions {
 /// The optimizers available in recipes: adam, adamw, sgd.
 const base::OptionTypes& optimiser_types();
 
+/// Numbers that an optimizer keeps of each parameter.
+int64_t num_moments(const base::Node& optimiser);
+
 /// Updates parameters with LibTorch's fused kernels, in a few calls per step. A parameter without a
 /// gradient is not changed, and its step count does not advance.
 class Optimiser {

@@ -26,7 +26,18 @@ TEST_F(CommandLine, SeveralPackedFilesTrainAsOneText) {
               json(run({"eval", folder, "--data", text_, "--json"}).out).at("nll"));
     EXPECT_EQ(run({"eval", folder, "-q"}).status, 0);
   }
-  EXPECT_EQ(run({"data", half + "/*"}).status, 0);
+  std::filesystem::create_directory(half + "/more");
+  write(half + "/more/README.md", "what this is");
+  for (const std::string& data : {half + "/*", half, half + "/"}) {
+    const Finished shown = run({"data", data}), made = run({"init", "--data", data});
+    EXPECT_EQ(shown.status, 0) << shown.err;
+    EXPECT_TRUE(holds(shown.out, "characters")) << shown.out;
+    EXPECT_EQ(made.status, 0) << made.err;
+    EXPECT_TRUE(holds(made.out, "name = \"texts\"") && holds(made.out, "mnemo train texts.toml --out runs/texts "))
+        << made.out;
+  }
+  const Finished taught = run({"finetune", "--model", folder_ / "run8", "--data", half, "--out", folder_ / "taught"});
+  EXPECT_TRUE(holds(taught.err, "expected the folder of an image set, found a text")) << taught.err;
   std::string records;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) records += "{\"body\": \"" + line + "\\n\"}\n";

@@ -150,6 +150,7 @@ TEST_F(TranslationRun, UnknownWordsComeFromTheSource) {
   const Finished plain = translate("Ada Babbage\n", model), shown = translate("Ada Babbage\n", model + " --unknown ?");
   ASSERT_TRUE(holds(plain.out, "<unk>")) << plain.out;
   EXPECT_TRUE(holds(shown.out, "?"));
+  EXPECT_TRUE(holds(plain.err, "warning: standard input: 2 of 2 words are not in the model's vocabulary")) << plain.err;
   const Finished replaced = translate("Ada Babbage\n", model + " --replace-unknown");
   EXPECT_FALSE(holds(replaced.out, "<unk>")) << replaced.out;
   EXPECT_TRUE(holds(replaced.out, "Ada") || holds(replaced.out, "Babbage")) << replaced.out;

@@ -145,6 +145,20 @@ std::vector<std::string> text_files(const std::string& path, const TextFileOptio
   return files;
 }
 
+bool is_folder_of_texts(const std::string& path) {
+  if (!base::is_folder(path)) return false;
+  bool any = false;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (!at->is_regular_file() || name.starts_with(".") || name.starts_with("README") || name.starts_with("LICENSE"))
+      continue;
+    if (!is_text_name(name, false)) return false;
+    any = true;
+  }
+  return any && !error;
+}
+
 TextSource open_text(const std::string& path, const TextFileOptions& options) {
   const std::vector<std::string> files = text_files(path, options);
   if (files.size() == 1 && options.json_key.empty() && packing_of(files[0]) == Packing::none)

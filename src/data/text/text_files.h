@@ -25,6 +25,10 @@ bool is_pattern(const std::string& path);
 /// names, `texts/*/*.txt`) the files that match. Throws InputError if there is none.
 std::vector<std::string> text_files(const std::string& path, const TextFileOptions& options = {});
 
+/// Whether every file of a folder and those below it is a text, NAME.txt, also with .gz or .zst behind, but for hidden
+/// ones, README and LICENSE. False where there is no text.
+bool is_folder_of_texts(const std::string& path);
+
 /// Opens a text. A plain file is read in chunks. Everything else is unpacked and joined in memory: in order of the
 /// files, with a line end between two files, or two records' texts, where there is none. Throws InputError naming file
 /// and line for a record that is no object or lacks a string at the key, and for a text beyond kMaxJoinedText.

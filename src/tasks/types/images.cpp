@@ -10,6 +10,7 @@
 #include "bundle/preprocessing.h"
 #include "data/images/image_describe.h"
 #include "data/images/image_set.h"
+#include "data/text/text_files.h"
 #include "models/model.h"
 #include "tasks/images.h"
 
@@ -29,7 +30,7 @@ int64_t classes_of(const models::ModelOptions& model) {
 ImageSpec::ImageSpec(const base::Node& table) : TaskSpec(table), options_(base::read_typed_options<Options>(table)) {}
 
 std::optional<base::Node> ImageSpec::found_in(const std::string& path) {
-  if (!base::is_folder(path)) return std::nullopt;
+  if (!base::is_folder(path) || data::is_folder_of_texts(path)) return std::nullopt;
   const base::Node found = base::write_options(data::detect_images(path));
   base::Node table = base::Node::table();
   for (const char* key : {"format", "train", "valid", "test", "valid_fraction"}) table.set(key, found.at(key));
@@ -54,6 +55,12 @@ std::optional<double> ImageSpec::chance(const models::ModelOptions& model) const
 
 bool ImageSpec::completes(const models::ModelOptions& model) const {
   return model.backbone.input() == core::InputKind::tokens || classes_of(model) == 0;
+}
+
+std::optional<DataShape> ImageSpec::usual_shape() const {
+  constexpr int64_t kClasses = 10;
+  if (!options_.train.empty()) return {};
+  return DataShape{.num_classes = kClasses};
 }
 
 DataShape ImageSpec::shape(const models::ModelOptions& model) const {

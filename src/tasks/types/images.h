@@ -20,6 +20,7 @@ class ImageSpec final : public TaskSpec {
   /// Nothing while the number of classes is unknown.
   std::optional<double> chance(const models::ModelOptions& model) const override;
   bool completes(const models::ModelOptions& model) const override;
+  std::optional<DataShape> usual_shape() const override;
   DataShape shape(const models::ModelOptions& model) const override;
   LoadedTask load(const models::ModelOptions& model, const TaskSettings& settings) const override;
   /// Runs one black image, so that an unsupported image size is detected before anything is written.

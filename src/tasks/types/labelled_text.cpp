@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "data/tokenizers/open_tokenizer.h"
 #include "tasks/classification.h"
 #include "tasks/memory_rows.h"
 
@@ -44,6 +45,15 @@ std::vector<MetricInfo> LabelledTextSpec::more_metrics() const {
   for (const Metric metric : {Metric::accuracy, Metric::f1, Metric::macro_f1, Metric::matthews})
     if (metric != options_.metric) all.push_back(info_of(metric));
   return all;
+}
+
+std::optional<DataShape> LabelledTextSpec::usual_shape() const {
+  constexpr int64_t kVocabulary = 32'768, kClasses = 2;
+  if (!options_.train.empty()) return {};
+  const auto named = static_cast<int64_t>(options_.labels.size());
+  return DataShape{
+      .vocabulary = options_.tokenizer.empty() ? kVocabulary : data::open_tokenizer(options_.tokenizer)->size(),
+      .num_classes = named > 0 ? named : kClasses};
 }
 
 DataShape LabelledTextSpec::shape(const models::ModelOptions&) const {

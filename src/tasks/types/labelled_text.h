@@ -14,6 +14,7 @@ class LabelledTextSpec final : public TaskSpec {
   std::string describe() const override;
   MetricInfo metric() const override;
   std::vector<MetricInfo> more_metrics() const override;
+  std::optional<DataShape> usual_shape() const override;
   DataShape shape(const models::ModelOptions& model) const override;
   LoadedTask load(const models::ModelOptions& model, const TaskSettings& settings) const override;
   /// How many texts of each label there are, and the first texts of a part.

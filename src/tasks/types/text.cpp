@@ -6,6 +6,7 @@
 #include "base/file_io.h"
 #include "bundle/text_conventions.h"
 #include "data/describe.h"
+#include "data/text/text_files.h"
 #include "models/model.h"
 #include "tasks/language_model.h"
 
@@ -14,7 +15,7 @@ namespace mnemo::tasks {
 TextSpec::TextSpec(const base::Node& table) : TaskSpec(table), options_(base::read_typed_options<Options>(table)) {}
 
 std::optional<base::Node> TextSpec::found_in(const std::string& path) {
-  if (base::is_folder(path)) return std::nullopt;
+  if (base::is_folder(path) && !data::is_folder_of_texts(path)) return std::nullopt;
   return base::Node::table({{"train", path}, {"unit", Options().unit_name()}});
 }
 
@@ -44,6 +45,11 @@ std::vector<MetricInfo> TextSpec::more_metrics() const {
 
 bool TextSpec::completes(const models::ModelOptions& model) const {
   return model.backbone.input() == core::InputKind::tokens && model.embedding.vocab_size == 0;
+}
+
+std::optional<DataShape> TextSpec::usual_shape() const {
+  if (!options_.train.empty()) return {};
+  return DataShape{.vocabulary = options_.usual_vocabulary()};
 }
 
 DataShape TextSpec::shape(const models::ModelOptions&) const {
@@ -76,6 +82,9 @@ LoadedTask TextSpec::load(const models::ModelOptions& model, const TaskSettings&
       "{}: the validation part has {} token, at least 2 are needed; expected a larger data.valid_fraction, 0, "
       "or a file in data.valid",
       options_.valid.empty() ? options_.train : options_.valid, corpus.valid ? corpus.valid->size() : 0);
+  if (corpus.valid)
+    data::report_unknown(*corpus.tokenizer, options_.valid.empty() ? "valid part of " + options_.train : options_.valid,
+                         corpus.valid->num_unknown(), corpus.valid->size(), data::Unknown::warn);
   LoadedTask loaded{.task = nullptr,
                     .shape = {.vocabulary = corpus.tokenizer->size()},
                     .tokens_per_row = settings.segments_per_step * model.segment_size,

@@ -9,7 +9,7 @@ class TextSpec final : public TaskSpec {
  public:
   using Options = data::TextOptions;
   explicit TextSpec(const base::Node& table);
-  /// A text file, tokenized as characters.
+  /// A text file, a folder of texts or a pattern of them, tokenized as characters.
   static std::optional<base::Node> found_in(const std::string& path);
 
   const data::TextOptions* text() const override { return &options_; }
@@ -19,6 +19,7 @@ class TextSpec final : public TaskSpec {
   std::vector<MetricInfo> more_metrics() const override;
   std::string starting_recipe() const override { return "text"; }
   bool completes(const models::ModelOptions& model) const override;
+  std::optional<DataShape> usual_shape() const override;
   DataShape shape(const models::ModelOptions& model) const override;
   void require_places(const core::RowLimit& limit, const models::ModelOptions& model) const override;
   LoadedTask load(const models::ModelOptions& model, const TaskSettings& settings) const override;
