@@ -48,8 +48,8 @@ int attach(const AttachArguments& arguments) {
   }
   std::string text;
   for (const bundle::AttachedTask& task : made.added) {
-    text += fmt::format("{}: {} classes, {} memory tokens a layer, {} bytes of parameters\n", task.name,
-                        task.num_classes, task.num_mem_tokens, task.bytes);
+    text += fmt::format("{}: {} classes, {} a layer, {} bytes of parameters\n", task.name, task.num_classes,
+                        base::counted(task.num_mem_tokens, "memory token"), task.bytes);
   }
   base::print(text + summary_of(made));
   return base::kDone;

@@ -34,6 +34,12 @@ CLI::Option* add_number(CLI::App& command, const std::string& names, Value& valu
 std::optional<int64_t> whole_number(std::string_view text) { return base::parse_whole_number(text); }
 std::optional<double> number(std::string_view text) { return base::parse_number(text); }
 
+/// Refuses an empty argument.
+void check_argument(CLI::Option* option) {
+  option->check(
+      [](const std::string& given) { return given.empty() ? "expected a path or name, found ''" : std::string(); }, "");
+}
+
 /// Refuses the empty name of a file or folder.
 void check_path(CLI::Option* option, const std::string& kind) {
   if (kind != "FILE" && kind != "DIR" && kind != "FOLDER" && kind != "MODEL") return;
@@ -59,13 +65,13 @@ void Command::add_common() {
 }
 
 Command& Command::argument(const std::string& name, std::string& value, const std::string& about, bool required) {
-  command_->add_option(name, value, about)->required(required)->type_name("");
+  check_argument(command_->add_option(name, value, about)->required(required)->type_name(""));
   return *this;
 }
 
 Command& Command::arguments(const std::string& name, std::vector<std::string>& values, const std::string& about,
                             bool required) {
-  command_->add_option(name, values, about)->required(required)->type_name("");
+  check_argument(command_->add_option(name, values, about)->required(required)->type_name(""));
   return *this;
 }
 

@@ -22,11 +22,10 @@ int convert_model(const ConvertArguments& arguments) {
   const bundle::ConvertOptions& options = arguments.convert;
   const bundle::Converted made = bundle::convert(options);
   if (arguments.json) {
-    base::print_json(base::Node::table({{"model", options.out},
-                                        {"to", options.to},
-                                        {"parameters", made.parameters},
-                                        {"fresh", made.fresh},
-                                        {"first_loss", made.first_loss}}));
+    base::Node node = base::Node::table(
+        {{"model", options.out}, {"to", options.to}, {"parameters", made.parameters}, {"fresh", made.fresh}});
+    if (options.adds()) node.set("first_loss", made.first_loss);
+    base::print_json(node);
     return base::kDone;
   }
   const std::string parameters = fmt::format("{}: {} parameters", options.out, base::grouped(made.parameters));

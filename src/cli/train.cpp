@@ -114,6 +114,8 @@ std::string command_of(const Plan& plan, const TrainArguments& options) {
   if (options.name) line += " --name " + base::shell_quoted(*options.name);
   if (options.data) line += " --data " + file_name(*options.data);
   for (const std::string& assignment : options.set) line += " --set " + base::shell_quoted(assignment);
+  if (options.device) line += " --device " + *options.device;
+  if (common_options().threads > 0) line += fmt::format(" --threads {}", common_options().threads);
   return line;
 }
 

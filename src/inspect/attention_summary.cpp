@@ -166,6 +166,11 @@ std::vector<int64_t> chosen_numbers(const std::string& text, int64_t count, cons
   return numbers;
 }
 
+void require_numbers(const at::Tensor& weights, int64_t layer) {
+  if (weights.isnan().any().item<bool>())
+    throw base::NotFinite(fmt::format("inspect: the attention weights of layer {} are not finite", layer));
+}
+
 AttentionSummary look_at_attention(const models::Model& model, const std::vector<data::TokenSegment>& input,
                                    const std::vector<std::vector<std::string>>& words, const AttentionChoice& choice) {
   const auto num_segments = static_cast<int64_t>(input.size());
@@ -201,6 +206,7 @@ AttentionSummary look_at_attention(const models::Model& model, const std::vector
         const auto of_head = [&](const at::Tensor& tensor) {
           return tensor.defined() ? tensor[0][head].to(at::kCPU, at::kDouble).contiguous() : at::Tensor();
         };
+        require_numbers(map.weights, layer.layer);
         facts.maps.push_back(
             {layer.layer, head, map.name, map.rows, map.columns, of_head(map.weights), of_head(map.past)});
         for (HeadShare& share : shares_of(facts.maps.back(), layer.mask)) facts.shares.push_back(std::move(share));

@@ -54,6 +54,9 @@ struct AttentionChoice {
 /// "0,2-4" -> 0 2 3 4. Throws InputError naming `what` unless all lie in 0 .. count - 1.
 std::vector<int64_t> chosen_numbers(const std::string& text, int64_t count, const std::string& what);
 
+/// Throws NotFinite where a weight of the layer's attention is no number.
+void require_numbers(const at::Tensor& weights, int64_t layer);
+
 /// Runs an input of one sequence through the model. `words` are its tokens in readable form, segment by segment. Throws
 /// InputError for a choice out of range, and if no attention of the model provides a map.
 AttentionSummary look_at_attention(const models::Model& model, const std::vector<data::TokenSegment>& input,

@@ -105,6 +105,7 @@ ImageAttention inspect_image(const models::Model& model, const bundle::ImagePrep
     any |= !layer.looks.empty() || !layer.branches.empty();
     for (inspect::ImageLook& look : layer.looks) {
       look.weights = look.weights.cpu();
+      require_numbers(look.weights, layer.layer);
       for (auto& [kind, share] : look.beside) share = share.cpu();
       for (auto& [task, tokens] : look.memory) tokens = tokens.cpu();
     }

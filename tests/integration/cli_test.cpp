@@ -55,6 +55,8 @@ TEST_F(CommandLine, MistakesAreToldWithStatusTwo) {
       {{"train", recipe_, "--data", text_, "--set", "model.memory=[{type=\"grk\"}]"}, "did you mean 'grc'?"},
       {{"train", "--resume", folder_ / "none"}, "no run is there"},
       {{"eval", folder_ / "none"}, "expected a model folder"},
+      {{"eval", ""}, "eval: MODEL: expected a path or name, found ''"},
+      {{"verify", ""}, "verify: FILE: expected a path or name, found ''"},
       {{"generate", text_}, "text.txt"},
       {{"inspect", folder_ / "none"}, "expected a model folder, a run's folder or a recipe (.toml), found nothing"},
       {{"data", folder_ / "none.txt"}, "no such file"},
@@ -274,6 +276,8 @@ TEST_F(CommandLine, LastCheckpointsAreAveraged) {
     EXPECT_TRUE(at::equal(tensor, (sum / 3.0).to(tensor.scalar_type()))) << name;
   }
   EXPECT_EQ(run({"eval", made, "--data", text_}).status, 0);
+  const Finished again = run({"convert", folder, "--to", "average", "--last", "3", "--out", made, "--json"});
+  EXPECT_FALSE(json(again.out).contains("first_loss")) << "no tokens have been run";
   const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
       {{"convert", folder, "--to", "average", "--last", "0", "--out", made}, "--last: expected at least 1"},
       {{"convert", folder, "--to", "average", "--last", "999", "--out", made}, "expected 999 good checkpoints"},
@@ -436,6 +440,17 @@ TEST_F(CommandLine, InspectAssumesAVocabularyWhereThereIsNoText) {
   }
   EXPECT_TRUE(holds(run({"inspect", recipe_, "--set", "data.unit=bytes"}).out, "[256,16]"));
   EXPECT_FALSE(holds(run({"inspect", recipe_, "--set", "model.embedding.vocab_size=99"}).err, "assumed"));
+  const Finished tokens = run({"inspect", recipe_, "--tokens", "1 2 3"});
+  EXPECT_EQ(tokens.status, 0) << tokens.err;
+  EXPECT_TRUE(holds(tokens.err, assumed) && holds(tokens.out, "segment 1 of 1, 3 tokens")) << tokens.err << tokens.out;
+  const std::pair<const char*, const char*> others[] = {
+      {"photos", "photos.toml: no data.train; 10 classes are assumed (model.head.num_classes)"},
+      {"finetune_classifier", "a vocabulary of 32,768 is assumed (model.embedding.vocab_size), 2 classes are assumed"}};
+  for (const auto& [name, words] : others) {
+    const Finished outcome = run({"inspect", name});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_TRUE(holds(outcome.err, words)) << outcome.err;
+  }
   write(folder_ / "two.toml",
         "base = \"tiny.toml\"\n[[study]]\nname = \"Text\"\n[[study.variant]]\nname = \"none\"\nmodel.memory = []\n"
         "[[study.variant]]\nname = \"wide\"\nmodel.backbone.dim = 32\n");

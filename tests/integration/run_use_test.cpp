@@ -140,6 +140,10 @@ TEST_F(RunUse, ResultsThatAreNotFiniteHaveStatusOne) {
     EXPECT_EQ(outcome.out, "") << command;
     EXPECT_TRUE(holds(outcome.err, "finite")) << outcome.err;
   }
+  const Finished look = run({"inspect", model, "--text", "line"});
+  EXPECT_EQ(look.status, 1) << look.err;
+  EXPECT_TRUE(holds(look.err, "the attention weights of layer 0 are not finite")) << look.err;
+  EXPECT_EQ(look.out, "");
 }
 
 TEST_F(RunUse, WhatTheVocabularyLacksIsCountedOrRefused) {
@@ -163,6 +167,10 @@ TEST_F(RunUse, WhatTheVocabularyLacksIsCountedOrRefused) {
     EXPECT_EQ(outcome.out, "");
   }
   EXPECT_EQ(run({"eval", model, "--strict"}).status, 0) << "all of its own text is known";
+  const Finished training = run({"train", recipe_, "--data", text_, "--out", folder_ / "held", "--set",
+                                 "data.valid=" + other, "--set", "train.steps=1"});
+  EXPECT_EQ(training.status, 0);
+  EXPECT_TRUE(holds(training.err, "warning: " + other + counted)) << training.err;
 }
 
 TEST_F(RunUse, ASessionGoesOnWithItsOwnSampling) {
