@@ -25,8 +25,8 @@ constexpr double kLongestRun = 1e11;
 /// Multiply-adds of everything that --batch and --position ask for, a minute of one core.
 constexpr double kLongestAsked = 2e12;
 
-/// Products of queries and keys, of weights and values, and of what is projected for each key, in one segment. Where the
-/// state holds more numbers than its keys, as those of a kNN memory or of a cache of GRC, these are read and projected.
+/// Products of queries and keys, of weights and values, and of what is projected for each key, in one segment. Where
+/// the state holds more numbers than its keys (a kNN memory, a cache of GRC), these are read and projected.
 double attention_work(const models::Model& model, int64_t tokens, const core::State& state) {
   double work = 0.0, held = 0.0;
   const core::State one = core::select_batch(state, at::zeros({1}, at::kLong));

@@ -14,8 +14,8 @@ std::string_view colour(size_t index);
 /// The study's table with coloured verdicts.
 std::string table(const StudySummary& study);
 
-/// Every seed of every variant as a dot on one axis; a line marks the mean of the first variant. Twice: for wide windows
-/// and for narrow ones, of which the style sheet shows one.
+/// Every seed of every variant as a dot on one axis; a line marks the mean of the first variant. Drawn for wide and
+/// for narrow windows; the style sheet shows one of them.
 std::string dots(const StudySummary& study);
 
 /// Every attention mask of the variants' models, each once, with the variants and layers that have it.
