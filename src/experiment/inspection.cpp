@@ -125,7 +125,8 @@ void add_sections(page::Document& page, const Inspection& found) {
   }
   if (found.images) page.add("<h2>Attention</h2>\n" + inspect::to_html(*found.images), "the shares of images");
   if (!found.scalars.empty())
-    page.add("<h2>Over training</h2>\n" + page::figure(inspect::scalars_svg(found.scalars), "", "over training"),
+    page.add("<h2>Over training</h2>\n" + page::figure(inspect::scalars_svg(found.scalars), "", "over training") +
+                 inspect::to_html(found.scalars),
              "the gauges over training");
   if (found.cost) page.add("<h2>Cost</h2>\n" + inspect::to_html(*found.cost), "the cost");
 }

@@ -361,6 +361,22 @@ std::string to_text(const std::vector<ScalarPoint>& points) {
   return "Over training:\n" + page::text_of(cells);
 }
 
+std::string to_html(const std::vector<ScalarPoint>& points) {
+  const bool steps = points.size() > 1;
+  page::Table table{{"scalar", "head", "value"}, {}, 1};
+  if (steps) table.header.insert(table.header.begin(), "step");
+  for (const ScalarPoint& point : points) {
+    for (const core::Scalar& scalar : point.scalars) {
+      for (size_t head = 0; head < scalar.values.size(); ++head) {
+        std::vector<std::string> row = {scalar.name, std::to_string(head), fmt::format("{:.6g}", scalar.values[head])};
+        if (steps) row.insert(row.begin(), std::to_string(point.step));
+        table.rows.push_back(std::move(row));
+      }
+    }
+  }
+  return page::folded(table, "the numbers");
+}
+
 base::Node to_node(const std::vector<ScalarPoint>& points) {
   base::Node node = base::Node::array();
   for (const ScalarPoint& point : points) {

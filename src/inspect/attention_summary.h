@@ -85,5 +85,7 @@ std::vector<ScalarPoint> read_scalars(const std::string& run_folder);
 /// First, last and some steps in between; one row per scalar and head.
 std::string to_text(const std::vector<ScalarPoint>& points);
 base::Node to_node(const std::vector<ScalarPoint>& points);
+/// All of them in a folded table for an HTML page; a column for the step where there are several.
+std::string to_html(const std::vector<ScalarPoint>& points);
 
 }  // namespace mnemo::inspect

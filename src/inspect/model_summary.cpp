@@ -8,6 +8,7 @@
 
 #include "base/text_format.h"
 #include "base/text_table.h"
+#include "inspect/attention_summary.h"
 #include "inspect/cost.h"
 #include "inspect/draw/span_picture.h"
 #include "models/full_state.h"
@@ -203,10 +204,13 @@ void add_overview(page::Document& page, const ModelSummary& facts) {
       page.add(page::figure(svg_of(of.table), facts.tables.size() > 1 ? name : "", name), name);
     }
   }
-  if (!facts.cache_share.empty())
+  if (!facts.cache_share.empty()) {
+    ScalarPoint point;
+    for (const CacheShare& layer : facts.cache_share) point.scalars.push_back({layer.layer, layer.heads});
     page.add("<h2>σ(λ)</h2>\n<p>The fraction of each head's output that comes from the GRC cache.</p>\n" +
-                 page::figure(svg_of(facts.cache_share), "", "sigma lambda"),
+                 page::figure(svg_of(facts.cache_share), "", "sigma lambda") + to_html({point}),
              "sigma(lambda)");
+  }
 }
 
 void add_details(page::Document& page, const ModelSummary& facts, const std::string& options) {

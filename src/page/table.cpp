@@ -20,6 +20,13 @@ std::string html_row(const std::vector<std::string>& row, size_t left, const cha
   return html + "</tr>";
 }
 
+std::string html_table(const Table& cells) {
+  std::string html = "<div class=\"scroll\"><table><thead>" + html_row(cells.header, cells.left, "th") +
+                     "</thead><tbody>\n";
+  for (const auto& row : cells.rows) html += html_row(row, cells.left, "td") + "\n";
+  return html + "</tbody></table></div>\n";
+}
+
 }  // namespace
 
 std::string text_of(const Table& cells) {
@@ -32,12 +39,12 @@ std::string text_of(const Table& cells) {
 }
 
 std::string html_of(const Table& cells) {
-  std::string html = "<div class=\"scroll\"><table><thead>" + html_row(cells.header, cells.left, "th") +
-                     "</thead><tbody>\n";
-  for (const auto& row : cells.rows) html += html_row(row, cells.left, "td") + "\n";
-  html += "</tbody></table></div>\n";
-  if (cells.rows.size() <= kLongTable) return html;
-  return fmt::format("<details><summary>{} rows</summary>\n{}</details>\n", cells.rows.size(), html);
+  if (cells.rows.size() <= kLongTable) return html_table(cells);
+  return folded(cells, fmt::format("{} rows", cells.rows.size()));
+}
+
+std::string folded(const Table& cells, std::string_view summary) {
+  return fmt::format("<details><summary>{}</summary>\n{}</details>\n", base::html_escape(summary), html_table(cells));
 }
 
 std::string share_text(double share) { return fmt::format("{:.1f} %", 100 * share); }

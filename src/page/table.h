@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace mnemo::page {
@@ -15,6 +16,8 @@ struct Table {
 
 std::string text_of(const Table& cells);
 std::string html_of(const Table& cells);
+/// The same under a line that opens it.
+std::string folded(const Table& cells, std::string_view summary);
 
 /// "12.3 %"
 std::string share_text(double share);

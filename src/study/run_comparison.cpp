@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <initializer_list>
 #include <map>
 #include <set>
 
@@ -93,12 +94,24 @@ ComparePlan plan_of(const experiment::RecipeFile& file, const ComparisonOptions&
   return plan;
 }
 
-/// The part of a variant's recipe that describes its memory. Vision backbones bring their own attention.
+/// The part of a variant's recipe that describes its memory. Vision backbones bring their own attention; a model of
+/// pairs has both in its two sides.
 std::string memory_options(const base::Node& recipe) {
   const base::Node& model = recipe.at("model");
   base::Node shown = base::Node::table();
-  if (const base::Node* attention = model.at("backbone").find("attention")) shown.set("attention", *attention);
-  shown.set("memory", model.at("memory"));
+  const auto take = [](base::Node& into, const base::Node& from, std::initializer_list<const char*> keys) {
+    for (const char* key : keys) {
+      if (const base::Node* value = from.find(key); value != nullptr && !value->is_null()) into.set(key, *value);
+    }
+  };
+  take(shown, model.at("backbone"), {"attention"});
+  take(shown, model, {"memory"});
+  for (const auto& [key, side] : model.at("backbone").members()) {
+    if (!side.contains("attention")) continue;
+    base::Node part = base::Node::table();
+    take(part, side, {"attention", "cross_attention", "memory"});
+    shown.set(key, part);
+  }
   if (const base::Node* finetune = recipe.find("finetune"); finetune != nullptr && finetune->is_table())
     shown.set("finetune", *finetune);
   return base::to_toml(shown);

@@ -226,6 +226,28 @@ TEST_F(TranslationRun, TheBenchmarkOfATrainedModelTranslatesAsTheCommandDoes) {
   EXPECT_TRUE(holds(refused.err, "found another shape")) << refused.err;
 }
 
+TEST_F(TranslationRun, AStudyComparesModelsOfPairs) {
+  write(folder_ / "study.toml", std::string(kPairRecipe) + R"(
+[[study]]
+name = "sides"
+[[study.variant]]
+name = "softmax"
+model.backbone.encoder.memory = []
+[[study.variant]]
+name = "ABC across"
+model.backbone.encoder.memory = []
+model.backbone.decoder.cross_attention = { type = "abc", num_slots = 3 }
+)");
+  const std::string out = folder_ / "study";
+  const Finished compared = run({"compare", folder_ / "study.toml", "--out", out, "--jobs", "1", "-q"});
+  ASSERT_EQ(compared.status, 0) << compared.err;
+  const base::Node variants = json(content(out + "/results.json")).at("studies").items()[0].at("variants");
+  ASSERT_EQ(variants.items().size(), 2u);
+  const std::string page = content(out + "/report.html");
+  for (const char* part : {"[decoder.cross_attention]", "num_slots = 3", "BLEU"})
+    EXPECT_TRUE(holds(page, part)) << part;
+}
+
 // By documents: memory goes on inside a document only, however the lines are cut; training resumes exactly.
 TEST_F(TranslationRun, DocumentsCarryTheEncodersMemory) {
   std::string pairs;

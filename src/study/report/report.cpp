@@ -76,7 +76,7 @@ std::string seed_numbers(const StudySummary& study) {
           {variant.name, std::to_string(run.seed), failed ? "failed" : fmt::format("{:.6g}", *run.value)});
     }
   }
-  return "<details><summary>the numbers of every seed</summary>\n" + page::html_of(table) + "</details>\n";
+  return page::folded(table, "the numbers of every seed");
 }
 
 /// The table of one point, with its seeds and curves.

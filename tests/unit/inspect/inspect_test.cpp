@@ -342,6 +342,11 @@ TEST(Scalars, AreDrawnOverSteps) {
   for (const char* part : {"step 10", "step 200", "0.700", "0.400"})
     EXPECT_TRUE(holds(text, part)) << part << "\n" << text;
   EXPECT_EQ(to_node(points).size(), 20u);
+  const std::string html = to_html(points), last = to_html({points.back()});
+  for (const char* part : {"<summary>the numbers</summary>", ">200</td>", ">0.51</td>", ">0.7</td>", ">nan</td>"})
+    EXPECT_TRUE(holds(html, part)) << part;
+  EXPECT_TRUE(holds(last, "<th class=\"left\">scalar</th><th>head</th><th>value</th>")) << last;
+  EXPECT_FALSE(holds(last, "step")) << last;
   EXPECT_EQ(scalars_svg({}), "");
 }
 
