@@ -34,16 +34,17 @@ CLI::Option* add_number(CLI::App& command, const std::string& names, Value& valu
 std::optional<int64_t> whole_number(std::string_view text) { return base::parse_whole_number(text); }
 std::optional<double> number(std::string_view text) { return base::parse_number(text); }
 
-/// Refuses an empty argument.
-void check_argument(CLI::Option* option) {
+void refuse_empty(CLI::Option* option, const std::string& expected) {
   option->check(
-      [](const std::string& given) { return given.empty() ? "expected a path or name, found ''" : std::string(); }, "");
+      [expected](const std::string& given) {
+        return given.empty() ? "expected " + expected + ", found ''" : std::string();
+      },
+      "");
 }
 
 /// Refuses the empty name of a file or folder.
 void check_path(CLI::Option* option, const std::string& kind) {
-  if (kind != "FILE" && kind != "DIR" && kind != "FOLDER" && kind != "MODEL") return;
-  option->check([](const std::string& path) { return path.empty() ? "expected a path, found ''" : std::string(); }, "");
+  if (kind == "FILE" || kind == "DIR" || kind == "FOLDER" || kind == "MODEL") refuse_empty(option, "a path");
 }
 
 }  // namespace
@@ -65,13 +66,13 @@ void Command::add_common() {
 }
 
 Command& Command::argument(const std::string& name, std::string& value, const std::string& about, bool required) {
-  check_argument(command_->add_option(name, value, about)->required(required)->type_name(""));
+  refuse_empty(command_->add_option(name, value, about)->required(required)->type_name(""), "a path or name");
   return *this;
 }
 
 Command& Command::arguments(const std::string& name, std::vector<std::string>& values, const std::string& about,
                             bool required) {
-  check_argument(command_->add_option(name, values, about)->required(required)->type_name(""));
+  refuse_empty(command_->add_option(name, values, about)->required(required)->type_name(""), "a path or name");
   return *this;
 }
 

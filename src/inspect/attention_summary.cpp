@@ -340,6 +340,12 @@ std::vector<ScalarPoint> read_scalars(const std::string& run_folder) {
   return points;
 }
 
+ScalarPoint scalars_at(int64_t step, const std::vector<CacheShare>& shares) {
+  ScalarPoint point{step, {}};
+  for (const CacheShare& share : shares) point.scalars.push_back({share.layer, share.heads});
+  return point;
+}
+
 std::string to_text(const std::vector<ScalarPoint>& points) {
   constexpr size_t kColumns = 7;
   std::vector<size_t> shown;

@@ -12,6 +12,7 @@
 #include "core/inspection.h"
 #include "data/segment.h"
 #include "inspect/attention_record.h"
+#include "inspect/cache_share.h"
 #include "inspect/gate_summary.h"
 #include "models/model.h"
 
@@ -80,6 +81,8 @@ struct ScalarPoint {
   int64_t step = 0;
   std::vector<core::Scalar> scalars;
 };
+/// The shares of a GRC cache as scalars.
+ScalarPoint scalars_at(int64_t step, const std::vector<CacheShare>& shares);
 /// Reads them from a run's folder; empty if there is no log or it has no scalars.
 std::vector<ScalarPoint> read_scalars(const std::string& run_folder);
 /// First, last and some steps in between; one row per scalar and head.

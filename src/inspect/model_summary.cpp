@@ -204,13 +204,11 @@ void add_overview(page::Document& page, const ModelSummary& facts) {
       page.add(page::figure(svg_of(of.table), facts.tables.size() > 1 ? name : "", name), name);
     }
   }
-  if (!facts.cache_share.empty()) {
-    ScalarPoint point;
-    for (const CacheShare& layer : facts.cache_share) point.scalars.push_back({layer.layer, layer.heads});
+  if (!facts.cache_share.empty())
     page.add("<h2>σ(λ)</h2>\n<p>The fraction of each head's output that comes from the GRC cache.</p>\n" +
-                 page::figure(svg_of(facts.cache_share), "", "sigma lambda") + to_html({point}),
+                 page::figure(svg_of(facts.cache_share), "", "sigma lambda") +
+                 to_html({scalars_at(0, facts.cache_share)}),
              "sigma(lambda)");
-  }
 }
 
 void add_details(page::Document& page, const ModelSummary& facts, const std::string& options) {

@@ -150,16 +150,6 @@ std::string draw_dots(const StudySummary& study, bool narrow) {
 
 std::string dots(const StudySummary& study) { return draw_dots(study, false) + draw_dots(study, true); }
 
-namespace {
-
-inspect::ScalarPoint scalars_of(int64_t step, const std::vector<inspect::CacheShare>& layers) {
-  inspect::ScalarPoint point{step, {}};
-  for (const inspect::CacheShare& layer : layers) point.scalars.push_back({layer.layer, layer.heads});
-  return point;
-}
-
-}  // namespace
-
 std::string card(const StudySummary& study, const VariantSummary& variant) {
   const RunResult& run = variant.shown();
   std::string html = fmt::format(
@@ -173,10 +163,11 @@ std::string card(const StudySummary& study, const VariantSummary& variant) {
   if (!run.cache_share.empty())
     html += "<h5>σ(λ): fraction of each head's output that comes from the cache</h5>\n" +
             page::figure(inspect::svg_of(run.cache_share), "", variant.name + " sigma lambda") +
-            inspect::to_html({scalars_of(run.steps, run.cache_share)});
+            inspect::to_html({inspect::scalars_at(run.steps, run.cache_share)});
   if (run.cache_share_curve.size() > 1) {
     std::vector<inspect::ScalarPoint> points;
-    for (const CacheSharePoint& point : run.cache_share_curve) points.push_back(scalars_of(point.step, point.layers));
+    for (const CacheSharePoint& point : run.cache_share_curve)
+      points.push_back(inspect::scalars_at(point.step, point.layers));
     html += "<h5>σ(λ) over training</h5>\n" +
             page::figure(page::picture(inspect::scalars_svg(points, 1), "sigma(lambda) over training"), "",
                          variant.name + " sigma lambda over training") +
