@@ -54,8 +54,9 @@ struct GenerateOptions {
   std::vector<std::string> stop = {};  ///< texts that end the text where they occur; not part of it. For generate()
   bool sample_unknown = false;         ///< whether the text may contain <unk>
   int64_t seed = 0;                    ///< random seed; the same seed gives the same text
-  std::string precision = {};  ///< weights of the decoding engine: "float32", "bf16" or "int8"; empty: float32 if
-                               ///< the engine supports the model, else the model itself
+  std::string precision =
+      {};  ///< weights of the decoding engine: "float32", "bf16", "int8" or "w8a8"; empty: float32 if
+           ///< the engine supports the model, else the model itself
 };
 
 /// How a model is evaluated.
@@ -64,7 +65,7 @@ struct EvaluateOptions {
   std::string documents = {};  ///< for a text, where a document ends: "none", "blank_line", "heading" or "line"
   std::string separator = {};  ///< the line that ends a document, for documents = "line"
   std::string reset = {};      ///< reset memory at "documents" only or at "segments"; empty: as in training
-  std::string precision = {};  ///< use the decoding engine: "float32", "bf16" or "int8"; empty: as in training
+  std::string precision = {};  ///< use the decoding engine: "float32", "bf16", "int8" or "w8a8"; empty: as in training
   std::string task = {};       ///< for image models, the head to evaluate; empty: "base", or the run's task
   int64_t segment_size = 0;    ///< tokens per segment; 0: the model's
   int64_t batch = 1;           ///< parallel parts of a text, or samples per batch

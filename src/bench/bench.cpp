@@ -88,7 +88,8 @@ int bench(const BenchArguments& arguments) {
   for (const std::string& name : arguments.cases) require_known("--case", name, part.cases);
   base::require(arguments.precisions.empty() || arguments.part == "decoding",
                 "--precision: of decoding alone; the part is '{}'", arguments.part);
-  for (const std::string& name : arguments.precisions) require_known("--precision", name, {"float32", "bf16", "int8"});
+  for (const std::string& name : arguments.precisions)
+    require_known("--precision", name, {"float32", "bf16", "int8", "w8a8"});
 
   base::require(arguments.model.empty() || arguments.part == "translation",
                 "--model: of translation alone; the part is '{}'", arguments.part);
@@ -149,7 +150,7 @@ std::shared_ptr<CLI::App> make_bench() {
       .option("--length", arguments->lengths, "T",
               fmt::format("with --all: {}; may be repeated (default all)", fmt::join(length_names(), ", ")))
       .option("--precision", arguments->precisions, "NAME",
-              "with decoding: float32, bf16, int8; may be repeated (default all)")
+              "with decoding: float32, bf16, int8, w8a8; may be repeated (default all)")
       .option("--model", arguments->model, "FOLDER",
               "with translation: a trained model; BLEU beside that of CTranslate2 with the same weights")
       .option("--pairs", arguments->pairs, "FILE", "with --model: sentences and references, tab-separated")

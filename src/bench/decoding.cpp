@@ -69,12 +69,14 @@ constexpr int64_t kLongestPrompt = 1024;
 
 std::vector<DecodingPeer> peers_of(const DecodingPeers& peers, const DecodingRow& row) {
   if (!peers.stock) return {};
-  std::vector<DecodingPeer> found = {{"stock", peers.stock.get(), row.precision == "int8" ? "float32" : row.precision},
-                                     {"best", peers.best.get(), row.precision}};
-  if (row.precision == "int8") found.push_back({"dynamic_int8", peers.stock.get(), "int8"});
-  if (row.precision != "int8") found.push_back({"transformers", peers.transformers.get(), row.precision});
+  const bool eight_bits = row.precision == "int8" || row.precision == "w8a8";
+  const std::string theirs = eight_bits ? "int8" : row.precision;
+  std::vector<DecodingPeer> found = {{"stock", peers.stock.get(), eight_bits ? "float32" : row.precision},
+                                     {"best", peers.best.get(), theirs}};
+  if (eight_bits) found.push_back({"dynamic_int8", peers.stock.get(), theirs});
+  if (!eight_bits) found.push_back({"transformers", peers.transformers.get(), theirs});
   if (row.precision != "bf16" && row.context <= kLongestPrompt)
-    found.push_back({"ctranslate2", peers.ctranslate2.get(), row.precision});
+    found.push_back({"ctranslate2", peers.ctranslate2.get(), theirs});
   return found;
 }
 
@@ -237,7 +239,7 @@ std::vector<std::string> decoding_case_names() {
 
 BenchReport bench_decoding(const BenchArguments& arguments, Bars& bars) {
   const std::vector<std::string> precisions = arguments.precisions.empty()
-                                                  ? std::vector<std::string>{"float32", "bf16", "int8"}
+                                                  ? std::vector<std::string>{"float32", "bf16", "int8", "w8a8"}
                                                   : arguments.precisions;
   DecodingResults results;
   ReadLimit limit;

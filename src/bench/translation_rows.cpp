@@ -9,16 +9,19 @@
 
 namespace mnemo::bench {
 
-std::string TranslationWork::name() const { return fmt::format("{}, batch {}, beam {}", kind, batch, beam); }
-std::string TranslationWork::key() const { return fmt::format("{}_batch_{}", kind, batch); }
-std::string TranslationWork::request() const { return fmt::format("{} {} {}", kind, batch, beam); }
+std::string TranslationWork::name() const {
+  return fmt::format("{}, batch {}, beam {}", ops::name_of(precision), batch, beam);
+}
+std::string TranslationWork::key() const { return fmt::format("{}_batch_{}", ops::name_of(precision), batch); }
+std::string TranslationWork::request() const {
+  return fmt::format("{} {} {}", precision == ops::Precision::float32 ? "float32" : "int8", batch, beam);
+}
 
 std::vector<TranslationWork> translation_works() {
   std::vector<TranslationWork> works;
-  for (const auto& [kind, precision] :
-       {std::pair("float32", ops::Precision::float32), std::pair("int8", ops::Precision::int8)}) {
+  for (const ops::Precision precision : {ops::Precision::float32, ops::Precision::int8, ops::Precision::w8a8}) {
     for (const int64_t batch : {1, 32}) {
-      for (const int64_t beam : {1, 5}) works.push_back({kind, precision, batch, beam, batch == 32 && beam == 5});
+      for (const int64_t beam : {1, 5}) works.push_back({precision, batch, beam, batch == 32 && beam == 5});
     }
   }
   return works;

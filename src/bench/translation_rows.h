@@ -13,15 +13,14 @@ namespace mnemo::bench {
 
 /// One setting of the search that translations are measured with.
 struct TranslationWork {
-  const char* kind;  ///< of the weights
   ops::Precision precision;
   int64_t batch, beam;
   bool last;  ///< of its precision
   std::string name() const;
-  std::string key() const;  ///< in the file of bars
-  std::string request() const;
+  std::string key() const;      ///< in the file of bars
+  std::string request() const;  ///< of CTranslate2, whose int8 rounds weights and inputs to 8 bits, as w8a8 does
 };
-/// float32 and int8, batch 1 and 32, beam 1 and 5.
+/// float32, int8 and w8a8, batch 1 and 32, beam 1 and 5.
 std::vector<TranslationWork> translation_works();
 
 struct TranslationRow {

@@ -109,7 +109,7 @@ void add_eval(CLI::App& app) {
               "becomes worse")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
       .option("--precision", options->measure.precision, "P",
-              "by the decoding engine with weights of float32, bf16 or int8; without: as trained");
+              "by the decoding engine with weights of float32, bf16, int8 or w8a8; without: as trained");
   add_ranks(command, options->ranks, "measure on N processes of this machine, each with its share");
   command.flag("--strict", options->measure.strict, "refuse a text with characters or words outside the vocabulary")
       .flag("--json", options->json, "print JSON")

@@ -346,7 +346,8 @@ void add_generate(CLI::App& app) {
               "write nothing, but print the log probability of each token of a given text and their sum, in nats; - is "
               "standard input")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
-      .option("--precision", options->precision, "P", "weights on the CPU: float32, bf16 or int8 (default float32)");
+      .option("--precision", options->precision, "P",
+              "weights on the CPU: float32, bf16, int8 or w8a8 (default float32)");
   add_ranks(command, options->ranks, "write the texts of --num-samples on N processes of this machine");
   command.flag("--json", options->json, "print one JSON object at the end instead of streaming")
       .footer("mnemo generate runs/mine/model --prompt 'Once upon' --tokens 400")

@@ -263,7 +263,8 @@ void add_translate(CLI::App& app) {
       .option("--unknown", options.unknown, "TEXT", "what stands for words the vocabulary lacks (default <unk>)")
       .option("--batch", options.batch_size, "N", "sentences per batch (default 32)", base::range(1, 1 << 16))
       .option("--precision", arguments->precision, "NAME",
-              "weights of the decoding engine: float32, bf16 or int8 (default: float32; the model itself if the engine "
+              "weights of the decoding engine: float32, bf16, int8 or w8a8 (default: float32; the model itself if the "
+              "engine "
               "does not support it)")
       .option("--device", arguments->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)");
   add_ranks(command, arguments->ranks, "translate on N processes of this machine, each with its share of the batches");

@@ -21,7 +21,7 @@ class ReadsEncoder {
   virtual ~ReadsEncoder() = default;
   /// encoder_output [B,S,D], valid [B,S] bool or undefined.
   virtual EncoderRows encoder_rows(const at::Tensor& encoder_output, const at::Tensor& valid) const = 0;
-  /// W_q and W_o.
+  /// W_q and W_o, and the maps of the encoder's output.
   virtual const layers::AttentionProjections& cross_projections() const = 0;
 };
 

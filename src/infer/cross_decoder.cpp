@@ -23,6 +23,11 @@ CrossDecoder::CrossDecoder(const core::ReadsEncoder& attention, const core::Deco
   scale_ = static_cast<float>(attention.encoder_rows(one, {}).scale);
 }
 
+std::vector<at::Tensor> CrossDecoder::source_weights() const {
+  const layers::AttentionProjections& maps = attention_.cross_projections();
+  return {maps.k.weight, maps.v.weight};
+}
+
 std::vector<std::shared_ptr<const EncodedKeys>> CrossDecoder::encode(const at::Tensor& encoder_output,
                                                                      const at::Tensor& valid) const {
   const core::EncoderRows rows = attention_.encoder_rows(encoder_output, valid);

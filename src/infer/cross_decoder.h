@@ -30,6 +30,8 @@ class CrossDecoder {
   /// x [rows,D] -> heads [rows,output().in()], before the output projection; row i reads encoded[i].
   void heads(std::span<const EncodedKeys* const> encoded, const float* x, float* heads) const;
   const ops::PackedLinear& output() const { return output_; }
+  /// Of the maps of the encoder's output to keys and values.
+  std::vector<at::Tensor> source_weights() const;
 
  private:
   template <class T>

@@ -32,13 +32,15 @@ Engine::Engine(std::shared_ptr<const models::Model> model, const EngineOptions& 
 
 Engine::~Engine() = default;
 
-std::vector<EngineSequence> Engine::begin(const at::Tensor& source, const at::Tensor& valid) const {
+core::State Engine::read_source(const at::Tensor& source, const at::Tensor& valid, const core::State& before) const {
   const c10::InferenceMode inference;
-  return begin(model_->read_source(source, valid, core::Mode::evaluate, model_->initial_state(source.size(0))));
+  const ops::PackedMapsGuard packed_maps(parts_->source_maps);
+  return model_->read_source(source, valid, core::Mode::evaluate, before);
 }
 
 std::vector<EngineSequence> Engine::begin(const core::State& read) const {
   const c10::InferenceMode inference;
+  const ops::PackedMapsGuard packed_maps(parts_->source_maps);
   const core::EncoderOutput encoded = models::SourceSide::output(read.child("source"));
   std::vector<EngineSequence> sequences(static_cast<size_t>(encoded.rows.size(0)), begin_);
   for (const Parts::Layer& layer : parts_->layers) {

@@ -54,10 +54,10 @@ class Engine {
 
   /// A new sequence without tokens.
   EngineSequence begin() const { return begin_; }
-  /// New sequences of a translation model, one for each source: source [B,S] int64, valid [B,S] bool or undefined. The
-  /// encoder runs as the model's.
-  std::vector<EngineSequence> begin(const at::Tensor& source, const at::Tensor& valid) const;
-  /// The same for sources that models::Model::read_source() has read.
+  /// As models::Model::read_source() in evaluation; with int8 and w8a8, the encoder's linear layers have such weights
+  /// too.
+  core::State read_source(const at::Tensor& source, const at::Tensor& valid, const core::State& before) const;
+  /// New sequences of a translation model, one for each source that has been read.
   std::vector<EngineSequence> begin(const core::State& read) const;
   /// Converts a state of one sequence to the engine's format, and back.
   EngineSequence import(const core::State& state) const;

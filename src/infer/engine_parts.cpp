@@ -61,6 +61,17 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
     contexts.push_back({name, decoder_of(what, [&, of = context.get()] { return of->decoder(build); })});
   }
 
+  const bool packs_source = pairs && build.runs &&
+                            (build.precision == ops::Precision::int8 || build.precision == ops::Precision::w8a8);
+  const auto add_source_map = [&](const at::Tensor& weight) {
+    if (packs_source) source_maps.add(weight, build.precision);
+  };
+  if (pairs) {
+    for (const layers::Parameter& parameter : model.source()->parameters()) {
+      if (parameter.kind == layers::ParameterKind::weight) add_source_map(parameter.tensor);
+    }
+  }
+
   const models::BackboneOptions& backbone = model.options().backbone;
   const std::string attention = fmt::format(
       "attention '{}'", base::type_of(pairs ? backbone.pairs.decoder.attention : backbone.attention));
@@ -72,6 +83,7 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
     if (std::find(views.begin(), views.end(), layer.context) == views.end()) views.push_back(layer.context);
     if (of_stack.cross != nullptr) {
       layer.cross = decoder_of("this cross-attention", [&] { return make_cross_decoder(*of_stack.cross, build); });
+      for (const at::Tensor& weight : layer.cross->source_weights()) add_source_map(weight);
       layer.cross_norm = norm_of(of_stack.cross_norm);
     }
     layer.norm1 = norm_of(of_stack.norm1);

@@ -6,6 +6,7 @@
 
 #include "infer/cross_decoder.h"
 #include "infer/engine.h"
+#include "ops/linear/packed_maps.h"
 
 namespace mnemo::infer {
 
@@ -58,6 +59,7 @@ struct Engine::Parts {
   size_t block_number = 0;  ///< index into `memories`
   Norm final_norm;          ///< empty weight: none
   std::unique_ptr<core::DecodeHead> head;
+  ops::PackedMaps source_maps;  ///< what reads a source, if quantized products are faster than those of the model
 
   Norm norm_of(const layers::Norm& norm) const;
 };

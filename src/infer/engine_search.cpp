@@ -12,6 +12,10 @@ namespace mnemo::infer {
 
 int64_t EngineSearch::vocabulary() const { return core::pair_input(engine_->model()->input()).target_vocab_size; }
 
+void EngineSearch::start(const at::Tensor& source, const at::Tensor& valid) {
+  start(engine_->read_source(source, valid, engine_->model()->initial_state(source.size(0))));
+}
+
 at::Tensor EngineSearch::log_probabilities(std::span<const int64_t> last) {
   const auto rows = static_cast<int64_t>(last.size()), words = vocabulary();
   at::Tensor logits = at::empty({rows, words}, at::kFloat);

@@ -13,7 +13,7 @@ class EngineSearch final : public search::StepDecoder {
  public:
   explicit EngineSearch(std::shared_ptr<const Engine> engine) : engine_(std::move(engine)) {}
   int64_t vocabulary() const override;
-  void start(const at::Tensor& source, const at::Tensor& valid) override { sequences_ = engine_->begin(source, valid); }
+  void start(const at::Tensor& source, const at::Tensor& valid) override;
   void start(const core::State& read) override { sequences_ = engine_->begin(read); }
   at::Tensor log_probabilities(std::span<const int64_t> last) override;
   void select(std::span<const int64_t> parents) override;

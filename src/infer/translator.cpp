@@ -267,8 +267,9 @@ void Translator::translate_documents(std::span<const std::string> lines, const T
       *model_, documents, options.batch_size,
       [&](const std::vector<int64_t>& chosen, const core::State& before) {
         const data::TokenSegment batch = data::make_pair_batch(samples, chosen, special.first(), special.pad);
-        core::State read = model_->read_source(batch.source.to(device), batch.source_valid.to(device),
-                                               core::Mode::evaluate, before);
+        core::State read = engine_ ? engine_->read_source(batch.source, batch.source_valid, before)
+                                   : model_->read_source(batch.source.to(device), batch.source_valid.to(device),
+                                                         core::Mode::evaluate, before);
         results.put(chosen,
                     texts(find(batch, chosen, options, first_line, read), chosen, samples, lines, options, before));
         return read;

@@ -78,6 +78,14 @@ at::Tensor Scope::share(const std::string& name, at::IntArrayRef shape, const In
   return existing.defined() ? existing : add(name, shape, initialiser, kind);
 }
 
+std::vector<Parameter> Scope::parameters() const {
+  std::vector<Parameter> found;
+  for (const Parameter& parameter : set_->all()) {
+    if (parameter.name.starts_with(full(""))) found.push_back(parameter);
+  }
+  return found;
+}
+
 void Scope::reserve_state(const std::string& name, at::IntArrayRef shape) const {
   spend(set_->left_.state, "state", name, shape);
 }

@@ -36,6 +36,7 @@ SourceSide::SourceSide(const ModelOptions& options, const layers::Scope& root,
   build.vocab_size = words;
   build.embed = [own = embedding_](const at::Tensor& tokens) { return own(tokens); };
   memories_.emplace(memories, build, false);
+  parameters_ = scope.parameters();
   segment_size_ = backbone.encoder.segment_size;
   with_location(backbone.encoder.attention,
                 [&] { memories_->require_support(*encoder_, type_of(backbone.encoder.attention)); });

@@ -55,6 +55,8 @@ class SourceSide {
   /// As core::Model::bptt_depth; unset if the path does not belong to the source side.
   std::optional<int64_t> bptt_depth(std::string_view path) const;
   const core::Backbone& encoder() const { return *encoder_; }
+  /// Of the encoder and its memories.
+  const std::vector<layers::Parameter>& parameters() const { return parameters_; }
   const layers::TokenEmbedding& embedding() const { return embedding_; }
   const SegmentMemories& memories() const { return *memories_; }
 
@@ -69,6 +71,7 @@ class SourceSide {
   layers::TokenEmbedding embedding_;
   std::unique_ptr<core::Backbone> encoder_;
   std::optional<SegmentMemories> memories_;
+  std::vector<layers::Parameter> parameters_;
   std::optional<int64_t> segment_size_;
 };
 

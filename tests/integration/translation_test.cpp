@@ -199,7 +199,7 @@ TEST_F(TranslationRun, TheBenchmarkOfATrainedModelTranslatesAsTheCommandDoes) {
   const Finished measured = bench(plain);
   ASSERT_EQ(measured.status, 0) << measured.err;
   const base::Node rows = json(measured.out).at("results");
-  ASSERT_EQ(rows.items().size(), 8u);
+  ASSERT_EQ(rows.items().size(), 12u);
   const std::vector<std::vector<std::string>> references = {{"Zahl 1 von 2", "Zahl 7 von 9"}};
   for (int beam : {1, 5}) {
     const Finished translated = translate(

@@ -18,14 +18,19 @@
 namespace mnemo::ops {
 namespace {
 
-constexpr std::array<std::pair<Precision, std::string_view>, 3> kNames = {
-    {{Precision::float32, "float32"}, {Precision::bf16, "bf16"}, {Precision::int8, "int8"}}};
+constexpr std::array<std::pair<Precision, std::string_view>, 4> kNames = {
+    {{Precision::float32, "float32"}, {Precision::bf16, "bf16"}, {Precision::int8, "int8"}, {Precision::w8a8, "w8a8"}}};
 
 constexpr int64_t kInt8Steps = 127;
 /// Multiplications that justify a second thread.
 constexpr int64_t kMultiplicationsWorthAThread = 1 << 17;
 /// Values of x at a time: they are read again for every few panels, so they should stay in a cache.
 constexpr int64_t kNumbersOfRows = 1 << 20;
+
+/// Inputs whose weights are adjacent.
+int64_t inputs_together(Precision precision) {
+  return precision == Precision::float32 ? 1 : precision == Precision::w8a8 ? 4 : 2;
+}
 
 template <class T>
 T* kept(std::vector<T>& memory, int64_t size) {
@@ -39,7 +44,7 @@ Precision precision_of(std::string_view name, std::string_view where) {
   for (const auto& [precision, known] : kNames) {
     if (name == known) return precision;
   }
-  base::input_error("{}: expected float32, bf16 or int8, found '{}'", where, name);
+  base::input_error("{}: expected float32, bf16, int8 or w8a8, found '{}'", where, name);
 }
 
 std::string_view name_of(Precision precision) { return kNames[static_cast<size_t>(precision)].second; }
@@ -69,7 +74,8 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pre
     : precision_(precision), in_(weight.size(1)), out_(weight.size(0)) {
   const at::Tensor plain = weight.detach().to(at::kCPU, at::kFloat).contiguous();
   const float* from = plain.const_data_ptr<float>();
-  const int64_t panels = (out_ + kPanel - 1) / kPanel, pairs = (in_ + 1) / 2;
+  const int64_t panels = (out_ + kPanel - 1) / kPanel, together = inputs_together(precision),
+                groups = (in_ + together - 1) / together;
   bias_.assign(static_cast<size_t>(panels * kPanel), 0.0f);
   if (bias.defined()) {
     const at::Tensor start = bias.detach().to(at::kCPU, at::kFloat).contiguous();
@@ -86,9 +92,9 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pre
     return;
   }
   const auto place = [&](int64_t o, int64_t i) {
-    return ((o / kPanel * pairs + i / 2) * kPanel + o % kPanel) * 2 + i % 2;
+    return ((o / kPanel * groups + i / together) * kPanel + o % kPanel) * together + i % together;
   };
-  const int64_t count = panels * pairs * kPanel * 2;
+  const int64_t count = panels * groups * kPanel * together;
   if (precision == Precision::bf16) {
     weights_ = AlignedBytes(count * 2);
     auto* to = weights_.as<Bf16Bits>();
@@ -107,8 +113,8 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pre
   for (int64_t o = 0; o < out_; ++o) {
     float largest = 0.0f;
     for (int64_t i = 0; i < in_; ++i) largest = std::max(largest, std::abs(from[o * in_ + i]));
-    base::require(std::isfinite(largest), "int8: expected finite weights, found {} in row {} of a matrix [{},{}]",
-                  largest, o, out_, in_);
+    base::require(std::isfinite(largest), "{}: expected finite weights, found {} in row {} of a matrix [{},{}]",
+                  name_of(precision), largest, o, out_, in_);
     scales_[static_cast<size_t>(o)] = largest / kInt8Steps;
     const float factor = largest > 0.0f ? kInt8Steps / largest : 0.0f;
     for (int64_t i = 0; i < in_; ++i) to[place(o, i)] = static_cast<int8_t>(std::nearbyint(from[o * in_ + i] * factor));
@@ -119,16 +125,20 @@ void PackedLinear::operator()(const float* x, int64_t rows, int64_t x_stride, fl
                               const float* bias) const {
   if (rows == 0) return;
   thread_local std::vector<float> scales, padded;
-  thread_local std::vector<int32_t> pairs;
+  thread_local std::vector<int32_t> groups;
+  const int64_t together = inputs_together(precision_), width = (in_ + together - 1) / together;
   const Panels panels{weights_.as<void>(), scales_.empty() ? nullptr : scales_.data(),
                       bias == nullptr ? bias_.data() : bias, in_, out_};
   PanelInputs inputs{x, x_stride, nullptr, nullptr, rows};
-  if (precision_ == Precision::int8) {
-    const int64_t width = (in_ + 1) / 2;
-    int32_t* to = kept(pairs, rows * width);
+  if (precision_ == Precision::int8 || precision_ == Precision::w8a8) {
+    int32_t* to = kept(groups, rows * width);
     float* scale = kept(scales, rows);
-    for (int64_t row = 0; row < rows; ++row) scale[row] = quantise_row(x + row * x_stride, in_, to + row * width);
-    inputs.pairs = to;
+    for (int64_t row = 0; row < rows; ++row) {
+      const float* from = x + row * x_stride;
+      scale[row] = precision_ == Precision::int8 ? quantise_row(from, in_, reinterpret_cast<int16_t*>(to + row * width))
+                                                 : quantise_row(from, in_, reinterpret_cast<int8_t*>(to + row * width));
+    }
+    inputs.groups = to;
     inputs.scales = scale;
   } else if (precision_ == Precision::bf16 && in_ % 2 != 0) {
     // The kernel reads pairs.
@@ -142,12 +152,13 @@ void PackedLinear::operator()(const float* x, int64_t rows, int64_t x_stride, fl
   }
   const auto run = precision_ == Precision::float32 ? run_panels_float32
                    : precision_ == Precision::bf16  ? run_panels_bf16
-                                                    : run_panels_int8;
+                   : precision_ == Precision::int8  ? run_panels_int8
+                                                    : run_panels_w8a8;
   const int64_t count = (out_ + kPanel - 1) / kPanel, block = std::max<int64_t>(kNumbersOfRows / in_, 1);
   at::parallel_for(0, count, std::max<int64_t>(4, kMultiplicationsWorthAThread / (in_ * kPanel * rows)),
                    [&](int64_t first, int64_t last) {
                      for (int64_t row = 0; row < rows; row += block) {
-                       const PanelInputs some = inputs.from(row, std::min(block, rows - row), (in_ + 1) / 2);
+                       const PanelInputs some = inputs.from(row, std::min(block, rows - row), width);
                        run(panels, some, y + row * y_stride, y_stride, first, last);
                      }
                    });

@@ -14,9 +14,10 @@ namespace mnemo::ops {
 ///   float32  unchanged
 ///   bf16     rounded to bfloat16; products and sums in float32
 ///   int8     rounded to +-127 steps for each output, inputs to +-16,383 for each row; sums of products are exact
-enum class Precision { float32, bf16, int8 };
+///   w8a8     like int8, with inputs rounded to +-127 as well: with VNNI, twice as many products in an instruction
+enum class Precision { float32, bf16, int8, w8a8 };
 
-/// Throws InputError that names `where` for names other than float32, bf16 and int8.
+/// Throws InputError that names `where` for other names.
 Precision precision_of(std::string_view name, std::string_view where);
 std::string_view name_of(Precision precision);
 
@@ -66,7 +67,7 @@ class PackedLinear {
   Precision precision_ = Precision::float32;
   int64_t in_ = 0, out_ = 0;
   AlignedBytes weights_;
-  std::vector<float> scales_;  // int8: of each output, panels complete
+  std::vector<float> scales_;  // int8, w8a8: of each output, panels complete
   std::vector<float> bias_;    // panels complete
 };
 

@@ -11,13 +11,13 @@ thread_local const PackedMaps* maps_now = nullptr;
 
 }  // namespace
 
-void PackedMaps::add(const at::Tensor& weight) {
+void PackedMaps::add(const at::Tensor& weight, Precision precision) {
   const bool is_map = weight.dim() == 2, is_kernel = weight.dim() == 4 && weight.size(1) > 1;
   if (!(is_map || is_kernel) || !weight.is_cpu() || weight.scalar_type() != at::kFloat || !weight.is_contiguous() ||
       weight.numel() == 0)
     return;
   const at::Tensor plain = weight.detach(), map = is_map ? plain : plain.permute({0, 2, 3, 1}).flatten(1);
-  maps_.try_emplace(plain.const_data_ptr(), Entry{plain, PackedLinear(map, {}, Precision::float32)});
+  maps_.try_emplace(plain.const_data_ptr(), Entry{plain, PackedLinear(map, {}, precision)});
 }
 
 const PackedLinear* PackedMaps::find(const at::Tensor& weight) const {

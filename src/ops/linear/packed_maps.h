@@ -14,7 +14,7 @@ class PackedMaps {
   /// Packs a weight [out,in], or a kernel [out,in,r,s] as the map [out,r*s*in] of patches, with its current values;
   /// later changes have no effect. Skips tensors that are not contiguous float32 on the CPU, and kernels of one
   /// channel. The tensor is kept alive.
-  void add(const at::Tensor& weight);
+  void add(const at::Tensor& weight, Precision precision = Precision::float32);
   /// The packed form of exactly this weight or kernel; null if there is none.
   const PackedLinear* find(const at::Tensor& weight) const;
   bool empty() const { return maps_.empty(); }

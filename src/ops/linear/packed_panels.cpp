@@ -29,13 +29,14 @@ using F = hn::FixedTag<float, kLanes>;
 using U = hn::FixedTag<uint32_t, kLanes>;
 using I = hn::FixedTag<int32_t, kLanes>;
 
-// One step: kPerStep inputs of P panels against MR rows. Sums are kept in registers over all steps of a block.
+// One step: kPerStep inputs of P panels against MR rows. Sums are kept in registers over all steps of a block, which
+// has at most kMost inputs. An Input holds kPerInput of them.
 struct Float32 {
   using Weight = float;
   using Input = float;
   using Sum = hn::Vec<F>;
-  static constexpr int64_t kPerStep = 1;
-  static Sum zero() { return hn::Zero(F()); }
+  static constexpr int64_t kPerStep = 1, kPerInput = 1, kMost = kInputs;
+  static Sum start(const Input*, int64_t) { return hn::Zero(F()); }
   template <int MR, int P>
   static HWY_INLINE void step(const Weight* w, int64_t panel, const Input* x, int64_t stride, int64_t k,
                               Sum (&sums)[MR][P * kVectors]) {
@@ -55,8 +56,8 @@ struct Bf16 {
   using Weight = uint32_t;  // two inputs: the first in the low half
   using Input = float;
   using Sum = hn::Vec<F>;
-  static constexpr int64_t kPerStep = 2;
-  static Sum zero() { return hn::Zero(F()); }
+  static constexpr int64_t kPerStep = 2, kPerInput = 1, kMost = kInputs;
+  static Sum start(const Input*, int64_t) { return hn::Zero(F()); }
   template <int MR, int P>
   static HWY_INLINE void step(const Weight* w, int64_t panel, const Input* x, int64_t stride, int64_t k,
                               Sum (&sums)[MR][P * kVectors]) {
@@ -83,12 +84,21 @@ struct Bf16 {
   }
 };
 
+#if HWY_TARGET != HWY_SCALAR
+template <class V>
+HWY_INLINE hn::Vec<I> sum_of_pairs(V a, V b) {
+  auto high = hn::Zero(I());
+  const auto low = hn::ReorderWidenMulAccumulate(I(), a, b, hn::Zero(I()), high);
+  return hn::RearrangeToOddPlusEven(low, high);
+}
+#endif
+
 struct Int8 {
   using Weight = int16_t;  // two inputs: the first in the low half
   using Input = int32_t;   // likewise
   using Sum = hn::Vec<I>;
-  static constexpr int64_t kPerStep = 2;
-  static Sum zero() { return hn::Zero(I()); }
+  static constexpr int64_t kPerStep = 2, kPerInput = 2, kMost = kInputs;
+  static Sum start(const Input*, int64_t) { return hn::Zero(I()); }
   template <int MR, int P>
   static HWY_INLINE void step(const Weight* w, int64_t panel, const Input* x, int64_t stride, int64_t k,
                               Sum (&sums)[MR][P * kVectors]) {
@@ -118,12 +128,78 @@ struct Int8 {
         asm("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(row[v].raw), "v"(input.raw));
         sums[r][v] = hn::Vec<I>{sum};
 #else
-        auto high = hn::Zero(d32);
-        const auto low = hn::ReorderWidenMulAccumulate(d32, row[v], input, hn::Zero(d32), high);
-        sums[r][v] = hn::Add(sums[r][v], hn::RearrangeToOddPlusEven(low, high));
+        sums[r][v] = hn::Add(sums[r][v], sum_of_pairs(row[v], input));
 #endif
       }
     }
+#endif
+  }
+};
+
+struct W8A8 {
+  using Weight = int32_t;  // four inputs: the first in the lowest byte
+  using Input = int32_t;   // likewise
+  using Sum = hn::Vec<I>;
+  static constexpr int64_t kPerStep = 4, kPerInput = 4, kMost = 2 * kInputs;
+  static HWY_INLINE Sum start(const Input* x, int64_t steps) {
+    const I d;
+#if MNEMO_VNNI
+    // A step raises the weights by 128, because the instruction wants one factor without a sign.
+    Sum sum = hn::Zero(d);
+    const Sum raise = hn::BitCast(d, hn::Set(hn::FixedTag<uint8_t, 64>(), 128));
+    for (int64_t k = 0; k < steps; k += kLanes)
+      multiply_add(sum, raise, hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(steps - k)), d, x + k));
+    return hn::Neg(hn::SumOfLanes(d, sum));
+#else
+    (void)x, (void)steps;
+    return hn::Zero(d);
+#endif
+  }
+#if MNEMO_VNNI
+  static HWY_INLINE void multiply_add(Sum& sum, Sum without_sign, Sum with_sign) {
+    __m512i raw = sum.raw;
+    asm("vpdpbusd %2, %1, %0" : "+v"(raw) : "v"(without_sign.raw), "v"(with_sign.raw));
+    sum = Sum{raw};
+  }
+#endif
+  template <int MR, int P>
+  static HWY_INLINE void step(const Weight* w, int64_t panel, const Input* x, int64_t stride, int64_t k,
+                              Sum (&sums)[MR][P * kVectors]) {
+    const I d;
+#if HWY_TARGET == HWY_SCALAR
+    for (int v = 0; v < P * kVectors; ++v) {
+      const auto* at = reinterpret_cast<const int8_t*>(w + (v / kVectors) * panel + k * 16 + v % kVectors);
+      for (int r = 0; r < MR; ++r) {
+        const auto* input = reinterpret_cast<const int8_t*>(x + r * stride + k);
+        for (int i = 0; i < 4; ++i) sums[r][v] = hn::Add(sums[r][v], hn::Set(d, at[i] * input[i]));
+      }
+    }
+#elif MNEMO_VNNI
+    Sum row[P * kVectors];
+    const Sum raise = hn::Set(d, static_cast<int32_t>(0x80808080u));
+    HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) row[v] = hn::Xor(hn::LoadU(d, w + v * panel + k * 16), raise);
+    HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
+      const auto input = hn::Set(d, x[r * stride + k]);
+      HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) multiply_add(sums[r][v], row[v], input);
+    }
+#else
+    // First the even inputs of all outputs, then the odd ones, as numbers of 16 bits.
+    const hn::FixedTag<int16_t, 2 * kLanes> d16;
+    const auto even = [&](auto four) { return hn::ShiftRight<8>(hn::ShiftLeft<8>(hn::BitCast(d16, four))); };
+    const auto odd = [&](auto four) { return hn::ShiftRight<8>(hn::BitCast(d16, four)); };
+    const auto half = [&](const auto& part) {
+      hn::Vec<decltype(d16)> row[P * kVectors];
+      HWY_UNROLL(16)
+      for (int v = 0; v < P * kVectors; ++v)
+        row[v] = part(hn::LoadU(d, w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes));
+      HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
+        const auto input = part(hn::Set(d, x[r * stride + k]));
+        HWY_UNROLL(16)
+        for (int v = 0; v < P * kVectors; ++v) sums[r][v] = hn::Add(sums[r][v], sum_of_pairs(row[v], input));
+      }
+    };
+    half(even);
+    half(odd);
 #endif
   }
 };
@@ -149,7 +225,8 @@ HWY_INLINE void block(const Panels& panels, const PanelInputs& inputs, const typ
   const auto* w = static_cast<const typename K::Weight*>(panels.weights) + panel * size + from / K::kPerStep * 16;
   typename K::Sum sums[MR][P * kVectors];
   HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
-    HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) sums[r][v] = K::zero();
+    HWY_UNROLL(16)
+    for (int v = 0; v < P * kVectors; ++v) sums[r][v] = v == 0 ? K::start(x + r * stride, steps) : sums[r][0];
   }
   int64_t k = 0;
   if (ahead.from != nullptr) {
@@ -200,9 +277,9 @@ HWY_INLINE void run_panels(const Panels& panels, const PanelInputs& inputs, cons
                            float* y, int64_t y_stride, int64_t first, int64_t last) {
   constexpr int64_t kGroup = 4;
   const int64_t in = (panels.in + K::kPerStep - 1) / K::kPerStep * K::kPerStep;
-  const bool by_pairs = sizeof(typename K::Input) == 4 && std::is_same_v<typename K::Input, int32_t>;
-  const int64_t parts = (in + kInputs - 1) / kInputs,
-                part = ((in + parts - 1) / parts + 1) / 2 * 2;  // inputs per part, as even as possible
+  constexpr int64_t kWhole = HWY_MAX(2, K::kPerStep);
+  const int64_t parts = (in + K::kMost - 1) / K::kMost,
+                part = ((in + parts - 1) / parts + kWhole - 1) / kWhole * kWhole;  // inputs per part, similar in size
   const int64_t size = in / K::kPerStep * 16 * static_cast<int64_t>(sizeof(typename K::Weight));  // bytes of a panel
   const int64_t tiles = (inputs.rows + kTileRows - 1) / kTileRows;   // of rows, as even as possible
   const int64_t fetching = inputs.rows > 1 ? HWY_MIN(tiles, 8) : 0;  // a single row only loads weights
@@ -220,7 +297,7 @@ HWY_INLINE void run_panels(const Panels& panels, const PanelInputs& inputs, cons
                          next_from / K::kPerStep * 16 * sizeof(typename K::Weight);
       for (int64_t tile = 0; tile < tiles; ++tile) {
         const int64_t row = inputs.rows * tile / tiles;
-        const auto* at = x + row * stride + (by_pairs ? from / 2 : from);
+        const auto* at = x + row * stride + from / K::kPerInput;
         const int64_t fetched = tile < fetching ? lines * tile / fetching : lines,
                       share = tile < fetching ? lines * (tile + 1) / fetching - fetched : 0;
         with_count<kTileRows>(inputs.rows * (tile + 1) / tiles - row, [&](auto rows) {
@@ -252,26 +329,32 @@ void PanelsBf16(const Panels& panels, const PanelInputs& inputs, float* y, int64
 }
 void PanelsInt8(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
                 int64_t last) {
-  run_panels<Int8>(panels, inputs, inputs.pairs, (panels.in + 1) / 2, y, y_stride, first, last);
+  run_panels<Int8>(panels, inputs, inputs.groups, (panels.in + 1) / 2, y, y_stride, first, last);
+}
+void PanelsW8A8(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
+                int64_t last) {
+  run_panels<W8A8>(panels, inputs, inputs.groups, (panels.in + 3) / 4, y, y_stride, first, last);
 }
 
-float QuantiseRow(const float* x, int64_t size, int32_t* pairs) {
+template <int kSteps, int64_t kGroup, class T>
+float quantise(const float* x, int64_t size, T* to) {
   const F d;
   auto most = hn::Zero(d);
   int64_t i = 0;
   for (; i + kLanes <= size; i += kLanes) most = hn::Max(most, hn::Abs(hn::LoadU(d, x + i)));
   float largest = hn::GetLane(hn::MaxOfLanes(d, most));
   for (; i < size; ++i) largest = std::max(largest, std::abs(x[i]));
-  const float scale = largest / kInputSteps, factor = largest > 0.0f ? kInputSteps / largest : 0.0f;
-  auto* to = reinterpret_cast<int16_t*>(pairs);
-  const hn::FixedTag<int16_t, kLanes> narrow;
+  const float scale = largest / kSteps, factor = largest > 0.0f ? kSteps / largest : 0.0f;
+  const hn::FixedTag<T, kLanes> narrow;
   for (i = 0; i + kLanes <= size; i += kLanes) {
     hn::StoreU(hn::DemoteTo(narrow, hn::NearestInt(hn::Mul(hn::LoadU(d, x + i), hn::Set(d, factor)))), narrow, to + i);
   }
-  for (; i < size; ++i) to[i] = static_cast<int16_t>(std::nearbyint(x[i] * factor));
-  if (size % 2 != 0) to[size] = 0;
+  for (; i < size; ++i) to[i] = static_cast<T>(std::nearbyint(x[i] * factor));
+  for (; i % kGroup != 0; ++i) to[i] = 0;
   return scale;
 }
+float QuantisePairs(const float* x, int64_t size, int16_t* pairs) { return quantise<16383, 2>(x, size, pairs); }
+float QuantiseFours(const float* x, int64_t size, int8_t* fours) { return quantise<127, 4>(x, size, fours); }
 
 }  // namespace mnemo::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -283,7 +366,9 @@ namespace mnemo::ops {
 HWY_EXPORT(PanelsFloat32);
 HWY_EXPORT(PanelsBf16);
 HWY_EXPORT(PanelsInt8);
-HWY_EXPORT(QuantiseRow);
+HWY_EXPORT(PanelsW8A8);
+HWY_EXPORT(QuantisePairs);
+HWY_EXPORT(QuantiseFours);
 
 void run_panels_float32(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
                         int64_t last) {
@@ -297,8 +382,15 @@ void run_panels_int8(const Panels& panels, const PanelInputs& inputs, float* y, 
                      int64_t last) {
   HWY_DYNAMIC_DISPATCH(PanelsInt8)(panels, inputs, y, y_stride, first, last);
 }
-float quantise_row(const float* x, int64_t size, int32_t* pairs) {
-  return HWY_DYNAMIC_DISPATCH(QuantiseRow)(x, size, pairs);
+void run_panels_w8a8(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
+                     int64_t last) {
+  HWY_DYNAMIC_DISPATCH(PanelsW8A8)(panels, inputs, y, y_stride, first, last);
+}
+float quantise_row(const float* x, int64_t size, int16_t* pairs) {
+  return HWY_DYNAMIC_DISPATCH(QuantisePairs)(x, size, pairs);
+}
+float quantise_row(const float* x, int64_t size, int8_t* fours) {
+  return HWY_DYNAMIC_DISPATCH(QuantiseFours)(x, size, fours);
 }
 
 }  // namespace mnemo::ops

@@ -209,7 +209,7 @@ TEST(Bench, DecodingRunsEveryCaseInEveryPrecision) {
     std::vector<int64_t> tokens = subject.greedy(24);
     std::sort(tokens.begin(), tokens.end());
     EXPECT_GT(std::unique(tokens.begin(), tokens.end()) - tokens.begin(), 1) << decoding_case.name;
-    for (const char* precision : {"float32", "bf16", "int8"}) {
+    for (const char* precision : {"float32", "bf16", "int8", "w8a8"}) {
       EXPECT_GT(subject.token(precision, 16, 1, 2), 0) << decoding_case.name;
       EXPECT_GT(subject.token(precision, 16, 3, 2), 0) << decoding_case.name;
       if (decoding_case.slots > 0) {

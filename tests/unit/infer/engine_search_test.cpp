@@ -80,10 +80,32 @@ TEST(EngineSearch, FewerBitsStayNear) {
     naive->start(source, source != 1);
     return naive->log_probabilities(std::vector<int64_t>{2, 2});
   }();
-  for (const ops::Precision precision : {ops::Precision::bf16, ops::Precision::int8}) {
+  for (const ops::Precision precision : {ops::Precision::bf16, ops::Precision::int8, ops::Precision::w8a8}) {
     EngineSearch fast(std::make_shared<const Engine>(model, EngineOptions{precision}));
     fast.start(source, source != 1);
     EXPECT_LE((fast.log_probabilities(std::vector<int64_t>{2, 2}) - expected).abs().max().item<double>(), 0.1);
+  }
+}
+
+// The encoder runs in the precision of the engine where that is faster than the model's own products.
+TEST(EngineSearch, ReadsTheSourceWithQuantizedWeights) {
+  const std::shared_ptr<const models::Model> model = models::build(test::pair_options(), 4);
+  const at::Tensor source = test::pair_source(2, 6), valid = source != 1;
+  const auto rows = [](const core::State& read) { return models::SourceSide::output(read.child("source")).rows; };
+  const c10::InferenceMode inference;
+  const core::State before = model->initial_state(2);
+  const at::Tensor expected = rows(model->read_source(source, valid, core::Mode::evaluate, before));
+  double last = 0.0;
+  for (const auto& [precision, tolerance] : {std::pair{ops::Precision::float32, 0.0},
+                                             {ops::Precision::bf16, 0.0},
+                                             {ops::Precision::int8, 0.02},
+                                             {ops::Precision::w8a8, 0.04}}) {
+    const Engine engine(model, EngineOptions{precision});
+    const double off = ((rows(engine.read_source(source, valid, before)) - expected).norm() / expected.norm())
+                           .item<double>();
+    EXPECT_LE(off, tolerance) << ops::name_of(precision);
+    EXPECT_TRUE(off > last || tolerance == 0.0) << ops::name_of(precision);
+    last = off;
   }
 }
 

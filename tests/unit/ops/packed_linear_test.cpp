@@ -40,14 +40,15 @@ at::Tensor rounded(const at::Tensor& weight, Precision precision) {
 }
 
 void expect_products() {
-  for (const Precision precision : {Precision::float32, Precision::bf16, Precision::int8}) {
+  for (const Precision precision : {Precision::float32, Precision::bf16, Precision::int8, Precision::w8a8}) {
     for (const int64_t in : {1, 2, 15, 16, 64, 65, 130, 511, 512, 513, 1030}) {
       for (const int64_t out : {1, 15, 16, 17, 63, 64, 65, 130}) {
         const at::Tensor weight = gaussian({out, in}, in), bias = gaussian({out}, out);
         const PackedLinear linear(weight, out % 2 == 0 ? at::Tensor() : bias, precision);
         for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 11, 13, 26}) {
           const at::Tensor x = gaussian({rows, in}, rows);
-          at::Tensor expected = at::matmul(x.to(at::kDouble), rounded(weight, precision).t());
+          const at::Tensor read = precision == Precision::w8a8 ? rounded(x, precision) : x.to(at::kDouble);
+          at::Tensor expected = at::matmul(read, rounded(weight, precision).t());
           if (out % 2 != 0) expected = expected + bias;
           // int8 rounds inputs to steps of 1/16383 of the largest value in the row.
           const double tolerance = precision == Precision::int8 ? 2e-4 : 3e-6;
@@ -64,7 +65,7 @@ TEST(PackedLinear, IsAMatrixProductWithTheRoundedWeights) { test::for_each_instr
 
 void expect_independent_rows() {
   const at::Tensor weight = gaussian({130, 777}, 1), bias = gaussian({130}, 2), x = gaussian({67, 777}, 3);
-  for (const Precision precision : {Precision::float32, Precision::bf16, Precision::int8}) {
+  for (const Precision precision : {Precision::float32, Precision::bf16, Precision::int8, Precision::w8a8}) {
     const PackedLinear linear(weight, bias, precision);
     const at::Tensor together = apply(linear, x);
     for (int64_t row = 0; row < x.size(0); ++row) {
@@ -85,7 +86,7 @@ TEST(PackedLinear, ARowDoesNotDependOnItsNeighboursOrOnThreads) {
 TEST(PackedLinear, ManyRowsPassInBlocks) {
   constexpr int64_t kIn = 4100, kRows = 600;
   const at::Tensor weight = gaussian({24, kIn}, 1), x = gaussian({kRows, kIn}, 2);
-  for (const Precision precision : {Precision::float32, Precision::bf16, Precision::int8}) {
+  for (const Precision precision : {Precision::float32, Precision::bf16, Precision::int8, Precision::w8a8}) {
     const PackedLinear linear(weight, {}, precision);
     const at::Tensor together = apply(linear, x);
     for (const int64_t row : {0, 254, 255, 256, 511, 599}) {
@@ -103,26 +104,32 @@ TEST(PackedLinear, TakesAnotherBias) {
   EXPECT_TRUE(at::equal(y, apply(PackedLinear(weight, bias, Precision::float32), x)));
 }
 
-TEST(PackedLinear, Int8KeepsRowsOfZerosAndLargeNumbers) {
+TEST(PackedLinear, QuantizedRowsMayBeZerosOrLargeNumbers) {
   at::Tensor weight = gaussian({17, 600}, 1);
   weight.select(0, 3).zero_();
   weight.select(0, 4).mul_(1e20);
-  const PackedLinear linear(weight, {}, Precision::int8);
-  EXPECT_TRUE(at::equal(apply(linear, at::zeros({2, 600})), at::zeros({2, 17})));
-  const at::Tensor y = apply(linear, at::full({1, 600}, 1e10f));
-  EXPECT_EQ(y[0][3].item<float>(), 0.0f);
-  EXPECT_TRUE(y.isfinite().all().item<bool>());
-  // Every product has its largest value: the sums of 512 inputs fill 31 bits.
-  const PackedLinear full(at::ones({16, 2048}), {}, Precision::int8);
-  EXPECT_NEAR(apply(full, at::ones({1, 2048}))[0][0].item<double>(), 2048.0, 1e-2);
+  for (const Precision precision : {Precision::int8, Precision::w8a8}) {
+    const PackedLinear linear(weight, {}, precision);
+    EXPECT_TRUE(at::equal(apply(linear, at::zeros({2, 600})), at::zeros({2, 17})));
+    const at::Tensor y = apply(linear, at::full({1, 600}, 1e10f));
+    EXPECT_EQ(y[0][3].item<float>(), 0.0f);
+    EXPECT_TRUE(y.isfinite().all().item<bool>());
+    // Every product has its largest value: with int8 the sums of 512 inputs fill 31 bits.
+    for (const double sign : {1.0, -1.0}) {
+      const PackedLinear full(at::full({16, 2048}, sign), {}, precision);
+      EXPECT_NEAR(apply(full, at::ones({1, 2048}))[0][0].item<double>(), 2048.0 * sign, 1e-2);
+    }
+  }
 }
 
 // Sums of products are exact, whatever instructions make them.
-TEST(PackedLinear, Int8IsTheSameInEveryInstructionSet) {
+TEST(PackedLinear, QuantizedProductsAreTheSameInEveryInstructionSet) {
   const at::Tensor weight = gaussian({49, 1030}, 1), x = gaussian({29, 1030}, 2);
-  const PackedLinear linear(weight, gaussian({49}, 3), Precision::int8);
-  const at::Tensor expected = apply(linear, x);
-  test::for_each_instruction_set([&] { EXPECT_LT((apply(linear, x) - expected).abs().max().item<double>(), 2e-5); });
+  for (const Precision precision : {Precision::int8, Precision::w8a8}) {
+    const PackedLinear linear(weight, gaussian({49}, 3), precision);
+    const at::Tensor expected = apply(linear, x);
+    test::for_each_instruction_set([&] { EXPECT_LT((apply(linear, x) - expected).abs().max().item<double>(), 2e-5); });
+  }
 }
 
 TEST(PackedLinear, RefusesWeightsThatNoStepCanHold) {
@@ -138,14 +145,15 @@ TEST(PackedLinear, TakesLessMemoryWithFewerBits) {
   EXPECT_EQ(bytes(Precision::float32), 4 * 512 * 512 + 4 * 512);
   EXPECT_EQ(bytes(Precision::bf16), 2 * 512 * 512 + 4 * 512);
   EXPECT_EQ(bytes(Precision::int8), 512 * 512 + 8 * 512);
+  EXPECT_EQ(bytes(Precision::w8a8), 512 * 512 + 8 * 512);
 }
 
 TEST(Precision, HasNames) {
-  for (const Precision precision : {Precision::float32, Precision::bf16, Precision::int8}) {
+  for (const Precision precision : {Precision::float32, Precision::bf16, Precision::int8, Precision::w8a8}) {
     EXPECT_EQ(precision_of(name_of(precision), "here"), precision);
   }
   test::expect_error<base::InputError>([] { precision_of("fp4", "--precision"); },
-                                       {"--precision: expected float32, bf16 or int8, found 'fp4'"});
+                                       {"--precision: expected float32, bf16, int8 or w8a8, found 'fp4'"});
 }
 
 }  // namespace
