@@ -138,8 +138,8 @@ void print_result(const std::string& folder, const experiment::Training& trainin
                                         {"checkpoint", report.checkpoint}}));
     return;
   }
-  std::string text = fmt::format("{0}, {1} {4} in {2} without evaluation and saving, {3} {4} a second\n",
-                                 base::counted(report.steps, "step"), base::grouped(report.tokens),
+  std::string text = fmt::format("{}, {} {} in {} without evaluation and saving, {} {} a second\n",
+                                 base::counted(report.steps, "step"), base::grouped(report.tokens), experiment.targets,
                                  base::duration_text(report.seconds),
                                  base::grouped(static_cast<int64_t>(training.speed())), experiment.unit);
   if (report.waited > 0)

@@ -128,7 +128,7 @@ std::string card_text(const Experiment& experiment, const ModelCard& card) {
   if (!experiment.recipe.about.empty()) text += experiment.recipe.about + "\n\n";
   text += fmt::format("{} parameters. {}\n\nTrained for {} on {} {} in {} with Mnemo {} (LibTorch {}):\n\n{}\n",
                       base::grouped(experiment.model->parameters().count()), experiment.recipe.task()->describe(),
-                      base::counted(card.steps, "step"), base::grouped(card.tokens), experiment.unit,
+                      base::counted(card.steps, "step"), base::grouped(card.tokens), experiment.targets,
                       base::duration_text(card.seconds), base::this_machine().mnemo, base::this_machine().libtorch,
                       commands);
   if (!metrics.empty()) text += "## On held-out data\n\n| metric | value |\n| --- | ---: |\n" + metrics + "\n";
@@ -239,6 +239,7 @@ void start_finetuning(Experiment& bench) {
   task->check_model(*bench.model, loaded.shape);
   bench.tokens_per_step = recipe.train.batch_size * loaded.tokens_per_row;
   bench.unit = task->counted();
+  bench.targets = task->targets();
   bench.classes = made.plan.has_task_memory ? bundle::class_names(folder) : loaded.shape.classes;
   bench.finetune = std::move(made.plan);
   bench.task = std::move(loaded.task);
@@ -269,6 +270,7 @@ Experiment make_experiment(const Recipe& recipe) {
   task->check_model(*bench.model, loaded.shape);
   bench.tokens_per_step = recipe.train.batch_size * loaded.tokens_per_row;
   bench.unit = task->counted();
+  bench.targets = task->targets();
   bench.classes = loaded.shape.classes;
   bench.files = std::move(loaded.files);
   bench.tokenizer = loaded.tokenizer;

@@ -23,7 +23,7 @@ RunPageContent page_content(const Experiment& experiment, const train::Trainer& 
   content.threads = recipe.train.threads;
   content.seed = recipe.train.seed;
   content.device = core::device_of(*experiment.model).str();
-  content.counted = task->counted();
+  content.counted = task->targets();
   content.metric = task->metric();
   content.metric.name = experiment.task->metric();
   content.loss_in_metric = experiment.task->metric_of_loss(1.0).has_value();

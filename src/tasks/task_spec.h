@@ -99,8 +99,10 @@ class TaskSpec {
   virtual InputKind input() const { return InputKind::tokens; }
   /// Whether a training step may have several segments of each sequence.
   virtual bool has_segments() const { return input() == InputKind::tokens; }
-  /// What training counts: "tokens" or "images".
+  /// What runs through the model: "tokens" or "images".
   std::string counted() const { return input() == InputKind::images ? "images" : "tokens"; }
+  /// What has a loss: the same, or a sample of many tokens.
+  virtual std::string targets() const { return counted(); }
   /// The text of a language-modelling task, whose model can generate text; null for other tasks.
   virtual const data::TextOptions* text() const { return nullptr; }
   /// The image options, with the size that `model` requires if they leave it open. Throws InputError if the task has no

@@ -145,6 +145,11 @@ TEST_F(DataCommands, ListOpsIsClassifiedFromMadeExpressionsAndFromTheirFiles) {
   const base::Node made = json({"train", folder_ / "listops.toml", "--out", folder_ / "made", "--json", "--quiet"});
   EXPECT_TRUE(made.at("held_out").contains("accuracy"));
   EXPECT_EQ(json({"eval", folder_ / "made", "--part", "test", "--json"}).at("predictions").as_int(), 3);
+  // Tokens run through the model, but expressions have a loss.
+  EXPECT_NE(read("made/model/README.md").find("12 expressions in "), std::string::npos);
+  const std::string summary = run({"train", folder_ / "listops.toml", "--out", folder_ / "shown"}).out;
+  EXPECT_NE(summary.find("3 steps, 12 expressions in "), std::string::npos) << summary;
+  EXPECT_NE(summary.find(" tokens a second"), std::string::npos) << summary;
 
   // The same expressions read from files give the same model.
   std::vector<std::string> prepare = {"data", "prepare", "listops", "--out", folder_ / "files"};

@@ -12,6 +12,7 @@ class LabelledTextSpec final : public TaskSpec {
   explicit LabelledTextSpec(const base::Node& table);
 
   std::string describe() const override;
+  std::string targets() const override { return "texts"; }
   MetricInfo metric() const override;
   std::vector<MetricInfo> more_metrics() const override;
   std::optional<DataShape> usual_shape() const override;

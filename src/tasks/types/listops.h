@@ -15,6 +15,7 @@ class ListOpsSpec final : public TaskSpec {
   static std::vector<std::pair<std::string, base::Node>> made();
 
   std::string describe() const override;
+  std::string targets() const override { return "expressions"; }
   MetricInfo metric() const override { return {.loss_name = "nats an expression"}; }
   std::optional<double> chance(const models::ModelOptions& model) const override;
   DataShape shape(const models::ModelOptions& model) const override;
