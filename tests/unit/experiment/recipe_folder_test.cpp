@@ -28,6 +28,17 @@ std::vector<std::string> names() {
   return found;
 }
 
+/// Reduced recipes around a published model, which users bring with its tokenizer and texts.
+const std::set<std::string> kPublished = {"hyperpartisan_small", "abc_masked_text_small", "abc_glue_small"};
+
+/// The recipe's file. abc_glue_small takes the models of an earlier study: here another published one instead.
+RecipeFile file_of(const std::string& name) {
+  std::vector<std::string> assignments;
+  if (name == "abc_glue_small")
+    assignments = {"model.from=" MNEMO_SOURCE_DIR "/tests/golden/data/text_import/bert_mlm"};
+  return RecipeFile::read((kFolder / (name + ".toml")).string(), assignments);
+}
+
 bool reads_images(const Recipe& recipe) { return recipe.task()->input() == tasks::InputKind::images; }
 bool writes_text(const Recipe& recipe) { return recipe.task()->text() != nullptr; }
 
@@ -88,7 +99,7 @@ std::string with_commas(int64_t number) {
 }
 
 void for_each_recipe(const std::string& name, const std::function<void(const std::string&, const Recipe&)>& visit) {
-  const RecipeFile file = RecipeFile::read((kFolder / (name + ".toml")).string());
+  const RecipeFile file = file_of(name);
   if (file.studies().empty()) return visit(name, read_recipe(file.recipe()));
   for (const RecipeStudy& study : file.studies()) {
     for (const RecipeVariant& variant : study.variants) {
@@ -100,7 +111,7 @@ void for_each_recipe(const std::string& name, const std::function<void(const std
 }
 
 int64_t parameters_of(const std::string& name, const std::string& variant) {
-  return parameters_of(read_recipe(RecipeFile::read((kFolder / (name + ".toml")).string()).recipe(variant)));
+  return parameters_of(read_recipe(file_of(name).recipe(variant)));
 }
 
 TEST(RecipeFolder, EveryRecipeMakesAModelAnOptimiserAndASchedule) {
@@ -124,7 +135,7 @@ TEST(RecipeFolder, EveryRecipeMakesAModelAnOptimiserAndASchedule) {
 // Built, not only counted: a model that fits on a CPU must also pass the checks that need a whole model.
 TEST(RecipeFolder, EveryReducedModelCanBeBuilt) {
   for (const std::string& name : names()) {
-    if (!name.ends_with("_small")) continue;
+    if (!name.ends_with("_small") || kPublished.contains(name)) continue;
     for_each_recipe(name, [&](const std::string& variant, const Recipe& recipe) {
       Recipe small = recipe;
       if (writes_text(small) && small.model.embedding.vocab_size == 0) small.model.embedding.vocab_size = 300;
@@ -147,7 +158,7 @@ TEST(RecipeFolder, EveryPapersExperimentHasAReducedOneBesideIt) {
                             "grc_listops", "learnable_memory", "abc_translation", "abc_documents", "grc_translation"}) {
     for (const std::string& name : {std::string(paper), std::string(paper) + "_small"}) {
       ASSERT_TRUE(known.contains(name)) << name;
-      const RecipeFile file = RecipeFile::read((kFolder / (name + ".toml")).string());
+      const RecipeFile file = file_of(name);
       for (const RecipeStudy& study : file.studies()) {
         EXPECT_FALSE(study.sweep.seeds.empty()) << name << ": " << study.name;
         if (name.ends_with("_small")) {
@@ -164,7 +175,7 @@ TEST(RecipeFolder, EveryPapersExperimentHasAReducedOneBesideIt) {
 // Variants that read more or less than the others are named in quotation marks in the study's `about`.
 TEST(RecipeFolder, VariantsOfAStudyReadEquallyMuchAsTheStudySays) {
   for (const std::string& name : names()) {
-    const RecipeFile file = RecipeFile::read((kFolder / (name + ".toml")).string());
+    const RecipeFile file = file_of(name);
     for (const RecipeStudy& study : file.studies()) {
       for (size_t p = 0; p < study.points.size(); ++p) {
         std::set<int64_t> counts;
