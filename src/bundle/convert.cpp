@@ -179,6 +179,11 @@ Converted convert(const ConvertOptions& options) {
     return add_memory(options);
   }
   base::require(!options.to.empty(), "convert: --to: expected one of {}, found none", fmt::join(known, ", "));
+  const std::vector<std::string> attentions = models::BackboneOptions::attention_types().types();
+  base::require(std::find(attentions.begin(), attentions.end(), options.to) == attentions.end(),
+                "convert: --to: '{0}' is an attention; write --attention {0}, with its options: "
+                "--attention {0},KEY=VALUE",
+                options.to);
   base::require(std::find(known.begin(), known.end(), options.to) != known.end(), "convert: --to: unknown kind '{}'{}",
                 options.to, base::suggestion(options.to, known));
   base::require(!options.out.empty(), "convert: --out: expected a folder, found none");

@@ -247,6 +247,8 @@ TEST_F(CommandLine, ASoftmaxModelIsConvertedAndTrainedOn) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
       {{"convert", run_folder, "--to", "rfa", "--out", made},
        "convert: --to: unknown kind 'rfa'; known: 't2r', 'average', 'source_encoder', 'mnemo'"},
+      {{"convert", run_folder, "--to", "abc", "--out", made},
+       "convert: --to: 'abc' is an attention; write --attention abc, with its options"},
       {{"convert", relative, "--to", "t2r", "--out", folder_ / "x"}, "found backbone.attention.type = \"relative\""},
       {{"convert", run_folder, "--to", "t2r", "--out", folder_ / "x", "--features", "0"}, "--features"},
       {{"train", recipe_, "--data", text_, "--out", folder_ / "y", "--init", made}, "attn.feature.weight"},

@@ -48,6 +48,14 @@ std::string ImageSpec::describe() const {
   return fmt::format("Images of `{}`.", std::filesystem::path(options_.train).filename().string());
 }
 
+std::vector<MetricInfo> ImageSpec::more_metrics() const {
+  const std::string loss = metric().loss_name;
+  return {{"top5 accuracy", "top-5", loss, true, true},
+          {"nll", "nll", loss, false, false},
+          {"train accuracy", "train accuracy", loss, true, true},
+          {"train nll", "train nll", loss, false, false}};
+}
+
 std::optional<double> ImageSpec::chance(const models::ModelOptions& model) const {
   const int64_t classes = classes_of(model);
   return classes > 0 ? std::optional<double>(1.0 / static_cast<double>(classes)) : std::nullopt;

@@ -16,6 +16,7 @@ class ImageSpec final : public TaskSpec {
   data::ImageOptions images(const models::ModelOptions& model) const override;
   std::string describe() const override;
   MetricInfo metric() const override { return {.loss_name = "nats an image"}; }
+  std::vector<MetricInfo> more_metrics() const override;
   std::string starting_recipe() const override { return "photos"; }
   /// Nothing while the number of classes is unknown.
   std::optional<double> chance(const models::ModelOptions& model) const override;

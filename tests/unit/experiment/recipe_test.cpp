@@ -149,6 +149,10 @@ TEST_F(RecipeFiles, AStudyNamesTheMetricItCompares) {
   };
   EXPECT_EQ(RecipeFile::read(study("result_accuracy")).studies()[0].metric, "result_accuracy");
   EXPECT_EQ(RecipeFile::read(study("")).studies()[0].metric, "");
+  for (const char* metric : {"top5_accuracy", "train_accuracy", "train_nll"}) {
+    EXPECT_EQ(RecipeFile::read(study(metric), {"data={type=\"images\", train=\"photos\"}"}).studies()[0].metric,
+              metric);
+  }
   const std::string error = error_of(study("perplexity"));
   for (const char* part :
        {"metric.toml:6: 'study[0].metric'", "variant 'y'", "accuracy, result_accuracy", "\"perplexity\""})
