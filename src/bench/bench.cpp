@@ -38,6 +38,7 @@ std::vector<BenchPart> bench_parts() {
           {"grc", bench_grc, grc_case_names()},
           {"translation", bench_translation, translation_case_names()},
           {"translation_lengths", bench_translation_lengths, {}},
+          {"tokenizers", bench_tokenizers, tokenizer_case_names()},
           {kMechanisms, bench_mechanisms, mechanism_case_names()}};
 }
 
@@ -55,6 +56,8 @@ std::string bench_command(const BenchArguments& arguments) {
   if (arguments.python != usual.python) line += " --python " + base::shell_quoted(arguments.python);
   if (!arguments.model.empty()) line += " --model " + base::shell_quoted(arguments.model);
   if (!arguments.pairs.empty()) line += " --pairs " + base::shell_quoted(arguments.pairs);
+  if (!arguments.tokenizer.empty()) line += " --tokenizer " + base::shell_quoted(arguments.tokenizer);
+  if (!arguments.text.empty()) line += " --text " + base::shell_quoted(arguments.text);
   if (arguments.bars != usual.bars) line += " --bars " + base::shell_quoted(arguments.bars);
   if (arguments.no_peers) line += " --no-peers";
   if (arguments.check) line += " --check";
@@ -94,6 +97,8 @@ int bench(const BenchArguments& arguments) {
   base::require(arguments.model.empty() || arguments.part == "translation",
                 "--model: of translation alone; the part is '{}'", arguments.part);
   base::require(arguments.model.empty() == arguments.pairs.empty(), "--model and --pairs: expected both or neither");
+  base::require((arguments.tokenizer.empty() && arguments.text.empty()) || arguments.part == "tokenizers",
+                "--tokenizer, --text: of tokenizers alone; the part is '{}'", arguments.part);
   base::require(arguments.lengths.empty() || arguments.all, "--length: goes with --all");
   for (const std::string& length : arguments.lengths) require_known("--length", length, length_names());
 
@@ -142,7 +147,8 @@ std::shared_ptr<CLI::App> make_bench() {
           "models: training, generation, evaluation (default); kernels: attention and ABC's scan; decoding: the "
           "engine in each precision; evaluation: with a cache of 3,800 tokens and without; images: compared with "
           "timm; grc: the cost of a gated recurrent cache; translation: training, and translating beside CTranslate2; "
-          "translation_lengths: a token of ABC and of softmax as outputs grow",
+          "translation_lengths: a token of ABC and of softmax as outputs grow; tokenizers: beside the package "
+          "tokenizers",
           false)
       .option("--case", arguments->cases, "NAME", names + "; may be repeated (default all)")
       .flag("--all", arguments->all,
@@ -154,6 +160,10 @@ std::shared_ptr<CLI::App> make_bench() {
       .option("--model", arguments->model, "FOLDER",
               "with translation: a trained model; BLEU beside that of CTranslate2 with the same weights")
       .option("--pairs", arguments->pairs, "FILE", "with --model: sentences and references, tab-separated")
+      .option("--tokenizer", arguments->tokenizer, "FOLDER",
+              "with tokenizers: a folder with a tokenizer (default: those of the golden files)")
+      .option("--text", arguments->text, "FILE",
+              "with tokenizers: a text, encoded line by line (default data/tinyshakespeare/input.txt)")
       .option("--peers", arguments->peers, "DIR", "folder of the scripts to compare with (default src/bench/peers)")
       .option("--python", arguments->python, "FILE", "Python interpreter for these scripts (default python3)")
       .option("--repeats", arguments->repeats, "N", "number of rounds (default 7)")

@@ -19,7 +19,8 @@ struct BenchArguments {
   std::string peers = "src/bench/peers";
   std::string python = "python3";
   std::string bars = "src/bench/bars.toml";
-  std::string model, pairs;  ///< translation: a trained model, and sentences with their references; empty: none
+  std::string model, pairs;     ///< translation: a trained model, and sentences with their references; empty: none
+  std::string tokenizer, text;  ///< tokenizers: the folder of one, and what to encode; empty: our own
   int64_t repeats = 7;
   bool all = false, no_peers = false, json = false, check = false;
 
@@ -44,6 +45,7 @@ BenchReport bench_images(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_grc(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_translation(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_translation_lengths(const BenchArguments& arguments, Bars& bars);
+BenchReport bench_tokenizers(const BenchArguments& arguments, Bars& bars);
 
 /// The names of their cases.
 std::vector<std::string> model_case_names();
@@ -53,6 +55,7 @@ std::vector<std::string> mechanism_case_names();
 std::vector<std::string> image_case_names();
 std::vector<std::string> grc_case_names();
 std::vector<std::string> translation_case_names();
+std::vector<std::string> tokenizer_case_names();
 
 /// The command line of mnemo-bench. Each call builds a new one.
 std::shared_ptr<CLI::App> make_bench();

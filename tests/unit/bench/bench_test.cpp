@@ -283,12 +283,31 @@ TEST(PeerProcess, OneThatTakesTooLongIsGivenUp) {
   EXPECT_THROW(peer.number("out of memory"), base::InputError);
 }
 
+TEST(BenchTokenizers, EncodesTheLinesOfATextWithEveryTokenizer) {
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / "text") << "The first line.\n\nAnd a third one\n";
+  BenchArguments arguments;
+  arguments.no_peers = true;
+  arguments.repeats = 1;
+  arguments.text = folder / "text";
+  for (const std::string& name : tokenizer_case_names()) {
+    arguments.tokenizer = MNEMO_SOURCE_DIR "/tests/golden/data/text_tools/tokenizer_" + name;
+    Bars bars;
+    const BenchReport report = bench_tokenizers(arguments, bars);
+    const base::Node& row = report.figures.at("results").items().at(0);
+    EXPECT_GT(row.at("ids").as_int(), 8) << name;
+    EXPECT_GT(row.at("seconds").at("median").as_double(), 0.0) << name;
+  }
+}
+
 TEST(CommandLine, WrongWordsAreRefused) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"kernel"}, "PART: unknown part 'kernel'; did you mean 'kernels'?"},
       {{"kernels", "--case", "abc_23"}, "--case: unknown case 'abc_23'"},
       {{"--precision", "int8"}, "--precision: of decoding alone; the part is 'models'"},
       {{"decoding", "--precision", "int4"}, "--precision: unknown precision 'int4'"},
+      {{"kernels", "--text", "x"}, "--tokenizer, --text: of tokenizers alone; the part is 'kernels'"},
+      {{"tokenizers", "--no-peers", "--text", "/nowhere"}, "/nowhere"},
   };
   for (const auto& [arguments, message] : cases) {
     std::vector<std::string> words = {"mnemo-bench"};
