@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "base/utf8.h"
+#include "base/printable.h"
 #include "data/text/lines.h"
 #include "data/tokenizers/utf8_error.h"
 
@@ -13,13 +13,8 @@ namespace {
 
 constexpr int64_t kMaxLine = int64_t{1} << 20;
 
-void require_utf8(const LinePlace& place, std::string_view line) {
-  for (int64_t at = 0; at < static_cast<int64_t>(line.size());) {
-    const std::string_view rest = line.substr(static_cast<size_t>(at));
-    const int length = base::front_character(rest).length;
-    if (length <= 0) invalid_utf8(fmt::format("{}:{}", place.file, place.line), at, rest);
-    at += length;
-  }
+void require_utf8_line(const LinePlace& place, std::string_view line) {
+  if (base::first_invalid_utf8(line)) require_utf8(fmt::format("{}:{}", place.file, place.line), line);
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -54,7 +49,7 @@ TextPairs read_columns(const std::string& path, const PairTextOptions& options) 
   std::map<std::string, int64_t, std::less<>> documents;
   for_each_line(TextSource(path), kMaxLine, [&](const LinePlace& place, std::string_view line) {
     if (line.empty()) return;
-    require_utf8(place, line);
+    require_utf8_line(place, line);
     int64_t document = -1;
     if (options.document_column > 0) {
       const std::string_view name = column(place, line, options.document_column);
@@ -69,7 +64,7 @@ TextPairs read_two_files(const std::string& source_path, const std::string& targ
   const auto lines = [](const std::string& path) {
     std::vector<std::string> read;
     for_each_line(TextSource(path), kMaxLine, [&](const LinePlace& place, std::string_view line) {
-      require_utf8(place, line);
+      require_utf8_line(place, line);
       read.emplace_back(line);
     });
     return read;

@@ -1,10 +1,12 @@
 #include "data/pairs/pair_vocabulary.h"
 
 #include "base/error.h"
+#include "data/tokenizers/utf8_error.h"
 
 namespace mnemo::data {
 
 std::vector<int64_t> PairVocabulary::encode(std::string_view line, const std::string& where) const {
+  require_utf8(where, line);
   std::vector<int64_t> ids;
   for (const int32_t id : tokenizer_->encode(line, where))
     ids.push_back(id == tokenizer_->unknown_id() ? unknown_ : id + special_);

@@ -62,7 +62,8 @@ Prepared prepare_text(const std::string& folder, const std::string& out, const b
          ++next) {
       std::string text = base::read_file(documents[next].path, static_cast<uint64_t>(kLargestDocument));
       if (const auto bad = base::first_invalid_utf8(text))
-        invalid_utf8(documents[next].path, static_cast<int64_t>(*bad), std::string_view(text).substr(*bad));
+        invalid_utf8(documents[next].path, static_cast<int64_t>(*bad), std::string_view(text).substr(*bad),
+                     kConvertFile);
       if (!text.ends_with('\n')) text += '\n';
       base::require(("\n" + text).find(fmt::format("\n{}\n", kSeparator)) == std::string::npos,
                     "{}: expected no line '{}', which separates documents", documents[next].path, kSeparator);

@@ -26,7 +26,7 @@ class CharacterScanner {
       pending_.push_back(chunk.front());
       chunk.remove_prefix(1);
       const base::Utf8Character found = base::front_character(pending_);
-      if (found.length < 0) invalid_utf8(where_, offset_, pending_);
+      if (found.length < 0) invalid_utf8(where_, offset_, pending_, kUseBytes);
       if (found.length == 0) continue;
       use(found.code_point);
       offset_ += found.length;
@@ -34,7 +34,7 @@ class CharacterScanner {
     }
     while (!chunk.empty()) {
       const base::Utf8Character found = base::front_character(chunk);
-      if (found.length < 0) invalid_utf8(where_, offset_, chunk);
+      if (found.length < 0) invalid_utf8(where_, offset_, chunk, kUseBytes);
       if (found.length == 0) {
         pending_ = chunk;
         return;
@@ -46,7 +46,7 @@ class CharacterScanner {
   }
 
   void finish() const {
-    if (!pending_.empty()) invalid_utf8(where_, offset_, pending_);
+    if (!pending_.empty()) invalid_utf8(where_, offset_, pending_, kUseBytes);
   }
 
  private:

@@ -34,7 +34,7 @@ class PartEncoder final : public Encoder {
   void encode(size_t size, std::vector<int32_t>& out) {
     const std::string_view part = std::string_view(pending_).substr(0, size);
     if (const auto bad = base::first_invalid_utf8(part))
-      invalid_utf8(where_, offset_ + static_cast<int64_t>(*bad), part.substr(*bad));
+      invalid_utf8(where_, offset_ + static_cast<int64_t>(*bad), part.substr(*bad), kConvertFile);
     tokenizer_.encode_part(part, first_, out);
     first_ = false;
     offset_ += static_cast<int64_t>(size);

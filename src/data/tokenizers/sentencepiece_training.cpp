@@ -35,7 +35,8 @@ void read_lines(const TextSource& text, std::vector<std::string>& lines) {
   std::string pending;
   const auto finish = [&] {
     if (const auto bad = base::first_invalid_utf8(pending))
-      invalid_utf8(text.path(), offset + static_cast<int64_t>(*bad), std::string_view(pending).substr(*bad));
+      invalid_utf8(text.path(), offset + static_cast<int64_t>(*bad), std::string_view(pending).substr(*bad),
+                   kConvertFile);
     offset += static_cast<int64_t>(pending.size()) + 1;
     if (!pending.empty()) lines.push_back(std::move(pending));
     pending.clear();

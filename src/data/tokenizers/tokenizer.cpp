@@ -13,11 +13,16 @@
 
 namespace mnemo::data {
 
+std::string unit_of(const Tokenizer& tokenizer) {
+  const std::string type = tokenizer.type();
+  return type == "bytes" || type == "characters" || type == "words" ? type : "pieces";
+}
+
 void report_unknown(const Tokenizer& tokenizer, const std::string& where, int64_t count, int64_t total,
                     Unknown unknown) {
   if (count == 0) return;
   const std::string text = fmt::format("{}: {} of {} {} are not in the model's vocabulary", where, base::grouped(count),
-                                       base::grouped(total), tokenizer.type());
+                                       base::grouped(total), unit_of(tokenizer));
   base::require(unknown == Unknown::warn, "{}", text);
   base::log_warning("{} and are read as <unk>", text);
 }

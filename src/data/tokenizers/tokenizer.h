@@ -39,6 +39,9 @@ class Tokenizer;
 /// What to do with a text that has units outside the vocabulary.
 enum class Unknown { warn, refuse };
 
+/// What its tokens are called in messages: "bytes", "characters", "words", or "pieces" of words.
+std::string unit_of(const Tokenizer& tokenizer);
+
 /// "WHERE: 6 of 12 characters are not in the model's vocabulary": a warning, or an InputError. Nothing for none.
 void report_unknown(const Tokenizer& tokenizer, const std::string& where, int64_t count, int64_t total,
                     Unknown unknown);

@@ -56,7 +56,7 @@ class WordScanner {
     if (!pending_.empty()) part = pending_ += part;
     if (!part.empty()) {
       if (const auto bad = base::first_invalid_utf8(part)) {
-        invalid_utf8(where_, offset_ + static_cast<int64_t>(*bad), part.substr(*bad));
+        invalid_utf8(where_, offset_ + static_cast<int64_t>(*bad), part.substr(*bad), kUseBytes);
       }
       use(part);
     }
