@@ -15,6 +15,7 @@
 #include "data/pairs/pair_vocabulary.h"
 #include "infer/engine_search.h"
 #include "models/presets.h"
+#include "search/beam_search.h"
 #include "tasks/task.h"
 #include "train/optimiser.h"
 #include "train/segment_bptt.h"

@@ -1,13 +1,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <poll.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
 #include <memory>
-#include <utility>
 
 #include "base/error.h"
 #include "base/exit_status.h"
@@ -18,7 +15,9 @@
 #include "cli/application.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/input_lines.h"
 #include "cli/ranks.h"
+#include "data/text/lines.h"
 #include "experiment/device.h"
 #include "infer/translator.h"
 
@@ -27,7 +26,7 @@ namespace {
 
 struct TranslateArguments {
   std::string model;
-  std::optional<std::string> checkpoint, device, precision;
+  std::optional<std::string> checkpoint, device, precision, prefix;
   std::optional<double> length_penalty, max_len_a, temperature, top_p;
   std::optional<int64_t> beam, min_len, max_len_b, no_repeat_ngram, top_k, seed;
   infer::TranslateOptions translate;
@@ -35,8 +34,8 @@ struct TranslateArguments {
   Ranks ranks{.command = "translate"};
 };
 
+constexpr const char* kInput = "standard input";
 constexpr size_t kChunk = 1024;  ///< lines that are sorted by length together
-constexpr size_t kMaxLine = size_t{1} << 20;
 
 /// Text on one line: what a model makes of its tokens may contain line ends.
 std::string on_one_line(std::string text) {
@@ -45,51 +44,6 @@ std::string on_one_line(std::string text) {
   }
   return text;
 }
-
-/// The lines of standard input, so that a pipe's are translated as they come.
-class InputLines {
- public:
-  /// Waits for the first line, and takes up to `count` of those that are there by then. False at the end.
-  bool read(size_t count, std::vector<std::string>& lines) {
-    lines.clear();
-    while (lines.size() < count && (take(lines) || ((lines.empty() || is_ready()) && fill()))) {
-    }
-    if (lines.empty() && !pending_.empty()) lines.push_back(std::exchange(pending_, {}));  // the last without an end
-    for (std::string& line : lines) {
-      if (line.ends_with('\r')) line.pop_back();
-    }
-    return !lines.empty();
-  }
-
- private:
-  bool take(std::vector<std::string>& lines) {
-    const size_t end = pending_.find('\n', from_);
-    base::require((end == std::string::npos ? pending_.size() : end) - from_ <= kMaxLine,
-                  "standard input: expected lines of at most {} bytes, found a longer one", kMaxLine);
-    if (end == std::string::npos) return false;
-    lines.push_back(pending_.substr(from_, end - from_));
-    from_ = end + 1;
-    return true;
-  }
-  static bool is_ready() {
-    pollfd input{STDIN_FILENO, POLLIN, 0};
-    return poll(&input, 1, 0) > 0;
-  }
-  /// Reads more; false at the end.
-  bool fill() {
-    pending_.erase(0, std::exchange(from_, 0));
-    char bytes[1 << 16];
-    ssize_t count;
-    while ((count = ::read(STDIN_FILENO, bytes, sizeof bytes)) < 0 && errno == EINTR) {
-    }
-    base::require(count >= 0, "standard input: cannot be read: {}", std::strerror(errno));
-    pending_.append(bytes, static_cast<size_t>(count));
-    return count > 0;
-  }
-
-  std::string pending_;
-  size_t from_ = 0;
-};
 
 /// The next lines of standard input, which rank 0 reads for all. False at the end.
 bool read_lines(InputLines& input, distributed::Group* group, std::vector<std::string>& lines) {
@@ -132,10 +86,15 @@ void show(const std::vector<infer::TranslatedText>& texts, const std::string& so
     base::print(base::to_json(base::Node::table({{"source", source}, {"translations", hypotheses}}), -1) + "\n");
     return;
   }
+  // A line without words has no translations, and a search may find fewer than are wanted: lines stay empty for them.
+  size_t found = 0;
   for (const infer::TranslatedText& text : texts) {
+    if (text.tokens == 0) continue;
+    ++found;
     base::print(fmt::format("{}{}{}\n", wanted.translate.nbest == 1 ? "" : fmt::format("{:.4f}\t", text.score),
                             on_one_line(text.text), align ? "\t" + alignment_text(text.alignment) : ""));
   }
+  base::print(std::string(static_cast<size_t>(wanted.translate.nbest) - found, '\n'));
 }
 
 /// The search or the sampling that the command line asks for.
@@ -171,15 +130,44 @@ infer::TranslateOptions asked_options(const TranslateArguments& arguments) {
 
 /// The search that a published model's folder asks for, with what the command line changes.
 search::GenerationOptions published_search(const TranslateArguments& arguments, search::GenerationOptions search) {
-  base::require(
-      !arguments.min_len && !arguments.max_len_a && !arguments.no_repeat_ngram,
-      "translate: --min-len, --max-len-a and --no-repeat-ngram are for models trained by Mnemo; the search of a "
-      "published model takes --beam, --length-penalty and --max-len-b");
+  base::require(!arguments.max_len_a,
+                "translate: --max-len-a is for models trained by Mnemo; the search of a published model takes "
+                "--max-len-b");
   search.num_beams = arguments.beam.value_or(search.num_beams);
   search.length_penalty = arguments.length_penalty.value_or(search.length_penalty);
   search.max_new_tokens = arguments.max_len_b.value_or(search.max_new_tokens);
+  search.min_new_tokens = arguments.min_len.value_or(search.min_new_tokens);
+  search.no_repeat_ngram = arguments.no_repeat_ngram.value_or(search.no_repeat_ngram);
   return search;
 }
+
+/// What the translations of the lines of standard input begin with: the lines of the file of --prefix.
+class Prefixes {
+ public:
+  explicit Prefixes(const std::optional<std::string>& file) : file_(file) {
+    if (!file) return;
+    data::for_each_line(data::TextSource(*file), InputLines::kMaxLine,
+                        [&](const data::LinePlace&, std::string_view line) { lines_.emplace_back(line); });
+  }
+  /// Of the lines from number `first` on, from 1; those that the file has no line for are removed.
+  void give(int64_t first, std::vector<std::string>& lines, infer::TranslateOptions& options) const {
+    if (!file_) return;
+    const auto begin = lines_.begin() + (first - 1);
+    lines.resize(std::min(lines.size(), static_cast<size_t>(lines_.end() - begin)));
+    options.prefixes.assign(begin, begin + static_cast<std::ptrdiff_t>(lines.size()));
+  }
+  /// Throws InputError unless the file has `count` lines; more: whether standard input has more than that.
+  void require_count(int64_t count, bool more) const {
+    if (!file_) return;
+    base::require(!more && count == static_cast<int64_t>(lines_.size()),
+                  "{}: expected a line for each line of standard input, {}{}, found {}", *file_,
+                  more ? "at least " : "", count + (more ? 1 : 0), lines_.size());
+  }
+
+ private:
+  std::optional<std::string> file_;
+  std::vector<std::string> lines_;
+};
 
 int translate(const TranslateArguments& arguments, const std::shared_ptr<distributed::Group>& group) {
   infer::TranslateOptions options = asked_options(arguments);
@@ -196,6 +184,12 @@ int translate(const TranslateArguments& arguments, const std::shared_ptr<distrib
                                              : options.search.beam_size;
   base::require(options.nbest <= beams, "translate: --nbest: expected 1 to the beam's {}, found {}", beams,
                 options.nbest);
+  const Prefixes prefixes(arguments.prefix);
+  if (arguments.prefix) {
+    options.prefixes = {""};
+    options.prefixes_name = *arguments.prefix;
+  }
+  translator.require_fitting(options);
   choose_threads(stored.model->parameters().count(), options.batch_size * beams);
   begin_sharing(group, "translate", *stored.model);
   options.ranks = group;
@@ -209,18 +203,26 @@ int translate(const TranslateArguments& arguments, const std::shared_ptr<distrib
     progress.emplace("lines", 0);
   int64_t line = 1;
   core::State open;  // the memory of the document being read
-  while (read_lines(input, group.get(), lines)) {
+  infer::SourceCounts counts;
+  bool more = false;  // lines than prefixes
+  while (!more && read_lines(input, group.get(), lines)) {
+    const size_t all = lines.size();
+    prefixes.give(line, lines, options);
+    more = lines.size() < all;
+    if (lines.empty()) break;
     const auto on_line = [&](size_t i, const std::vector<infer::TranslatedText>& texts) {
       show(texts, lines[i], arguments);
       if (progress) progress->update(line + static_cast<int64_t>(i));
     };
-    if (arguments.documents) {
-      translator.translate_documents(lines, options, open, on_line, "standard input", line);
-    } else {
-      translator.translate(lines, options, on_line, "standard input", line);
-    }
+    const infer::SourceCounts read = arguments.documents
+                                         ? translator.translate_documents(lines, options, open, on_line, kInput, line)
+                                         : translator.translate(lines, options, on_line, kInput, line);
+    counts.tokens += read.tokens;
+    counts.unknown += read.unknown;
     line += static_cast<int64_t>(lines.size());
   }
+  translator.report_unknown(counts, kInput);
+  prefixes.require_count(line - 1, more);
   if (group) group->leave();
   return base::kDone;
 }
@@ -237,17 +239,21 @@ void add_translate(CLI::App& app) {
       .option("--beam", arguments->beam, "N",
               "hypotheses per sentence; 1: greedy (default 5; of a published model what its folder says)")
       .option("--nbest", options.nbest, "N",
-              "print the N best hypotheses of a line, each after its score and a tab (default 1)",
+              "print N lines for a line: its best hypotheses, each after its score and a tab (default 1)",
               base::range(1, 1 << 10))
       .option("--length-penalty", arguments->length_penalty, "P",
-              "a hypothesis of n tokens scores (sum of log probabilities) / n^P (default 1)")
+              "a hypothesis of n tokens, its end included, scores (sum of the natural logarithms of their "
+              "probabilities) / n^P (default 1)")
       .option("--min-len", arguments->min_len, "N", "tokens before a hypothesis may end (default 1)")
       .option("--max-len-a", arguments->max_len_a, "A",
-              "a translation has at most A * S + B tokens, S the source's (default 0)")
+              "a translation has at most A * S + B tokens and its end; S: tokens of the source, its end included "
+              "(default 0)")
       .option("--max-len-b", arguments->max_len_b, "B",
-              "see --max-len-a (default 200); of a published model the most tokens of a translation")
+              "see --max-len-a (default 200); of a published model the most tokens of a translation, its end included")
       .option("--no-repeat-ngram", arguments->no_repeat_ngram, "N",
               "no sequence of N tokens occurs twice; 0: any may (default 0)")
+      .option("--prefix", arguments->prefix, "FILE",
+              "what the translations begin with: a line of FILE for each line, an empty one where it is free")
       .flag("--sample", arguments->sample, "draw translations, --nbest of them, instead of searching for the best")
       .option("--temperature", arguments->temperature, "X", "with --sample: divides the logits (default 1)")
       .option("--top-k", arguments->top_k, "K", "with --sample: from the K most likely tokens; 0: all (default 0)")

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <variant>
 
@@ -30,6 +31,8 @@ struct ImageInput {
 /// Pairs of a source, which an encoder reads whole, and a target, which a decoder predicts token by token.
 struct PairInput {
   int64_t source_vocab_size = 0, target_vocab_size = 0;
+  /// The most tokens of a source and of a target, ends included, that the model has places for; unset: any number.
+  std::optional<int64_t> max_source = {}, max_target = {};
 };
 
 /// A model's input and its parameters, one alternative for each InputKind, in the same order.

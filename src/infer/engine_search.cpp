@@ -12,6 +12,10 @@ namespace mnemo::infer {
 
 int64_t EngineSearch::vocabulary() const { return core::pair_input(engine_->model()->input()).target_vocab_size; }
 
+std::optional<int64_t> EngineSearch::max_tokens() const {
+  return core::pair_input(engine_->model()->input()).max_target;
+}
+
 void EngineSearch::start(const at::Tensor& source, const at::Tensor& valid) {
   start(engine_->read_source(source, valid, engine_->model()->initial_state(source.size(0))));
 }

@@ -1,10 +1,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "infer/engine.h"
-#include "search/beam_search.h"
+#include "search/step_decoder.h"
 
 namespace mnemo::infer {
 
@@ -13,6 +14,7 @@ class EngineSearch final : public search::StepDecoder {
  public:
   explicit EngineSearch(std::shared_ptr<const Engine> engine) : engine_(std::move(engine)) {}
   int64_t vocabulary() const override;
+  std::optional<int64_t> max_tokens() const override;
   void start(const at::Tensor& source, const at::Tensor& valid) override;
   void start(const core::State& read) override { sequences_ = engine_->begin(read); }
   at::Tensor log_probabilities(std::span<const int64_t> last) override;

@@ -6,21 +6,18 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/file_io.h"
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/random.h"
 #include "bundle/model_folder.h"
 #include "data/tokenizers/open_tokenizer.h"
 #include "distributed/shared_batches.h"
 #include "infer/engine_search.h"
 #include "search/side_by_side.h"
-#include "weights/foreign_config.h"
 
 namespace mnemo::infer {
 
 namespace {
-
-constexpr const char* kGenerationFile = "generation_config.json";
 
 /// Vocabularies of our own, or the tokenizer of a published model.
 data::PairVocabularies vocabularies_of(const bundle::Bundle& stored) {
@@ -33,41 +30,6 @@ data::PairVocabularies vocabularies_of(const bundle::Bundle& stored) {
 }
 
 }  // namespace
-
-std::optional<search::GenerationOptions> generation_settings(const bundle::Bundle& stored) {
-  if (stored.model->input_kind() != core::InputKind::pairs) return std::nullopt;
-  std::string path = base::join_path(stored.folder, kGenerationFile);
-  if (!base::path_exists(path)) {
-    if (stored.format == nullptr) return std::nullopt;
-    path = base::join_path(stored.folder, bundle::kConfigFile);
-  }
-  const base::Node file = weights::parse_model_config(base::read_file(path, size_t{16} << 20), path);
-  base::require(file.is_table(), "{}: expected an object, found {}", path, file.found());
-  const auto get = [&](std::string_view key, const base::Node& otherwise) {
-    return weights::member_or(file, key, otherwise);
-  };
-  search::GenerationOptions options;
-  options.num_beams = get("num_beams", 1).as_int();
-  options.length_penalty = get("length_penalty", 1.0).as_double();
-  options.early_stopping = get("early_stopping", false).as_bool();
-  options.max_new_tokens = get("max_length", 512).as_int() - 1;  // which counts the decoder's first token
-  options.renormalize = get("renormalize_logits", false).as_bool();
-  if (const base::Node end = get("forced_eos_token_id", base::Node()); !end.is_null())
-    options.forced_eos = end.as_int();
-  const base::Node words = get("bad_words_ids", base::Node::array());
-  base::require(words.is_array(), "{}: 'bad_words_ids': expected a list of lists, found {}", path, words.found());
-  for (const base::Node& word : words.items()) {
-    base::require(word.is_array() && word.size() == 1 && word.items()[0].is_int(),
-                  "{}: 'bad_words_ids': unsupported: expected lists of one token, found {}", path, word.found());
-    options.suppressed.push_back(word.items()[0].as_int());
-  }
-  try {
-    base::check_options(options);
-  } catch (const base::InputError& error) {
-    base::input_error("{}: {}", path, error.what());
-  }
-  return options;
-}
 
 Translator::Translator(const bundle::Bundle& stored, std::optional<ops::Precision> precision) : model_(stored.model) {
   models::require_input(*model_, core::InputKind::pairs, stored.folder);
@@ -91,6 +53,7 @@ std::unique_ptr<search::StepDecoder> Translator::search_decoder() const {
 
 std::vector<int64_t> Translator::encode(const std::string& line, const std::string& place, int64_t max_source) const {
   std::vector<int64_t> source = vocabularies_.source->encode(line, place);
+  max_source = std::min(max_source, core::pair_input(model_->input()).max_source.value_or(max_source));
   if (static_cast<int64_t>(source.size()) > max_source) {
     base::log_warning("{}: {} tokens, cut to {}", place, source.size(), max_source);
     source.resize(static_cast<size_t>(max_source) - 1);
@@ -99,25 +62,67 @@ std::vector<int64_t> Translator::encode(const std::string& line, const std::stri
   return source;
 }
 
+/// of_words: whether the line that it belongs to has words.
+std::vector<int64_t> Translator::encode_prefix(const std::string& prefix, const std::string& place,
+                                               bool of_words) const {
+  const data::PairVocabulary& vocabulary = *vocabularies_.target;
+  std::vector<int64_t> tokens = vocabulary.encode(prefix, place);
+  tokens.pop_back();  // the end
+  base::require(tokens.empty() || of_words, "{}: the line to translate is empty: expected no prefix, found '{}'", place,
+                base::printable(prefix, 80));
+  const auto unknown = std::count_if(tokens.begin(), tokens.end(),
+                                     [&](int64_t token) { return vocabulary.is_unknown(token); });
+  base::require(unknown == 0, "{}: expected a prefix of words that the model can write, found '{}' with {} unknown {}",
+                place, base::printable(prefix, 80), unknown, data::unit_of(vocabulary.tokenizer()));
+  const std::optional<int64_t> places = core::pair_input(model_->input()).max_target;
+  base::require(!places || static_cast<int64_t>(tokens.size()) < *places,
+                "{}: expected a prefix of less than {} tokens, those that the model has places for, found {}", place,
+                places.value_or(0), tokens.size());
+  return tokens;
+}
+
+void Translator::require_fitting(const TranslateOptions& options) const {
+  const int64_t words = core::pair_input(model_->input()).target_vocab_size;
+  base::require(options.prefixes.empty() || !settings_,
+                "{}: a published model's translations cannot begin with a prefix; expected a model trained by Mnemo",
+                options.prefixes_name);
+  if (options.sampling) return;
+  if (options.generation) {
+    search::require_fitting(*options.generation, words);
+  } else {
+    search::require_fitting(options.search, words);
+  }
+}
+
 Translator::Found Translator::find(const data::TokenSegment& batch, std::span<const int64_t> chosen,
-                                   const TranslateOptions& options, int64_t first_line, const core::State& read) const {
+                                   const TranslateOptions& options, const ReadLines& lines,
+                                   const core::State& read) const {
   const at::Device device = core::device_of(*model_);
   const std::unique_ptr<search::StepDecoder> decoder = search_decoder();
   const at::Tensor source = batch.source.to(device), valid = batch.source_valid.to(device);
   const models::SpecialTokens& special = model_->options().tokens;
   if (!options.sampling && options.generation)
     return search::generation_search(*decoder, special.first(), special.eos, source, valid, *options.generation);
-  if (!options.sampling) return search::beam_search(*decoder, special, source, valid, options.search, {}, read);
+  std::vector<std::vector<int64_t>> prefixes;
+  if (!lines.prefixes.empty()) {
+    for (const int64_t line : chosen) prefixes.push_back(lines.prefixes[static_cast<size_t>(line)]);
+  }
   search::BeamSearchOptions limits = options.search;
+  if (!options.sampling) {
+    limits.wanted = std::min(options.nbest, limits.beam_size);
+    return search::beam_search(*decoder, special, source, valid, limits, prefixes, read);
+  }
   limits.beam_size = options.nbest;
   const Sampler sampler(*options.sampling, special.unk);
   const int64_t own_unknown = vocabularies_.target->tokenizer().unknown_id();
   const auto pick = [&](const at::Tensor& row, int64_t sentence, int64_t sample, int64_t length) {
-    const auto line = static_cast<uint64_t>(first_line + chosen[static_cast<size_t>(sentence)]);
+    const auto line = static_cast<uint64_t>(lines.first_line + chosen[static_cast<size_t>(sentence)]);
     if (own_unknown >= 0) row[vocabularies_.target->of_tokenizer(own_unknown)].fill_(-INFINITY);
+    if (!options.sampling->sample_unknown) row[special.unk].fill_(-INFINITY);
+    if (!(row.max() > -INFINITY).item<bool>()) return int64_t{-1};
     return sampler.pick(row, base::Random{line, static_cast<uint64_t>(sample), static_cast<uint64_t>(length)}.next());
   };
-  return search::sample_search(*decoder, special, source, valid, limits, pick, {}, read);
+  return search::sample_search(*decoder, special, source, valid, limits, pick, prefixes, read);
 }
 
 std::vector<std::vector<TranslatedText>> Translator::texts(const Found& found, std::span<const int64_t> chosen,
@@ -171,19 +176,32 @@ std::vector<std::vector<TranslatedText>> Translator::texts(const Found& found, s
   return all;
 }
 
-std::vector<data::PairSample> Translator::read(std::span<const std::string> lines, const TranslateOptions& options,
-                                               std::string_view where, int64_t first_line) const {
-  std::vector<data::PairSample> samples;
-  int64_t unknown = 0, total = 0;
+Translator::ReadLines Translator::read(std::span<const std::string> lines, const TranslateOptions& options,
+                                       std::string_view where, int64_t first_line) const {
+  require_fitting(options);
+  base::require(options.prefixes.empty() || options.prefixes.size() == lines.size(),
+                "{}: expected {} prefixes, one for each line, found {}", options.prefixes_name, lines.size(),
+                options.prefixes.size());
+  ReadLines all;
+  all.first_line = first_line;
   for (size_t i = 0; i < lines.size(); ++i) {
-    const std::string place = fmt::format("{}:{}", where, first_line + static_cast<int64_t>(i));
-    samples.push_back({encode(lines[i], place, options.max_source), {vocabularies_.target->eos()}});
-    const std::vector<int64_t>& ids = samples.back().source;
-    total += static_cast<int64_t>(ids.size()) - 1;
-    unknown += std::count_if(ids.begin(), ids.end(), [&](int64_t id) { return vocabularies_.source->is_unknown(id); });
+    const int64_t line = first_line + static_cast<int64_t>(i);
+    all.samples.push_back(
+        {encode(lines[i], fmt::format("{}:{}", where, line), options.max_source), {vocabularies_.target->eos()}});
+    const std::vector<int64_t>& ids = all.samples.back().source;
+    all.counts.tokens += static_cast<int64_t>(ids.size()) - 1;
+    all.counts.unknown += std::count_if(ids.begin(), ids.end(),
+                                        [&](int64_t id) { return vocabularies_.source->is_unknown(id); });
+    if (options.prefixes.empty()) continue;
+    all.prefixes.push_back(
+        encode_prefix(options.prefixes[i], fmt::format("{}:{}", options.prefixes_name, line), ids.size() > 1));
   }
-  data::report_unknown(vocabularies_.source->tokenizer(), std::string(where), unknown, total, data::Unknown::warn);
-  return samples;
+  return all;
+}
+
+void Translator::report_unknown(const SourceCounts& counts, std::string_view where) const {
+  data::report_unknown(vocabularies_.source->tokenizer(), std::string(where), counts.unknown, counts.tokens,
+                       data::Unknown::warn);
 }
 
 /// Hands results over in the order of their lines.
@@ -216,9 +234,10 @@ class Translator::InOrder {
   size_t done_ = 0;
 };
 
-void Translator::translate(std::span<const std::string> lines, const TranslateOptions& options, const OnLine& on_line,
-                           std::string_view where, int64_t first_line) const {
-  const std::vector<data::PairSample> samples = read(lines, options, where, first_line);
+SourceCounts Translator::translate(std::span<const std::string> lines, const TranslateOptions& options,
+                                   const OnLine& on_line, std::string_view where, int64_t first_line) const {
+  const ReadLines own = read(lines, options, where, first_line);
+  const std::vector<data::PairSample>& samples = own.samples;
   std::vector<int64_t> order;
   for (size_t i = 0; i < samples.size(); ++i) {
     if (InOrder::has_words(samples[i])) order.push_back(static_cast<int64_t>(i));
@@ -230,18 +249,19 @@ void Translator::translate(std::span<const std::string> lines, const TranslateOp
   const auto work = [&](int64_t batch) {
     const std::vector<int64_t>& chosen = batches[static_cast<size_t>(batch)];
     const Found found = find(data::make_pair_batch(samples, chosen, special.first(), special.pad), chosen, options,
-                             first_line);
+                             own);
     return pack_translations(texts(found, chosen, samples, lines, options));
   };
   distributed::share_batches(options.ranks.get(), static_cast<int64_t>(batches.size()), work,
                              [&](int64_t batch, const distributed::Texts& packed) {
                                results.put(batches[static_cast<size_t>(batch)], unpack_translations(packed));
                              });
+  return own.counts;
 }
 
-void Translator::translate_documents(std::span<const std::string> lines, const TranslateOptions& options,
-                                     core::State& open, const OnLine& on_line, std::string_view where,
-                                     int64_t first_line) const {
+SourceCounts Translator::translate_documents(std::span<const std::string> lines, const TranslateOptions& options,
+                                             core::State& open, const OnLine& on_line, std::string_view where,
+                                             int64_t first_line) const {
   base::require(model_->source()->carries_memory(),
                 "translation by documents: this model has no memory that goes from sentence to sentence; give its "
                 "encoder one (model.backbone.encoder.memory) and train it with data.reset = \"documents\"");
@@ -250,7 +270,8 @@ void Translator::translate_documents(std::span<const std::string> lines, const T
                 options.ranks ? options.ranks->size() : 1);
   base::require(options.sampling || !options.generation,
                 "translation by documents: not with the search of a published model; expected a model of this program");
-  const std::vector<data::PairSample> samples = read(lines, options, where, first_line);
+  const ReadLines own = read(lines, options, where, first_line);
+  const std::vector<data::PairSample>& samples = own.samples;
   std::vector<std::vector<int64_t>> documents(1);
   for (size_t i = 0; i < samples.size(); ++i) {
     if (InOrder::has_words(samples[i])) {
@@ -270,20 +291,21 @@ void Translator::translate_documents(std::span<const std::string> lines, const T
         core::State read = engine_ ? engine_->read_source(batch.source, batch.source_valid, before)
                                    : model_->read_source(batch.source.to(device), batch.source_valid.to(device),
                                                          core::Mode::evaluate, before);
-        results.put(chosen,
-                    texts(find(batch, chosen, options, first_line, read), chosen, samples, lines, options, before));
+        results.put(chosen, texts(find(batch, chosen, options, own, read), chosen, samples, lines, options, before));
         return read;
       },
       open);
+  return own.counts;
 }
 
 std::vector<std::vector<TranslatedText>> Translator::operator()(std::span<const std::string> lines,
                                                                 const TranslateOptions& options, std::string_view where,
                                                                 int64_t first_line) const {
   std::vector<std::vector<TranslatedText>> all;
-  translate(
+  const SourceCounts counts = translate(
       lines, options, [&](size_t, const std::vector<TranslatedText>& texts) { all.push_back(texts); }, where,
       first_line);
+  report_unknown(counts, where);
   return all;
 }
 

@@ -14,6 +14,7 @@
 #include "data/pairs/pair_options.h"
 #include "distributed/group.h"
 #include "infer/engine.h"
+#include "infer/generation_settings.h"
 #include "infer/sampling.h"
 #include "infer/translated_text.h"
 #include "search/beam_search.h"
@@ -28,18 +29,22 @@ struct TranslateOptions {
   int64_t nbest = 1;                        ///< hypotheses of a line; of a beam search at most beam_size
   std::optional<SamplingOptions> sampling;  ///< set: hypotheses are drawn, nbest of them, instead of searched
   int64_t batch_size = 32;                  ///< sentences of a batch
-  int64_t max_source = 1024;                ///< a longer source is cut, with a warning
-  std::string unknown = "<unk>";            ///< what stands for words that the vocabulary lacks
+  int64_t max_source = 1024;  ///< a source longer than this, or than the model has places for, is cut, with a warning
+  std::string unknown = "<unk>";  ///< what stands for words that the vocabulary lacks
   /// Instead of it the source's word that the decoder reads most where it writes the unknown one (Luong et al. 2015).
   bool replace_unknown = false;
   bool align = false;  ///< whether hypotheses have an alignment
+  /// What the translation of each line begins with, one text for each line, empty where it is free. No texts: all are.
+  std::vector<std::string> prefixes = {};
+  std::string prefixes_name = "prefix";  ///< what messages call these texts
   /// Ranks that share the batches of translate(): all of them call it together and get all lines. Null: one process.
   std::shared_ptr<distributed::Group> ranks = {};
 };
 
-/// What a published model's folder says of its search: generation_config.json, or config.json where there is none; in a
-/// folder of ours that was converted from one, the same file. Unset: nothing. Throws InputError naming file and key.
-std::optional<search::GenerationOptions> generation_settings(const bundle::Bundle& stored);
+/// Tokens of lines that were read, without ends, and how many of them the vocabulary lacks.
+struct SourceCounts {
+  int64_t tokens = 0, unknown = 0;
+};
 
 /// Translates lines with a translation model. Sentences of similar length share a batch; the result of a sentence does
 /// not depend on it.
@@ -53,20 +58,28 @@ class Translator {
   /// The search that the model was published with; unset: beam search as fairseq defines it.
   const std::optional<search::GenerationOptions>& settings() const { return settings_; }
 
+  /// Throws InputError for a search that the model cannot run, with prefixes for that of a published model.
+  void require_fitting(const TranslateOptions& options) const;
+  /// Warns if the vocabulary lacks any of these tokens; `where`: of what.
+  void report_unknown(const SourceCounts& counts, std::string_view where) const;
+
   /// What receives the hypotheses of lines[i], best first; one empty text for a line without words.
   using OnLine = std::function<void(size_t i, const std::vector<TranslatedText>& texts)>;
 
   /// Calls on_line for each line, in their order, as soon as it and those before it are done. Samples depend on the
   /// seed and the line's number, counted from `first_line`. Throws InputError that names `where` and the line for
-  /// invalid UTF-8, and InputError for an alignment by a cross-attention that cannot be inspected.
-  void translate(std::span<const std::string> lines, const TranslateOptions& options, const OnLine& on_line,
-                 std::string_view where = "source", int64_t first_line = 1) const;
+  /// invalid UTF-8, InputError for an alignment by a cross-attention that cannot be inspected, for prefixes that are not
+  /// one a line, not UTF-8, of words that the vocabulary lacks, too long for the model or of an empty line, and as
+  /// require_fitting().
+  SourceCounts translate(std::span<const std::string> lines, const TranslateOptions& options, const OnLine& on_line,
+                         std::string_view where = "source", int64_t first_line = 1) const;
   /// The same of documents, with an empty line after each: memory goes from line to line of a document. `open`: the
   /// memory of a document that goes on with the first line; afterwards that of the last one, if no empty line ends it.
   /// Throws InputError for a model without such a memory.
-  void translate_documents(std::span<const std::string> lines, const TranslateOptions& options, core::State& open,
-                           const OnLine& on_line, std::string_view where = "source", int64_t first_line = 1) const;
-  /// The hypotheses of each line.
+  SourceCounts translate_documents(std::span<const std::string> lines, const TranslateOptions& options,
+                                   core::State& open, const OnLine& on_line, std::string_view where = "source",
+                                   int64_t first_line = 1) const;
+  /// The hypotheses of each line; warns of unknown tokens.
   std::vector<std::vector<TranslatedText>> operator()(std::span<const std::string> lines,
                                                       const TranslateOptions& options = {},
                                                       std::string_view where = "source", int64_t first_line = 1) const;
@@ -75,12 +88,20 @@ class Translator {
   using Found = std::vector<std::vector<search::Hypothesis>>;
   class InOrder;
   std::unique_ptr<search::StepDecoder> search_decoder() const;
-  std::vector<data::PairSample> read(std::span<const std::string> lines, const TranslateOptions& options,
-                                     std::string_view where, int64_t first_line) const;
+  /// Lines as tokens.
+  struct ReadLines {
+    std::vector<data::PairSample> samples;
+    std::vector<std::vector<int64_t>> prefixes;  ///< none, or one for each line
+    SourceCounts counts;
+    int64_t first_line = 1;
+  };
+  ReadLines read(std::span<const std::string> lines, const TranslateOptions& options, std::string_view where,
+                 int64_t first_line) const;
   std::vector<int64_t> encode(const std::string& line, const std::string& place, int64_t max_source) const;
-  /// The hypotheses of the lines `chosen`, of which the first has the number `first_line`.
+  std::vector<int64_t> encode_prefix(const std::string& prefix, const std::string& place, bool of_words) const;
+  /// The hypotheses of the lines `chosen`.
   Found find(const data::TokenSegment& batch, std::span<const int64_t> chosen, const TranslateOptions& options,
-             int64_t first_line, const core::State& read = {}) const;
+             const ReadLines& lines, const core::State& read = {}) const;
   /// Their texts, and what they read of the lines. before: the state before the lines; empty: documents begin there.
   std::vector<std::vector<TranslatedText>> texts(const Found& found, std::span<const int64_t> chosen,
                                                  std::span<const data::PairSample> samples,

@@ -14,6 +14,7 @@
 #include "models/attention_scalars.h"
 #include "models/left_padding.h"
 #include "models/make_attention.h"
+#include "models/pair_limits.h"
 #include "models/registry.h"
 
 namespace mnemo::models {
@@ -26,8 +27,7 @@ core::ModelInput input_of(const ModelOptions& options) {
   const EmbeddingOptions& embedding = options.embedding;
   if (options.backbone.input() == InputKind::tokens)
     return core::TokenInput{embedding.vocab_size, options.segment_size};
-  if (options.backbone.input() == InputKind::pairs)
-    return core::PairInput{embedding.source_vocab_size.value_or(embedding.vocab_size), embedding.vocab_size};
+  if (options.backbone.input() == InputKind::pairs) return pair_input_of(options);
   const std::vector<int64_t> size = options.backbone.image_size();
   return core::ImageInput{size.at(0), size.at(1), options.backbone.image_channels()};
 }

@@ -5,88 +5,23 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <functional>
+#include <optional>
 #include <utility>
 
 #include "base/error.h"
-#include "ops/row_kernels.h"
+#include "search/allowed_tokens.h"
+#include "search/best_candidates.h"
 
 namespace mnemo::search {
 namespace {
 
-constexpr double kNever = -std::numeric_limits<double>::infinity();
-
 /// One sentence of the batch: its running beams, best first, and its finished hypotheses.
 struct Search {
-  int64_t limit = 0;
+  int64_t limit = 0;  ///< tokens before the end
   std::vector<Hypothesis> beams, finished;
   std::vector<int64_t> samples;  ///< which sample each beam is; empty in a beam search
   std::vector<int64_t> prefix;
-};
-
-/// Tokens that would complete a sequence of `size` tokens which occurs before.
-template <class T>
-void forbid_repeats(const std::vector<int64_t>& tokens, int64_t size, T* row) {
-  const auto count = static_cast<int64_t>(tokens.size());
-  const int64_t head = size - 1;
-  for (int64_t at = 0; at + size <= count; ++at) {
-    if (std::equal(tokens.begin() + at, tokens.begin() + at + head, tokens.end() - head))
-      row[tokens[static_cast<size_t>(at + head)]] = static_cast<T>(kNever);
-  }
-}
-
-struct Candidate {
-  double sum;
-  int64_t beam, token;
-};
-
-bool is_better(const Candidate& a, const Candidate& b) {
-  return a.sum > b.sum || (a.sum == b.sum && std::pair(a.beam, a.token) < std::pair(b.beam, b.token));
-}
-
-/// The best `wanted` candidates seen, as a heap with the worst in front.
-class BestCandidates {
- public:
-  void start(int64_t wanted) {
-    wanted_ = static_cast<size_t>(wanted);
-    heap_.clear();
-  }
-  /// Takes the tokens of a beam: log probabilities row [V] after a beam with that sum.
-  template <class T>
-  void take(int64_t beam, double sum, const T* row, int64_t words) {
-    constexpr int64_t kPiece = 256;
-    int64_t places[kPiece];
-    for (int64_t from = 0; from < words; from += kPiece) {
-      const int64_t found = ops::places_above(row + from, std::min(kPiece, words - from), least(sum, T()), places);
-      for (int64_t i = 0; i < found; ++i)
-        put({sum + static_cast<double>(row[from + places[i]]), beam, from + places[i]});
-    }
-  }
-  const std::vector<Candidate>& in_order() {
-    std::sort(heap_.begin(), heap_.end(), is_better);
-    return heap_;
-  }
-
- private:
-  /// A log probability that is certainly too low.
-  template <class T>
-  T least(double sum, T) const {
-    if (heap_.size() < wanted_) return static_cast<T>(kNever);
-    const double bound = heap_.front().sum - sum;
-    return static_cast<T>(bound - 1e-6 * std::abs(bound) - 1e-30);  // rounding must not exclude an equal one
-  }
-  void put(const Candidate& candidate) {
-    if (heap_.size() == wanted_) {
-      if (!is_better(candidate, heap_.front())) return;
-      std::pop_heap(heap_.begin(), heap_.end(), is_better);
-      heap_.pop_back();
-    }
-    heap_.push_back(candidate);
-    std::push_heap(heap_.begin(), heap_.end(), is_better);
-  }
-
-  size_t wanted_ = 0;
-  std::vector<Candidate> heap_;
 };
 
 class BeamSearch {
@@ -106,7 +41,7 @@ class BeamSearch {
 
  private:
   template <class T>
-  void allow_only(const Search& search, const Hypothesis& beam, T* row) const;
+  T allow_only(const Search& search, const Hypothesis& beam, T* row) const;
   template <class T>
   void advance(Search& search, T* rows, int64_t first_row, std::vector<int64_t>& parents);
   template <class T>
@@ -114,6 +49,10 @@ class BeamSearch {
   template <class T>
   void advance_all(const at::Tensor& rows, std::vector<int64_t>& parents);
   Hypothesis finish(const Hypothesis& beam) const;
+  double scored(double sum, int64_t tokens) const {
+    return sum / std::pow(static_cast<double>(tokens), options_.length_penalty);
+  }
+  bool is_done(const Search& search) const;
 
   StepDecoder& decoder_;
   const models::SpecialTokens& special_;
@@ -126,9 +65,9 @@ class BeamSearch {
   BestCandidates candidates_;
 };
 
-/// Sets what a beam must not go on with to -inf. Throws NotFinite.
+/// Sets what a beam must not go on with to -inf. Returns the log probability of its end. Throws NotFinite.
 template <class T>
-void BeamSearch::allow_only(const Search& search, const Hypothesis& beam, T* row) const {
+T BeamSearch::allow_only(const Search& search, const Hypothesis& beam, T* row) const {
   if (std::isnan(row[0])) throw base::NotFinite("translation: the probabilities of the model are not finite");
   const T end = row[special_.eos], never = static_cast<T>(kNever);
   if (length_ <= static_cast<int64_t>(search.prefix.size())) {
@@ -136,20 +75,34 @@ void BeamSearch::allow_only(const Search& search, const Hypothesis& beam, T* row
     const T kept = row[token];
     std::fill_n(row, vocabulary_, never);
     row[token] = kept;
-    return;
+    return end;
   }
   row[special_.pad] = never;
   if (options_.no_repeat_ngram > 0) forbid_repeats(beam.tokens, options_.no_repeat_ngram, row);
   if (length_ <= options_.min_len) row[special_.eos] = never;
-  if (length_ <= search.limit) return;
-  std::fill_n(row, vocabulary_, never);
-  row[special_.eos] = end;
+  if (length_ > search.limit) std::fill_n(row, vocabulary_, never);
+  end_if_stuck(row, vocabulary_, special_.eos, end);
+  return end;
 }
 
 Hypothesis BeamSearch::finish(const Hypothesis& beam) const {
   Hypothesis done = beam;
-  done.score = done.sum / std::pow(static_cast<double>(done.tokens.size()), options_.length_penalty);
+  done.score = scored(done.sum, static_cast<int64_t>(done.tokens.size()));
   return done;
+}
+
+/// Whether a sentence's search can end: beam_size hypotheses are finished, or the wanted ones are certain.
+bool BeamSearch::is_done(const Search& search) const {
+  if (search.beams.empty() || search.finished.size() == static_cast<size_t>(width_)) return true;
+  const auto wanted = static_cast<size_t>(options_.wanted);
+  if (pick_ != nullptr || wanted == 0 || search.finished.size() < wanted) return false;
+  std::vector<double> scores;
+  for (const Hypothesis& hypothesis : search.finished) scores.push_back(hypothesis.score);
+  std::nth_element(scores.begin(), scores.begin() + options_.wanted - 1, scores.end(), std::greater<>());
+  const int64_t longest = std::max(search.limit, static_cast<int64_t>(search.prefix.size())) + 1;
+  const double bound = scored(search.beams.front().sum, longest);
+  constexpr double kBelow = 1.0 - 1e-12;  // what std::pow may round
+  return bound * kBelow <= scores[wanted - 1];
 }
 
 /// Continues the beams of a sentence, whose log probabilities start at `rows`. parents: appends the row of the batch
@@ -189,8 +142,10 @@ template <class T>
 void BeamSearch::advance_samples(size_t sentence, const at::Tensor& rows, int64_t first_row,
                                  std::vector<int64_t>& parents) {
   Search& search = searches_[sentence];
+  std::vector<T> ends;
   for (size_t i = 0; i < search.beams.size(); ++i)
-    allow_only(search, search.beams[i], rows.mutable_data_ptr<T>() + static_cast<int64_t>(i) * vocabulary_);
+    ends.push_back(
+        allow_only(search, search.beams[i], rows.mutable_data_ptr<T>() + static_cast<int64_t>(i) * vocabulary_));
   if (length_ == 1) {
     search.beams.resize(static_cast<size_t>(width_));
     for (int64_t sample = 0; sample < width_; ++sample) search.samples.push_back(sample);
@@ -199,10 +154,13 @@ void BeamSearch::advance_samples(size_t sentence, const at::Tensor& rows, int64_
   std::vector<int64_t> samples;
   for (size_t i = 0; i < search.beams.size(); ++i) {
     const int64_t row = length_ == 1 ? 0 : static_cast<int64_t>(i);
-    const int64_t token = (*pick_)(rows[row], static_cast<int64_t>(sentence), search.samples[i], length_ - 1);
+    const int64_t picked = (*pick_)(rows[row], static_cast<int64_t>(sentence), search.samples[i], length_ - 1);
+    const int64_t token = picked < 0 ? special_.eos : picked;
+    const double added = picked < 0 ? static_cast<double>(ends[static_cast<size_t>(row)])
+                                    : rows[row][token].item<double>();
     Hypothesis longer = std::move(search.beams[i]);
     longer.tokens.push_back(token);
-    longer.sum += rows[row][token].item<double>();
+    longer.sum = longer_sum(longer.sum, added);
     if (token == special_.eos && length_ > static_cast<int64_t>(search.prefix.size())) {
       search.finished.push_back(finish(longer));
     } else {
@@ -230,7 +188,7 @@ void BeamSearch::advance_all(const at::Tensor& probabilities, std::vector<int64_
       advance(search, rows + row * vocabulary_, row, parents);
     }
     row += count;
-    if (search.finished.size() == static_cast<size_t>(width_) || search.beams.empty()) {
+    if (is_done(search)) {
       parents.resize(before);
     } else {
       still.push_back(sentence);
@@ -251,8 +209,15 @@ std::vector<std::vector<Hypothesis>> BeamSearch::run(const at::Tensor& source, c
     const int64_t tokens = valid.defined() ? counts[b].item<int64_t>() : source.size(1);
     search.limit = static_cast<int64_t>(std::floor(options_.max_len_a * static_cast<double>(tokens))) +
                    options_.max_len_b;
-    search.beams.resize(1);
     if (!prefix.empty()) search.prefix = prefix[static_cast<size_t>(b)];
+    if (const std::optional<int64_t> places = decoder_.max_tokens()) {
+      search.limit = std::min(search.limit, *places - 1);
+      base::require(static_cast<int64_t>(search.prefix.size()) < *places,
+                    "translation: expected a prefix of less than {} tokens, those that the model has places for, found "
+                    "{}",
+                    *places, search.prefix.size());
+    }
+    search.beams.resize(1);
     running_.push_back(static_cast<size_t>(b));
   }
   if (read.empty()) {
@@ -278,41 +243,15 @@ std::vector<std::vector<Hypothesis>> BeamSearch::run(const at::Tensor& source, c
   for (Search& search : searches_) {
     std::stable_sort(search.finished.begin(), search.finished.end(),
                      [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
+    if (search.finished.empty())
+      throw base::NotFinite(
+          "translation: the model gives no token a probability above 0 where a hypothesis has to end");
+    if (options_.wanted > 0 && search.finished.size() > static_cast<size_t>(options_.wanted))
+      search.finished.resize(static_cast<size_t>(options_.wanted));
     results.push_back(std::move(search.finished));
   }
   return results;
 }
-
-class ModelDecoder final : public StepDecoder {
- public:
-  explicit ModelDecoder(const core::Model& model) : model_(model) {}
-  int64_t vocabulary() const override { return core::pair_input(model_.input()).target_vocab_size; }
-  void start(const at::Tensor& source, const at::Tensor& valid) override {
-    start(model_.read_source(source, valid, core::Mode::evaluate, model_.initial_state(source.size(0))));
-  }
-  void start(const core::State& read) override {
-    state_ = read;
-    begins_ = true;
-  }
-  at::Tensor log_probabilities(std::span<const int64_t> last) override {
-    core::Segment segment;
-    segment
-        .tokens = at::tensor(at::IntArrayRef(last.data(), last.size()), at::kLong).to(device_of(model_)).unsqueeze(1);
-    segment.part = {std::exchange(begins_, false), false};
-    core::StepResult step = model_.forward(segment, state_);
-    state_ = std::move(step.state);
-    return at::log_softmax(model_.logits(step.hidden).squeeze(1), -1).to(at::kCPU).contiguous();
-  }
-  void select(std::span<const int64_t> parents) override {
-    const at::Tensor rows = at::tensor(at::IntArrayRef(parents.data(), parents.size()), at::kLong);
-    state_ = select_batch(state_, rows.to(device_of(model_)));
-  }
-
- private:
-  const core::Model& model_;
-  bool begins_ = false;
-  core::State state_;
-};
 
 void require_prefixes(const at::Tensor& source, const std::vector<std::vector<int64_t>>& prefix) {
   base::require(prefix.empty() || static_cast<int64_t>(prefix.size()) == source.size(0),
@@ -321,8 +260,14 @@ void require_prefixes(const at::Tensor& source, const std::vector<std::vector<in
 
 }  // namespace
 
-std::unique_ptr<StepDecoder> make_model_decoder(const core::Model& model) {
-  return std::make_unique<ModelDecoder>(model);
+void require_fitting(const BeamSearchOptions& options, int64_t vocabulary) {
+  base::check_options(options);
+  base::require(options.beam_size <= vocabulary,
+                "translation: beam_size: expected at most the vocabulary's {}, found {}", vocabulary,
+                options.beam_size);
+  base::require(options.wanted >= 0 && options.wanted <= options.beam_size,
+                "translation: expected 0 to beam_size = {} wanted hypotheses, found {}", options.beam_size,
+                options.wanted);
 }
 
 std::vector<std::vector<Hypothesis>> beam_search(StepDecoder& decoder, const models::SpecialTokens& special,
@@ -330,9 +275,7 @@ std::vector<std::vector<Hypothesis>> beam_search(StepDecoder& decoder, const mod
                                                  const BeamSearchOptions& options,
                                                  const std::vector<std::vector<int64_t>>& prefix,
                                                  const core::State& read) {
-  base::require(options.beam_size <= decoder.vocabulary(),
-                "translation: beam_size: expected at most the vocabulary's {}, found {}", decoder.vocabulary(),
-                options.beam_size);
+  require_fitting(options, decoder.vocabulary());
   require_prefixes(source, prefix);
   return BeamSearch(decoder, special, options).run(source, valid, prefix, read);
 }
@@ -350,8 +293,7 @@ std::vector<std::vector<Hypothesis>> beam_search(const core::Model& model, const
                                                  const at::Tensor& source, const at::Tensor& valid,
                                                  const BeamSearchOptions& options,
                                                  const std::vector<std::vector<int64_t>>& prefix) {
-  ModelDecoder decoder(model);
-  return beam_search(decoder, special, source, valid, options, prefix);
+  return beam_search(*make_model_decoder(model), special, source, valid, options, prefix);
 }
 
 }  // namespace mnemo::search

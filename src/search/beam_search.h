@@ -4,13 +4,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <span>
 #include <vector>
 
 #include "base/options.h"
 #include "core/model.h"
 #include "models/encoder_decoder.h"
+#include "search/step_decoder.h"
 
 namespace mnemo::search {
 
@@ -21,14 +20,18 @@ struct BeamSearchOptions {
   double max_len_a = 0.0;
   int64_t max_len_b = 200;
   int64_t no_repeat_ngram = 0;
+  /// How many hypotheses the caller reads, at most beam_size; 0: all. Not an option of recipes. The search ends as soon
+  /// as these are certain.
+  int64_t wanted = 0;
   template <class V>
   void visit(V&& v) {
     v("beam_size", beam_size, "hypotheses per sentence; 1: greedy", base::range(1, 1 << 10));
     v("length_penalty", length_penalty,
       "a hypothesis of n tokens scores (sum of log probabilities) / n^length_penalty; 0: the sum", base::at_least(0.0));
     v("min_len", min_len, "tokens before a hypothesis may end", base::range(0, 1 << 20));
-    v("max_len_a", max_len_a, "a hypothesis has at most max_len_a * S + max_len_b tokens, S the source's, end included",
-      base::at_least(0.0));
+    v("max_len_a", max_len_a,
+      "a hypothesis has at most max_len_a * S + max_len_b tokens and its end; S: tokens of the source, with its end",
+      base::range(0.0, 1048576.0));
     v("max_len_b", max_len_b, "see max_len_a", base::range(1, 1 << 20));
     v("no_repeat_ngram", no_repeat_ngram, "no sequence of so many tokens occurs twice; 0: any may",
       base::range(0, 1 << 10));
@@ -42,41 +45,28 @@ struct Hypothesis {
   double score = 0.0;  ///< sum / n^length_penalty
 };
 
-/// Runs the decoder of a translation model for many hypotheses side by side.
-class StepDecoder {
- public:
-  virtual ~StepDecoder() = default;
-  virtual int64_t vocabulary() const = 0;
-  /// Begins a hypothesis for each source. source [B,S] int64, valid [B,S] bool or undefined.
-  virtual void start(const at::Tensor& source, const at::Tensor& valid) = 0;
-  /// The same for sources that models::Model::read_source() has read.
-  virtual void start(const core::State& read) = 0;
-  /// log p of each next token, [rows,V] float32 or float64 on the CPU, after the last token of each hypothesis. The
-  /// caller may change the result.
-  virtual at::Tensor log_probabilities(std::span<const int64_t> last) = 0;
-  /// From now on hypothesis i continues what was hypothesis parents[i].
-  virtual void select(std::span<const int64_t> parents) = 0;
-};
-
-/// The decoder as the model's own forward pass: the reference for faster ones.
-std::unique_ptr<StepDecoder> make_model_decoder(const core::Model& model);
-
 /// Beam search as fairseq defines it (Ott et al. 2019), each sentence by itself, so that its result does not depend on
-/// the others of the batch. n = 1, 2, ... counts generated tokens, limit = floor(max_len_a * S + max_len_b).
-///   candidates = every running beam with every token but pad; without eos while n <= min_len; only eos at limit + 1
+/// the others of the batch. n = 1, 2, ... counts generated tokens, limit = floor(max_len_a * S + max_len_b), and at most
+/// what StepDecoder::max_tokens() leaves.
+///   candidates = every running beam with every token but pad; without eos while n <= min_len; only eos at limit + 1,
+///   and where nothing else is allowed
 ///   of the best 2 * beam_size, those among the first beam_size that end with eos are finished, the first beam_size of
-///   the others run on; the search ends when beam_size hypotheses are finished
+///   the others run on; the search ends when beam_size hypotheses are finished, or, with 0 < wanted < beam_size, when
+///   no running one can get a better score than the worst of the `wanted` best. This changes none of them: sums only
+///   fall, so that nothing after n can score above (best running sum) / (limit + 1)^length_penalty.
 /// source [B,S] int64, ending with eos; valid [B,S] bool, undefined = no padding. prefix: tokens that every hypothesis
 /// of a sentence begins with; empty, or one list per sentence. read: the state in which the targets of the source begin
 /// (models::Model::read_source()); empty: the decoder reads it from its initial state. Returns for each sentence its
-/// hypotheses, best first. Throws InputError for a beam that is larger than the vocabulary, and NotFinite for logits
-/// that are not finite.
+/// hypotheses, at least one and at most `wanted`, best first. Throws InputError as require_fitting() and for a prefix
+/// that leaves no place for the end, and NotFinite for logits that are not finite.
 std::vector<std::vector<Hypothesis>> beam_search(StepDecoder& decoder, const models::SpecialTokens& special,
                                                  const at::Tensor& source, const at::Tensor& valid,
                                                  const BeamSearchOptions& options,
                                                  const std::vector<std::vector<int64_t>>& prefix = {},
                                                  const core::State& read = {});
-/// Chooses a token by log probabilities [V] (-inf = never), for a sample that has `length` tokens so far.
+/// Throws InputError for invalid options and for a beam that is larger than the vocabulary.
+void require_fitting(const BeamSearchOptions& options, int64_t vocabulary);
+/// Chooses a token by log probabilities [V] (-inf = never) after `length` tokens of a sample; -1: none, so it ends.
 using PickToken = std::function<int64_t(const at::Tensor& log_probabilities, int64_t sentence, int64_t sample,
                                         int64_t length)>;
 

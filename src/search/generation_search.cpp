@@ -5,14 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "base/error.h"
+#include "search/allowed_tokens.h"
 
 namespace mnemo::search {
 namespace {
-
-constexpr double kExcluded = -std::numeric_limits<double>::infinity();
 
 struct Generated {
   std::vector<Hypothesis> running = std::vector<Hypothesis>(1), finished;  // both best first
@@ -20,17 +18,29 @@ struct Generated {
 
 class GenerationSearch {
  public:
-  GenerationSearch(int64_t eos, int64_t vocabulary, const GenerationOptions& options)
-      : eos_(eos), vocabulary_(vocabulary), options_(options), beams_(static_cast<size_t>(options.num_beams)) {}
+  GenerationSearch(int64_t first, int64_t eos, int64_t vocabulary, const GenerationOptions& options)
+      : first_(first),
+        eos_(eos),
+        vocabulary_(vocabulary),
+        options_(options),
+        beams_(static_cast<size_t>(options.num_beams)) {}
 
-  /// Changes the log probabilities [V] of a step of n tokens as the options say.
-  void change(at::Tensor& row, int64_t n) const {
+  /// Changes the log probabilities [V] of the n-th token of a hypothesis as the options say.
+  void change(at::Tensor& row, const std::vector<int64_t>& tokens, int64_t n) const {
     double* values = row.mutable_data_ptr<double>();
-    for (const int64_t token : options_.suppressed) values[token] = kExcluded;
+    const double end = values[eos_];
+    for (const int64_t token : options_.suppressed) values[token] = kNever;
+    if (options_.no_repeat_ngram > 0) {
+      std::vector<int64_t> all = {first_};
+      all.insert(all.end(), tokens.begin(), tokens.end());
+      forbid_repeats(all, options_.no_repeat_ngram, values);
+    }
+    if (n <= options_.min_new_tokens) values[eos_] = kNever;
     if (options_.forced_eos && n == options_.max_new_tokens) {
-      row.fill_(kExcluded);
+      row.fill_(kNever);
       values[*options_.forced_eos] = 0.0;
     }
+    end_if_stuck(values, vocabulary_, eos_, end);
     if (options_.renormalize) row = at::log_softmax(row, -1);
   }
 
@@ -53,7 +63,7 @@ class GenerationSearch {
     std::vector<Hypothesis> next;
     for (size_t i = 0; i < candidates.size(); ++i) {
       const Candidate& candidate = candidates[i];
-      if (candidate.sum == kExcluded) break;
+      if (candidate.sum == kNever) break;
       const bool ends = candidate.token == eos_ || n == options_.max_new_tokens;
       if (ends ? i >= beams_ : next.size() == beams_) continue;
       Hypothesis longer = all.running[static_cast<size_t>(candidate.beam)];
@@ -76,18 +86,23 @@ class GenerationSearch {
   bool is_done(const Generated& all, int64_t n) const {
     if (all.running.empty() || n == options_.max_new_tokens) return true;
     if (all.finished.size() < beams_) return false;
-    return options_.early_stopping || scored(all.running.front().sum, n) <= all.finished.back().score;
+    using Early = GenerationOptions::EarlyStopping;
+    if (options_.early_stopping == Early::yes) return true;
+    const bool longest = options_.early_stopping == Early::never && options_.length_penalty > 0.0;
+    return scored(all.running.front().sum, longest ? options_.max_new_tokens : n) <= all.finished.back().score;
   }
 
  private:
   double scored(double sum, int64_t n) const { return sum / std::pow(static_cast<double>(n), options_.length_penalty); }
 
-  int64_t eos_, vocabulary_;
+  int64_t first_, eos_, vocabulary_;
   const GenerationOptions& options_;
   size_t beams_;
 };
 
-void check(const GenerationOptions& options, int64_t vocabulary) {
+}  // namespace
+
+void require_fitting(const GenerationOptions& options, int64_t vocabulary) {
   base::check_options(options);
   base::require(options.num_beams <= vocabulary,
                 "generation: num_beams: expected at most the vocabulary's {}, found {}", vocabulary, options.num_beams);
@@ -97,14 +112,14 @@ void check(const GenerationOptions& options, int64_t vocabulary) {
     base::require(token < vocabulary, "generation: expected tokens below {}, found {}", vocabulary, token);
 }
 
-}  // namespace
-
 std::vector<std::vector<Hypothesis>> generation_search(StepDecoder& decoder, int64_t first, int64_t eos,
                                                        const at::Tensor& source, const at::Tensor& valid,
-                                                       const GenerationOptions& options) {
+                                                       const GenerationOptions& wanted) {
   const c10::InferenceMode inference;
-  check(options, decoder.vocabulary());
-  const GenerationSearch search(eos, decoder.vocabulary(), options);
+  require_fitting(wanted, decoder.vocabulary());
+  GenerationOptions options = wanted;
+  options.max_new_tokens = std::min(options.max_new_tokens, decoder.max_tokens().value_or(options.max_new_tokens));
+  const GenerationSearch search(first, eos, decoder.vocabulary(), options);
   std::vector<Generated> all(static_cast<size_t>(source.size(0)));
   std::vector<size_t> active(all.size());
   for (size_t i = 0; i < active.size(); ++i) active[i] = i;
@@ -125,7 +140,7 @@ std::vector<std::vector<Hypothesis>> generation_search(StepDecoder& decoder, int
       const int64_t begin = row;
       for (size_t beam = 0; beam < all[i].running.size(); ++beam) {
         own.push_back(rows[row++].clone());
-        search.change(own.back(), n);
+        search.change(own.back(), all[i].running[beam].tokens, n);
       }
       search.advance(all[i], own, n, from);
       if (search.is_done(all[i], n)) continue;

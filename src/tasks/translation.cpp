@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "distributed/shared_batches.h"
 #include "metrics/bleu.h"
 #include "metrics/chrf.h"
@@ -50,7 +52,47 @@ std::optional<double> Translation::metric_of_loss(double nll) const {
   return std::exp(nll);
 }
 
-std::vector<data::TokenSegment> Translation::next(const core::ModelInput&) {
+/// A part whose pairs have the length that the model has places for; unset: none is too long.
+std::optional<data::PairPart> Translation::cut_to_fit(const data::PairPart& part, const core::PairInput& input) const {
+  const auto exceeds = [](const std::vector<int64_t>& side, const std::optional<int64_t>& limit) {
+    return limit && static_cast<int64_t>(side.size()) > *limit;
+  };
+  const auto is_long = [&](const data::PairSample& pair) {
+    return exceeds(pair.source, input.max_source) || exceeds(pair.target, input.max_target);
+  };
+  const auto count = std::count_if(part.samples.begin(), part.samples.end(), is_long);
+  if (count == 0) return std::nullopt;
+  if (!std::exchange(cut_reported_, true))
+    base::log_warning("data: {} of {} held-out pairs are longer than the model has places for, and are cut", count,
+                      part.samples.size());
+  data::PairPart fitting = part;
+  for (data::PairSample& pair : fitting.samples) {
+    for (const auto& [side, limit] : {std::pair(&pair.source, input.max_source), {&pair.target, input.max_target}}) {
+      if (!exceeds(*side, limit)) continue;
+      side->erase(side->begin() + (*limit - 1), side->end() - 1);  // the end stays
+    }
+  }
+  return fitting;
+}
+
+void Translation::require_places(const core::PairInput& input) const {
+  int64_t source = 0, target = 0;
+  for (const data::PairSample& pair : corpus_->train.samples) {
+    source = std::max(source, static_cast<int64_t>(pair.source.size()));
+    target = std::max(target, static_cast<int64_t>(pair.target.size()));
+  }
+  const auto require = [](int64_t longest, const std::optional<int64_t>& limit, const char* side) {
+    base::require(!limit || longest <= *limit,
+                  "data.max_length: expected at most {}, the tokens of a {} that the model has places for, since a "
+                  "training pair has {}",
+                  limit.value_or(0), side, longest);
+  };
+  require(source, input.max_source, "source");
+  require(target, input.max_target, "target");
+}
+
+std::vector<data::TokenSegment> Translation::next(const core::ModelInput& input) {
+  if (!std::exchange(places_known_, true)) require_places(core::pair_input(input));
   std::vector<data::TokenSegment> segments;
   for (int64_t i = 0; i < (documents_ ? options_.segments_per_step : 1); ++i) {
     segments.push_back(documents_ ? documents_->next() : batches_->next());
@@ -87,8 +129,9 @@ void Translation::for_each_batch(const core::Model& model, const data::PairPart&
 }
 
 std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::Part part) const {
-  const data::PairPart& pairs = corpus_->part(part);
-  if (pairs.samples.empty()) return std::nullopt;
+  if (corpus_->part(part).samples.empty()) return std::nullopt;
+  const std::optional<data::PairPart> cut = cut_to_fit(corpus_->part(part), core::pair_input(model.input()));
+  const data::PairPart& pairs = cut ? *cut : corpus_->part(part);
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
   const auto batch_of = [&](const std::vector<int64_t>& chosen) {
@@ -111,6 +154,8 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
   Evaluation found = TokenCounts::sum(shared).evaluation();
   std::swap(found.metrics[0], found.metrics[1]);  // perplexity, which may decide, first
   if (options_.translated == 0) return found;
+  search::BeamSearchOptions best = options_.search;
+  best.wanted = 1;
   std::vector<distributed::Texts> translated;  // hypotheses, each before its reference, of this rank's batches
   for_each_batch(model, pairs, options_.translated, [&](const std::vector<int64_t>& chosen, const core::State& before) {
     distributed::Texts& texts = translated.emplace_back();
@@ -118,8 +163,8 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
     const data::TokenSegment batch = batch_of(chosen);
     core::State read = model.read_source(batch.source, batch.source_valid, core::Mode::evaluate, before);
     const auto decoder = search::make_model_decoder(model);
-    const auto translations = search::beam_search(*decoder, options_.tokens, batch.source, batch.source_valid,
-                                                  options_.search, {}, read);
+    const auto translations = search::beam_search(*decoder, options_.tokens, batch.source, batch.source_valid, best, {},
+                                                  read);
     for (size_t i = 0; i < chosen.size(); ++i) {
       texts.push_back(last_sentence(corpus_->target->decode(translations[i].front().tokens), options_.separator));
       texts.push_back(last_sentence(pairs.texts[static_cast<size_t>(chosen[i])].target, options_.separator));

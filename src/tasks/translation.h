@@ -69,6 +69,12 @@ class Translation final : public Task {
   void for_each_batch(const core::Model& model, const data::PairPart& part, int64_t count,
                       const search::VisitPairs& visit) const;
 
+  std::optional<data::PairPart> cut_to_fit(const data::PairPart& part, const core::PairInput& input) const;
+  /// Throws InputError for training pairs that are longer than the model has places for.
+  void require_places(const core::PairInput& input) const;
+
+  bool places_known_ = false;
+  mutable bool cut_reported_ = false;
   std::optional<data::PairBatches> batches_;        ///< of pairs by themselves
   std::optional<data::DocumentBatches> documents_;  ///< of documents
 };

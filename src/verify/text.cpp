@@ -114,7 +114,12 @@ std::vector<FoundText> search_by_definition(const NextToken& next, const SearchS
     std::stable_sort(finished.begin(), finished.end(), better);
     if (finished.size() > width) finished.resize(width);
     if (finished.size() < width) continue;
-    if (settings.early_stopping || running.empty() || running.front().sum / length <= finished.back().score) break;
+    using Early = SearchSettings::EarlyStopping;
+    if (settings.early_stopping == Early::yes || running.empty()) break;
+    const bool longest = settings.early_stopping == Early::never && settings.length_penalty > 0.0;
+    const double reach = longest ? std::pow(static_cast<double>(settings.max_new_tokens), settings.length_penalty)
+                                 : length;
+    if (running.front().sum / reach <= finished.back().score) break;
   }
   return finished;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bundle/load.h"
+#include "search/generation_search.h"
 #include "verify/golden_file.h"
 
 namespace mnemo::verify {
@@ -70,7 +71,8 @@ GoldenReport verify_pairs_recurrent(const TextFolder& text);
 struct SearchSettings {
   int64_t max_new_tokens = 0, num_beams = 1, eos = 0, pad = 0;
   double length_penalty = 1.0;
-  bool early_stopping = false;
+  using EarlyStopping = search::GenerationOptions::EarlyStopping;
+  EarlyStopping early_stopping = EarlyStopping::no;
 };
 struct FoundText {
   std::vector<int64_t> tokens;  ///< generated ones, eos with them

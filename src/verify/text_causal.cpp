@@ -128,7 +128,7 @@ void compare_generation(const TextFolder& text, TextComparison& comparison) {
                                            early ? "early" : "late");
       if (text.file.find(name) == nullptr) continue;
       settings.length_penalty = penalty;
-      settings.early_stopping = early;
+      settings.early_stopping = early ? SearchSettings::EarlyStopping::yes : SearchSettings::EarlyStopping::no;
       std::vector<at::Tensor> ids, scores;
       for (size_t row = 0; row < prompts.rows.size(); ++row) {
         std::vector<at::Tensor> of_row;

@@ -100,7 +100,8 @@ void compare_searches(const TextFolder& text, at::ScalarType dtype, search::Step
     return texts_of(search::generation_search(decoder, first, eos, source, valid, settings), first, pad,
                     settings.max_new_tokens);
   };
-  settings.early_stopping = true;
+  using Early = search::GenerationOptions::EarlyStopping;
+  settings.early_stopping = Early::yes;
   comparison.compare_ids("generate.greedy", run().ids.squeeze(1));
   settings.num_beams = beams;
   for (const double penalty : {0.6, 1.0}) {
@@ -108,7 +109,7 @@ void compare_searches(const TextFolder& text, at::ScalarType dtype, search::Step
       const std::string name = fmt::format("generate.beam{}_lp{:.1f}_{}", beams, penalty, early ? "early" : "late");
       if (text.file.find(name) == nullptr) continue;
       settings.length_penalty = penalty;
-      settings.early_stopping = early;
+      settings.early_stopping = early ? Early::yes : Early::no;
       const Texts found = run();
       comparison.compare_ids(name, found.ids);
       // The library that made the file adds scores in float32.

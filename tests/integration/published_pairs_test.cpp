@@ -198,12 +198,63 @@ TEST(PublishedTranslation, SearchesAsTheFolderSays) {
   const Finished five = run(folder, "translate " + model + " --nbest 5", "a man\n");
   EXPECT_EQ(five.status, 2);
   EXPECT_TRUE(holds(five.err, "expected 1 to the beam's 4, found 5")) << five.err;
-  const Finished other = run(folder, "translate " + model + " --min-len 3", "a man\n");
+  const Finished other = run(folder, "translate " + model + " --max-len-a 3", "a man\n");
   EXPECT_EQ(other.status, 2);
-  EXPECT_TRUE(holds(other.err, "--min-len")) << other.err;
+  EXPECT_TRUE(holds(other.err, "--max-len-a")) << other.err;
   // The same after a conversion to a folder of ours.
   ASSERT_EQ(run(folder, fmt::format("convert {} --to mnemo --out {}", model, ours)).status, 0);
   EXPECT_EQ(run(folder, "translate " + ours + " --max-len-b 12", lines).out, plain.out);
+}
+
+// Every setting of generation_config.json is followed or refused by name.
+TEST(PublishedTranslation, FollowsOrRefusesEverySetting) {
+  const TemporaryFolder folder;
+  const std::string model = copy_of(folder, "marian"), path = model + "/generation_config.json";
+  add_tokenizer(model);
+  const base::Node published = base::parse_json(content(path), path);
+  const auto translated = [&](const std::string& key, const base::Node& value, const std::string& more = "") {
+    base::Node changed = published;
+    changed.set(key, value);
+    test::write(path, base::to_json(changed));
+    return run(folder, "translate " + model + " --json" + more, "a man is at home\n");
+  };
+  const auto found = [](const Finished& outcome) {
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return base::parse_json(outcome.out, "out").at("translations").items().at(0);
+  };
+  const base::Node plain = found(translated("max_length", 13));
+  EXPECT_EQ(found(translated("max_new_tokens", 12)), plain);
+  EXPECT_EQ(found(translated("max_new_tokens", 3)).at("tokens").as_int(), 3);
+  EXPECT_GT(found(translated("min_length", 30)).at("tokens").as_int(), 29 - 1);
+  EXPECT_EQ(found(translated("min_length", 30)), found(translated("min_new_tokens", 29)));
+  EXPECT_EQ(found(translated("no_repeat_ngram_size", 1, " --max-len-b 25")),
+            found(translated("num_beams", 4, " --max-len-b 25 --no-repeat-ngram 1")));
+  EXPECT_NE(found(translated("no_repeat_ngram_size", 1, " --max-len-b 25")).at("text").as_string(),
+            found(translated("num_beams", 4, " --max-len-b 25")).at("text").as_string());
+  EXPECT_LE(found(translated("no_repeat_ngram_size", 1)).at("tokens").as_int(), 31);
+  found(translated("early_stopping", "never", " --max-len-b 25"));
+  const Finished drawn = translated("do_sample", true, " --max-len-b 12");
+  EXPECT_EQ(found(drawn), plain);
+  EXPECT_TRUE(holds(drawn.err, "'do_sample'")) << drawn.err;
+  for (const auto& [key, value] : {std::pair<const char*, base::Node>{"repetition_penalty", 1.5},
+                                   {"early_stopping", "always"},
+                                   {"early_stopping", 3},
+                                   {"num_beam_groups", 2},
+                                   {"forced_bos_token_id", 4},
+                                   {"no_repeat_ngram_size", -1},
+                                   {"max_new_tokens", 0}}) {
+    const Finished refused = translated(key, value);
+    EXPECT_EQ(refused.status, 2) << key;
+    const std::string name = key == std::string("no_repeat_ngram_size") ? "no_repeat_ngram" : key;
+    EXPECT_TRUE(holds(refused.err, name) && holds(refused.err, "generation_config.json")) << key << refused.err;
+  }
+  found(translated("repetition_penalty", 1));
+  const Finished begun = [&] {
+    test::write(folder / "begin", "a\n");
+    return translated("num_beams", 4, " --prefix " + (folder / "begin"));
+  }();
+  EXPECT_EQ(begun.status, 2);
+  EXPECT_TRUE(holds(begun.err, "published model's translations cannot begin with a prefix")) << begun.err;
 }
 
 }  // namespace

@@ -55,6 +55,14 @@ bool PairSpec::completes(const models::ModelOptions& model) const { return model
 
 DataShape PairSpec::shape(const models::ModelOptions&) const { return pair_shape(data::load_pairs(options_)); }
 
+void PairSpec::require_search(const data::PairCorpus& corpus, const models::ModelOptions& model) const {
+  if (options_.translated == 0) return;
+  const int64_t words = std::max(corpus.target->size(), model.embedding.vocab_size);
+  base::Where(&table(), "data")
+      .require(options_.search.beam_size <= words, "search.beam_size",
+               "expected at most the target vocabulary's {}, found {}", words, options_.search.beam_size);
+}
+
 LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings& settings) const {
   using Shared = models::EmbeddingOptions::Shared;
   base::Where(&table(), "data")
@@ -67,6 +75,7 @@ LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings&
                   "recipe: 'model.tokens': expected eos = {} and pad = {}, those of {}, found {} and {}",
                   corpus.source->eos(), corpus.source->pad(), options_.tokenizer, tokens.eos, tokens.pad);
   }
+  require_search(corpus, model);
   LoadedTask loaded{.task = nullptr, .shape = pair_shape(corpus), .files = data::vocabulary_files(corpus)};
   TranslationOptions options;
   options.batch_size = settings.batch_size;

@@ -44,6 +44,9 @@ class PairSpec final : public TaskSpec {
   Shown show(const ShowOptions& options) const override;
 
  private:
+  /// Throws InputError if evaluations could not search with a model of that vocabulary.
+  void require_search(const data::PairCorpus& corpus, const models::ModelOptions& model) const;
+
   Options options_;
 };
 

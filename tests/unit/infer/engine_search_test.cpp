@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include "base/error.h"
+#include "search/beam_search.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/pair_models.h"
 

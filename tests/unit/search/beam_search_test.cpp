@@ -99,7 +99,43 @@ TEST_F(BeamSearch, LengthsPrefixesAndRepeats) {
   }
 }
 
+// Where every token is forbidden a hypothesis ends, so that each sentence has a translation.
+TEST_F(BeamSearch, AHypothesisThatNothingMayFollowEnds) {
+  for (const int64_t beam : {1, 4}) {
+    const BeamSearchOptions options{.beam_size = beam, .min_len = 40, .max_len_b = 50, .no_repeat_ngram = 1};
+    for (const auto& hypotheses : search(options)) {
+      ASSERT_EQ(hypotheses.size(), static_cast<size_t>(beam));
+      for (const Hypothesis& hypothesis : hypotheses) {
+        EXPECT_EQ(hypothesis.tokens.size(), 18u);  // all but padding once
+        EXPECT_EQ(hypothesis.tokens.back(), 2);
+      }
+    }
+    const auto most = [](const at::Tensor& row, int64_t, int64_t, int64_t) { return row.argmax().item<int64_t>(); };
+    for (const auto& samples : sample_search(*make_model_decoder(*model), {}, source, source != 1, options, most))
+      EXPECT_EQ(samples.front().tokens.size(), 18u);
+  }
+}
+
+// Nothing is longer than the model's positions reach.
+TEST_F(BeamSearch, TheModelsPlacesLimitTheLength) {
+  models::ModelOptions options = test::pair_options();
+  options.backbone.pairs.position.type = backbones::PositionOptions::Type::learned;
+  options.backbone.pairs.position.max_len = 10;  // from 2 on
+  model = models::build(options, 9, at::kDouble);
+  for (const auto& hypotheses : search({.beam_size = 3, .min_len = 20, .max_len_b = 30})) {
+    for (const Hypothesis& hypothesis : hypotheses) EXPECT_EQ(hypothesis.tokens.size(), 8u);
+  }
+  EXPECT_EQ(search({.beam_size = 2}, {std::vector<int64_t>(7, 5), {}, {}})[0].front().tokens.size(), 8u);
+  test::expect_error<base::InputError>(
+      [&] {
+        search({.beam_size = 2}, {std::vector<int64_t>(8, 5), {}, {}});
+      },
+      {"prefix", "less than 8", "found 8"});
+}
+
 TEST_F(BeamSearch, Errors) {
+  test::expect_error<base::InputError>([&] { search({.beam_size = 2, .max_len_a = 1e300}); }, {"max_len_a", "1e+300"});
+  test::expect_error<base::InputError>([&] { search({.beam_size = 2, .wanted = 3}); }, {"beam_size = 2", "3"});
   test::expect_error<base::InputError>([&] { search({.beam_size = 20}); }, {"beam_size", "19", "20"});
   test::expect_error<base::InputError>([&] { search({}, {{1}}); }, {"prefix", "3"});
   for (const auto& [name, tensor] : model->parameters().named()) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "base/error.h"
@@ -61,7 +62,9 @@ class RandomDecoder final : public StepDecoder {
   bool started_ = false;
 };
 
-GenerationOptions options_of(int64_t beams, double penalty, bool early) {
+using Early = GenerationOptions::EarlyStopping;
+
+GenerationOptions options_of(int64_t beams, double penalty, Early early) {
   GenerationOptions options;
   options.num_beams = beams;
   options.length_penalty = penalty;
@@ -80,7 +83,19 @@ std::vector<verify::FoundText> defined(int64_t sentence, const GenerationOptions
   const auto next = [&](const std::vector<int64_t>& generated) {
     at::Tensor row = random_row(sentence, generated);
     for (const int64_t token : options.suppressed) row[token] = -std::numeric_limits<double>::infinity();
-    if (options.forced_eos && static_cast<int64_t>(generated.size()) + 1 == options.max_new_tokens) {
+    const auto n = static_cast<int64_t>(generated.size()) + 1, size = options.no_repeat_ngram;
+    std::vector<int64_t> all = {kFirst};
+    all.insert(all.end(), generated.begin(), generated.end());
+    for (int64_t word = 0; word < kWords && size > 0; ++word) {
+      std::vector<int64_t> longer = all;
+      longer.push_back(word);
+      const auto last = longer.end() - std::min<int64_t>(size, static_cast<int64_t>(longer.size()));
+      if (static_cast<int64_t>(longer.size()) > size &&
+          std::search(longer.begin(), longer.end() - 1, last, longer.end()) != longer.end() - 1)
+        row[word] = -std::numeric_limits<double>::infinity();
+    }
+    if (n <= options.min_new_tokens) row[kEnd] = -std::numeric_limits<double>::infinity();
+    if (options.forced_eos && n == options.max_new_tokens) {
       row.fill_(-std::numeric_limits<double>::infinity());
       row[*options.forced_eos] = 0.0;
     }
@@ -109,14 +124,14 @@ void expect_defined(const GenerationOptions& options) {
 
 TEST(GenerationSearch, IsTheDefinition) {
   for (const double penalty : {0.0, 0.6, 1.0, 2.0}) {
-    for (const bool early : {true, false}) {
+    for (const Early early : {Early::yes, Early::no, Early::never}) {
       for (const int64_t beams : {2, 4}) expect_defined(options_of(beams, penalty, early));
     }
   }
 }
 
 TEST(GenerationSearch, OneBeamIsGreedyHoweverItStops) {
-  const auto found = searched(options_of(1, 1.0, true)), late = searched(options_of(1, 1.0, false));
+  const auto found = searched(options_of(1, 1.0, Early::yes)), late = searched(options_of(1, 1.0, Early::no));
   for (size_t sentence = 0; sentence < found.size(); ++sentence) {
     std::vector<int64_t> tokens;
     while (tokens.size() < 7 && (tokens.empty() || tokens.back() != kEnd))
@@ -127,7 +142,7 @@ TEST(GenerationSearch, OneBeamIsGreedyHoweverItStops) {
 }
 
 TEST(GenerationSearch, ChangesOfAStepCountInTheScores) {
-  GenerationOptions options = options_of(4, 1.0, false);
+  GenerationOptions options = options_of(4, 1.0, Early::no);
   options.suppressed = {kSuppressed};
   options.forced_eos = kEnd;
   for (const bool again : {false, true}) {
@@ -142,9 +157,51 @@ TEST(GenerationSearch, ChangesOfAStepCountInTheScores) {
   }
 }
 
+// "never" waits for longer hypotheses, which a penalty above 0 favours.
+TEST(GenerationSearch, NeverStopsLaterThanNo) {
+  const auto no = searched(options_of(2, 2.0, Early::no)), never = searched(options_of(2, 2.0, Early::never));
+  bool differs = false;
+  for (size_t i = 0; i < no.size(); ++i) {
+    EXPECT_GE(never[i].front().score, no[i].front().score);
+    differs |= never[i].front().tokens != no[i].front().tokens;
+  }
+  EXPECT_TRUE(differs);
+}
+
+TEST(GenerationSearch, LengthsAndRepeats) {
+  for (const int64_t beams : {1, 3}) {
+    GenerationOptions options = options_of(beams, 1.0, Early::no);
+    for (const int64_t size : {0, 1, 2, 3}) {
+      options.no_repeat_ngram = size;
+      for (const int64_t least : {0, 3, 5}) {
+        options.min_new_tokens = least;
+        expect_defined(options);
+        for (const auto& hypotheses : searched(options)) {
+          for (const Hypothesis& hypothesis : hypotheses)
+            EXPECT_GT(static_cast<int64_t>(hypothesis.tokens.size()), least);
+        }
+      }
+    }
+  }
+}
+
+// Where every token is forbidden, a hypothesis ends, and so does the search.
+TEST(GenerationSearch, AHypothesisThatNothingMayFollowEnds) {
+  GenerationOptions options = options_of(1, 1.0, Early::yes);
+  options.max_new_tokens = 50;
+  options.min_new_tokens = 40;
+  options.no_repeat_ngram = 1;
+  for (const auto& hypotheses : searched(options)) {
+    ASSERT_EQ(hypotheses.size(), 1u);
+    EXPECT_EQ(hypotheses.front().tokens.size(), static_cast<size_t>(kWords - 1));  // all others once, and the end
+    EXPECT_EQ(hypotheses.front().tokens.back(), kEnd);
+  }
+}
+
 TEST(GenerationSearch, RefusesWhatTheVocabularyLacks) {
-  expect_error<base::InputError>([] { searched(options_of(kWords + 1, 1.0, true)); }, {"num_beams", "at most", "9"});
-  GenerationOptions options = options_of(2, 1.0, true);
+  expect_error<base::InputError>([] { searched(options_of(kWords + 1, 1.0, Early::yes)); },
+                                 {"num_beams", "at most", "9"});
+  GenerationOptions options = options_of(2, 1.0, Early::yes);
   options.suppressed = {kWords};
   expect_error<base::InputError>([&] { searched(options); }, {"expected tokens below 9, found 9"});
 }

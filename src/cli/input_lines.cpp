@@ -1,0 +1,61 @@
+#include "cli/input_lines.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace mnemo::cli {
+namespace {
+
+bool is_ready() {
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  return poll(&input, 1, 0) > 0;
+}
+
+}  // namespace
+
+bool InputLines::read(size_t count, std::vector<std::string>& lines) {
+  lines.clear();
+  while (lines.size() < count && !is_too_long() && (take(lines) || ((lines.empty() || is_ready()) && fill()))) {
+  }
+  base::require(!lines.empty() || !is_too_long(),
+                "standard input:{}: expected lines of at most {} bytes, found a longer one", taken_ + 1, kMaxLine);
+  if (lines.empty() && !pending_.empty()) lines.push_back(std::exchange(pending_, {}));  // the last without an end
+  for (std::string& line : lines) {
+    if (line.ends_with('\r')) line.pop_back();
+  }
+  taken_ += static_cast<int64_t>(lines.size());
+  return !lines.empty();
+}
+
+bool InputLines::is_too_long() const {
+  const size_t end = std::min(pending_.find('\n', from_), pending_.size());
+  return end - from_ > kMaxLine;
+}
+
+bool InputLines::take(std::vector<std::string>& lines) {
+  const size_t end = pending_.find('\n', from_);
+  if (end == std::string::npos) return false;
+  lines.push_back(pending_.substr(from_, end - from_));
+  from_ = end + 1;
+  return true;
+}
+
+bool InputLines::fill() {
+  pending_.erase(0, std::exchange(from_, 0));
+  char bytes[1 << 16];
+  ssize_t count;
+  while ((count = ::read(STDIN_FILENO, bytes, sizeof bytes)) < 0 && errno == EINTR) {
+  }
+  base::require(count >= 0, "standard input: cannot be read: {}", std::strerror(errno));
+  pending_.append(bytes, static_cast<size_t>(count));
+  return count > 0;
+}
+
+}  // namespace mnemo::cli

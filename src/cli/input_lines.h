@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace mnemo::cli {
+
+/// The lines of standard input, so that a pipe's are read as they come.
+class InputLines {
+ public:
+  static constexpr size_t kMaxLine = size_t{1} << 20;  ///< bytes
+
+  /// Waits for the first line, and takes up to `count` of those that are there by then. False at the end. Throws
+  /// InputError for a line of more than kMaxLine bytes, once those before it have been taken.
+  bool read(size_t count, std::vector<std::string>& lines);
+
+ private:
+  bool take(std::vector<std::string>& lines);
+  /// Whether the next line is more than a line may be.
+  bool is_too_long() const;
+  /// Reads more; false at the end.
+  bool fill();
+
+  std::string pending_;
+  size_t from_ = 0;
+  int64_t taken_ = 0;
+};
+
+}  // namespace mnemo::cli

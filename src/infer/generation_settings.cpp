@@ -1,0 +1,114 @@
+#include "infer/generation_settings.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/log.h"
+#include "bundle/model_folder.h"
+#include "weights/foreign_config.h"
+
+namespace mnemo::infer {
+namespace {
+
+constexpr const char* kGenerationFile = "generation_config.json";
+
+/// A setting of another search, with the number that leaves the search as it is; absent and null ones do too.
+struct OtherSetting {
+  const char* key;
+  std::optional<double> neutral = {};
+};
+constexpr OtherSetting kOthers[] = {{"repetition_penalty", 1.0},
+                                    {"encoder_repetition_penalty", 1.0},
+                                    {"encoder_no_repeat_ngram_size", 0.0},
+                                    {"num_beam_groups", 1.0},
+                                    {"diversity_penalty", 0.0},
+                                    {"guidance_scale", 1.0},
+                                    {"penalty_alpha"},
+                                    {"forced_bos_token_id"},
+                                    {"sequence_bias"},
+                                    {"suppress_tokens"},
+                                    {"begin_suppress_tokens"},
+                                    {"exponential_decay_length_penalty"}};
+
+class GenerationFile {
+ public:
+  explicit GenerationFile(std::string path)
+      : path_(std::move(path)), file_(weights::parse_model_config(base::read_file(path_, size_t{16} << 20), path_)) {
+    base::require(file_.is_table(), "{}: expected an object, found {}", path_, file_.found());
+  }
+  search::GenerationOptions options() const {
+    using Options = search::GenerationOptions;
+    refuse_others();
+    Options options;
+    options.num_beams = get("num_beams", 1).as_int();
+    options.length_penalty = get("length_penalty", 1.0).as_double();
+    options.early_stopping = early_stopping();
+    // Lengths without "new" count the decoder's first token.
+    options.max_new_tokens = get("max_new_tokens", get("max_length", 512).as_int() - 1).as_int();
+    options.min_new_tokens = get("min_new_tokens", std::max<int64_t>(0, get("min_length", 0).as_int() - 1)).as_int();
+    options.no_repeat_ngram = get("no_repeat_ngram_size", 0).as_int();
+    options.renormalize = get("renormalize_logits", false).as_bool();
+    if (const base::Node end = get("forced_eos_token_id", base::Node()); !end.is_null())
+      options.forced_eos = end.as_int();
+    const base::Node words = get("bad_words_ids", base::Node::array());
+    base::require(words.is_array(), "{}: 'bad_words_ids': expected a list of lists, found {}", path_, words.found());
+    for (const base::Node& word : words.items()) {
+      base::require(word.is_array() && word.size() == 1 && word.items()[0].is_int(),
+                    "{}: 'bad_words_ids': unsupported: expected lists of one token, found {}", path_, word.found());
+      options.suppressed.push_back(word.items()[0].as_int());
+    }
+    try {
+      base::check_options(options);
+    } catch (const base::InputError& error) {
+      base::input_error("{}: {}", path_, error.what());
+    }
+    return options;
+  }
+
+ private:
+  base::Node get(std::string_view key, const base::Node& otherwise) const {
+    return weights::member_or(file_, key, otherwise);
+  }
+  void refuse_others() const {
+    for (const auto& [key, neutral] : kOthers) {
+      const base::Node value = get(key, base::Node());
+      if (value.is_null() || (neutral && value.as_double() == *neutral)) continue;
+      base::input_error("{}: '{}': unsupported: expected {}, found {}", path_, key,
+                        neutral ? fmt::format("{}", *neutral) : "no such key", value.found());
+    }
+    if (get("do_sample", false).as_bool())
+      base::log_warning(
+          "{}: 'do_sample': the file asks for drawn texts; translate searches for the best ones unless --sample is "
+          "given",
+          path_);
+  }
+  search::GenerationOptions::EarlyStopping early_stopping() const {
+    using Early = search::GenerationOptions::EarlyStopping;
+    const base::Node value = get("early_stopping", false);
+    if (value.is_bool()) return value.as_bool() ? Early::yes : Early::no;
+    base::require(value.is_string() && value.as_string() == "never",
+                  "{}: 'early_stopping': expected true, false or \"never\", found {}", path_, value.found());
+    return Early::never;
+  }
+
+  std::string path_;
+  base::Node file_;
+};
+
+}  // namespace
+
+std::optional<search::GenerationOptions> generation_settings(const bundle::Bundle& stored) {
+  if (stored.model->input_kind() != core::InputKind::pairs) return std::nullopt;
+  std::string path = base::join_path(stored.folder, kGenerationFile);
+  if (!base::path_exists(path)) {
+    if (stored.format == nullptr) return std::nullopt;
+    path = base::join_path(stored.folder, bundle::kConfigFile);
+  }
+  return GenerationFile(std::move(path)).options();
+}
+
+}  // namespace mnemo::infer

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <optional>
+
+#include "bundle/bundle.h"
+#include "search/generation_search.h"
+
+namespace mnemo::infer {
+
+/// What a published model's folder says of its search: generation_config.json, or config.json where there is none; in a
+/// folder of ours that was converted from one, the same file. Unset: nothing. Throws InputError naming file and key,
+/// also for a setting that would make it another search; warns of settings that ask to draw.
+std::optional<search::GenerationOptions> generation_settings(const bundle::Bundle& stored);
+
+}  // namespace mnemo::infer
