@@ -4,6 +4,7 @@
 #include <iterator>
 #include <unordered_set>
 
+#include "base/json_value.h"
 #include "base/node.h"
 #include "base/printable.h"
 
@@ -82,13 +83,9 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool parse_error(size_t, const std::string&, const nlohmann::json::exception& error) override {
-    std::string_view message = error.what();
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error …"
-    const size_t colon = message.find(": ");
-    if (colon != std::string_view::npos) message.remove_prefix(colon + 2);
     // The parser points at the last character it read, which may already be the line break.
     move_to(consumed_ == 0 ? 0 : consumed_ - 1);
-    fail("{}", printable(message, kMaxMessage));
+    fail("{}", printable(json_parser_words(error.what()), kMaxMessage));
   }
 
  private:

@@ -103,6 +103,8 @@ void read_piece(std::string_view message, SentencePieceModel& model, const std::
   const int64_t id = model.pieces.size();
   base::require(!text.empty() && !base::first_invalid_utf8(text), "{}: piece {}: expected UTF-8 text, found {}", where,
                 id, base::in_quotes(text));
+  base::require(text.find('\0') == std::string_view::npos, "{}: piece {}: expected no byte 0, found {}", where, id,
+                base::in_quotes(text));
   base::require(std::isfinite(score), "{}: piece {} ({}): expected a finite score, found {}", where, id,
                 base::in_quotes(text), score);
   base::require(type >= 1 && type <= 6, "{}: piece {} ({}): expected a type from 1 to 6, found {}", where, id,
@@ -129,7 +131,7 @@ void check_rules(std::string_view rules, const std::string& where) {
   require(rules.back() == '\0', "the last text does not end");
   for (size_t i = 0; i < units; ++i) {
     const uint32_t unit = word(4 + 4 * i);
-    if (unit >> 31) continue;  // a value, no node
+    if (i > 0 && unit >> 31) continue;  // a value, no node; the library follows the root without looking
     const size_t child = i ^ (size_t{unit >> 10} << ((unit & (1u << 9)) >> 6));
     // The next node is this one with any byte in its last eight bits.
     require((child | 0xFF) < units, "a node beyond the array");

@@ -11,6 +11,7 @@
 #include "base/text_format.h"
 #include "base/unicode.h"
 #include "data/tokenizers/sentencepiece_model.h"
+#include "data/tokenizers/sentencepiece_status.h"
 #include "data/tokenizers/unigram.h"
 #include "data/tokenizers/word_index.h"
 
@@ -19,10 +20,6 @@ namespace {
 
 constexpr std::string_view kSpace = "\u2581";
 constexpr std::string_view kUnknownText = " \u2047 ";
-
-void require_ok(const sentencepiece::util::Status& status, const std::string& where) {
-  base::require(status.ok(), "{}: SentencePiece: {}", where, base::printable(status.ToString(), 400));
-}
 
 /// A model of the library with what its file says.
 class Model {
@@ -104,6 +101,11 @@ class SentencePieceTokenizer final : public PretrainedTokenizer {
       base::require(unknown_ >= 0, "{}: expected the piece <unk> in the vocabulary, found none", where);
       if (!options_.target.empty()) target_ = std::make_unique<Model>(options_.target, where);
       options_.target.clear();
+      for (int64_t id = 0; id < options_.pieces_by_id->size(); ++id) {
+        const std::string_view piece = (*options_.pieces_by_id)[id];
+        if (piece.size() > 4 && piece.starts_with(">>") && piece.ends_with("<<"))
+          (codes_ += codes_.empty() ? "" : ", ") += piece;
+      }
     } else {
       unknown_ = model_.processor().unk_id();
     }
@@ -121,8 +123,9 @@ class SentencePieceTokenizer final : public PretrainedTokenizer {
     return model_.find(token);
   }
 
-  void encode_part(std::string_view part, bool, std::vector<int32_t>& out) const override {
+  void encode_part(std::string_view part, bool first, std::vector<int32_t>& out) const override {
     std::string changed;
+    if (first && !codes_.empty() && part.starts_with(">>")) take_code(part, out);
     if (options_.straight_quotes || options_.strip_accents || options_.lowercase) part = changed = prepared(part);
     if (index_ || options_.digit_commas) {
       std::vector<std::string> pieces = model_.encode<std::string>(part, where_);
@@ -166,6 +169,18 @@ class SentencePieceTokenizer final : public PretrainedTokenizer {
   }
 
  private:
+  /// The language code at the beginning of a text, which SentencePiece does not see, is one token.
+  void take_code(std::string_view& part, std::vector<int32_t>& out) const {
+    const size_t end = part.find("<<", 3);
+    if (end == std::string_view::npos) return;
+    const std::string_view code = part.substr(0, end + 2);
+    const int64_t id = index_->find(code);
+    base::require(id >= 0, "{}: expected one of the model's language codes ({}), found {}", where_,
+                  base::printable(codes_, 400), base::in_quotes(code));
+    out.push_back(static_cast<int32_t>(id));
+    part.remove_prefix(code.size());
+  }
+
   std::string extra_text(int64_t id) const { return fmt::format("<extra_id_{}>", size() - 1 - id); }
 
   std::string prepared(std::string_view part) const {
@@ -217,6 +232,7 @@ class SentencePieceTokenizer final : public PretrainedTokenizer {
   Model model_;
   std::unique_ptr<Model> target_;
   std::unique_ptr<WordIndex> index_;  // of pieces_by_id
+  std::string codes_;                 // >>fra<<, ... of pieces_by_id; empty: none
   int64_t unknown_ = -1;
 };
 

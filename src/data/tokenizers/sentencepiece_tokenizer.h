@@ -20,7 +20,8 @@ struct SentencePieceOptions {
   bool digit_commas = false;
   /// T5's <extra_id_N>: ids behind the pieces, the last of them <extra_id_0>.
   int64_t extra_ids = 0;
-  /// Marian: ids of pieces (vocab.json), and the model of the language that ids are decoded to, if not the same.
+  /// Marian: ids of pieces (vocab.json), and the model of the language that ids are decoded to, if not the same. A text
+  /// may begin with one of the pieces >>CODE<<, the language to translate to; another code is an InputError.
   std::optional<EntryList> pieces_by_id = {};
   std::string target = {};
 };

@@ -5,8 +5,12 @@
 #include "base/error.h"
 #include "base/node.h"
 #include "base/printable.h"
+#include "base/text_format.h"
 #include "data/tokenizers/open_tokenizer.h"
+#include "data/tokenizers/sentencepiece_model.h"
+#include "data/tokenizers/sentencepiece_status.h"
 #include "data/tokenizers/sentencepiece_tokenizer.h"
+#include "data/tokenizers/unigram.h"
 #include "data/tokenizers/utf8_error.h"
 
 namespace mnemo::data {
@@ -15,6 +19,7 @@ namespace {
 /// SentencePiece skips longer lines than this by default; it is told the length of the longest one.
 constexpr size_t kUsualLine = 4192;
 constexpr size_t kLongestTrainingLine = size_t{1} << 20;
+constexpr std::string_view kSpaceMark = "\u2581", kUnknownMark = "\u2585";
 
 class Lines final : public sentencepiece::SentenceIterator {
  public:
@@ -56,6 +61,38 @@ void read_lines(const TextSource& text, std::vector<std::string>& lines) {
   finish();
 }
 
+/// Trains with the options given and those of every model. Throws InputError that names `where`.
+std::string train(const std::string& type, int64_t vocab_size, std::vector<std::string> lines,
+                  const std::string& where) {
+  size_t longest = kUsualLine;
+  for (const std::string& line : lines) longest = std::max(longest, line.size());
+  Lines iterator(std::move(lines));
+  std::string file;
+  // One thread: sums are then made in one order, and the model is always the same.
+  require_ok(sentencepiece::SentencePieceTrainer::Train({{"model_type", type},
+                                                         {"vocab_size", std::to_string(vocab_size)},
+                                                         {"max_sentence_length", std::to_string(longest)},
+                                                         {"pad_id", "3"},
+                                                         {"num_threads", "1"},
+                                                         {"minloglevel", "2"}},
+                                                        &iterator, &file),
+             where);
+  return file;
+}
+
+/// Whether the library finds characters in one of the lines. Where it finds none it ends the process.
+bool any_characters(const std::vector<std::string>& lines) {
+  // The library hands out its rules of characters in a model alone: four special tokens, the mark of spaces and "a".
+  const SentencePieceModel model = read_sentencepiece_model(train("bpe", 6, {"a"}, "rules"), "rules");
+  const UnigramEncoder rules(model);
+  return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) {
+    std::string normalised = rules.normalise(line);
+    if (normalised.find(kUnknownMark) != std::string::npos) return false;  // the library skips such lines
+    base::replace_all(normalised, kSpaceMark, "");
+    return normalised.find_first_not_of('\0') != std::string::npos;
+  });
+}
+
 }  // namespace
 
 std::shared_ptr<const Tokenizer> train_sentencepiece(std::string_view type, const std::vector<TextSource>& texts,
@@ -69,19 +106,11 @@ std::shared_ptr<const Tokenizer> train_sentencepiece(std::string_view type, cons
   for (const TextSource& text : texts) read_lines(text, lines);
   const std::string& where = texts.front().path();
   base::require(!lines.empty(), "{}: no lines to train a tokenizer on", where);
-  size_t longest = kUsualLine;
-  for (const std::string& line : lines) longest = std::max(longest, line.size());
-  Lines iterator(std::move(lines));
-  std::string file;
-  // One thread: sums are then made in one order, and the model is always the same.
-  const auto status = sentencepiece::SentencePieceTrainer::Train({{"model_type", std::string(type)},
-                                                                  {"vocab_size", std::to_string(vocab_size)},
-                                                                  {"max_sentence_length", std::to_string(longest)},
-                                                                  {"pad_id", "3"},
-                                                                  {"num_threads", "1"},
-                                                                  {"minloglevel", "2"}},
-                                                                 &iterator, &file);
-  base::require(status.ok(), "{}: SentencePiece: {}", where, base::printable(status.ToString(), 400));
+  base::require(any_characters(lines),
+                "{}: expected characters to train a tokenizer on, found only white space, "
+                "control characters and the like",
+                where);
+  const std::string file = train(std::string(type), vocab_size, std::move(lines), where);
   return open_tokenizer_files({{kTrainedModelFile, file}}, where);
 }
 

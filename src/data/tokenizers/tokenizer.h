@@ -133,6 +133,9 @@ std::shared_ptr<const Tokenizer> make_character_tokenizer(const TextSource& trai
 /// Throws InputError with file and byte offset for invalid UTF-8 and for a word of more than 65,536 bytes.
 std::shared_ptr<const Tokenizer> make_word_tokenizer(const TextSource& training_text, VocabularyLimits limits = {});
 
+/// Throws InputError that names `where` for a line that the word tokenizer refuses.
+void check_words(std::string_view line, const std::string& where);
+
 /// One of the three, by type name. Throws InputError for an unknown name.
 std::shared_ptr<const Tokenizer> make_tokenizer(std::string_view type, const TextSource& training_text,
                                                 VocabularyLimits limits = {});

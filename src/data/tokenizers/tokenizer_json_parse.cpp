@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/json_value.h"
 #include "base/printable.h"
 #include "data/tokenizers/tokenizer_json.h"
 
@@ -93,7 +94,8 @@ class TokenizerJsonParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& e) override {
-    base::input_error("{}: broken JSON at byte {}: {}", where_, position, base::printable(e.what(), 200));
+    base::input_error("{}: broken JSON at byte {}: {}", where_, position,
+                      base::printable(base::json_parser_words(e.what()), 200));
   }
 
   base::Node take() { return std::move(root_); }

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_value.h"
 #include "base/printable.h"
 
 namespace mnemo::data {
@@ -60,7 +61,8 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
 
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& e) override {
     // The library's message contains the last token read, which can be as long as the file.
-    base::input_error("{}: broken JSON at byte {}: {}", where_, position, base::printable(e.what(), 200));
+    base::input_error("{}: broken JSON at byte {}: {}", where_, position,
+                      base::printable(base::json_parser_words(e.what()), 200));
   }
 
   void finish() const { base::require(saw_type_, "{}: expected the key \"type\"", where_); }

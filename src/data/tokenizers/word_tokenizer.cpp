@@ -144,6 +144,13 @@ struct Hash {
 
 }  // namespace
 
+void check_words(std::string_view line, const std::string& where) {
+  const auto accept = [](std::string_view) {};
+  WordScanner scanner(where, 0);
+  scanner.put(line, accept);
+  scanner.finish(accept);
+}
+
 std::shared_ptr<const Tokenizer> make_word_tokenizer(const TextSource& training_text, VocabularyLimits limits) {
   std::unordered_map<std::string, int64_t, Hash, std::equal_to<>> counts;
   int64_t words = 0;

@@ -1,5 +1,6 @@
 // Runs a libFuzzer target without libFuzzer: every file of the corpus unchanged, then random mutations of the files.
-//   PROGRAM [--runs=N] [--seed=N] [--max-len=N] CORPUS_FOLDER_OR_FILE...
+//   PROGRAM [--runs=N] [--seed=N] [--seeds=N] [--max-len=N] CORPUS_FOLDER_OR_FILE...
+// --runs: mutations of each of --seeds seeds, from --seed on.
 // A finding is a crash, a hang or a sanitizer report. If MNEMO_FUZZ_KEEP is set, the last input is then in `last-input`
 // in the working folder.
 
@@ -94,7 +95,7 @@ class Mutator {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::uint64_t runs = 20'000, seed = 1;
+  std::uint64_t runs = 20'000, seed = 1, seeds = 1;
   std::size_t max_len = 1 << 16;
   std::vector<Bytes> corpus;
   for (int i = 1; i < argc; ++i) {
@@ -106,6 +107,8 @@ int main(int argc, char** argv) {
       runs = std::strtoull(text, nullptr, 10);
     else if (const char* text = value("--seed="))
       seed = std::strtoull(text, nullptr, 10);
+    else if (const char* text = value("--seeds="))
+      seeds = std::strtoull(text, nullptr, 10);
     else if (const char* text = value("--max-len="))
       max_len = std::strtoull(text, nullptr, 10);
     else if (std::filesystem::is_directory(argument)) {
@@ -134,7 +137,9 @@ int main(int argc, char** argv) {
   };
   run({});
   for (const Bytes& bytes : corpus) run(bytes);
-  Mutator mutator(seed, corpus);
-  for (std::uint64_t i = 0; i < runs; ++i) run(mutator.next(max_len));
-  std::cout << corpus.size() << " seed files and " << runs << " mutations: no finding\n";
+  for (std::uint64_t last = seed + seeds; seed < last; ++seed) {
+    Mutator mutator(seed, corpus);
+    for (std::uint64_t i = 0; i < runs; ++i) run(mutator.next(max_len));
+  }
+  std::cout << corpus.size() << " seed files and " << seeds * runs << " mutations: no finding\n";
 }

@@ -71,7 +71,10 @@ TEST(SentencePiece, TrainingSaysWhatIsWrong) {
       EXPECT_NE(std::string(error.what()).find(what), std::string::npos) << error.what();
     }
   };
-  refused([] { trained_pieces("unigram", 50'000); }, "SentencePiece: ");
+  refused([] { trained_pieces("unigram", 50'000); },
+          "vocabulary size: expected at most 43, all the pieces that this text has, found 50000");
+  refused([] { trained_pieces("bpe", 9); },
+          "vocabulary size: expected at least 31, a piece for each character and special token, found 9");
   refused([] { trained_pieces("bpe", 4); }, "vocabulary size: expected 5 to 10000000, found 4");
   refused([] { trained_pieces("unigram", 60, "\n\n"); }, "no lines to train a tokenizer on");
   refused(
@@ -85,6 +88,22 @@ TEST(SentencePiece, TrainingSaysWhatIsWrong) {
           "a line of more than 1048576 bytes at byte 0");
   refused([] { trained_pieces("wordpiece", 60); }, "type: expected one of bytes, characters, words, unigram, bpe");
   refused([] { trained_pieces("bytes", 60); }, "vocabulary size of bytes: expected none");
+}
+
+// The library ends the process where no character is left after its rules, and skips lines with U+2585.
+TEST(SentencePiece, TextsWithoutCharactersAreNoTextToTrainOn) {
+  for (const char* type : {"unigram", "bpe"}) {
+    for (const std::string text : {" \n", "\t \n  \n", "\x1e\n", "\u200B\n", "\uFFFD\n", "\x01", " \n\u2585a\n"}) {
+      try {
+        trained_pieces(type, 16, text);
+        FAIL() << type << " accepted " << text;
+      } catch (const base::InputError& error) {
+        EXPECT_NE(std::string(error.what()).find("expected characters to train a tokenizer on"), std::string::npos)
+            << error.what();
+      }
+    }
+    EXPECT_EQ(trained_pieces(type, 6, " \n\x1e\na\n\n")->size(), 6) << type;
+  }
 }
 
 TEST(SentencePiece, ExtraIdsOfT5StandBehindThePieces) {
@@ -143,6 +162,23 @@ TEST(SentencePiece, MarianHasIdsOfItsOwn) {
   EXPECT_THROW(open_tokenizer_files({{"source.spm", file}}, "folder"), base::InputError);
 }
 
+// Ids as transformers' MarianTokenizer has them: the code is a token, the rest goes through SentencePiece.
+TEST(SentencePiece, LanguageCodesOfMarianAreOneToken) {
+  const std::string file = trained_pieces("unigram", 40)->save().at(kTrainedModelFile);
+  const std::string words = "{\"</s>\": 0, \"<unk>\": 1, \"\u2581the\": 2, \"\u2581\": 3, \"<pad>\": 4";
+  const auto marian = open_tokenizer_files(
+      {{"source.spm", file}, {"vocab.json", words + ", \">>fra<<\": 5, \">>spa<<\": 6}"}}, "folder");
+  for (const char* text : {">>fra<< the", ">>fra<<the"}) EXPECT_EQ(marian->encode(text), (PieceIds{5, 2})) << text;
+  EXPECT_EQ(marian->encode(">>spa<<"), PieceIds{6});
+  EXPECT_EQ(marian->encode("the"), PieceIds{2});
+  const PieceIds inside = marian->encode("the >>fra<<");
+  EXPECT_EQ(std::count(inside.begin(), inside.end(), 5), 0) << "only at the beginning";
+  EXPECT_INPUT_ERROR(marian->encode(">>deu<< the"),
+                     "expected one of the model's language codes (>>fra<<, >>spa<<), found \">>deu<<\"");
+  const auto bilingual = open_tokenizer_files({{"source.spm", file}, {"vocab.json", words + "}"}}, "folder");
+  EXPECT_GT(bilingual->encode(">>deu<< the").size(), 1u) << "of a model without codes it is text";
+}
+
 TEST(SentencePiece, BrokenFilesAreRefused) {
   const std::string file = base::read_file(kT5 + "/spiece.model");
   const auto refused = [](const std::string& broken, const std::string& what) {
@@ -168,8 +204,10 @@ TEST(SentencePiece, BrokenFilesAreRefused) {
   refused(unknown + piece("", zero, 1), "piece 1: expected UTF-8 text, found \"\"");
   refused(unknown + piece("a", std::string("\0\0\xC0\x7F", 4), 1), "expected a finite score");
   refused(unknown + piece("a", zero, 9), "expected a type from 1 to 6, found 9");
-  refused(a, "SentencePiece: ");
-  refused(unknown + a + a, "SentencePiece: ");
+  refused(unknown + piece(std::string("\0a", 2), zero, 1), "piece 1: expected no byte 0, found \"\\x00a\"");
+  refused(unknown + piece(std::string("a\0b", 3), zero, 1), "piece 1: expected no byte 0");
+  refused(a, "spiece.model: SentencePiece cannot use it: unk is not defined");
+  refused(unknown + a + a, "spiece.model: SentencePiece cannot use it: a is already defined");
   std::string rules(4 + 1024 + 1, '\0');
   rules[1] = 4;  // 1024 bytes of array
   const auto with_rules = [&](const std::string& r) {
@@ -180,6 +218,8 @@ TEST(SentencePiece, BrokenFilesAreRefused) {
   EXPECT_EQ(open_tokenizer_files({{"spiece.model", with_rules(rules)}}, "folder")->encode("a").size(), 2u);
   std::string far = rules;
   far[4 + 2] = 4;  // node 0 leads to 256
+  refused(with_rules(far), "a node beyond the array");
+  far[4 + 3] = '\x80';  // the root is followed whatever it says of itself
   refused(with_rules(far), "a node beyond the array");
   std::string value = rules;
   value[4 + 1] = 1;  // node 0 has a value, that of node 0: 256

@@ -49,7 +49,7 @@ TEST(VocabularyFile, HostileFilesAreErrors) {
   EXPECT_INPUT_ERROR(load("{\"type\": \"characters\", \"vocabulary\": [\"<unk>\", \"<unk>\"]}"), "<unk> appears twice");
   EXPECT_INPUT_ERROR(load("{\"type\": \"characters\", \"vocabulary\": [\"a\"]}"), "expected an entry <unk>");
   EXPECT_INPUT_ERROR(load("{\"type\": \"characters\", \"vocabulary\": [\"\xFF\", \"<unk>\"]}"), "broken JSON");
-  EXPECT_INPUT_ERROR(load("{\"type\": \"bytes\"} x"), "broken JSON");
+  EXPECT_INPUT_ERROR(load("{\"type\": \"bytes\"} x"), "broken JSON at byte 19: syntax error");
   EXPECT_INPUT_ERROR(load(std::string(1 << 20, '[')), "found an array");
   EXPECT_EQ(load("{\"vocabulary\": [\"<unk>\", \"\\u0000\", \"\\ud83d\\ude00\"], \"type\": \"characters\"}")->size(),
             3);
