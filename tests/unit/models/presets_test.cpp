@@ -70,6 +70,29 @@ TEST(Presets, HaveTheParametersOfTheirPapers) {
   }
 }
 
+// Vaswani et al. 2017, section 3, with fairseq's biases: maps D x D with bias in each attention, a feed-forward of width
+// F, a norm (weight and bias) after each branch; an encoder layer has one attention, a decoder layer two. No positions.
+TEST(Presets, TranslationModelsHaveExactlyTheParametersOfTheFormula) {
+  const auto layers = [](int64_t d, int64_t f) {
+    const int64_t attention = 4 * (d * d + d), feed_forward = 2 * d * f + f + d, norm = 2 * d;
+    const int64_t encoder = attention + feed_forward + 2 * norm, decoder = 2 * attention + feed_forward + 3 * norm;
+    return 6 * (encoder + decoder);
+  };
+  const auto count = [](const char* preset, const char* embedding) {
+    return count_parameters(
+        read_model_options(table(fmt::format("preset = \"{}\"\nembedding = {{ {} }}\n", preset, embedding))));
+  };
+  // One table of 37,000 tokens for source, target and output.
+  EXPECT_EQ(count("transformer_base", "vocab_size = 37000"), 37'000 * 512 + layers(512, 2048));
+  EXPECT_EQ(count("transformer_base", "vocab_size = 37000"), 63'082'496);
+  EXPECT_EQ(count("transformer_big", "vocab_size = 37000"), 37'000 * 1024 + layers(1024, 4096));
+  EXPECT_EQ(count("transformer_big", "vocab_size = 37000"), 214'245'376);
+  // fairseq prints this number for its IWSLT14 vocabularies; target and output share a table.
+  EXPECT_EQ(count("transformer_iwslt_de_en", "vocab_size = 6632, source_vocab_size = 8848"),
+            (8848 + 6632) * 512 + layers(512, 1024));
+  EXPECT_EQ(count("transformer_iwslt_de_en", "vocab_size = 6632, source_vocab_size = 8848"), 39'469'056);
+}
+
 TEST(Presets, AreDeclaredAsTheyAreBuilt) {
   const ModelOptions small = read_model_options(
       table("preset = \"transformer_xl_wt103_large\"\nembedding = {vocab_size = 41, cutoffs = [9, "
