@@ -36,6 +36,7 @@ PairedBootstrap paired_bootstrap(int64_t sentences, const SampleScore& system_a,
                                      [&](double d) { return std::abs(d - mean) >= observed; });
   std::sort(differences.begin(), differences.end());
   const auto quantile = [&](double q) { return differences[static_cast<size_t>(std::lround(q * (count - 1.0)))]; };
+  out.mean = mean;
   out.better_a = static_cast<double>(a_wins) / count;
   out.better_b = static_cast<double>(b_wins) / count;
   out.low = quantile(0.025);

@@ -13,6 +13,7 @@ using SampleScore = std::function<double(std::span<const int64_t> sentences)>;
 struct PairedBootstrap {
   double score_a = 0, score_b = 0;    ///< on the whole test set
   double better_a = 0, better_b = 0;  ///< fractions of the samples where that system is better
+  double mean = 0;                    ///< of the samples' differences A - B
   double low = 0, high = 0;           ///< the middle 95 % of the samples' differences A - B
   double p = 1;                       ///< two-sided
 };

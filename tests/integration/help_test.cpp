@@ -22,8 +22,8 @@ using namespace test;
 TEST_F(CommandLine, HelpNamesEverySubcommandAndVersionTheLibraries) {
   const Finished help = run({"--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* name : {"train", "eval", "compare", "generate", "inspect", "convert", "verify", "data", "recipes",
-                           "init", "runs", "completion", "help"}) {
+  for (const char* name : {"train", "eval", "compare", "generate", "inspect", "convert", "score", "verify", "data",
+                           "recipes", "init", "runs", "completion", "help"}) {
     EXPECT_TRUE(holds(help.out, std::string("  ") + name)) << name;
     EXPECT_EQ(run({"help", name}).status, 0) << name;
   }

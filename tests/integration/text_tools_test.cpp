@@ -45,6 +45,52 @@ TEST_F(CommandLine, ScoresAndTokensAreVerified) {
   EXPECT_FALSE(json.items().at(0).at("passed").as_bool());
 }
 
+TEST_F(CommandLine, TranslationsAreScoredAndCompared) {
+  std::string references, good, bad;
+  for (int i = 0; i < 200; ++i) {
+    const std::string line = fmt::format("line {} of the {} book is long", i, i % 7);
+    references += line + "\n";
+    good += (i % 4 == 0 ? "line of a book is long" : line) + "\n";
+    bad += (i % 2 == 0 ? "a row in some book was short" : line) + "\n";
+  }
+  write(folder_ / "ref", references);
+  write(folder_ / "good", good);
+  write(folder_ / "bad", "\xEF\xBB\xBF" + bad);
+  const base::Node same = base::parse_json(
+      run({"score", folder_ / "ref", "--references", folder_ / "ref", "--json"}).out, "json");
+  EXPECT_NEAR(same.at("bleu").at("score").as_double(), 100.0, 1e-9);
+  EXPECT_NEAR(same.at("chrf").at("score").as_double(), 100.0, 1e-9);
+  EXPECT_FALSE(same.at("bleu").contains("p"));
+  const std::vector<std::string> compare = {"score",     folder_ / "good", "--references", folder_ / "ref",
+                                            "--against", folder_ / "bad",  "--samples",    "200"};
+  std::vector<std::string> as_json = compare;
+  as_json.emplace_back("--json");
+  const base::Node found = base::parse_json(run(as_json).out, "json");
+  EXPECT_EQ(found.at("lines").as_int(), 200);
+  EXPECT_EQ(found.at("seed").as_int(), 12345);
+  for (const char* name : {"bleu", "chrf"}) {
+    const base::Node& metric = found.at(name);
+    const auto number = [&](const char* key) { return metric.at(key).as_double(); };
+    EXPECT_GT(number("score"), number("against")) << name;
+    EXPECT_NEAR(number("mean_difference"), number("score") - number("against"), 2.0) << name;
+    EXPECT_LT(number("low"), number("mean_difference")) << name;
+    EXPECT_GT(number("low"), 0.0) << name;
+    EXPECT_GT(number("high"), number("mean_difference")) << name;
+    EXPECT_NEAR(number("p"), 1.0 / 201, 1e-9) << name;
+    EXPECT_EQ(number("better"), 1.0) << name;
+  }
+  const Finished shown = run(compare);
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  for (const char* part : {"BLEU: nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0",
+                           "paired bootstrap: 200 samples, seed 12345"})
+    EXPECT_TRUE(holds(shown.out, part)) << shown.out;
+  write(folder_ / "short", "one\n");
+  const Finished uneven = run({"score", folder_ / "good", "--references", folder_ / "short"});
+  EXPECT_EQ(uneven.status, 2);
+  EXPECT_TRUE(holds(uneven.err, "short: expected 200 lines")) << uneven.err;
+  EXPECT_TRUE(holds(run({"score", folder_ / "good"}).err, "expected --references FILE"));
+}
+
 TEST_F(CommandLine, MistakesWithTextToolsAreToldWithStatusTwo) {
   write(folder_ / "a.txt", "a b\n");
   write(folder_ / "other.jsonl", "{\"a\": 1}\n");
@@ -57,7 +103,7 @@ TEST_F(CommandLine, MistakesWithTextToolsAreToldWithStatusTwo) {
       {{"data", "tokenizer", folder_ / "none.txt", "--type", "bpe", "--vocab-size", "9", "--out", folder_ / "o"},
        "none.txt"},
       {{"data", "tokenizer", folder_ / "a.txt", "--type", "bpe", "--vocab-size", "9000", "--out", folder_ / "o"},
-       "SentencePiece: "},
+       "a.txt: vocabulary size: expected at most"},
       {{"data", folder_ / "a.txt", "--type", "bpe"}, "--type and --vocab-size go with tokenizer"},
       {{"verify", folder_ / "other.jsonl"}, "line 1: expected the fields of BLEU"},
       {{"verify", kTools + "tokenizer_t5/strings.jsonl"}, "expected --tokenizer FOLDER"},

@@ -1,0 +1,163 @@
+#include <fmt/format.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/exit_status.h"
+#include "base/json_value.h"
+#include "base/output.h"
+#include "base/text_table.h"
+#include "cli/command.h"
+#include "cli/commands.h"
+#include "data/text/lines.h"
+#include "metrics/bleu.h"
+#include "metrics/bootstrap.h"
+#include "metrics/chrf.h"
+
+namespace mnemo::cli {
+namespace {
+
+constexpr int64_t kMaxLine = int64_t{1} << 20;
+
+struct ScoreArguments {
+  std::string hypotheses;
+  std::vector<std::string> references;
+  std::optional<std::string> against;
+  int64_t samples = 1000, seed = 12345;
+  bool json = false;
+};
+
+std::vector<std::string> lines_of(const std::string& path) {
+  std::vector<std::string> lines;
+  data::for_each_line(data::TextSource(path).without_byte_order_mark(), kMaxLine,
+                      [&](const data::LinePlace&, std::string_view line) { lines.emplace_back(line); });
+  return lines;
+}
+
+/// A metric whose counts of sentences add up to those of their corpus.
+struct Metric {
+  std::string name, signature;
+  /// The score of each set of sentences of these hypotheses.
+  std::function<metrics::SampleScore(const std::vector<std::string>& hypotheses)> scorer;
+};
+
+using References = std::vector<std::vector<std::string>>;
+
+Metric bleu(const References& references) {
+  return {"BLEU", metrics::bleu_signature({}, references.size()), [&](const std::vector<std::string>& hypotheses) {
+            return [counts = metrics::bleu_counts_of(hypotheses, references)](std::span<const int64_t> sentences) {
+              metrics::BleuCounts sum;
+              for (const int64_t i : sentences) sum += counts[static_cast<size_t>(i)];
+              return metrics::bleu_of(sum, {}).score;
+            };
+          }};
+}
+
+Metric chrf(const References& references) {
+  return {"chrF", metrics::chrf_signature({}, references.size()), [&](const std::vector<std::string>& hypotheses) {
+            std::vector<std::vector<metrics::ChrfOrder>> counts;
+            for (size_t i = 0; i < hypotheses.size(); ++i) {
+              std::vector<std::string_view> own;
+              for (const std::vector<std::string>& set : references) own.push_back(set[i]);
+              counts.push_back(metrics::chrf_counts(hypotheses[i], own, {}));
+            }
+            return [counts = std::move(counts)](std::span<const int64_t> sentences) {
+              std::vector<metrics::ChrfOrder> sum(counts.front().size());
+              for (const int64_t i : sentences) {
+                for (size_t order = 0; order < sum.size(); ++order) {
+                  const metrics::ChrfOrder& one = counts[static_cast<size_t>(i)][order];
+                  sum[order].hypothesis += one.hypothesis;
+                  sum[order].reference += one.reference;
+                  sum[order].matches += one.matches;
+                }
+              }
+              return metrics::chrf_of(sum, {});
+            };
+          }};
+}
+
+int score(const ScoreArguments& arguments) {
+  base::require(!arguments.references.empty(), "score: expected --references FILE, found none");
+  const std::vector<std::string> own = lines_of(arguments.hypotheses);
+  base::require(!own.empty(), "{}: expected at least one line, found none", arguments.hypotheses);
+  const auto same_length = [&](const std::string& path) {
+    std::vector<std::string> lines = lines_of(path);
+    base::require(lines.size() == own.size(), "{}: expected {} lines, as many as {} has, found {}", path, own.size(),
+                  arguments.hypotheses, lines.size());
+    return lines;
+  };
+  References references;
+  for (const std::string& path : arguments.references) references.push_back(same_length(path));
+  std::vector<std::string> other;
+  if (arguments.against) other = same_length(*arguments.against);
+
+  using Align = base::TextTable::Align;
+  base::TextTable table = arguments.against
+                              ? base::TextTable(
+                                    {"metric", "score", "against", "mean difference", "95 %", "p"},
+                                    {Align::left, Align::right, Align::right, Align::right, Align::right, Align::right})
+                              : base::TextTable({"metric", "score"}, {Align::left, Align::right});
+  base::Node json = base::Node::table(
+      {{"hypotheses", arguments.hypotheses}, {"lines", static_cast<int64_t>(own.size())}});
+  std::string foot;
+  std::vector<int64_t> all(own.size());
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
+  for (const Metric& metric : {bleu(references), chrf(references)}) {
+    const metrics::SampleScore scorer = metric.scorer(own);
+    const double value = scorer(all);
+    base::Node node = base::Node::table({{"score", value}, {"signature", metric.signature}});
+    foot += fmt::format("{}: {}\n", metric.name, metric.signature);
+    if (arguments.against) {
+      const metrics::PairedBootstrap found = metrics::paired_bootstrap(static_cast<int64_t>(own.size()), scorer,
+                                                                       metric.scorer(other), arguments.samples,
+                                                                       static_cast<uint64_t>(arguments.seed));
+      table.add_row({metric.name, fmt::format("{:.2f}", value), fmt::format("{:.2f}", found.score_b),
+                     fmt::format("{:+.2f}", found.mean), fmt::format("{:+.2f} to {:+.2f}", found.low, found.high),
+                     fmt::format("{:.4f}", found.p)});
+      node.set("against", found.score_b);
+      node.set("mean_difference", found.mean);
+      node.set("low", found.low);
+      node.set("high", found.high);
+      node.set("p", found.p);
+      node.set("better", found.better_a);
+      node.set("worse", found.better_b);
+    } else {
+      table.add_row({metric.name, fmt::format("{:.2f}", value)});
+    }
+    json.set(metric.name == "BLEU" ? "bleu" : "chrf", node);
+  }
+  if (arguments.against) {
+    json.set("samples", arguments.samples);
+    json.set("seed", arguments.seed);
+    foot += fmt::format("paired bootstrap: {} samples, seed {}\n", arguments.samples, arguments.seed);
+  }
+  if (arguments.json) {
+    base::print_json(json);
+  } else {
+    base::print(table.text() + foot);
+  }
+  return base::kDone;
+}
+
+}  // namespace
+
+void add_score(CLI::App& app) {
+  auto arguments = std::make_shared<ScoreArguments>();
+  Command(app, "score", "BLEU and chrF of translations, and whether one system's are better than another's")
+      .argument("HYPOTHESES", arguments->hypotheses, "translations, a line each")
+      .option("--references", arguments->references, "FILE", "what they should be, line by line; several are allowed")
+      .option("--against", arguments->against, "FILE",
+              "translations of another system: the difference by paired bootstrap resampling")
+      .option("--samples", arguments->samples, "N", "of the bootstrap: sets of sentences that are drawn",
+              base::range(1, 1'000'000))
+      .option("--seed", arguments->seed, "N", "of the bootstrap", base::at_least(0))
+      .flag("--json", arguments->json, "print JSON")
+      .footer("mnemo score ours.txt --references test.de --against baseline.txt")
+      .action([arguments] { return score(*arguments); });
+}
+
+}  // namespace mnemo::cli
