@@ -86,6 +86,13 @@ AnyModel load_any(const std::string& folder, const LoadModelOptions& options) {
     const std::string index = base::join_path(folder, weights::kIndexFile), whole = weights_file(folder);
     const bool sharded = !base::path_exists(whole) && base::path_exists(index);
     const std::string& weights_path = sharded ? index : whole;
+    if (const std::string pickle = base::join_path(folder, "pytorch_model.bin");
+        !base::path_exists(weights_path) && base::path_exists(pickle))
+      base::input_error(
+          "{}: expected model.safetensors beside it, found this alone; a pickle can run code, so it is not read. "
+          "Convert "
+          "it with the library that wrote it: transformers' model.save_pretrained(FOLDER), or safetensors' save_model",
+          pickle);
     const weights::TensorFile file = sharded ? weights::read_sharded(index) : weights::read_safetensors(whole);
     if (loaded.format->fit) loaded.format->fit(*loaded.format, config, said, file);
     // Of the model as it was published: what a change adds is the caller's.

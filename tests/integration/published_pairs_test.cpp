@@ -54,6 +54,20 @@ void set_key(const std::string& folder, const std::string& key, const base::Node
   test::write(folder + "/config.json", base::to_json(config) + "\n");
 }
 
+TEST(PublishedFolders, APickleAloneIsRefusedWithWhatToDo) {
+  const TemporaryFolder folder;
+  const std::string copy = copy_of(folder, "marian");
+  test::write(folder / "pairs.tsv", "a\tb\n");
+  const Finished measured = run(folder, "eval " + copy + " --data " + (folder / "pairs.tsv"));
+  EXPECT_EQ(measured.status, 2);
+  EXPECT_TRUE(holds(measured.err, "compare them with mnemo score")) << measured.err;
+  std::filesystem::rename(copy + "/model.safetensors", copy + "/pytorch_model.bin");
+  const Finished refused = run(folder, "convert " + copy + " --to mnemo --out " + (folder / "out_folder"));
+  EXPECT_EQ(refused.status, 2);
+  for (const char* part : {"pytorch_model.bin: expected model.safetensors beside it", "save_pretrained"})
+    EXPECT_TRUE(holds(refused.err, part)) << refused.err;
+}
+
 TEST(PublishedFolders, ComeBackWithEqualTensors) {
   const std::map<std::string, std::string> formats = {{"bert_cls", "huggingface_bert"},
                                                       {"bert_mlm", "huggingface_bert"},
