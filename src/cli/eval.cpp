@@ -60,6 +60,7 @@ int evaluate_alone(const EvalArguments& options, const std::shared_ptr<distribut
                                          {"unknown", measured.unknown},
                                          {"seconds", seconds}});
     for (const auto& [name, value] : measured.metrics) node.set(name, base::json_number(value));
+    for (const auto& [name, value] : measured.notes) node.set(name, value);
     base::print_json(node);
     return base::kDone;
   }
@@ -67,7 +68,10 @@ int evaluate_alone(const EvalArguments& options, const std::shared_ptr<distribut
   for (const auto& [name, value] : measured.metrics) table.add_row({name, fmt::format("{:.5f}", value)});
   table.add_row({"predictions", base::grouped(measured.predictions)});
   table.add_row({"seconds", fmt::format("{:.2f}", seconds)});
-  base::print(measured.what + "\n" + table.text());
+  std::string foot;
+  for (const auto& [name, value] : measured.notes)
+    foot += fmt::format("{}: {}\n", name, value.is_string() ? value.as_string() : base::to_json(value, -1));
+  base::print(measured.what + "\n" + table.text() + foot);
   return base::kDone;
 }
 
@@ -86,7 +90,11 @@ void add_eval(CLI::App& app) {
       .option("--checkpoint", options->checkpoint, "WHICH",
               "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
       .option("--data", options->measure.data, "FILE",
-              "a text, or of a model of images the folder of a set; without: the held-out part of the run's own data")
+              "a text, tab-separated pairs, or of a model of images the folder of a set; without: the held-out part of "
+              "the run's own data")
+      .option("--translated", options->measure.translated, "N",
+              "of a model of pairs: how many are translated for BLEU and chrF, evenly spread; more than there are: all "
+              "(as the recipe says)")
       .option(
           "--part", options->measure.part, "PART",
           "of the run's own data or of a set of images: valid, test or train (valid; of a set without such parts all)")

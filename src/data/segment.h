@@ -10,7 +10,7 @@ namespace mnemo::data {
 ///   tokens   [B,T] int64
 ///   targets  [B,T] int64, the token to predict after each; base::kIgnoreTarget where there is none
 ///   reset    [B] bool, true if a document (or the text) starts with this segment: the row's state is reset
-///   valid    [B,T] bool, false for padding, which is on the right; undefined = no padding
+///   valid    [B,T] bool, false for padding, which is on the right, of pairs on either side; undefined = no padding
 struct TokenSegment {
   at::Tensor tokens, targets, reset, valid;
   int64_t num_targets = 0;  ///< number of targets that are not ignored

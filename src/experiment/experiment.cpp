@@ -25,18 +25,18 @@ namespace mnemo::experiment {
 namespace {
 
 /// Sets `size`, or checks it if the recipe gives it.
-void take_size(int64_t& size, int64_t vocabulary, const char* key) {
+void take_size(int64_t& size, int64_t vocabulary, const char* key, bool whole) {
   if (size == 0) size = vocabulary;
-  base::require(size >= vocabulary,
-                "recipe: 'model.embedding.{}': expected at least the data's {} different tokens, found {}", key,
-                vocabulary, size);
+  base::require(whole ? size == vocabulary : size >= vocabulary,
+                "recipe: 'model.embedding.{}': expected {}the data's {} different tokens, found {}", key,
+                whole ? "" : "at least ", vocabulary, size);
 }
 
 void take_vocabulary(models::ModelOptions& model, const tasks::DataShape& data) {
-  take_size(model.embedding.vocab_size, data.vocabulary, "vocab_size");
+  take_size(model.embedding.vocab_size, data.vocabulary, "vocab_size", data.whole_vocabulary);
   if (data.source_vocabulary == 0 || model.embedding.shared == models::EmbeddingOptions::Shared::all) return;
   int64_t size = model.embedding.source_vocab_size.value_or(0);
-  take_size(size, data.source_vocabulary, "source_vocab_size");
+  take_size(size, data.source_vocabulary, "source_vocab_size", data.whole_vocabulary);
   model.embedding.source_vocab_size = size;
 }
 
@@ -131,6 +131,7 @@ std::string card_text(const Experiment& experiment, const ModelCard& card) {
                       base::counted(card.steps, "step"), base::grouped(card.tokens), experiment.targets,
                       base::duration_text(card.seconds), base::this_machine().mnemo, base::this_machine().libtorch,
                       commands);
+  for (const std::string& notice : experiment.notices) text += notice + "\n\n";
   if (!metrics.empty()) text += "## On held-out data\n\n| metric | value |\n| --- | ---: |\n" + metrics + "\n";
   if (writes)
     text +=
@@ -240,6 +241,7 @@ void start_finetuning(Experiment& bench) {
   bench.tokens_per_step = recipe.train.batch_size * loaded.tokens_per_row;
   bench.unit = task->counted();
   bench.targets = task->targets();
+  bench.notices = loaded.notices;
   bench.classes = made.plan.has_task_memory ? bundle::class_names(folder) : loaded.shape.classes;
   bench.finetune = std::move(made.plan);
   bench.task = std::move(loaded.task);
@@ -271,6 +273,7 @@ Experiment make_experiment(const Recipe& recipe) {
   bench.tokens_per_step = recipe.train.batch_size * loaded.tokens_per_row;
   bench.unit = task->counted();
   bench.targets = task->targets();
+  bench.notices = loaded.notices;
   bench.classes = loaded.shape.classes;
   bench.files = std::move(loaded.files);
   bench.tokenizer = loaded.tokenizer;

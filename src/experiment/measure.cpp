@@ -15,9 +15,11 @@
 #include "experiment/experiment.h"
 #include "infer/evaluate.h"
 #include "infer/open_text.h"
+#include "infer/translator.h"
 #include "models/replaced_memory.h"
 #include "tasks/images.h"
 #include "tasks/language_model.h"
+#include "tasks/types/pairs.h"
 
 namespace mnemo::experiment {
 namespace {
@@ -162,13 +164,39 @@ Measured measure_own(const bundle::Bundle& stored, const Recipe& recipe, const M
   base::require(!options.context, "eval: --context goes with texts");
   // Of made tasks there are as many samples as one likes; a file, or a set of expressions, is measured whole.
   tasks::TaskSettings settings = recipe.task_settings();
+  base::require(!options.translated || task->input() == tasks::InputKind::pairs,
+                "eval: --translated goes with a model of pairs");
+  settings.translated = options.translated;
   settings.eval_batch_size = options.batch;
   if (!task->endless()) settings.eval_samples = INT64_MAX;
   const auto loaded = task->load(stored.options(), settings);
   loaded.task->share_evaluations(options.group);
   const auto found = loaded.task->evaluate(*measured_model(stored, options), part);
   base::require(found.has_value(), "{}: its recipe has no {} part", stored.folder, name);
-  return {task->describe() + " Part " + name + ".", found->predictions, found->metrics, 0};
+  return {task->describe() + " Part " + name + ".", found->predictions, found->metrics, 0, found->notes};
+}
+
+/// Pairs of a file, or of a folder of documents, in the columns and windows that the model's own recipe names.
+Measured measure_pairs(const bundle::Bundle& stored, const std::optional<Recipe>& recipe,
+                       const MeasureOptions& options) {
+  base::require(!options.documents && !options.segment_size && !options.precision && !options.reset && !options.context,
+                "eval: --segment-size, --precision, --documents, --reset and --context go with texts");
+  base::require(stored.format == nullptr,
+                "eval: {}: --data measures models of pairs that Mnemo has trained; translate the sources with mnemo "
+                "translate and compare them with mnemo score",
+                stored.folder);
+  tasks::PairSpecOptions pairs;
+  if (recipe && recipe->task()->input() == tasks::InputKind::pairs)
+    pairs = base::read_typed_options<tasks::PairSpecOptions>(recipe->data);
+  tasks::TranslationOptions translation = tasks::translation_options(pairs, stored.options());
+  if (options.translated) translation.translated = *options.translated;
+  translation.eval_batch_size = options.batch;
+  translation.eval_samples = INT64_MAX;
+  data::PairCorpus corpus = data::read_pair_set(pairs, *options.data, infer::vocabularies_of(stored));
+  tasks::Translation task(std::move(corpus), translation);
+  task.share_evaluations(options.group);
+  const auto found = task.evaluate(*measured_model(stored, options), data::Part::train);
+  return {*options.data, found->predictions, found->metrics, 0, found->notes};
 }
 
 }  // namespace
@@ -184,6 +212,8 @@ void MeasureOptions::validate() const {
   base::require(!precision || (batch == 1 && !segment_size),
                 "eval: --precision: the decoding engine reads one stream in the model's own segments; leave --batch "
                 "and --segment-size out");
+  base::require(!translated || *translated >= 0, "eval: --translated: expected at least 0, found {}",
+                translated.value_or(0));
   base::require(!memory || !precision, "eval: --memory: the decoding engine keeps its own; drop it or --precision");
   base::require(memory != "noise" || !group,
                 "eval: --memory noise: drawn by one process, segment after segment; drop it or --processes");
@@ -197,7 +227,10 @@ Measured measure_any(const bundle::Bundle& stored, const MeasureOptions& options
   base::require(stored.tokenizer != nullptr || !options.strict, "eval: --strict goes with texts");
   const std::optional<Recipe> recipe = options.data && !images ? std::nullopt : recipe_beside(stored.folder);
   if (options.data && images) return measure_image_folder(stored, answering_head(stored, recipe, options), options);
+  if (options.data && stored.model->input_kind() == core::InputKind::pairs)
+    return measure_pairs(stored, recipe_beside(stored.folder), options);
   if (options.data) {
+    base::require(!options.translated, "eval: --translated goes with a model of pairs");
     base::require(!options.part, "eval: --part goes with a run's own data; drop it or --data");
     base::require(stored.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a made task, not on a text",
                   stored.folder);
@@ -208,7 +241,10 @@ Measured measure_any(const bundle::Bundle& stored, const MeasureOptions& options
     return measure_text(stored, text, options, *options.data, stored.conventions.resets_segments());
   }
   base::require(recipe.has_value(), "eval: {} lies in no run's folder, so its data are unknown; give {} with --data",
-                stored.folder, images ? "the folder of an image set" : "a text");
+                stored.folder,
+                images                                                 ? "the folder of an image set"
+                : stored.model->input_kind() == core::InputKind::pairs ? "pairs"
+                                                                       : "a text");
   return measure_own(stored, *recipe, options);
 }
 

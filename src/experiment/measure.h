@@ -14,7 +14,8 @@ namespace mnemo::experiment {
 
 /// What a model is measured on, and how. Messages name an option as the command line does: --segment-size.
 struct MeasureOptions {
-  std::optional<std::string> data = {};  ///< a text, or of a model of images the folder of a set; unset: the run's own
+  std::optional<std::string> data =
+      {};  ///< a text, pairs, or of a model of images the folder of a set; unset: the run's own
   std::optional<std::string> part = {};  ///< "valid", "test" or "train" of the run's own data or of a set of images
   std::optional<std::string> documents = {};  ///< of a text: "none", "blank_line", "heading" or "line"
   std::optional<std::string> separator = {};  ///< the line that ends a document, for documents = "line"
@@ -26,8 +27,9 @@ struct MeasureOptions {
   /// What stands in the place of the model's memory at the start of each segment: "zeros" or "noise"
   /// (models::ReplacedMemory); unset: the memory itself.
   std::optional<std::string> memory = {};
-  bool strict = false;  ///< refuse a text that is not all in the vocabulary
-  int64_t batch = 1;    ///< parts of a text, or samples, side by side
+  std::optional<int64_t> translated = {};  ///< of a model of pairs: how many are translated; unset: as the recipe says
+  bool strict = false;                     ///< refuse a text that is not all in the vocabulary
+  int64_t batch = 1;                       ///< parts of a text, or samples, side by side
   /// Ranks that share the measurement, with the same options; null: one process.
   std::shared_ptr<distributed::Group> group = {};
 
@@ -40,7 +42,8 @@ struct Measured {
   std::string what;         ///< the data, in a few words
   int64_t predictions = 0;  ///< targets that were predicted
   std::vector<std::pair<std::string, double>> metrics;
-  int64_t unknown = 0;  ///< of a text: tokens for what the vocabulary lacks
+  int64_t unknown = 0;                                         ///< of a text: tokens for what the vocabulary lacks
+  std::vector<std::pair<std::string, base::Node>> notes = {};  ///< tasks::Evaluation::notes
 };
 
 /// Measures a model on held-out data, with its memory carried along and reset as it was trained. Throws InputError for

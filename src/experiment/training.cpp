@@ -188,6 +188,9 @@ Training run_training(const TrainingOptions& options) {
   require_samples_fit(options.recipe);
   Training training{.experiment = make_experiment(options.recipe), .report = {}, .card = {}, .model = {}};
   Experiment& experiment = training.experiment;
+  if (options.group == nullptr || options.group->rank() == 0) {
+    for (const std::string& notice : experiment.notices) base::log_warning("{}", notice);
+  }
   if (options.device.is_cpu()) require_step_fits(experiment);
   if (options.init) start_from(*options.init, experiment);
   move_to(*experiment.model, options.device);

@@ -19,8 +19,7 @@ namespace mnemo::infer {
 
 namespace {
 
-/// Vocabularies of our own, or the tokenizer of a published model.
-data::PairVocabularies vocabularies_of(const bundle::Bundle& stored) {
+data::PairVocabularies read_vocabularies_of(const bundle::Bundle& stored) {
   const bool published = stored.format != nullptr || data::has_tokenizer(stored.folder);
   if (!published) return data::read_vocabularies(bundle::files_beside(stored.folder), stored.folder);
   const models::SpecialTokens& special = stored.options().tokens;
@@ -31,17 +30,24 @@ data::PairVocabularies vocabularies_of(const bundle::Bundle& stored) {
 
 }  // namespace
 
+data::PairVocabularies vocabularies_of(const bundle::Bundle& stored) {
+  models::require_input(*stored.model, core::InputKind::pairs, stored.folder);
+  data::PairVocabularies both = read_vocabularies_of(stored);
+  const core::PairInput& input = core::pair_input(stored.model->input());
+  const auto require_size = [&](const data::PairVocabulary& vocabulary, int64_t size, const char* side) {
+    // Published models have rows that no token has.
+    const bool fits = vocabulary.is_published() ? vocabulary.size() <= size : vocabulary.size() == size;
+    base::require(fits, "{}: expected a {} vocabulary of {}{} tokens, the model's, found {}", stored.folder, side,
+                  vocabulary.is_published() ? "at most " : "", size, vocabulary.size());
+  };
+  require_size(*both.source, input.source_vocab_size, "source");
+  require_size(*both.target, input.target_vocab_size, "target");
+  return both;
+}
+
 Translator::Translator(const bundle::Bundle& stored, std::optional<ops::Precision> precision) : model_(stored.model) {
-  models::require_input(*model_, core::InputKind::pairs, stored.folder);
   vocabularies_ = vocabularies_of(stored);
   settings_ = generation_settings(stored);
-  const core::PairInput& input = core::pair_input(model_->input());
-  const auto require_size = [&](const data::PairVocabulary& vocabulary, int64_t size, const char* side) {
-    base::require(vocabulary.size() <= size, "{}: expected a {} vocabulary of at most {} tokens, the model's, found {}",
-                  stored.folder, side, size, vocabulary.size());
-  };
-  require_size(*vocabularies_.source, input.source_vocab_size, "source");
-  require_size(*vocabularies_.target, input.target_vocab_size, "target");
   if (precision || unsupported_reason(*model_).empty())
     engine_ = std::make_shared<const Engine>(model_, EngineOptions{precision.value_or(ops::Precision::float32)});
 }
@@ -148,7 +154,7 @@ std::vector<std::vector<TranslatedText>> Translator::texts(const Found& found, s
       }
       const at::Tensor own = at::full({static_cast<int64_t>(count)}, static_cast<int64_t>(i),
                                       at::TensorOptions(at::kLong).device(device_of(*model_)));
-      weights = source_weights(*model_, data::make_pair_batch(read, rows, special.first(), special.pad),
+      weights = source_weights(*model_, data::make_pair_batch(read, rows, {special.first(), special.pad}),
                                before.empty() ? before : core::select_batch(before, own));
       source = source_words(*vocabularies_.source, lines[line], static_cast<int64_t>(samples[line].source.size()) - 1);
     }
@@ -248,7 +254,7 @@ SourceCounts Translator::translate(std::span<const std::string> lines, const Tra
       samples, std::move(order), options.batch_size * options.max_source, options.batch_size);
   const auto work = [&](int64_t batch) {
     const std::vector<int64_t>& chosen = batches[static_cast<size_t>(batch)];
-    const Found found = find(data::make_pair_batch(samples, chosen, special.first(), special.pad), chosen, options,
+    const Found found = find(data::make_pair_batch(samples, chosen, {special.first(), special.pad}), chosen, options,
                              own);
     return pack_translations(texts(found, chosen, samples, lines, options));
   };
@@ -287,7 +293,7 @@ SourceCounts Translator::translate_documents(std::span<const std::string> lines,
   open = search::side_by_side(
       *model_, documents, options.batch_size,
       [&](const std::vector<int64_t>& chosen, const core::State& before) {
-        const data::TokenSegment batch = data::make_pair_batch(samples, chosen, special.first(), special.pad);
+        const data::TokenSegment batch = data::make_pair_batch(samples, chosen, {special.first(), special.pad});
         core::State read = engine_ ? engine_->read_source(batch.source, batch.source_valid, before)
                                    : model_->read_source(batch.source.to(device), batch.source_valid.to(device),
                                                          core::Mode::evaluate, before);

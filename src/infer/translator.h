@@ -46,6 +46,11 @@ struct SourceCounts {
   int64_t tokens = 0, unknown = 0;
 };
 
+/// The vocabularies of a translation model: its own, or the tokenizer of a published one. Throws InputError for a model
+/// of another kind, a folder without them, and vocabularies of another size than the model's; those of published models
+/// may be smaller.
+data::PairVocabularies vocabularies_of(const bundle::Bundle& stored);
+
 /// Translates lines with a translation model. Sentences of similar length share a batch; the result of a sentence does
 /// not depend on it.
 class Translator {

@@ -37,7 +37,7 @@ data::TokenSegment SpanText::batch_of(const data::TokenStore& text, const Pieces
     all.push_back(static_cast<int64_t>(samples.size()));
     samples.push_back(data::corrupt_spans(tokens, options_.corruption, random));
   }
-  return data::make_pair_batch(samples, all, options_.tokens.first(), options_.tokens.pad);
+  return data::make_pair_batch(samples, all, {options_.tokens.first(), options_.tokens.pad});
 }
 
 std::optional<double> SpanText::metric_of_loss(double nll) const { return std::exp(nll); }

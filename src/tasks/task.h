@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/node.h"
 #include "core/model.h"
 #include "data/part.h"
 #include "data/segment.h"
@@ -23,7 +24,8 @@ namespace mnemo::tasks {
 /// The result of an evaluation on held-out data: names and values, in display order.
 struct Evaluation {
   std::vector<std::pair<std::string, double>> metrics;
-  int64_t predictions = 0;  ///< number of predicted targets
+  int64_t predictions = 0;                                     ///< number of predicted targets
+  std::vector<std::pair<std::string, base::Node>> notes = {};  ///< how they were measured: signatures, numbers of texts
 
   /// The metric with that name. Throws InternalError if there is none.
   double at(std::string_view name) const;

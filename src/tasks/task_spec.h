@@ -27,6 +27,7 @@ struct DataShape {
   std::optional<int64_t> segment_size = {};  ///< required by data.num_segments
   std::vector<std::string> classes = {};     ///< class names of images
   int64_t source_vocabulary = 0;             ///< of the source of pairs
+  bool whole_vocabulary = false;             ///< the model has no other tokens
 };
 
 /// The metric that a study of the task compares.
@@ -48,10 +49,11 @@ struct TaskSettings {
   bool shuffle = false;
   int64_t seed = 0;
   int64_t eval_batch_size = 16;
-  int64_t eval_samples = 512;      ///< maximum number of evaluation samples
-  int64_t eval_context = 0;        ///< of a text: tokens in front of the scored ones
-  int64_t eval_train_samples = 0;  ///< of images: training images that evaluations measure too
-  int64_t replay = 0;              ///< of a text: segments of earlier steps that a step begins with
+  int64_t eval_samples = 512;              ///< maximum number of evaluation samples
+  int64_t eval_context = 0;                ///< of a text: tokens in front of the scored ones
+  int64_t eval_train_samples = 0;          ///< of images: training images that evaluations measure too
+  std::optional<int64_t> translated = {};  ///< of pairs: how many an evaluation translates; unset: as the data say
+  int64_t replay = 0;                      ///< of a text: segments of earlier steps that a step begins with
 };
 
 /// A task with its data loaded.
@@ -61,6 +63,7 @@ struct LoadedTask {
   int64_t tokens_per_row = 0;                             ///< of a step's batch; 1 for images
   std::shared_ptr<const data::Tokenizer> tokenizer = {};  ///< for text
   std::map<std::string, std::string> files = {};          ///< made of the data, for the model folder: name to content
+  std::vector<std::string> notices = {};  ///< sentences that a training says once: samples left out and the like
 };
 
 /// Options of `mnemo data`.
@@ -88,8 +91,8 @@ class TaskSpec {
   TaskSpec(const TaskSpec&) = delete;
   TaskSpec& operator=(const TaskSpec&) = delete;
 
-  static constexpr const char* kPathKeys[] = {"train",        "valid",       "test",     "train_target",
-                                              "valid_target", "test_target", "tokenizer"};
+  static constexpr const char* kPathKeys[] = {"train",        "valid",       "test",      "train_target",
+                                              "valid_target", "test_target", "tokenizer", "target_tokenizer"};
 
   /// The registered name: data.type.
   const std::string& type() const { return table_.at("type").as_string(); }

@@ -39,11 +39,10 @@ Translation::Translation(data::PairCorpus corpus, const TranslationOptions& opti
     : corpus_(std::make_shared<const data::PairCorpus>(std::move(corpus))), options_(options) {
   if (options.by_document) {
     documents_.emplace(std::shared_ptr<const data::PairPart>(corpus_, &corpus_->train), options.batch_size,
-                       options.shuffle, options.seed, options.tokens.first(), options.tokens.pad);
+                       options.shuffle, options.seed, layout());
   } else {
     batches_.emplace(std::shared_ptr<const std::vector<data::PairSample>>(corpus_, &corpus_->train.samples),
-                     options.batch_tokens, options.batch_size, options.shuffle, options.seed, options.tokens.first(),
-                     options.tokens.pad);
+                     options.batch_tokens, options.batch_size, options.shuffle, options.seed, layout());
   }
 }
 
@@ -135,7 +134,7 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
   const auto batch_of = [&](const std::vector<int64_t>& chosen) {
-    return to(data::make_pair_batch(pairs.samples, chosen, options_.tokens.first(), options_.tokens.pad), device);
+    return to(data::make_pair_batch(pairs.samples, chosen, layout()), device);
   };
   // Where memory goes from pair to pair every rank goes through all of them.
   distributed::Group* const group = documents_ ? nullptr : ranks();
@@ -187,6 +186,10 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
   int64_t met = 0;
   for (size_t i = 0; i < hypotheses.size(); ++i) met += hypotheses[i] == references[0][i] ? 1 : 0;
   found.metrics.emplace_back("exact_match", static_cast<double>(met) / static_cast<double>(hypotheses.size()));
+  found.notes = {{"bleu_signature", metrics::bleu_signature({}, 1)},
+                 {"chrf_signature", metrics::chrf_signature({}, 1)},
+                 {"translated", static_cast<int64_t>(hypotheses.size())},
+                 {"pairs", static_cast<int64_t>(pairs.samples.size())}};
   return found;
 }
 

@@ -32,6 +32,7 @@ struct TranslationOptions {
   int64_t translated = 0;
   std::string translation_metric = "bleu";  ///< of these the deciding one
   models::SpecialTokens tokens = {};        ///< of the model
+  data::PairLayout::Padding padding = data::PairLayout::Padding::right;
 };
 
 /// What a text has after its last separator; the whole text if there is none, or the separator is empty.
@@ -63,6 +64,8 @@ class Translation final : public Task {
   void load(const std::function<at::Tensor(const std::string&)>& find) override;
 
  private:
+  data::PairLayout layout() const { return {options_.tokens.first(), options_.tokens.pad, options_.padding}; }
+
   std::shared_ptr<const data::PairCorpus> corpus_;
   TranslationOptions options_;
   /// Calls `visit` with batches of the pairs of a part, at most `count` of them, and the states before and after.

@@ -38,13 +38,13 @@ void check(const mnemo::data::TextPairs& part, bool documents, const char* apart
     }
     fuzz::demand(documents ? pair.document >= 0 : pair.document == -1, "the document of a pair");
   }
-  fuzz::demand(part.empty >= 0, "pairs without a side");
+  fuzz::demand(part.empty.count >= 0, "pairs without a side");
 }
 
 }  // namespace
 
-/// Pairs of a translation: read, or rejected with an InputError. The first byte chooses the columns; 3: the rest is two
-/// files, separated by the byte 0x1E.
+/// Pairs of a translation: read, or rejected with an InputError. The first byte chooses the columns and whether there is
+/// a header; columns 3: the rest is two files, separated by the byte 0x1E.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace mnemo;
   if (size == 0) return 0;
@@ -54,6 +54,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t middle = layout == 3 ? std::min(input.find('\x1e'), input.size()) : input.size();
   const MemoryFile first(input.substr(0, middle)), second(input.substr(std::min(middle + 1, input.size())));
   options.train = first.path();
+  options.header = data[0] / 4 % 2 != 0;
   if (layout == 1) options.source_column = 3;
   if (layout == 2) options.document_column = 1;
   if (layout == 2) options.source_column = options.target_column = 2;

@@ -62,6 +62,9 @@ TEST_F(TranslationRun, TrainsResumesTranslatesAndEvaluates) {
   ASSERT_EQ(measured.status, 0) << measured.err;
   const base::Node metrics = json(measured.out);
   for (const char* name : {"perplexity", "accuracy", "bleu", "chrf"}) EXPECT_TRUE(metrics.contains(name)) << name;
+  EXPECT_EQ(metrics.at("bleu_signature").as_string(), metrics::bleu_signature({}, 1));
+  EXPECT_TRUE(metrics.contains("chrf_signature"));
+  EXPECT_EQ(metrics.at("translated").as_int(), std::min<int64_t>(8, metrics.at("pairs").as_int()));
   const Finished shown = run({"data", pair_recipe_});
   EXPECT_TRUE(holds(shown.out, "train: ")) << shown.err;
 }
@@ -269,6 +272,15 @@ TEST_F(TranslationRun, DocumentsCarryTheEncodersMemory) {
   const ScoredLines lines(translate(first, good + " --nbest 2 --max-len-b 5 --json").out);
   EXPECT_GT(lines.distance(ScoredLines(exact)), kRounding) << "without documents it does not";
 
+  std::vector<std::string> forgets = {"train", pair_recipe_, "--out", folder_ / "forgets"};
+  for (const std::string& word : settings) {
+    if (word != "-q") forgets.push_back(word);
+  }
+  forgets.insert(forgets.end(), {"--set", "train.steps=1", "--set", "model.backbone.encoder.memory=[]"});
+  const Finished forgetful = run(forgets);
+  EXPECT_EQ(forgetful.status, 0);
+  EXPECT_TRUE(holds(forgetful.err, "nothing is carried from pair to pair")) << forgetful.err;
+
   const std::string plain = folder_ / "plain";
   ASSERT_EQ(run({"train", pair_recipe_, "--out", plain, "-q", "--set", "train.steps=1"}).status, 0);
   const Finished refused = translate(first, plain + " --documents");
@@ -384,13 +396,17 @@ TEST_F(TranslationRun, LinesAndFilesThatHaveNothingOrTooMuch) {
   refused(translate("number 3\n" + std::string(100'000, 'x') + "\n", model), "standard input:2");
   refused(translate(std::string(2'000'000, 'x'), model), "expected lines of at most");
 
-  std::string more = content(vocabulary);
-  const size_t end = more.rfind(']');
-  ASSERT_NE(end, std::string::npos);
-  write(vocabulary, more.insert(end, ", \"another\""));
-  refused(translate("number 3\n", model), "expected a source vocabulary of at most");
+  const std::string words = content(vocabulary), word = "\"von\",";
+  const size_t at = words.find(word), end = words.rfind(']');
+  ASSERT_TRUE(at != std::string::npos && end != std::string::npos);
+  write(vocabulary, std::string(words).insert(end, ", \"another\""));
+  refused(translate("number 3\n", model), "expected a source vocabulary of ");
+  write(vocabulary, std::string(words).erase(at, word.size()));
+  refused(translate("number 3\n", model), "expected a source vocabulary of ");
   fs::remove(vocabulary);
   refused(translate("number 3\n", model), "expected vocabulary files source.*");
+  refused(run({"train", pair_recipe_, "--out", folder_ / "large", "--set", "model.embedding.vocab_size=500"}),
+          "expected the data's");
 
   const auto refused_pairs = [&](const std::string& pairs, const std::string& words) {
     write(folder_ / "pairs.tsv", pairs);

@@ -18,8 +18,8 @@ int64_t length_of(const PairSample& sample) {
 
 }  // namespace
 
-TokenSegment make_pair_batch(const std::vector<PairSample>& samples, const std::vector<int64_t>& chosen, int64_t first,
-                             int64_t pad) {
+TokenSegment make_pair_batch(const std::vector<PairSample>& samples, const std::vector<int64_t>& chosen,
+                             const PairLayout& layout) {
   size_t longest_source = 1, longest_target = 1;
   for (const int64_t number : chosen) {
     const PairSample& sample = samples[static_cast<size_t>(number)];
@@ -31,17 +31,22 @@ TokenSegment make_pair_batch(const std::vector<PairSample>& samples, const std::
     return at::full({rows, static_cast<int64_t>(width)}, value, at::kLong);
   };
   TokenSegment batch;
-  batch.source = table(longest_source, pad);
-  batch.tokens = table(longest_target, pad);
+  batch.source = table(longest_source, layout.pad);
+  batch.tokens = table(longest_target, layout.pad);
   batch.targets = table(longest_target, base::kIgnoreTarget);
   batch.source_valid = at::zeros_like(batch.source, at::kBool);
   for (int64_t row = 0; row < rows; ++row) {
     const PairSample& sample = samples[static_cast<size_t>(chosen[static_cast<size_t>(row)])];
-    int64_t* previous = batch.tokens[row].mutable_data_ptr<int64_t>();
-    std::copy(sample.source.begin(), sample.source.end(), batch.source[row].mutable_data_ptr<int64_t>());
-    std::copy(sample.target.begin(), sample.target.end(), batch.targets[row].mutable_data_ptr<int64_t>());
-    batch.source_valid[row].narrow(0, 0, static_cast<int64_t>(sample.source.size())).fill_(true);
-    previous[0] = first;
+    const auto source = static_cast<int64_t>(sample.source.size()), target = static_cast<int64_t>(sample.target.size());
+    // The row's part without padding.
+    const auto part = [&](const at::Tensor& whole, int64_t length) {
+      return whole[row].narrow(0, layout.padding == PairLayout::Padding::left ? whole.size(1) - length : 0, length);
+    };
+    std::copy(sample.source.begin(), sample.source.end(), part(batch.source, source).mutable_data_ptr<int64_t>());
+    std::copy(sample.target.begin(), sample.target.end(), part(batch.targets, target).mutable_data_ptr<int64_t>());
+    part(batch.source_valid, source).fill_(true);
+    int64_t* previous = part(batch.tokens, target).mutable_data_ptr<int64_t>();
+    previous[0] = layout.first;
     std::copy(sample.target.begin(), sample.target.end() - 1, previous + 1);
     batch.num_targets += static_cast<int64_t>(sample.target.size());
   }
@@ -67,14 +72,13 @@ std::vector<std::vector<int64_t>> bucket_pairs(const std::vector<PairSample>& sa
 }
 
 PairBatches::PairBatches(std::shared_ptr<const std::vector<PairSample>> samples, int64_t max_tokens, int64_t max_rows,
-                         bool shuffle, int64_t seed, int64_t first, int64_t pad)
+                         bool shuffle, int64_t seed, const PairLayout& layout)
     : samples_(std::move(samples)),
       max_tokens_(max_tokens),
       max_rows_(max_rows),
       shuffle_(shuffle),
       seed_(seed),
-      first_(first),
-      pad_(pad) {
+      layout_(layout) {
   base::ensure(!samples_->empty(), "no pairs to train on");
   begin(0);
 }
@@ -92,7 +96,7 @@ void PairBatches::begin(int64_t epoch) {
 
 TokenSegment PairBatches::next() {
   if (batch_ == batches_of_epoch()) begin(epoch_ + 1);
-  return make_pair_batch(*samples_, batches_[static_cast<size_t>(batch_++)], first_, pad_);
+  return make_pair_batch(*samples_, batches_[static_cast<size_t>(batch_++)], layout_);
 }
 
 void PairBatches::seek(int64_t epoch, int64_t batch) {

@@ -16,11 +16,17 @@ struct PairSample {
   std::vector<int64_t> source, target;
 };
 
-/// One batch of these samples, padded on the right: source [B,S]; tokens [B,U], eos and then the target without its
-/// last token; targets [B,U].
-/// first: the decoder's first input, if it is not eos; pad: a token for padding, which may be a token of texts too.
+/// How pairs become a batch.
+struct PairLayout {
+  int64_t first = PairVocabulary::kEos;  ///< the decoder's first input
+  int64_t pad = PairVocabulary::kPad;    ///< a token for padding, which may be a token of texts too
+  enum class Padding { right, left } padding = Padding::right;
+};
+
+/// One batch of these samples: source [B,S]; tokens [B,U], the first input and then the target without its last token;
+/// targets [B,U].
 TokenSegment make_pair_batch(const std::vector<PairSample>& samples, const std::vector<int64_t>& chosen,
-                             int64_t first = PairVocabulary::kEos, int64_t pad = PairVocabulary::kPad);
+                             const PairLayout& layout = {});
 
 /// Divides samples, in the order given, into batches of similar lengths.
 ///   rows * longest side of the batch <= max_tokens and rows <= max_rows; a longer sample stands alone
@@ -32,9 +38,8 @@ std::vector<std::vector<int64_t>> bucket_pairs(const std::vector<PairSample>& sa
 /// position is two numbers.
 class PairBatches {
  public:
-  /// first, pad: as make_pair_batch.
   PairBatches(std::shared_ptr<const std::vector<PairSample>> samples, int64_t max_tokens, int64_t max_rows,
-              bool shuffle, int64_t seed, int64_t first = PairVocabulary::kEos, int64_t pad = PairVocabulary::kPad);
+              bool shuffle, int64_t seed, const PairLayout& layout = {});
 
   TokenSegment next();
   int64_t epoch() const { return epoch_; }
@@ -49,7 +54,8 @@ class PairBatches {
   std::shared_ptr<const std::vector<PairSample>> samples_;
   int64_t max_tokens_, max_rows_;
   bool shuffle_;
-  int64_t seed_, first_, pad_;
+  int64_t seed_;
+  PairLayout layout_;
   int64_t epoch_ = 0, batch_ = 0;
   std::vector<std::vector<int64_t>> batches_;
 };

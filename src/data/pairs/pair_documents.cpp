@@ -23,14 +23,13 @@ std::vector<PairDocument> documents_of(const PairPart& part) {
 }
 
 DocumentBatches::DocumentBatches(std::shared_ptr<const PairPart> part, int64_t rows, bool shuffle, int64_t seed,
-                                 int64_t first, int64_t pad)
+                                 const PairLayout& layout)
     : part_(std::move(part)),
       documents_(documents_of(*part_)),
       rows_(static_cast<size_t>(rows)),
       shuffle_(shuffle),
       seed_(seed),
-      first_(first),
-      pad_(pad) {
+      layout_(layout) {
   base::ensure(!documents_.empty() && rows > 0, "no documents to train on");
 }
 
@@ -54,7 +53,7 @@ TokenSegment DocumentBatches::next() {
     starts.push_back(ended ? 1 : 0);
     chosen.push_back(documents_[static_cast<size_t>(row.document)].first + row.read++);
   }
-  TokenSegment batch = make_pair_batch(part_->samples, chosen, first_, pad_);
+  TokenSegment batch = make_pair_batch(part_->samples, chosen, layout_);
   batch.reset = at::tensor(starts, at::kByte).to(at::kBool);
   return batch;
 }

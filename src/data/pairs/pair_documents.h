@@ -24,9 +24,8 @@ std::vector<PairDocument> documents_of(const PairPart& part);
 /// only on the seed and the epoch.
 class DocumentBatches {
  public:
-  /// first, pad: as make_pair_batch.
   DocumentBatches(std::shared_ptr<const PairPart> part, int64_t rows, bool shuffle, int64_t seed,
-                  int64_t first = PairVocabulary::kEos, int64_t pad = PairVocabulary::kPad);
+                  const PairLayout& layout = {});
 
   TokenSegment next();
   /// Documents begun, over all epochs.
@@ -48,7 +47,8 @@ class DocumentBatches {
   std::vector<PairDocument> documents_;
   std::vector<Row> rows_;
   bool shuffle_;
-  int64_t seed_, first_, pad_, begun_ = 0, epoch_ = -1;
+  int64_t seed_, begun_ = 0, epoch_ = -1;
+  PairLayout layout_;
   std::vector<int64_t> order_;  ///< of the epoch
 };
 

@@ -1,5 +1,7 @@
 #include "data/pairs/pair_options.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -48,8 +50,9 @@ std::vector<TextPair> windows_of(const std::vector<TextPair>& pairs, const PairO
     const int64_t document = pairs[static_cast<size_t>(first)].document;
     while (last < count && document >= 0 && pairs[static_cast<size_t>(last)].document == document) ++last;
     last = std::max(last, first + 1);
-    for (int64_t from = first;; from += stride) {
-      TextPair joined{{}, {}, document};
+    for (int64_t from = first; from < last; from += stride) {
+      TextPair joined = pairs[static_cast<size_t>(from)];
+      joined.source = joined.target = {};
       const int64_t to = std::min(from + window, last);
       for (int64_t i = from; i < to; ++i) {
         const TextPair& pair = pairs[static_cast<size_t>(i)];
@@ -68,17 +71,31 @@ PairPart encode_part(const TextPairs& pairs, const PairCorpus& corpus, const Pai
   PairPart part;
   part.empty = pairs.empty;
   for (TextPair& pair : windows_of(pairs.pairs, options)) {
-    PairSample sample{corpus.source->encode(options.source_prefix + pair.source, "source"),
-                      corpus.target->encode(pair.target, "target")};
-    const auto longest = static_cast<int64_t>(std::max(sample.source.size(), sample.target.size()));
-    if (training && longest > options.max_length) {
-      ++part.too_long;
-      continue;
+    const std::string place = pair.place();
+    PairSample sample{corpus.source->encode(options.source_prefix + pair.source, place + " (source)"),
+                      corpus.target->encode(pair.target, place + " (target)")};
+    // Without the end of the sentence, which every side has.
+    const auto [shorter, longer] = std::minmax({sample.source.size() - 1, sample.target.size() - 1});
+    if (training && static_cast<int64_t>(longer) + 1 > options.max_length) {
+      part.too_long.add(pair);
+    } else if (training && options.max_ratio > 0 &&
+               static_cast<double>(longer) > options.max_ratio * static_cast<double>(shorter)) {
+      part.unequal.add(pair);
+    } else {
+      part.samples.push_back(std::move(sample));
+      part.texts.push_back(std::move(pair));
     }
-    part.samples.push_back(std::move(sample));
-    part.texts.push_back(std::move(pair));
   }
   return part;
+}
+
+/// A word that is no word is found by its line; vocabularies are made of all lines together.
+void require_words(const PairOptions& options, const std::vector<TextPair>& pairs) {
+  if (options.unit != PairOptions::Unit::words || !options.tokenizer.empty()) return;
+  for (const TextPair& pair : pairs) {
+    check_words(pair.source, pair.place() + " (source)");
+    check_words(pair.target, pair.place() + " (target)");
+  }
 }
 
 }  // namespace
@@ -88,14 +105,13 @@ std::string PairOptions::unit_name() const { return base::write_options(*this).a
 void PairOptions::validate(const base::Where& where) const {
   PairTextOptions::validate(where);
   where.require(tokenizer.empty() || (unit == PairOptions().unit && joint && min_count == 1 && max_vocabulary == 0),
-                "tokenizer", "'{}' is one vocabulary for both sides; remove unit, joint, min_count and max_vocabulary",
-                tokenizer);
+                "tokenizer", "'{}' is the vocabulary; remove unit, joint, min_count and max_vocabulary", tokenizer);
+  where.require(target_tokenizer.empty() || !tokenizer.empty(), "target_tokenizer",
+                "is for the target alone; name that of the source under tokenizer");
+  where.require(max_ratio == 0 || max_ratio >= 1, "max_ratio", "expected 0 or at least 1, found {}", max_ratio);
   where.require(!subwords() || (max_vocabulary > 0 && min_count == 1), "max_vocabulary",
                 "unit = \"{}\" needs the size of its vocabulary, and has no min_count", unit_name());
-  where.require(window == 1 || document_column > 0, "window",
-                "requires document_column; pairs without documents stand alone");
   where.require(window > 1 || separator.empty(), "separator", "stands between the sentences of a window; window is 1");
-  where.require(reset == Reset::pairs || document_column > 0, "reset", "\"documents\" requires document_column");
   where.require(reset == Reset::pairs || window == 1, "window",
                 "reset = \"documents\" reads sentence by sentence: expected 1, found {}", window);
   where.require(batch_tokens >= max_length, "batch_tokens", "expected at least max_length = {}, found {}", max_length,
@@ -106,12 +122,35 @@ const PairPart& PairCorpus::part(Part part) const {
   return part == Part::train ? train : part == Part::valid ? valid : test;
 }
 
+std::string PairPart::why_left_out(const PairOptions& options) const {
+  std::string text;
+  const auto say = [&](const LeftOut& pairs, const std::string& why) {
+    if (pairs.count == 0) return;
+    const char* more = pairs.count > LeftOut::kNamed ? ", ..." : "";
+    text += fmt::format("{}{} {} ({}{})", text.empty() ? "" : ", ", pairs.count, why, fmt::join(pairs.places, ", "),
+                        more);
+  };
+  say(empty, "with an empty side");
+  say(too_long, fmt::format("longer than {} tokens", options.max_length));
+  say(unequal, fmt::format("with one side over {} times the other", options.max_ratio));
+  return text;
+}
+
 PairCorpus load_pairs(const PairOptions& options) {
+  const bool documents = options.has_documents();
+  base::require(documents || options.window == 1,
+                "data.window: requires document_column or a folder of documents; pairs without documents stand alone");
+  base::require(documents || options.reset == PairOptions::Reset::pairs,
+                "data.reset: \"documents\" requires document_column or a folder of documents");
   const PairSets sets = read_pairs(options);
   require_no_separator(sets, options.separator);
   PairCorpus corpus;
   const std::vector<TextPair>& training = sets.train.pairs;
-  if (!options.tokenizer.empty()) {
+  require_words(options, training);
+  if (!options.target_tokenizer.empty()) {
+    corpus.source = std::make_shared<const PairVocabulary>(open_tokenizer(options.tokenizer));
+    corpus.target = std::make_shared<const PairVocabulary>(open_tokenizer(options.target_tokenizer));
+  } else if (!options.tokenizer.empty()) {
     const auto own = open_tokenizer(options.tokenizer);
     const SpecialTokens special = own->special_tokens();
     base::require(special.end >= 0 && special.padding >= 0,
@@ -129,9 +168,17 @@ PairCorpus load_pairs(const PairOptions& options) {
   corpus.train = encode_part(sets.train, corpus, options, true);
   corpus.valid = encode_part(sets.valid, corpus, options, false);
   corpus.test = encode_part(sets.test, corpus, options, false);
-  base::require(!corpus.train.samples.empty(),
-                "{}: expected pairs of at most data.max_length = {} tokens, but all {} are longer", options.train,
-                options.max_length, corpus.train.too_long);
+  base::require(!corpus.train.samples.empty(), "{}: expected at least one pair for training, found none; left out: {}",
+                options.train, corpus.train.why_left_out(options));
+  return corpus;
+}
+
+PairCorpus read_pair_set(PairOptions options, const std::string& path, const PairVocabularies& vocabularies) {
+  options.train = path;
+  options.train_target = options.valid = options.test = {};
+  options.valid_fraction = options.test_fraction = 0;
+  PairCorpus corpus{.source = vocabularies.source, .target = vocabularies.target, .train = {}, .valid = {}, .test = {}};
+  corpus.train = encode_part(read_pairs(options).train, corpus, options, false);
   return corpus;
 }
 

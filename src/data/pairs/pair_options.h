@@ -16,16 +16,19 @@ namespace mnemo::data {
 struct PairOptions : PairTextOptions {
   enum class Unit { characters, words, unigram, bpe } unit = Unit::words;
   std::string tokenizer = {};
+  std::string target_tokenizer = {};
   std::string source_prefix = {};
   bool joint = true;
   int64_t min_count = 1;
   int64_t max_vocabulary = 0;
   int64_t max_length = 256;
+  double max_ratio = 0;
   int64_t batch_tokens = 4096;
   int64_t window = 1;
   int64_t stride = 1;
   std::string separator;
   enum class Reset { pairs, documents } reset = Reset::pairs;
+  PairLayout::Padding padding = PairLayout::Padding::right;
   template <class V>
   void visit(V&& v) {
     PairTextOptions::visit(v);
@@ -34,8 +37,11 @@ struct PairOptions : PairTextOptions {
       "training pairs",
       base::one_of("characters", "words", "unigram", "bpe"));
     v("tokenizer", tokenizer,
-      "folder of a published model's tokenizer (T5, Marian), used for both sides instead of `unit`, under its own ids; "
-      "empty: vocabularies of the pairs' own");
+      "folder of a tokenizer, used for both sides instead of `unit`, under its own ids: of a published model (T5, "
+      "Marian), or one of `mnemo data tokenizer`; empty: vocabularies of the pairs' own");
+    v("target_tokenizer", target_tokenizer,
+      "folder of another tokenizer for the target; `tokenizer` is then that of the source, and the ids of both begin "
+      "behind the model's own special tokens");
     v("source_prefix", source_prefix, "text in front of every source (T5: \"translate English to German: \")");
     v("joint", joint, "one vocabulary for both sides; false: one for each");
     v("min_count", min_count, "units that occur less often than this become <unk>", base::at_least(1));
@@ -43,6 +49,9 @@ struct PairOptions : PairTextOptions {
       "size of the vocabulary: with unigram and bpe exactly, otherwise at most; 0: no limit", base::at_least(0));
     v("max_length", max_length, "training pairs with a longer side, in tokens, are left out and counted",
       base::range(1, 1 << 20));
+    v("max_ratio", max_ratio,
+      "training pairs whose longer side has more than so many times the tokens of the shorter are left out and "
+      "counted; 0: none");
     v("batch_tokens", batch_tokens,
       "tokens of a batch: rows times the longest side of its pairs, which are of similar length; train.batch_size is "
       "the maximum number of rows",
@@ -57,8 +66,11 @@ struct PairOptions : PairTextOptions {
       "batch "
       "reads documents in order, and batches have train.batch_size rows of any length",
       base::one_of("pairs", "documents"));
+    v("padding", padding, "the side of a batch's rows that is padded", base::one_of("right", "left"));
   }
   void validate(const base::Where& where) const;
+  /// Whether both sides have the same vocabulary.
+  bool one_vocabulary() const { return joint && target_tokenizer.empty(); }
   /// Whether a token is a subword unit of SentencePiece.
   bool subwords() const { return unit == Unit::unigram || unit == Unit::bpe; }
   /// The unit as recipes write it.
@@ -69,7 +81,11 @@ struct PairOptions : PairTextOptions {
 struct PairPart {
   std::vector<PairSample> samples;
   std::vector<TextPair> texts;  ///< one per sample
-  int64_t empty = 0, too_long = 0;
+  LeftOut empty = {}, too_long = {}, unequal = {};
+
+  int64_t left_out() const { return empty.count + too_long.count + unequal.count; }
+  /// "3 with an empty side (a.tsv:1, a.tsv:7, a.tsv:9), 2 with ...", reasons without a pair left out.
+  std::string why_left_out(const PairOptions& options) const;
 };
 
 /// Pairs ready for training. Vocabularies are built from the training part only.
@@ -82,11 +98,15 @@ struct PairCorpus {
 /// Reads and encodes pairs. Throws InputError as read_pairs(), and if all training pairs are too long.
 PairCorpus load_pairs(const PairOptions& options);
 
-/// The files of the vocabularies for a model folder, and back. `where`: the folder, for errors.
-std::map<std::string, std::string> vocabulary_files(const PairCorpus& corpus);
 struct PairVocabularies {
   std::shared_ptr<const PairVocabulary> source, target;
 };
+/// All pairs of columns of a file or folder as the training part, whatever their length, in these vocabularies. What
+/// `options` say of files is ignored.
+PairCorpus read_pair_set(PairOptions options, const std::string& path, const PairVocabularies& vocabularies);
+
+/// The files of the vocabularies for a model folder, and back. `where`: the folder, for errors.
+std::map<std::string, std::string> vocabulary_files(const PairCorpus& corpus);
 PairVocabularies read_vocabularies(const std::map<std::string, std::string>& files, const std::string& where);
 
 /// Prefixes of the names of their files.

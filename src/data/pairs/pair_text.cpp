@@ -1,10 +1,15 @@
 #include "data/pairs/pair_text.h"
 
+#include <algorithm>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/printable.h"
+#include "base/utf8.h"
 #include "data/text/lines.h"
 #include "data/tokenizers/utf8_error.h"
 
@@ -34,51 +39,106 @@ std::string_view column(const LinePlace& place, std::string_view line, int64_t n
   return rest.substr(0, rest.find('\t'));
 }
 
-void add(TextPairs& pairs, std::string_view source, std::string_view target, int64_t document) {
-  source = trimmed(source);
-  target = trimmed(target);
-  if (source.empty() || target.empty()) {
-    ++pairs.empty;
-    return;
+/// Numbers of documents by name, in order of appearance.
+using Documents = std::map<std::string, int64_t, std::less<>>;
+
+int64_t number_of(Documents& documents, std::string_view name) {
+  return documents.try_emplace(std::string(name), static_cast<int64_t>(documents.size())).first->second;
+}
+
+void add(TextPairs& pairs, std::string_view source, std::string_view target, TextPair pair) {
+  pair.source = trimmed(source);
+  pair.target = trimmed(target);
+  if (pair.source.empty() || pair.target.empty()) {
+    pairs.empty.add(pair);
+  } else {
+    pairs.pairs.push_back(std::move(pair));
   }
-  pairs.pairs.push_back({std::string(source), std::string(target), document});
 }
 
-TextPairs read_columns(const std::string& path, const PairTextOptions& options) {
-  TextPairs pairs;
-  std::map<std::string, int64_t, std::less<>> documents;
-  for_each_line(TextSource(path), kMaxLine, [&](const LinePlace& place, std::string_view line) {
+/// Calls `use` with the lines of a file, without a byte order mark and without its header.
+void for_each_pair_line(const std::string& path, const PairTextOptions& options,
+                        const std::function<void(const LinePlace&, std::string_view)>& use) {
+  for_each_line(TextSource(path).without_byte_order_mark(), kMaxLine,
+                [&](const LinePlace& place, std::string_view line) {
+                  require_utf8_line(place, line);
+                  if (place.line > 1 || !options.header) use(place, line);
+                });
+}
+
+/// `document`: the name of the document that the file is; empty: it is none.
+void read_columns(const std::string& path, const PairTextOptions& options, const std::string& document,
+                  Documents& documents, TextPairs& pairs) {
+  const auto file = std::make_shared<const std::string>(path);
+  for_each_pair_line(path, options, [&](const LinePlace& place, std::string_view line) {
     if (line.empty()) return;
-    require_utf8_line(place, line);
-    int64_t document = -1;
-    if (options.document_column > 0) {
-      const std::string_view name = column(place, line, options.document_column);
-      document = documents.try_emplace(std::string(name), static_cast<int64_t>(documents.size())).first->second;
-    }
-    add(pairs, column(place, line, options.source_column), column(place, line, options.target_column), document);
+    TextPair pair{.source = {}, .target = {}, .document = -1, .file = file, .line = place.line};
+    std::string name = document;
+    if (options.document_column > 0) (name += '\n') += column(place, line, options.document_column);
+    if (!name.empty()) pair.document = number_of(documents, name);
+    add(pairs, column(place, line, options.source_column), column(place, line, options.target_column), std::move(pair));
   });
-  return pairs;
 }
 
-TextPairs read_two_files(const std::string& source_path, const std::string& target_path) {
-  const auto lines = [](const std::string& path) {
+void read_two_files(const std::string& source_path, const std::string& target_path, const PairTextOptions& options,
+                    const std::string& document, Documents& documents, TextPairs& pairs) {
+  const auto lines = [&](const std::string& path) {
     std::vector<std::string> read;
-    for_each_line(TextSource(path), kMaxLine, [&](const LinePlace& place, std::string_view line) {
-      require_utf8_line(place, line);
-      read.emplace_back(line);
-    });
+    for_each_pair_line(path, options, [&](const LinePlace&, std::string_view line) { read.emplace_back(line); });
     return read;
   };
   const std::vector<std::string> source = lines(source_path), target = lines(target_path);
   base::require(source.size() == target.size(), "{}: expected {} lines, as many as {} has, found {}", target_path,
                 source.size(), source_path, target.size());
-  TextPairs pairs;
-  for (size_t i = 0; i < source.size(); ++i) add(pairs, source[i], target[i], -1);
-  return pairs;
+  const auto file = std::make_shared<const std::string>(source_path);
+  const int64_t number = document.empty() ? -1 : number_of(documents, document);
+  for (size_t i = 0; i < source.size(); ++i)
+    add(pairs, source[i], target[i],
+        {.source = {},
+         .target = {},
+         .document = number,
+         .file = file,
+         .line = static_cast<int64_t>(i) + (options.header ? 2 : 1)});
+}
+
+/// The names of a folder's files, but for hidden ones, sorted.
+std::vector<std::string> names_in(const std::string& folder) {
+  base::require(base::is_folder(folder), "{}: expected a folder, as on the other side, found {}", folder,
+                base::path_exists(folder) ? "a file" : "nothing");
+  std::vector<std::string> names;
+  for (const std::string& name : base::list_folder(folder)) {
+    if (!name.starts_with(".") && !base::is_folder(base::join_path(folder, name))) names.push_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  base::require(!names.empty(), "{}: expected files, a document each, found none", folder);
+  return names;
 }
 
 TextPairs read_part(const std::string& source, const std::string& target, const PairTextOptions& options) {
-  return target.empty() ? read_columns(source, options) : read_two_files(source, target);
+  TextPairs pairs;
+  Documents documents;
+  const bool folder = base::is_folder(source) || (!target.empty() && base::is_folder(target));
+  if (!folder) {
+    target.empty() ? read_columns(source, options, {}, documents, pairs)
+                   : read_two_files(source, target, options, {}, documents, pairs);
+    return pairs;
+  }
+  const std::vector<std::string> names = names_in(source);
+  if (target.empty()) {
+    for (const std::string& name : names) read_columns(base::join_path(source, name), options, name, documents, pairs);
+    return pairs;
+  }
+  const std::vector<std::string> others = names_in(target);
+  std::vector<std::string> alone;
+  std::set_symmetric_difference(names.begin(), names.end(), others.begin(), others.end(), std::back_inserter(alone));
+  if (!alone.empty()) {
+    const bool there = std::binary_search(names.begin(), names.end(), alone[0]);
+    base::input_error("{}: expected a file of the same name in {}, found none",
+                      base::join_path(there ? source : target, base::printable(alone[0])), there ? target : source);
+  }
+  for (const std::string& name : names)
+    read_two_files(base::join_path(source, name), base::join_path(target, name), options, name, documents, pairs);
+  return pairs;
 }
 
 /// A number in [0, 1) that depends only on the text (FNV-1a, 64 bits).
@@ -118,6 +178,16 @@ void PairTextOptions::validate(const base::Where& where) const {
                 "requires tab-separated columns; train_target is set");
 }
 
+bool PairTextOptions::has_documents() const { return document_column > 0 || base::is_folder(train); }
+
+std::string TextPair::place() const { return fmt::format("{}:{}", file ? *file : "pairs", line); }
+
+void LeftOut::add(const TextPair& pair) {
+  if (count++ >= kNamed) return;
+  const std::string place = pair.place();
+  places.push_back(place.substr(place.rfind('/') + 1));
+}
+
 const TextPairs& PairSets::part(Part part) const {
   return part == Part::train ? train : part == Part::valid ? valid : test;
 }
@@ -130,7 +200,7 @@ PairSets read_pairs(const PairTextOptions& options) {
   divide(sets, options);
   base::require(!sets.train.pairs.empty(),
                 "{}: expected at least one pair for training, found none; {} lines have an empty side", options.train,
-                sets.train.empty);
+                sets.train.empty.count);
   return sets;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,16 @@ struct PairTextOptions {
   int64_t source_column = 1;
   int64_t target_column = 2;
   int64_t document_column = 0;
+  bool header = false;
   template <class V>
   void visit(V&& v) {
-    v("train", train, "training pairs: tab-separated columns, or, with train_target, the source line by line");
-    v("train_target", train_target, "the target of `train` line by line; empty: `train` has both in columns");
+    v("train", train,
+      "training pairs: tab-separated columns, or, with train_target, the source line by line; a folder: a document is "
+      "a "
+      "file of it");
+    v("train_target", train_target,
+      "the target of `train` line by line, a folder of files of the same names if `train` is one; empty: `train` has "
+      "both in columns");
     v("valid", valid, "validation pairs, as `train`; empty: choose valid_fraction of the training pairs");
     v("valid_target", valid_target, "the target of `valid` line by line");
     v("test", test, "test pairs, as `train`; empty: choose test_fraction of the training pairs");
@@ -38,20 +45,35 @@ struct PairTextOptions {
     v("document_column", document_column,
       "tab-separated: number of the column that names the document; 0: every pair stands alone",
       base::range(0, 1 << 10));
+    v("header", header, "leave out the first line of every file: the names of the columns");
   }
   void validate(const base::Where& where) const;
+  /// Whether pairs belong to documents: those of a column, or the files of a folder.
+  bool has_documents() const;
 };
 
 /// A sentence and its translation. document: number of its document, in order of appearance; -1: it stands alone.
 struct TextPair {
   std::string source, target;
   int64_t document = -1;
+  std::shared_ptr<const std::string> file = {};  ///< where its source stands
+  int64_t line = 0;
+  /// "FILE:LINE".
+  std::string place() const;
 };
 
-/// The pairs of one part, and how many lines were left out because a side is empty.
+/// Pairs that are left out for one reason: how many, and the first, "FILE:LINE" without the file's folder.
+struct LeftOut {
+  static constexpr int64_t kNamed = 3;
+  int64_t count = 0;
+  std::vector<std::string> places = {};
+  void add(const TextPair& pair);
+};
+
+/// The pairs of one part, and those with an empty side.
 struct TextPairs {
   std::vector<TextPair> pairs;
-  int64_t empty = 0;
+  LeftOut empty = {};
 };
 
 /// The parts of the data.
@@ -61,7 +83,8 @@ struct PairSets {
 };
 
 /// Reads the pairs. Throws InputError with file and line for a line without the columns or with invalid UTF-8, for two
-/// files with different numbers of lines (naming both), and for training data without any pair.
+/// files with different numbers of lines (naming both), for two folders with other files, and for training data without
+/// any pair.
 PairSets read_pairs(const PairTextOptions& options);
 
 }  // namespace mnemo::data

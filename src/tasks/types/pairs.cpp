@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/text_table.h"
-#include "tasks/translation.h"
 
 namespace mnemo::tasks {
 namespace {
@@ -25,17 +24,45 @@ MetricInfo pair_metric_info(PairMetric metric) {
   return {"BLEU", "BLEU", loss, true, false};
 }
 
+std::string file_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
+
+/// The special tokens of a tokenizer as a recipe writes them.
+std::string tokens_line(const data::Tokenizer& tokenizer) {
+  const data::SpecialTokens special = tokenizer.special_tokens();
+  std::string line = fmt::format("tokens = {{ pad = {}, eos = {}", special.padding, special.end);
+  if (special.begin >= 0) line += fmt::format(", bos = {}", special.begin);
+  if (tokenizer.unknown_id() >= 0) line += fmt::format(", unk = {}", tokenizer.unknown_id());
+  return line + " }";
+}
+
 DataShape pair_shape(const data::PairCorpus& corpus) {
-  return {.vocabulary = corpus.target->size(), .source_vocabulary = corpus.source->size()};
+  return {.vocabulary = corpus.target->size(),
+          .source_vocabulary = corpus.source->size(),
+          .whole_vocabulary = !corpus.target->is_published()};
 }
 
 }  // namespace
 
+TranslationOptions translation_options(const PairSpecOptions& options, const models::ModelOptions& model) {
+  TranslationOptions out;
+  out.batch_tokens = options.batch_tokens;
+  out.label_smoothing = options.label_smoothing;
+  out.by_document = options.reset == data::PairOptions::Reset::documents;
+  out.separator = options.separator;
+  out.padding = options.padding;
+  out.search = options.search;
+  out.translated = options.translated;
+  out.translation_metric = pair_metric_info(options.metric).key();
+  out.tokens = model.tokens;
+  return out;
+}
+
 PairSpec::PairSpec(const base::Node& table) : TaskSpec(table), options_(base::read_typed_options<Options>(table)) {}
 
 std::string PairSpec::describe() const {
-  return fmt::format("Pairs of `{}`, in {}.", std::filesystem::path(options_.train).filename().string(),
-                     options_.unit_name());
+  const std::string unit = options_.tokenizer.empty() ? options_.unit_name()
+                                                      : "pieces of " + file_name(options_.tokenizer);
+  return fmt::format("Pairs of `{}`, in {}.", file_name(options_.train), unit);
 }
 
 MetricInfo PairSpec::metric() const {
@@ -66,32 +93,33 @@ void PairSpec::require_search(const data::PairCorpus& corpus, const models::Mode
 LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings& settings) const {
   using Shared = models::EmbeddingOptions::Shared;
   base::Where(&table(), "data")
-      .require(options_.joint || model.embedding.shared != Shared::all, "joint",
-               "model.embedding.shared = \"all\" needs one vocabulary: expected true, found false");
+      .require(options_.one_vocabulary() || model.embedding.shared != Shared::all,
+               options_.joint ? "target_tokenizer" : "joint", "model.embedding.shared = \"all\" needs one vocabulary");
   data::PairCorpus corpus = data::load_pairs(options_);
   if (corpus.source->is_published()) {
     const models::SpecialTokens& tokens = model.tokens;
-    base::require(tokens.eos == corpus.source->eos() && tokens.pad == corpus.source->pad(),
-                  "recipe: 'model.tokens': expected eos = {} and pad = {}, those of {}, found {} and {}",
-                  corpus.source->eos(), corpus.source->pad(), options_.tokenizer, tokens.eos, tokens.pad);
+    base::require(
+        tokens.eos == corpus.source->eos() && tokens.pad == corpus.source->pad(),
+        "recipe: 'model.tokens': expected the tokens of {}, found eos = {} and pad = {}; write under [model]: {}",
+        options_.tokenizer, tokens.eos, tokens.pad, tokens_line(corpus.source->tokenizer()));
   }
   require_search(corpus, model);
   LoadedTask loaded{.task = nullptr, .shape = pair_shape(corpus), .files = data::vocabulary_files(corpus)};
-  TranslationOptions options;
+  if (const data::PairPart& train = corpus.train; train.left_out() > 0)
+    loaded.notices.push_back(
+        fmt::format("{}: {} of {} training pairs left out: {}.", file_name(options_.train), train.left_out(),
+                    train.left_out() + static_cast<int64_t>(train.samples.size()), train.why_left_out(options_)));
+  if (has_segments() && model.backbone.pairs.encoder.memory.empty())
+    loaded.notices.emplace_back(
+        "data.reset = \"documents\": the encoder has no memory, so nothing is carried from pair to pair.");
+  TranslationOptions options = translation_options(options_, model);
   options.batch_size = settings.batch_size;
-  options.batch_tokens = options_.batch_tokens;
   options.shuffle = settings.shuffle;
   options.seed = settings.seed;
   options.eval_batch_size = settings.eval_batch_size;
   options.eval_samples = settings.eval_samples;
-  options.label_smoothing = options_.label_smoothing;
-  options.by_document = options_.reset == data::PairOptions::Reset::documents;
-  options.separator = options_.separator;
   options.segments_per_step = settings.segments_per_step;
-  options.search = options_.search;
-  options.translated = options_.translated;
-  options.translation_metric = pair_metric_info(options_.metric).key();
-  options.tokens = model.tokens;
+  options.translated = settings.translated.value_or(options_.translated);
   loaded.tokens_per_row = std::max<int64_t>(1, options_.batch_tokens / settings.batch_size);
   loaded.task = std::make_unique<Translation>(std::move(corpus), options);
   return loaded;
@@ -106,7 +134,7 @@ Shown PairSpec::show(const ShowOptions& options) const {
   json.set("target_vocabulary", corpus.target->size());
   Shown shown;
   shown.text = fmt::format("{} source tokens, {} target tokens in the vocabular{}\n", corpus.source->size(),
-                           corpus.target->size(), options_.joint ? "y of both sides" : "ies");
+                           corpus.target->size(), options_.one_vocabulary() ? "y of both sides" : "ies");
   for (const auto& [name, which] :
        {std::pair("train", &corpus.train), std::pair("valid", &corpus.valid), std::pair("test", &corpus.test)}) {
     int64_t source = 0, target = 0;
@@ -118,13 +146,16 @@ Shown PairSpec::show(const ShowOptions& options) const {
     node.set("pairs", static_cast<int64_t>(which->samples.size()));
     node.set("source_tokens", source);
     node.set("target_tokens", target);
-    node.set("empty", which->empty);
-    node.set("too_long", which->too_long);
+    for (const auto& [reason, pairs] : {std::pair("empty", &which->empty), std::pair("too_long", &which->too_long),
+                                        std::pair("unequal", &which->unequal)}) {
+      node.set(reason, pairs->count);
+      if (pairs->count > 0)
+        node.set(fmt::format("{}_at", reason), base::Node::array({pairs->places.begin(), pairs->places.end()}));
+    }
     json.set(name, node);
-    shown.text += fmt::format(
-        "{}: {} pairs, {} source tokens, {} target tokens; left out: {} with an empty side, {} "
-        "longer than {} tokens\n",
-        name, which->samples.size(), source, target, which->empty, which->too_long, options_.max_length);
+    shown.text += fmt::format("{}: {} pairs, {} source tokens, {} target tokens; left out: {}\n", name,
+                              which->samples.size(), source, target,
+                              which->left_out() == 0 ? "none" : which->why_left_out(options_));
   }
   base::Node samples = base::Node::array();
   for (int64_t i = 0; i < std::min<int64_t>(options.count, static_cast<int64_t>(part.texts.size())); ++i) {

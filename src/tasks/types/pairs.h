@@ -3,6 +3,7 @@
 #include "data/pairs/pair_options.h"
 #include "search/beam_search.h"
 #include "tasks/task_spec.h"
+#include "tasks/translation.h"
 
 namespace mnemo::tasks {
 
@@ -26,6 +27,9 @@ struct PairSpecOptions : data::PairOptions {
     v("search", search, "how evaluations translate");
   }
 };
+
+/// How these data are trained on and measured by a model with such options.
+TranslationOptions translation_options(const PairSpecOptions& options, const models::ModelOptions& model);
 
 /// Sentences and their translations: tasks::Translation.
 class PairSpec final : public TaskSpec {

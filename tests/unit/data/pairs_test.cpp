@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <set>
@@ -9,6 +10,7 @@
 #include "base/ignore_target.h"
 #include "data/pairs/pair_documents.h"
 #include "data/pairs/pair_options.h"
+#include "data/tokenizers/sentencepiece_tokenizer.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 
@@ -47,7 +49,7 @@ TEST_F(Pairs, ColumnsAndTwoFilesGiveTheSame) {
     EXPECT_EQ(sets.train.pairs[0].source, "good day");
     EXPECT_EQ(sets.train.pairs[0].target, "guten Tag");
     EXPECT_EQ(sets.train.pairs[1].target, "ja");
-    EXPECT_EQ(sets.train.empty, 1);
+    EXPECT_EQ(sets.train.empty.count, 1);
   }
 }
 
@@ -64,7 +66,114 @@ TEST_F(Pairs, ErrorsNameFileAndLine) {
   refused(uneven, {"u.de", "expected 2 lines", "u.en", "found 1"});
   PairOptions longer = options(write("long.tsv", "a b c d\te\n"));
   longer.max_length = 3;
-  refused(longer, {"long.tsv", "max_length = 3", "all 1"});
+  refused(longer, {"long.tsv", "left out: 1 longer than 3 tokens (long.tsv:1)"});
+}
+
+// Every file of a folder is a document; two folders have the same files, line by line.
+TEST_F(Pairs, FilesOfAFolderAreDocuments) {
+  for (const char* name : {"tsv", "en", "de"}) std::filesystem::create_directory(folder / name);
+  write("tsv/b.tsv", "c\tz\n");
+  write("tsv/a.tsv", "a\tx\nb\ty\n");
+  write("tsv/.hidden", "no pair\n");
+  write("en/a", "a\nb\n");
+  write("de/a", "x\ny\n");
+  write("en/b", "c\n");
+  write("de/b", "z\n");
+  PairOptions columns = options(folder / "tsv"), files = options(folder / "en");
+  files.train_target = folder / "de";
+  for (PairOptions which : {columns, files}) {
+    const std::vector<TextPair> pairs = read_pairs(which).train.pairs;
+    ASSERT_EQ(pairs.size(), 3u);
+    EXPECT_EQ(pairs[0].source + pairs[1].source + pairs[2].source, "abc");
+    EXPECT_EQ(pairs[0].target + pairs[1].target + pairs[2].target, "xyz");
+    EXPECT_EQ(pairs[0].document, pairs[1].document);
+    EXPECT_NE(pairs[0].document, pairs[2].document);
+    EXPECT_GE(pairs[0].document, 0);
+    which.window = 2;
+    const PairCorpus windows = load_pairs(which);
+    ASSERT_EQ(windows.train.texts.size(), 2u);
+    EXPECT_EQ(windows.train.texts[0].target, "x y");
+    which.window = 1;
+    which.reset = PairOptions::Reset::documents;
+    EXPECT_EQ(documents_of(load_pairs(which).train).size(), 2u);
+  }
+  const auto refused = [&](std::initializer_list<std::string> words) {
+    test::expect_error<base::InputError>([&] { read_pairs(files); }, words);
+  };
+  write("de/b", "z\nz\n");
+  refused({"de/b", "expected 1 lines", "en/b", "found 2"});
+  write("de/c", "");
+  refused({"de/c", "expected a file of the same name", "en"});
+  files.train_target = write("one", "x\n");
+  refused({"one", "expected a folder"});
+  files.train_target = folder / "none";
+  refused({"none", "expected a folder", "nothing"});
+  PairOptions undivided = options(folder / "tsv/a.tsv");
+  undivided.reset = PairOptions::Reset::documents;
+  test::expect_error<base::InputError>([&] { load_pairs(undivided); }, {"requires document_column or a folder"});
+}
+
+// What is left out is named by file and line, and nothing but that is left out.
+TEST_F(Pairs, LeftOutPairsAreNamed) {
+  PairOptions sorted = options(write("l.tsv", "a\tx\n\ty\na b c d e f\tx\na b c\tx\nb\t\na b\tx\n"));
+  sorted.max_length = 6;
+  sorted.max_ratio = 2;
+  const PairCorpus corpus = load_pairs(sorted);
+  EXPECT_EQ(corpus.train.samples.size(), 2u);
+  EXPECT_EQ(corpus.train.left_out(), 4);
+  EXPECT_EQ(corpus.train.why_left_out(sorted),
+            "2 with an empty side (l.tsv:2, l.tsv:5), 1 longer than 6 tokens (l.tsv:3), 1 with one side over 2 times "
+            "the other (l.tsv:4)");
+  std::string many;
+  for (int i = 0; i < 9; ++i) many += "a\t\n";
+  const PairCorpus few = load_pairs(options(write("m.tsv", "a\tb\n" + many)));
+  EXPECT_EQ(few.train.why_left_out(sorted), "9 with an empty side (m.tsv:2, m.tsv:3, m.tsv:4, ...)");
+}
+
+TEST_F(Pairs, AMarkAndAHeaderAreNoPairs) {
+  const std::string path = write("h.tsv",
+                                 "\xEF\xBB\xBF"
+                                 "en\tde\na\tx\n");
+  PairOptions marked = options(path);
+  EXPECT_EQ(read_pairs(marked).train.pairs[0].source, "en");
+  marked.header = true;
+  const std::vector<TextPair> pairs = read_pairs(marked).train.pairs;
+  ASSERT_EQ(pairs.size(), 1u);
+  EXPECT_EQ(pairs[0].source, "a");
+  EXPECT_EQ(pairs[0].place(), path + ":2");
+  PairOptions two = options(write("h.en",
+                                  "\xEF\xBB\xBF"
+                                  "en\na\n"));
+  two.train_target = write("h.de", "de\nx\n");
+  two.header = true;
+  EXPECT_EQ(read_pairs(two).train.pairs[0].target, "x");
+  EXPECT_EQ(read_pairs(two).train.pairs[0].line, 2);
+}
+
+TEST_F(Pairs, AWordThatIsNoWordIsNamedByItsLine) {
+  const std::string path = write("w.tsv", "a\tx\nb\ty " + std::string(70'000, 'z') + "\n");
+  test::expect_error<base::InputError>([&] { load_pairs(options(path)); }, {"w.tsv:2 (target): a word", "at byte 2"});
+}
+
+// A tokenizer for each side: ids begin behind the model's own special tokens, and both come back from their files.
+TEST_F(Pairs, EachSideMayHaveATokenizerOfItsOwn) {
+  const std::string path = write("t.tsv", "the cat\tdie Katze\nthe dog\tder Hund\n");
+  PairOptions apart = options(path);
+  for (const auto& [name, text] : {std::pair("en", "the cat\nthe dog\n"), std::pair("de", "die Katze\nder Hund\n")}) {
+    std::filesystem::create_directory(folder / name);
+    for (const auto& [file, content] : train_sentencepiece("bpe", {TextSource::in_memory(name, text)}, 20)->save())
+      write(std::string(name) + "/" + file, content);
+  }
+  apart.tokenizer = folder / "en";
+  apart.target_tokenizer = folder / "de";
+  const PairCorpus corpus = load_pairs(apart);
+  EXPECT_FALSE(apart.one_vocabulary());
+  EXPECT_FALSE(corpus.source->is_published());
+  EXPECT_EQ(corpus.source->size(), 24);
+  const PairVocabularies back = read_vocabularies(vocabulary_files(corpus), "model");
+  EXPECT_EQ(back.source->encode("the dog", "line"), corpus.source->encode("the dog", "line"));
+  EXPECT_EQ(back.target->decode(corpus.target->encode("der Hund", "line")), "der Hund");
+  EXPECT_NE(corpus.source->encode("the dog", "line"), corpus.target->encode("the dog", "line"));
 }
 
 // Pairs with the same source, and all of a document, are in one part; the parts are those of the fractions, roughly.
@@ -105,6 +214,10 @@ TEST_F(Pairs, WindowsStayInTheirDocument) {
   }
   EXPECT_EQ(sources, (std::vector<std::string>{"a b", "b c", "d"}));
   EXPECT_EQ(targets, (std::vector<std::string>{"1 2", "2 3", "4"}));
+
+  windows.stride = 5;  // past the end of a document
+  EXPECT_EQ(load_pairs(windows).train.texts.size(), 2u);
+  windows.stride = 1;
 
   windows.separator = "|";
   const PairCorpus apart = load_pairs(windows);
@@ -187,9 +300,23 @@ TEST_F(Pairs, ABatchIsPaddedOnTheRight) {
   EXPECT_EQ(batch.num_targets, 5);
 }
 
+TEST_F(Pairs, OrOnTheLeft) {
+  const std::vector<PairSample> samples = {{{7, 8, 2}, {9, 2}}, {{5, 2}, {6, 7, 2}}};
+  const TokenSegment batch = make_pair_batch(samples, {0, 1}, {.padding = PairLayout::Padding::left});
+  const auto rows = [](std::initializer_list<int64_t> values) {
+    return at::tensor(std::vector<int64_t>(values)).view({2, 3});
+  };
+  constexpr int64_t kNone = base::kIgnoreTarget;
+  EXPECT_TRUE(at::equal(batch.source, rows({7, 8, 2, 1, 5, 2})));
+  EXPECT_TRUE(at::equal(batch.source_valid.to(at::kLong), rows({1, 1, 1, 0, 1, 1})));
+  EXPECT_TRUE(at::equal(batch.tokens, rows({1, 2, 9, 2, 6, 7})));
+  EXPECT_TRUE(at::equal(batch.targets, rows({kNone, 9, 2, 6, 7, 2})));
+  EXPECT_TRUE(at::equal(batch.valid.to(at::kLong), rows({0, 1, 1, 1, 1, 1})));
+}
+
 // What is real is known by length: in other vocabularies the number of our padding is a word, or the end (T5).
 TEST(PairBatchTest, PaddingIsNotAToken) {
-  const TokenSegment batch = make_pair_batch({{{1, 5, 1}, {7, 1}}, {{1}, {1}}}, {0, 1}, 9, 0);
+  const TokenSegment batch = make_pair_batch({{{1, 5, 1}, {7, 1}}, {{1}, {1}}}, {0, 1}, {9, 0});
   EXPECT_TRUE(at::equal(batch.source, at::tensor({1, 5, 1, 1, 0, 0}, at::kLong).view({2, 3})));
   EXPECT_TRUE(at::equal(batch.source_valid.to(at::kLong), at::tensor({1, 1, 1, 1, 0, 0}, at::kLong).view({2, 3})));
   EXPECT_TRUE(at::equal(batch.tokens, at::tensor({9, 7, 9, 0}, at::kLong).view({2, 2})));

@@ -1,6 +1,12 @@
 #include "tasks/translation.h"
 
 #include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "base/random.h"
+#include "tests/support/pair_models.h"
 
 namespace mnemo::tasks {
 namespace {
@@ -10,6 +16,53 @@ TEST(LastSentence, IsWhatStandsAfterTheLastSeparator) {
   EXPECT_EQ(last_sentence("a b |", "|"), "");
   EXPECT_EQ(last_sentence("a b", "|"), "a b") << "a translation may leave the separator out";
   EXPECT_EQ(last_sentence("a | b", ""), "a | b");
+}
+
+// Padding on the left or on the right: the same loss and the same gradients, in documents with memory too.
+TEST(PairPadding, OnEitherSideTrainsTheSame) {
+  base::Random random{uint64_t{3}, uint64_t{0}};
+  const auto sentence = [&] {
+    std::vector<int64_t> tokens;
+    for (uint64_t n = 1 + random.below(6); n > 0; --n) tokens.push_back(static_cast<int64_t>(4 + random.below(15)));
+    tokens.push_back(data::PairVocabulary::kEos);
+    return tokens;
+  };
+  std::vector<data::PairSample> samples;
+  for (int i = 0; i < 5; ++i) {
+    std::vector<int64_t> source = sentence(), target = sentence();
+    samples.push_back({std::move(source), std::move(target)});
+  }
+  for (const char* attention : {"softmax", "relative", "abc", "linear", "sliding_window"}) {
+    const bool crosses = std::string_view(attention) == "abc" || std::string_view(attention) == "linear";
+    models::ModelOptions options = test::pair_options(attention, crosses ? attention : "softmax", attention);
+    options.backbone.pairs.encoder.memory = {base::Node::table(
+        {{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"layout", "encoder"}, {"memory_position", "front"}})};
+    const auto model = models::build(options, 5, at::kDouble);
+    const auto step = [&](data::PairLayout::Padding padding) {
+      model->parameters().zero_grad();
+      core::State state = model->initial_state(3);
+      at::Tensor loss = at::zeros({}, at::kDouble);
+      for (const std::vector<int64_t>& chosen : {std::vector<int64_t>{0, 1, 2}, {3, 4, 0}}) {
+        data::TokenSegment batch = data::make_pair_batch(samples, chosen, {.padding = padding});
+        batch.label_smoothing = 0.1;
+        core::StepResult result = model->forward(model_input(batch, core::Mode::train), state);
+        loss = loss + token_loss(*model, result, batch, batch.num_targets, 1.0).total;
+        state = result.state;
+      }
+      loss.backward();
+      std::vector<at::Tensor> found = {loss.detach()};
+      for (const auto& [name, tensor] : model->parameters().named()) {
+        if (tensor.grad().defined()) found.push_back(tensor.grad().clone());
+      }
+      return found;
+    };
+    const auto right = step(data::PairLayout::Padding::right), left = step(data::PairLayout::Padding::left);
+    ASSERT_EQ(right.size(), left.size());
+    for (size_t i = 0; i < right.size(); ++i)
+      EXPECT_LE((right[i] - left[i]).abs().max().item<double>(),
+                1e-11 * std::max(1.0, right[i].abs().max().item<double>()))
+          << attention << " " << i;
+  }
 }
 
 }  // namespace
