@@ -21,7 +21,7 @@
 namespace mnemo::cli {
 namespace {
 
-constexpr int64_t kMaxLine = int64_t{1} << 20;
+constexpr int64_t kLongestScoredLine = int64_t{1} << 20;
 
 struct ScoreArguments {
   std::string hypotheses;
@@ -33,7 +33,7 @@ struct ScoreArguments {
 
 std::vector<std::string> lines_of(const std::string& path) {
   std::vector<std::string> lines;
-  data::for_each_line(data::TextSource(path).without_byte_order_mark(), kMaxLine,
+  data::for_each_line(data::TextSource(path).without_byte_order_mark(), kLongestScoredLine,
                       [&](const data::LinePlace&, std::string_view line) { lines.emplace_back(line); });
   return lines;
 }
@@ -80,7 +80,7 @@ Metric chrf(const References& references) {
           }};
 }
 
-int score(const ScoreArguments& arguments) {
+int score_files(const ScoreArguments& arguments) {
   base::require(!arguments.references.empty(), "score: expected --references FILE, found none");
   const std::vector<std::string> own = lines_of(arguments.hypotheses);
   base::require(!own.empty(), "{}: expected at least one line, found none", arguments.hypotheses);
@@ -157,7 +157,7 @@ void add_score(CLI::App& app) {
       .option("--seed", arguments->seed, "N", "of the bootstrap", base::at_least(0))
       .flag("--json", arguments->json, "print JSON")
       .footer("mnemo score ours.txt --references test.de --against baseline.txt")
-      .action([arguments] { return score(*arguments); });
+      .action([arguments] { return score_files(*arguments); });
 }
 
 }  // namespace mnemo::cli

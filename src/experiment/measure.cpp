@@ -243,7 +243,7 @@ Measured measure_any(const bundle::Bundle& stored, const MeasureOptions& options
   base::require(recipe.has_value(), "eval: {} lies in no run's folder, so its data are unknown; give {} with --data",
                 stored.folder,
                 images                                                 ? "the folder of an image set"
-                : stored.model->input_kind() == core::InputKind::pairs ? "pairs"
+                : stored.model->input_kind() == core::InputKind::pairs ? "tab-separated pairs"
                                                                        : "a text");
   return measure_own(stored, *recipe, options);
 }

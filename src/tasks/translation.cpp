@@ -189,7 +189,7 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
   found.notes = {{"bleu_signature", metrics::bleu_signature({}, 1)},
                  {"chrf_signature", metrics::chrf_signature({}, 1)},
                  {"translated", static_cast<int64_t>(hypotheses.size())},
-                 {"pairs", static_cast<int64_t>(pairs.samples.size())}};
+                 {"translated_of", static_cast<int64_t>(pairs.samples.size())}};
   return found;
 }
 

@@ -28,7 +28,7 @@ TEST_F(TranslationRun, AFileOfPairsIsMeasured) {
     EXPECT_NEAR(json(own.out).at(name).as_double(), json(file.out).at(name).as_double(), 1e-6) << name;
   EXPECT_EQ(json(file.out).at("translated").as_int(), 3);
   const Finished some = run({"eval", out, "--translated", "2", "--data", folder_ / "held_out.tsv"});
-  EXPECT_TRUE(holds(some.out, "translated: 2\npairs: 3")) << some.out << some.err;
+  EXPECT_TRUE(holds(some.out, "translated: 2\ntranslated_of: 3")) << some.out << some.err;
   EXPECT_TRUE(holds(some.out, "bleu_signature: nrefs:1|")) << some.out;
   const Finished text = run({"eval", trained("text"), "--translated", "2"});
   EXPECT_EQ(text.status, 2);

@@ -64,7 +64,7 @@ TEST_F(TranslationRun, TrainsResumesTranslatesAndEvaluates) {
   for (const char* name : {"perplexity", "accuracy", "bleu", "chrf"}) EXPECT_TRUE(metrics.contains(name)) << name;
   EXPECT_EQ(metrics.at("bleu_signature").as_string(), metrics::bleu_signature({}, 1));
   EXPECT_TRUE(metrics.contains("chrf_signature"));
-  EXPECT_EQ(metrics.at("translated").as_int(), std::min<int64_t>(8, metrics.at("pairs").as_int()));
+  EXPECT_EQ(metrics.at("translated").as_int(), std::min<int64_t>(8, metrics.at("translated_of").as_int()));
   const Finished shown = run({"data", pair_recipe_});
   EXPECT_TRUE(holds(shown.out, "train: ")) << shown.err;
 }

@@ -19,7 +19,7 @@ namespace {
 /// SentencePiece skips longer lines than this by default; it is told the length of the longest one.
 constexpr size_t kUsualLine = 4192;
 constexpr size_t kLongestTrainingLine = size_t{1} << 20;
-constexpr std::string_view kSpaceMark = "\u2581", kUnknownMark = "\u2585";
+constexpr std::string_view kMarkOfSpace = "\u2581", kUnknownMark = "\u2585";
 
 class Lines final : public sentencepiece::SentenceIterator {
  public:
@@ -88,7 +88,7 @@ bool any_characters(const std::vector<std::string>& lines) {
   return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) {
     std::string normalised = rules.normalise(line);
     if (normalised.find(kUnknownMark) != std::string::npos) return false;  // the library skips such lines
-    base::replace_all(normalised, kSpaceMark, "");
+    base::replace_all(normalised, kMarkOfSpace, "");
     return normalised.find_first_not_of('\0') != std::string::npos;
   });
 }
