@@ -85,7 +85,8 @@ TEST_F(TranslationLines, ASearchThatDoesNotFitIsRefusedAtOnce) {
   refused(translate("\n\nTom\n", model + " --beam 1000"), "beam_size: expected at most the vocabulary's");
   refused(translate("", model + " --beam 1000"), "beam_size: expected at most the vocabulary's");
   refused(translate("Tom\n", model + " --max-len-a 1e300"), "max_len_a");
-  refused(train({"data.search={beam_size=1020}"}), "search.beam_size': expected at most the target vocabulary's");
+  refused(train({"data.search={beam_size=1020}"}),
+          "'data.search': beam_size: expected at most the target vocabulary's");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "model/model"));
 }
 

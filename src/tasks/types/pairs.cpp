@@ -86,8 +86,8 @@ void PairSpec::require_search(const data::PairCorpus& corpus, const models::Mode
   if (options_.translated == 0) return;
   const int64_t words = std::max(corpus.target->size(), model.embedding.vocab_size);
   base::Where(&table(), "data")
-      .require(options_.search.beam_size <= words, "search.beam_size",
-               "expected at most the target vocabulary's {}, found {}", words, options_.search.beam_size);
+      .require(options_.search.beam_size <= words, "search",
+               "beam_size: expected at most the target vocabulary's {}, found {}", words, options_.search.beam_size);
 }
 
 LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings& settings) const {
