@@ -18,7 +18,8 @@ namespace fs = std::filesystem;
 TEST_F(TranslationRun, AFileOfPairsIsMeasured) {
   write(folder_ / "held_out.tsv", "number 3 of 4\tZahl 3 von 4\nnumber 5 of 1\tZahl 5 von 1\nnumber 1\tZahl 1\n");
   const std::string out = folder_ / "run";
-  const Finished done = run({"train", pair_recipe_, "--out", out, "-q", "--set", "data.valid=held_out.tsv"});
+  const Finished done = run(
+      {"train", pair_recipe_, "--out", out, "-q", "--set", "data.valid=" + (folder_ / "held_out.tsv")});
   ASSERT_EQ(done.status, 0) << done.err;
   const Finished own = run({"eval", out, "--json", "--translated", "100"});
   const Finished file = run({"eval", out, "--json", "--translated", "100", "--data", folder_ / "held_out.tsv"});
