@@ -164,8 +164,6 @@ Measured measure_own(const bundle::Bundle& stored, const Recipe& recipe, const M
   base::require(!options.context, "eval: --context goes with texts");
   // Of made tasks there are as many samples as one likes; a file, or a set of expressions, is measured whole.
   tasks::TaskSettings settings = recipe.task_settings();
-  base::require(!options.translated || task->input() == tasks::InputKind::pairs,
-                "eval: --translated goes with a model of pairs");
   settings.translated = options.translated;
   settings.eval_batch_size = options.batch;
   if (!task->endless()) settings.eval_samples = INT64_MAX;
@@ -224,13 +222,14 @@ namespace {
 Measured measure_any(const bundle::Bundle& stored, const MeasureOptions& options) {
   const bool images = stored.is_images();
   base::require(images || !options.task, "eval: --task goes with a model of images");
+  base::require(!options.translated || stored.model->input_kind() == core::InputKind::pairs,
+                "eval: --translated goes with a model of pairs");
   base::require(stored.tokenizer != nullptr || !options.strict, "eval: --strict goes with texts");
   const std::optional<Recipe> recipe = options.data && !images ? std::nullopt : recipe_beside(stored.folder);
   if (options.data && images) return measure_image_folder(stored, answering_head(stored, recipe, options), options);
   if (options.data && stored.model->input_kind() == core::InputKind::pairs)
     return measure_pairs(stored, recipe_beside(stored.folder), options);
   if (options.data) {
-    base::require(!options.translated, "eval: --translated goes with a model of pairs");
     base::require(!options.part, "eval: --part goes with a run's own data; drop it or --data");
     base::require(stored.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a made task, not on a text",
                   stored.folder);

@@ -74,6 +74,7 @@ TEST_F(TranslationRun, TokenizersOfOurOwnAreVocabularies) {
   const auto train = [&](const std::string& out, std::vector<std::string> set) {
     std::vector<std::string> arguments = {"train", pair_recipe_, "--out",        folder_ / out,
                                           "-q",    "--set",      "train.steps=1"};
+    set.emplace_back("data.max_length=40");
     for (std::string& one : set) {
       arguments.emplace_back("--set");
       arguments.push_back(std::move(one));
