@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <functional>
 #include <random>
-#include <tuple>
 
 #include "base/error.h"
 
@@ -81,43 +79,13 @@ void BpeMerges::apply_few(std::vector<int32_t>& symbols) const {
 }
 
 void BpeMerges::apply_many(std::vector<int32_t>& symbols) const {
-  constexpr uint32_t kEnd = UINT32_MAX;
-  base::require(symbols.size() < kEnd, "a piece of {} symbols, at most {} are supported", symbols.size(), kEnd - 1);
-  const auto count = static_cast<uint32_t>(symbols.size());
-  std::vector<uint32_t> next(count), previous(count);
-  for (uint32_t i = 0; i < count; ++i) {
-    next[i] = i + 1 < count ? i + 1 : kEnd;
-    previous[i] = i > 0 ? i - 1 : kEnd;
-  }
-  // (rank, position, left, right): out of date if its symbols are no longer there.
-  using Entry = std::tuple<uint32_t, uint32_t, int32_t, int32_t>;
-  std::vector<Entry> entries;
-  const auto offer = [&](uint32_t at) {
-    if (at == kEnd || next[at] == kEnd) return false;
-    const Slot& merge = find(symbols[at], symbols[next[at]]);
-    if (merge.rank != kNone) entries.emplace_back(merge.rank, at, symbols[at], symbols[next[at]]);
-    return merge.rank != kNone;
-  };
-  const auto later = std::greater<Entry>();
-  for (uint32_t i = 0; i + 1 < count; ++i) offer(i);
-  std::make_heap(entries.begin(), entries.end(), later);
-  while (!entries.empty()) {
-    std::pop_heap(entries.begin(), entries.end(), later);
-    const auto [rank, at, left, right] = entries.back();
-    entries.pop_back();
-    const uint32_t gone = next[at];
-    if (symbols[at] != left || gone == kEnd || symbols[gone] != right) continue;
-    symbols[at] = find(left, right).merged;
-    symbols[gone] = -1;
-    next[at] = next[gone];
-    if (next[at] != kEnd) previous[next[at]] = at;
-    next[gone] = kEnd;
-    for (const uint32_t changed : {previous[at], at}) {
-      if (offer(changed)) std::push_heap(entries.begin(), entries.end(), later);
-    }
-  }
+  base::require(symbols.size() < kNone, "a piece of {} symbols, at most {} are supported", symbols.size(), kNone - 1);
+  const std::vector<uint32_t> next = join_neighbours(
+      static_cast<uint32_t>(symbols.size()),
+      [&](uint32_t left, uint32_t right, uint32_t) { return find(symbols[left], symbols[right]).rank; },
+      [&](uint32_t left, uint32_t right) { symbols[left] = find(symbols[left], symbols[right]).merged; });
   size_t kept = 0;
-  for (uint32_t at = 0; at != kEnd; at = next[at]) symbols[kept++] = symbols[at];
+  for (uint32_t at = 0; at < symbols.size(); at = next[at]) symbols[kept++] = symbols[at];
   symbols.resize(kept);
 }
 

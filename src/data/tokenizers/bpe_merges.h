@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "data/tokenizers/merge_order.h"
+
 namespace mnemo::data {
 
 /// The merges of a byte-pair encoding (Sennrich et al. 2016) over token ids.
@@ -18,11 +20,11 @@ class BpeMerges {
   explicit BpeMerges(const std::vector<Merge>& merges);
 
   /// Joins neighbours until no pair of them has a merge: always the pair of the lowest rank, of equal ones the
-  /// leftmost. Takes time n^2 for few symbols, n log n for many.
+  /// leftmost. Takes time n^2 for few symbols, n for many.
   void apply(std::vector<int32_t>& symbols) const;
 
  private:
-  static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr uint32_t kNone = kNoMerge;
   struct Slot {
     uint64_t pair = UINT64_MAX;
     uint32_t rank = kNone;

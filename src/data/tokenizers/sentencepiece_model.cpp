@@ -114,6 +114,9 @@ void read_piece(std::string_view message, SentencePieceModel& model, const std::
   model.types.push_back(static_cast<PieceType>(type));
 }
 
+/// Bytes of what a rule of characters makes; Unicode's longest takes 33.
+constexpr size_t kMaxRuleText = 256;
+
 /// The rules are a double array (Darts-clone) and the texts it points to: a length of four bytes, the units, the texts.
 void check_rules(std::string_view rules, const std::string& where) {
   if (rules.empty()) return;
@@ -135,7 +138,12 @@ void check_rules(std::string_view rules, const std::string& where) {
     const size_t child = i ^ (size_t{unit >> 10} << ((unit & (1u << 9)) >> 6));
     // The next node is this one with any byte in its last eight bits.
     require((child | 0xFF) < units, "a node beyond the array");
-    if ((unit >> 8) & 1) require((word(4 + 4 * child) & 0x7FFFFFFF) < texts, "a text beyond the file");
+    if ((unit >> 8) & 1) {
+      const size_t text = word(4 + 4 * child) & 0x7FFFFFFF;
+      require(text < texts, "a text beyond the file");
+      const std::string_view start = rules.substr(4 + bytes + text, kMaxRuleText + 1);
+      require(start.find('\0') != std::string_view::npos, "a text of more than 256 bytes");
+    }
   }
 }
 
@@ -161,8 +169,8 @@ void read_trainer(std::string_view message, SentencePieceModel& model, const std
     if (field.number != 3 && field.number != 24 && field.number != 35) continue;
     require_wire(field, 0, where);
     if (field.number == 3) {
-      base::require(field.value >= 1 && field.value <= 4, "{}: expected a model type from 1 to 4, found {}", where,
-                    field.value);
+      base::require(field.value == 1 || field.value == 2,
+                    "{}: expected a model of type 1 (unigram) or 2 (BPE), found type {}", where, field.value);
       model.kind = static_cast<SentencePieceModel::Kind>(field.value);
     } else {
       (field.number == 24 ? model.space_last : model.byte_fallback) = field.value != 0;
@@ -221,7 +229,7 @@ SentencePieceModel read_sentencepiece_model(std::string_view file, const std::st
   return model;
 }
 
-std::string write_unigram_model(const SentencePieceModel& model) {
+std::string write_sentencepiece_model(const SentencePieceModel& model) {
   std::string out;
   int64_t unknown = 0;
   for (int64_t id = 0; id < model.pieces.size(); ++id) {
@@ -234,13 +242,15 @@ std::string write_unigram_model(const SentencePieceModel& model) {
     if (model.types[at] == PieceType::unknown) unknown = id;
   }
   std::string trainer, normaliser;
-  write_number(trainer, 3, 1);  // unigram
+  write_number(trainer, 3, static_cast<uint64_t>(model.kind));
+  write_number(trainer, 24, model.space_last ? 1 : 0);
   write_number(trainer, 35, model.byte_fallback ? 1 : 0);
   write_number(trainer, 40, static_cast<uint64_t>(unknown));
   write_bytes(out, 2, trainer);
   if (!model.normaliser.empty()) write_bytes(normaliser, 2, model.normaliser);
   write_number(normaliser, 3, model.space_first ? 1 : 0);
   write_number(normaliser, 4, model.single_spaces ? 1 : 0);
+  write_number(normaliser, 5, model.marks_spaces ? 1 : 0);
   write_bytes(out, 3, normaliser);
   return out;
 }

@@ -14,7 +14,7 @@ enum class PieceType : uint8_t { normal = 1, unknown = 2, control = 3, user_defi
 
 /// What a SentencePiece model file (a ModelProto) holds.
 struct SentencePieceModel {
-  enum class Kind { unigram = 1, bpe = 2, word = 3, character = 4 };
+  enum class Kind { unigram = 1, bpe = 2 };
 
   Kind kind = Kind::unigram;
   EntryList pieces = {};
@@ -33,7 +33,7 @@ struct SentencePieceModel {
 /// to the file. Throws InputError that names `where` and the rule.
 SentencePieceModel read_sentencepiece_model(std::string_view file, const std::string& where);
 
-/// The file of a unigram model with these pieces.
-std::string write_unigram_model(const SentencePieceModel& model);
+/// The file of a model.
+std::string write_sentencepiece_model(const SentencePieceModel& model);
 
 }  // namespace mnemo::data

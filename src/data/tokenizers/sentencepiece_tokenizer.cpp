@@ -10,9 +10,9 @@
 #include "base/printable.h"
 #include "base/text_format.h"
 #include "base/unicode.h"
+#include "data/tokenizers/piece_encoder.h"
 #include "data/tokenizers/sentencepiece_model.h"
 #include "data/tokenizers/sentencepiece_status.h"
-#include "data/tokenizers/unigram.h"
 #include "data/tokenizers/word_index.h"
 
 namespace mnemo::data {
@@ -26,18 +26,14 @@ class Model {
  public:
   Model(std::string_view file, const std::string& where) : model_(read_sentencepiece_model(file, where)) {
     require_ok(processor_.LoadFromSerializedProto({file.data(), file.size()}), where);
-    if (UnigramEncoder::supports(model_)) unigram_ = std::make_unique<UnigramEncoder>(model_);
+    encoder_ = make_piece_encoder(model_, where);
   }
 
   /// Ids (int32_t) or pieces (std::string) of a text.
   template <class Unit>
-  std::vector<Unit> encode(std::string_view text, const std::string& where) const {
+  std::vector<Unit> encode(std::string_view text) const {
     std::vector<Unit> out;
-    if (unigram_) {
-      unigram_->encode(text, out);
-    } else {
-      require_ok(processor_.Encode({text.data(), text.size()}, &out), where);
-    }
+    encoder_->encode(text, out);
     return out;
   }
 
@@ -85,7 +81,7 @@ class Model {
 
   SentencePieceModel model_;
   sentencepiece::SentencePieceProcessor processor_;
-  std::unique_ptr<UnigramEncoder> unigram_;
+  std::unique_ptr<const PieceEncoder> encoder_;
 };
 
 class SentencePieceTokenizer final : public PretrainedTokenizer {
@@ -128,7 +124,7 @@ class SentencePieceTokenizer final : public PretrainedTokenizer {
     if (first && !codes_.empty() && part.starts_with(">>")) take_code(part, out);
     if (options_.straight_quotes || options_.strip_accents || options_.lowercase) part = changed = prepared(part);
     if (index_ || options_.digit_commas) {
-      std::vector<std::string> pieces = model_.encode<std::string>(part, where_);
+      std::vector<std::string> pieces = model_.encode<std::string>(part);
       if (options_.digit_commas) pieces = with_digit_commas(pieces);
       for (const std::string& piece : pieces) {
         const int64_t id = index_ ? index_->find(piece) : model_.processor().PieceToId(piece);
@@ -136,7 +132,7 @@ class SentencePieceTokenizer final : public PretrainedTokenizer {
       }
       return;
     }
-    const std::vector<int32_t> ids = model_.encode<int32_t>(part, where_);
+    const std::vector<int32_t> ids = model_.encode<int32_t>(part);
     out.insert(out.end(), ids.begin(), ids.end());
   }
 
@@ -210,7 +206,7 @@ class SentencePieceTokenizer final : public PretrainedTokenizer {
       }
       std::string text = piece.substr(0, piece.size() - 1);
       base::replace_all(text, kSpace, "");
-      std::vector<std::string> again = model_.encode<std::string>(text, where_);
+      std::vector<std::string> again = model_.encode<std::string>(text);
       if (!piece.starts_with(kSpace) && !again.empty() && again[0].starts_with(kSpace)) {
         again[0].erase(0, kSpace.size());
         if (again[0].empty()) again.erase(again.begin());

@@ -27,8 +27,8 @@ struct SentencePieceOptions {
 };
 
 /// A model of SentencePiece (Kudo and Richardson 2018), unigram or BPE; `file` is spiece.model, tokenizer.model or
-/// source.spm. Decoding and the encoding of BPE are the library's, that of unigram models UnigramEncoder's. Throws
-/// InputError that names `where` for a broken file.
+/// source.spm. Decoding is the library's, encoding PieceEncoder's. Throws InputError that names `where` for a broken
+/// file.
 std::shared_ptr<const Tokenizer> make_sentencepiece(std::string_view file, SentencePieceOptions options,
                                                     PretrainedParts parts, const std::string& where);
 

@@ -3,6 +3,8 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/node.h"
 #include "base/utf8.h"
@@ -10,8 +12,11 @@
 namespace mnemo::data {
 namespace {
 
-// Steps of one match. The expressions of published models take a few for each character of a piece.
-constexpr uint32_t kMatchLimit = 100'000'000;
+// How many bytes a match may look at, and how many steps for each of them it may take, before that is doubled. The
+// expressions of published models take a few steps for each character of a piece.
+constexpr size_t kEffort = 1024, kSteps = 4;
+// What the doubled efforts of one text may add up to, for each of its bytes and beside that.
+constexpr size_t kEffortPerByte = 64, kFreeEffort = size_t{1} << 20;
 constexpr uint32_t kDepthLimit = 10'000;
 constexpr uint32_t kHeapLimit = 65'536;  // kibibytes
 constexpr size_t kMaxPattern = 4096;
@@ -52,7 +57,14 @@ std::string message_of(int error) {
 
 struct FreeMatch {
   void operator()(pcre2_match_data* data) const { pcre2_match_data_free(data); }
+  void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
 };
+
+/// The first border between characters at or behind a byte.
+size_t character_border(std::string_view text, size_t at) {
+  while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) ++at;
+  return std::min(at, text.size());
+}
 
 }  // namespace
 
@@ -76,10 +88,9 @@ TextSplitter::TextSplitter(const std::string& pattern, const std::string& where)
   base::require(code_->code != nullptr, "{}: the expression {}: {} (behind {})", where, base::in_quotes(pattern),
                 message_of(error), base::in_quotes(std::string_view(written).substr(0, at)));
   // Where the machine does not allow code to be made, matching is slower, and the same.
-  pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE);
+  pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
   code_->context = pcre2_match_context_create(nullptr);
   base::ensure(code_->context != nullptr, "pcre2_match_context_create failed");
-  pcre2_set_match_limit(code_->context, kMatchLimit);
   pcre2_set_depth_limit(code_->context, kDepthLimit);
   pcre2_set_heap_limit(code_->context, kHeapLimit);
 }
@@ -88,18 +99,37 @@ TextSplitter::~TextSplitter() = default;
 
 void TextSplitter::split(std::string_view text, const std::function<void(std::string_view)>& use) const {
   const std::unique_ptr<pcre2_match_data, FreeMatch> data(pcre2_match_data_create(1, nullptr));
-  base::ensure(data != nullptr, "pcre2_match_data_create failed");
+  const std::unique_ptr<pcre2_match_context, FreeMatch> context(pcre2_match_context_copy(code_->context));
+  base::ensure(data != nullptr && context != nullptr, "pcre2_match_data_create failed");
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  size_t done = 0, from = 0;
+  size_t done = 0, from = 0, effort = kEffort, spent = 0;
   while (from < text.size()) {
-    int found = pcre2_match(code_->code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, data.get(), code_->context);
+    // A match that looks beyond `end_seen` is partial, and is looked for again with more text.
+    const size_t end_seen = character_border(text, from + std::min(effort, text.size() - from));
+    const uint32_t options = PCRE2_NO_UTF_CHECK | (end_seen < text.size() ? PCRE2_PARTIAL_HARD : 0);
+    pcre2_set_match_limit(context.get(), static_cast<uint32_t>(std::min<size_t>(kSteps * effort, UINT32_MAX)));
+    int found = pcre2_match(code_->code, subject, end_seen, from, options, data.get(), context.get());
     if (found == PCRE2_ERROR_JIT_STACKLIMIT)
-      found = pcre2_match(code_->code, subject, text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data.get(),
-                          code_->context);
-    if (found == PCRE2_ERROR_NOMATCH) break;
+      found = pcre2_match(code_->code, subject, end_seen, from, options | PCRE2_NO_JIT, data.get(), context.get());
+    if (found == PCRE2_ERROR_PARTIAL || found == PCRE2_ERROR_MATCHLIMIT) {
+      spent += effort;
+      effort *= 2;
+      base::require(spent <= kEffortPerByte * text.size() + kFreeEffort,
+                    "splitting a text of {} bytes at byte {}: the expression takes too many steps", text.size(), from);
+      continue;
+    }
+    effort = kEffort;
+    if (found == PCRE2_ERROR_NOMATCH) {
+      from = end_seen;
+      continue;
+    }
     base::require(found >= 0, "splitting a text of {} bytes at byte {}: {}", text.size(), from, message_of(found));
     const PCRE2_SIZE* range = pcre2_get_ovector_pointer(data.get());
     const size_t begin = range[0], end = range[1];
+    if (end <= begin && begin == end_seen) {  // perhaps the end that is no end
+      from = end_seen;
+      continue;
+    }
     if (end <= begin) {  // a match of nothing is no piece
       from = begin + static_cast<size_t>(begin < text.size() ? base::front_character(text.substr(begin)).length : 1);
       continue;

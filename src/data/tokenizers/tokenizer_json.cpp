@@ -357,7 +357,7 @@ std::shared_ptr<const Tokenizer> unigram(const JsonPart& root, TokenizerJson& js
       model.types[static_cast<size_t>(token.id)] = token.special ? PieceType::control : PieceType::user_defined;
   }
   set_special(root, model.pieces, parts);
-  return make_sentencepiece(write_unigram_model(model), {}, std::move(parts), where);
+  return make_sentencepiece(write_sentencepiece_model(model), {}, std::move(parts), where);
 }
 
 }  // namespace

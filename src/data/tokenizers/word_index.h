@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string_view>
 #include <vector>
 
@@ -18,11 +19,15 @@ class WordIndex {
 
   /// The index of the entry, or -1.
   int64_t find(std::string_view word) const;
+  /// Calls use(length, index) for every entry that `text` starts with, the shortest first. Takes time proportional to
+  /// the text.
+  void for_each_prefix(std::string_view text, const std::function<void(size_t, int64_t)>& use) const;
   /// The index of the first entry equal to an earlier one, or -1.
   int64_t duplicate() const { return duplicate_; }
 
  private:
-  size_t home(std::string_view word) const;
+  int64_t find(std::string_view word, uint64_t hash) const;
+  size_t home(uint64_t hash) const;
 
   const EntryList& entries_;
   std::array<uint64_t, 2> key_;

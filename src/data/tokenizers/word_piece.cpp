@@ -12,6 +12,9 @@
 namespace mnemo::data {
 namespace {
 
+/// Of a word; longer ones are unknown. Published models have 100.
+constexpr int64_t kMaxWordCharacters = 1000;
+
 bool is_cjk(char32_t c) {
   return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
          (c >= 0x2A700 && c <= 0x2B73F) || (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
@@ -141,18 +144,21 @@ class WordPiece final : public PretrainedTokenizer {
       const size_t before = piece.size();
       piece += word.substr(begin, longest_);
       int64_t found = -1;
-      while (piece.size() > before && (found = index_.find(piece)) < 0) {
-        do piece.pop_back();
-        while (piece.size() > before && begin + piece.size() - before < word.size() &&
-               (static_cast<unsigned char>(word[begin + piece.size() - before]) & 0xC0) == 0x80);
-      }
+      size_t end = 0;
+      index_.for_each_prefix(piece, [&](size_t length, int64_t id) {
+        const size_t border = begin + length - before;
+        if (length <= before) return;
+        if (border < word.size() && (static_cast<unsigned char>(word[border]) & 0xC0) == 0x80) return;
+        found = id;
+        end = border;
+      });
       if (found < 0) {
         out.resize(start);
         out.push_back(unknown_);
         return;
       }
       out.push_back(static_cast<int32_t>(found));
-      begin += piece.size() - before;
+      begin = end;
     }
   }
 
@@ -167,7 +173,8 @@ class WordPiece final : public PretrainedTokenizer {
 
 std::shared_ptr<const Tokenizer> make_word_piece(EntryList tokens, WordPieceOptions options, PretrainedParts parts,
                                                  const std::string& where) {
-  base::require(options.max_word_characters > 0, "{}: expected at least 1 character a word, found {}", where,
+  base::require(options.max_word_characters > 0 && options.max_word_characters <= kMaxWordCharacters,
+                "{}: expected words of at most 1 to {} characters, found {}", where, kMaxWordCharacters,
                 options.max_word_characters);
   return std::make_shared<WordPiece>(std::move(tokens), std::move(options), std::move(parts), where);
 }

@@ -14,6 +14,7 @@
 #include "data/tokenizers/byte_characters.h"
 #include "data/tokenizers/open_tokenizer.h"
 #include "data/tokenizers/text_splitter.h"
+#include "data/tokenizers/train_tokenizer.h"
 
 namespace mnemo::data {
 namespace {
@@ -159,19 +160,23 @@ RC_GTEST_PROP(BpeMerges, AreThoseOfTheDefinitionAtEveryLength, ()) {
     const int32_t left = *rc::gen::inRange(0, made), right = *rc::gen::inRange(0, made);
     if (pairs.emplace(left, right).second) merges.push_back({left, right, made});
   }
+  // A merge may make a pair that comes before it.
+  for (size_t i = merges.size(); i > 1; --i) std::swap(merges[i - 1], merges[*rc::gen::inRange<size_t>(0, i)]);
   const Ids symbols = *rc::gen::resize(150, rc::gen::container<Ids>(rc::gen::inRange(0, 3)));
   Ids found = symbols;
   BpeMerges(merges).apply(found);
   RC_ASSERT(found == naive(symbols, merges));
 }
 
+using Pieces = std::vector<std::string>;
+
+Pieces pieces(const std::string& pattern, std::string_view text) {
+  Pieces out;
+  TextSplitter(pattern, "file").split(text, [&](std::string_view piece) { out.emplace_back(piece); });
+  return out;
+}
+
 TEST(TextSplitter, MatchesAndWhatLiesBetweenArePieces) {
-  const auto pieces = [](const std::string& pattern, std::string_view text) {
-    std::vector<std::string> out;
-    TextSplitter(pattern, "file").split(text, [&](std::string_view piece) { out.emplace_back(piece); });
-    return out;
-  };
-  using Pieces = std::vector<std::string>;
   EXPECT_EQ(pieces(TextSplitter::gpt2_pattern(), "I'll go  2x\n\n"),
             (Pieces{"I", "'ll", " go", " ", " 2", "x", "\n\n"}));
   EXPECT_EQ(pieces("[0-9]", "a12b"), (Pieces{"a", "1", "2", "b"}));
@@ -180,6 +185,52 @@ TEST(TextSplitter, MatchesAndWhatLiesBetweenArePieces) {
   EXPECT_EQ(pieces("\\s", "a\u0085b\u180Ec"), (Pieces{"a", "\u0085", "b\u180Ec"}));
   EXPECT_THROW(TextSplitter("(", "file"), base::InputError);
   EXPECT_THROW(pieces("(a+)+$", std::string(40, 'a') + "b"), base::InputError);
+}
+
+RC_GTEST_PROP(TextSplitter, PiecesOfAnyLengthAreFound, ()) {
+  Pieces expected;
+  std::string text;
+  const std::vector<std::string> units = {"x", "\u00e9", "1", "!", "\u4e2d"};
+  for (int n = *rc::gen::inRange(1, 8); n > 0; --n) {
+    const std::string& unit = units[static_cast<size_t>(*rc::gen::inRange(0, 5))];
+    expected.emplace_back(" ");
+    for (int length = *rc::gen::inRange(1, 5000); length > 0; --length) expected.back() += unit;
+    text += expected.back();
+  }
+  RC_ASSERT(pieces(TextSplitter::gpt2_pattern(), text) == expected);
+}
+
+TEST(TextSplitter, NoMatchSeesAnEndThatIsNone) {
+  for (size_t length : {1023u, 1024u, 1025u, 2048u, 3000u}) {
+    const std::string text(length, 'a');
+    EXPECT_EQ(pieces("$|b", text + "b"), (Pieces{text, "b"})) << length;
+    EXPECT_EQ(pieces("a$", text + "b"), (Pieces{text + "b"})) << length;
+    EXPECT_EQ(pieces("a+(?!b)", text + "b"), (Pieces{text.substr(1), "ab"})) << length;
+    EXPECT_EQ(pieces("(?!b)|b", text + "b"), (Pieces{text, "b"})) << length;
+  }
+}
+
+// With a limit of steps for each match alone this takes minutes.
+TEST(TextSplitter, ATextHasALimitOfSteps) {
+  EXPECT_THROW(pieces("a(?!.*b)", std::string(1'000'000, 'a')), base::InputError);
+}
+
+// With a new hash of every prefix this takes minutes.
+TEST(Pretrained, LongTokensOfWordPieceTakeLinearTime) {
+  const auto json = [&](int64_t longest) {
+    return open_tokenizer_files(
+        {{"tokenizer.json",
+          fmt::format(R"({{"normalizer": {{"type": "BertNormalizer"}}, "pre_tokenizer": {{"type": "BertPreTokenizer"}},
+                "model": {{"type": "WordPiece", "max_input_chars_per_word": {},
+                           "vocab": {{"[UNK]": 0, "a": 1, "##a": 2, "##{}": 3}}}}}})",
+                      longest, std::string(1000, 'b'))}},
+        "folder");
+  };
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += std::string(1000, 'a') + " ";
+  EXPECT_EQ(json(1000)->encode(text).size(), 200'000u);
+  EXPECT_EQ(json(999)->encode(text).size(), 200u);
+  EXPECT_THROW(json(1001), base::InputError);
 }
 
 TEST(Pretrained, PartsOfATextAreTheWhole) {
@@ -220,12 +271,14 @@ TEST(Pretrained, AreSavedAsTheyWereRead) {
 
 /// Encodes lines of one character or word, known and unknown ones.
 void encode_long_lines(size_t bytes) {
-  for (const char* name : {"bert_uncased", "gpt2_roberta", "t5", "albert"}) {
-    const auto tokenizer = golden(name);
+  std::vector<std::shared_ptr<const Tokenizer>> tokenizers;
+  for (const char* name : {"bert_uncased", "gpt2_roberta", "t5", "albert"}) tokenizers.push_back(golden(name));
+  tokenizers.push_back(train_tokenizer("bpe", {TextSource::in_memory("text", "aa aaaa banana. an apple.\n")}, 20));
+  for (const auto& tokenizer : tokenizers) {
     for (const std::string& unit : std::vector<std::string>{"a", " ", "\u4e2d", "\u00e9 ", "\u0301", "."}) {
       std::string text;
       while (text.size() < bytes) text += unit;
-      EXPECT_LE(tokenizer->encode(text).size(), text.size() + 1) << name;
+      EXPECT_LE(tokenizer->encode(text).size(), text.size() + 1) << tokenizer->type() << " " << tokenizer->size();
     }
   }
 }

@@ -1,14 +1,17 @@
 #include "data/tokenizers/sentencepiece_tokenizer.h"
 
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 #include <sentencepiece_processor.h>
 
 #include <algorithm>
 #include <functional>
+#include <set>
 
 #include "base/error.h"
 #include "base/file_io.h"
 #include "data/tokenizers/open_tokenizer.h"
+#include "data/tokenizers/piece_encoder.h"
 #include "data/tokenizers/sentencepiece_model.h"
 #include "data/tokenizers/train_tokenizer.h"
 #include "text_file.h"
@@ -20,6 +23,8 @@ using PieceIds = std::vector<int32_t>;
 using test::TextFile;
 
 const std::string kT5 = MNEMO_SOURCE_DIR "/tests/golden/data/text_tools/tokenizer_t5";
+
+std::string t5_model() { return base::read_file(kT5 + "/spiece.model"); }
 
 std::string training_lines() {
   std::string text;
@@ -118,7 +123,7 @@ TEST(SentencePiece, ExtraIdsOfT5StandBehindThePieces) {
 
 /// Pieces of the library for the same text: equally good, and the same where no other is as good.
 TEST(SentencePiece, UnigramEncodingIsTheLibrarysUpToTies) {
-  const std::string file = base::read_file(kT5 + "/spiece.model");
+  const std::string file = t5_model();
   sentencepiece::SentencePieceProcessor library;
   ASSERT_TRUE(library.LoadFromSerializedProto(file).ok());
   const SentencePieceModel model = read_sentencepiece_model(file, "file");
@@ -146,6 +151,60 @@ TEST(SentencePiece, UnigramEncodingIsTheLibrarysUpToTies) {
     ++all;
   }
   EXPECT_GT(same, all * 9 / 10);
+}
+
+/// A model of random pieces, some of them unused or the user's, many of equal score.
+SentencePieceModel random_model(SentencePieceModel::Kind kind) {
+  using rc::gen::inRange;
+  const std::vector<std::string> characters = {"a", "b", "c", "\u2581", "\u00e9", "\uFB01"};
+  SentencePieceModel model{.kind = kind};
+  std::set<std::string> there;
+  const auto add = [&](const std::string& text, PieceType type) {
+    if (!there.insert(text).second) return;
+    model.pieces.push_back(text);
+    model.types.push_back(type);
+    model.scores.push_back(static_cast<float>(-*inRange(0, 12)));
+  };
+  add("<unk>", PieceType::unknown);
+  add("<s>", PieceType::control);
+  model.byte_fallback = *rc::gen::arbitrary<bool>();
+  for (int byte = 0; model.byte_fallback && byte < 256; ++byte) add(fmt::format("<0x{:02X}>", byte), PieceType::byte);
+  for (int n = *inRange(1, 60); n > 0; --n) {
+    std::string text;
+    for (int length = *inRange(1, 6); length > 0; --length)
+      text += characters[static_cast<size_t>(*inRange<int>(0, 6))];
+    const int type = *inRange(0, 12);
+    add(text, type == 0 ? PieceType::user_defined : type < 4 ? PieceType::unused : PieceType::normal);
+  }
+  if (*rc::gen::arbitrary<bool>()) model.normaliser = read_sentencepiece_model(t5_model(), "file").normaliser;
+  model.space_first = *rc::gen::arbitrary<bool>();
+  model.single_spaces = *rc::gen::arbitrary<bool>();
+  model.marks_spaces = *inRange(0, 4) > 0;
+  model.space_last = *inRange(0, 4) == 0;
+  return model;
+}
+
+RC_GTEST_PROP(SentencePiece, BpeEncodingIsTheLibrarys, ()) {
+  const std::string file = write_sentencepiece_model(random_model(SentencePieceModel::Kind::bpe));
+  sentencepiece::SentencePieceProcessor library;
+  RC_ASSERT(library.LoadFromSerializedProto(file).ok());
+  const SentencePieceModel model = read_sentencepiece_model(file, "file");
+  const auto encoder = make_piece_encoder(model, "file");
+  for (int i = 0; i < 20; ++i) {
+    std::string text;
+    const std::vector<std::string> parts = {"a", "b",  "c",      "a",      "b",      "aa",     "ab",    "bc",
+                                            " ", "  ", "\u00e9", "\uFB01", "\u4e2d", "\u6587", "<unk>", "\u2581"};
+    for (int n = *rc::gen::inRange(0, 60); n > 0; --n) text += parts[static_cast<size_t>(*rc::gen::inRange(0, 16))];
+    std::vector<int> expected;
+    std::vector<std::string> expected_pieces, pieces;
+    PieceIds ids;
+    RC_ASSERT(library.Encode(text, &expected).ok());
+    RC_ASSERT(library.Encode(text, &expected_pieces).ok());
+    encoder->encode(text, ids);
+    encoder->encode(text, pieces);
+    RC_ASSERT(ids == expected);
+    RC_ASSERT(pieces == expected_pieces);
+  }
 }
 
 TEST(SentencePiece, MarianHasIdsOfItsOwn) {
@@ -180,7 +239,7 @@ TEST(SentencePiece, LanguageCodesOfMarianAreOneToken) {
 }
 
 TEST(SentencePiece, BrokenFilesAreRefused) {
-  const std::string file = base::read_file(kT5 + "/spiece.model");
+  const std::string file = t5_model();
   const auto refused = [](const std::string& broken, const std::string& what) {
     try {
       open_tokenizer_files({{"spiece.model", broken}}, "folder");
@@ -224,6 +283,44 @@ TEST(SentencePiece, BrokenFilesAreRefused) {
   std::string value = rules;
   value[4 + 1] = 1;  // node 0 has a value, that of node 0: 256
   refused(with_rules(value), "a text beyond the file");
+}
+
+/// A rule for 'a' alone, which becomes `text`.
+SentencePieceModel with_rule_for_a(const std::string& text) {
+  std::vector<uint32_t> units(512, 0);
+  units[0] = 256u << 10;
+  units[256 ^ 'a'] = 'a' | 1u << 8 | 1u << 10;  // ends a rule, whose text the unit beside it has
+  units[256 ^ 'a' ^ 1] = 1u << 31;
+  std::string rules = {'\0', '\x08', '\0', '\0'};
+  for (const uint32_t unit : units) {
+    for (int i = 0; i < 4; ++i) rules.push_back(static_cast<char>(unit >> (8 * i)));
+  }
+  SentencePieceModel model;
+  model.pieces.push_back("<unk>");
+  model.scores.push_back(0);
+  model.types.push_back(PieceType::unknown);
+  model.normaliser = rules + text + '\0';
+  return model;
+}
+
+TEST(SentencePiece, RulesDoNotMakeFarMoreThanTheText) {
+  const auto normalised = [](const std::string& rule, const std::string& text) {
+    const SentencePieceModel model = read_sentencepiece_model(write_sentencepiece_model(with_rule_for_a(rule)), "file");
+    return make_piece_encoder(model, "file")->normalise(text);
+  };
+  EXPECT_EQ(normalised("bc", "xa"), "\u2581xbc");
+  EXPECT_EQ(normalised(std::string(256, 'b'), "a").size(), 259u);
+  EXPECT_THROW(normalised(std::string(257, 'b'), "x"), base::InputError);
+  EXPECT_EQ(normalised(std::string(32, 'b'), std::string(10'000, 'a')).size(), 320'003u);
+  EXPECT_THROW(normalised(std::string(256, 'b'), std::string(10'000, 'a')), base::InputError);
+}
+
+TEST(SentencePiece, OnlyUnigramAndBpeModelsAreRead) {
+  std::string file = write_sentencepiece_model(with_rule_for_a("b"));
+  const size_t kind = file.find("\x18\x01");  // field 3 of the trainer
+  ASSERT_NE(kind, std::string::npos);
+  file[kind + 1] = 4;
+  EXPECT_THROW(read_sentencepiece_model(file, "file"), base::InputError);
 }
 
 }  // namespace
