@@ -29,6 +29,10 @@ BpeMerges::BpeMerges(const std::vector<Merge>& merges) {
     const uint64_t pair = pair_of(merges[rank].left, merges[rank].right);
     size_t at = home(pair);
     while (slots_[at].rank != kNone && slots_[at].pair != pair) at = (at + 1) & (slots_.size() - 1);
+    if (slots_[at].rank != kNone) {
+      duplicate_ = static_cast<int64_t>(rank);
+      return;
+    }
     slots_[at] = {pair, static_cast<uint32_t>(rank), merges[rank].merged};
   }
 }

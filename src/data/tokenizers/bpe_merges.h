@@ -16,8 +16,11 @@ class BpeMerges {
   };
 
   BpeMerges() : BpeMerges(std::vector<Merge>()) {}
-  /// In order of their rank. Of a pair that comes twice the last one counts.
+  /// In order of their rank.
   explicit BpeMerges(const std::vector<Merge>& merges);
+
+  /// The rank of the first merge whose pair has come before, or -1.
+  int64_t duplicate() const { return duplicate_; }
 
   /// Joins neighbours until no pair of them has a merge: always the pair of the lowest rank, of equal ones the
   /// leftmost. Takes time n^2 for few symbols, n for many.
@@ -40,6 +43,7 @@ class BpeMerges {
   std::vector<Slot> slots_;  // linear probing; the last slot of a run is empty
   uint64_t multiplier_;      // random, so that a file cannot choose pairs that collide
   int shift_;
+  int64_t duplicate_ = -1;
 };
 
 }  // namespace mnemo::data

@@ -24,18 +24,19 @@ bool is_word_character(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c
 /// Finds tokens in a text: at every position the longest.
 class AddedFinder {
  public:
-  AddedFinder(const std::vector<AddedToken>& added, const std::string& where) {
-    for (const AddedToken& token : added) {
-      if (token.special) continue;
-      base::require(!token.text.empty(), "{}: an added token without text, id {}", where, token.id);
-      by_first_byte_[static_cast<unsigned char>(token.text[0])].push_back(token);
-      ++count_;
+  AddedFinder(const AddedTokens& added, const std::string& where) {
+    for (size_t i = 0; i < added.size(); ++i) {
+      if (added.special[i]) continue;
+      const std::string_view text = added.text(i);
+      base::require(!text.empty(), "{}: an added token without text, id {}", where, added.ids[i]);
+      by_first_byte_[static_cast<unsigned char>(text[0])].push_back(
+          {std::string(text), static_cast<int32_t>(added.ids[i])});
+      base::require(++count_ <= kMaxFound, "{}: expected at most {} added tokens that are not special, found more",
+                    where, kMaxFound);
     }
-    base::require(count_ <= kMaxFound, "{}: expected at most {} added tokens that are not special, found {}", where,
-                  kMaxFound, count_);
     for (auto& tokens : by_first_byte_)
       std::sort(tokens.begin(), tokens.end(),
-                [](const AddedToken& a, const AddedToken& b) { return a.text.size() > b.text.size(); });
+                [](const Token& a, const Token& b) { return a.text.size() > b.text.size(); });
   }
 
   bool empty() const { return count_ == 0; }
@@ -47,27 +48,31 @@ class AddedFinder {
     for (size_t at = 0; count_ > 0 && at < text.size();) {
       const auto& tokens = by_first_byte_[static_cast<unsigned char>(text[at])];
       const auto token = std::find_if(tokens.begin(), tokens.end(),
-                                      [&](const AddedToken& t) { return text.substr(at).starts_with(t.text); });
+                                      [&](const Token& t) { return text.substr(at).starts_with(t.text); });
       if (token == tokens.end()) {
         ++at;
         continue;
       }
       if (at > done) between(text.substr(done, at - done));
-      found(static_cast<int32_t>(token->id));
+      found(token->id);
       done = at += token->text.size();
     }
     if (done < text.size()) between(text.substr(done));
   }
 
  private:
-  std::array<std::vector<AddedToken>, 256> by_first_byte_;
+  struct Token {
+    std::string text;
+    int32_t id;
+  };
+  std::array<std::vector<Token>, 256> by_first_byte_;
   size_t count_ = 0;
 };
 
 class Bpe final : public PretrainedTokenizer {
  public:
-  Bpe(BpeVocabulary vocabulary, const std::vector<AddedToken>& added, BpeOptions options,
-      std::optional<ModelIds> model_ids, PretrainedParts parts, const std::string& where)
+  Bpe(BpeVocabulary vocabulary, const AddedTokens& added, BpeOptions options, std::optional<ModelIds> model_ids,
+      PretrainedParts parts, const std::string& where)
       : PretrainedTokenizer(std::move(parts)),
         options_(std::move(options)),
         tokens_(std::move(vocabulary.tokens)),
@@ -165,12 +170,12 @@ class Bpe final : public PretrainedTokenizer {
 
  private:
   /// What the tokens of the text itself stand for, and where each of them is in that list.
-  EntryList plain_pieces(const std::vector<AddedToken>& added, const std::string& where) {
+  EntryList plain_pieces(const AddedTokens& added, const std::string& where) {
     piece_of_.assign(static_cast<size_t>(tokens_.size()), 0);
     if (!model_ids_) {
-      for (const AddedToken& token : added) {
-        base::ensure(token.id >= 0 && token.id < tokens_.size(), "added token {} of {}", token.id, tokens_.size());
-        piece_of_[static_cast<size_t>(token.id)] = -1;
+      for (const int64_t id : added.ids) {
+        base::ensure(id >= 0 && id < tokens_.size(), "added token {} of {}", id, tokens_.size());
+        piece_of_[static_cast<size_t>(id)] = -1;
       }
     }
     EntryList pieces;
@@ -217,6 +222,9 @@ class Bpe final : public PretrainedTokenizer {
       merges.push_back(merge);
     }
     merges_ = BpeMerges(merges);
+    if (const int64_t twice = merges_.duplicate(); twice >= 0)
+      base::input_error("{}: merge {}: the pair {} and {} appears twice", where, twice,
+                        base::in_quotes(vocabulary.left[twice]), base::in_quotes(vocabulary.right[twice]));
   }
 
   /// Which tokens the merges lead to, so that most words of a text are found at once.
@@ -351,10 +359,10 @@ class Bpe final : public PretrainedTokenizer {
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> make_bpe(BpeVocabulary vocabulary, std::vector<AddedToken> added, BpeOptions options,
+std::shared_ptr<const Tokenizer> make_bpe(BpeVocabulary vocabulary, AddedTokens added, BpeOptions options,
                                           std::optional<ModelIds> model_ids, PretrainedParts parts,
                                           const std::string& where) {
-  const bool found_in_text = std::any_of(added.begin(), added.end(), [](const AddedToken& t) { return !t.special; });
+  const bool found_in_text = std::find(added.special.begin(), added.special.end(), false) != added.special.end();
   base::require(!found_in_text || (options.bytes && options.first_space == BpeOptions::FirstSpace::never),
                 "{}: unsupported: added tokens that are not special, with a space in front of texts", where);
   return std::make_shared<Bpe>(std::move(vocabulary), added, std::move(options), std::move(model_ids), std::move(parts),

@@ -16,11 +16,19 @@ struct BpeVocabulary {
   EntryList left, right;  ///< the two tokens of each merge
 };
 
-/// A token that no merge makes.
-struct AddedToken {
-  int64_t id = 0;
-  std::string text;
-  bool special = false;  ///< no part of any text; others are found in a text before it is split
+/// Tokens that no merge makes.
+struct AddedTokens {
+  EntryList texts = {};
+  std::vector<int64_t> ids = {};
+  std::vector<bool> special = {};  ///< no part of any text; others are found in a text before it is split
+
+  void add(int64_t id, std::string_view text, bool is_special) {
+    texts.push_back(text);
+    ids.push_back(id);
+    special.push_back(is_special);
+  }
+  size_t size() const { return ids.size(); }
+  std::string_view text(size_t i) const { return texts[static_cast<int64_t>(i)]; }
 };
 
 struct BpeOptions {
@@ -46,9 +54,10 @@ struct ModelIds {
   int64_t size = 0;
 };
 
-/// Throws InputError that names `where`: a token that appears twice, a merge of tokens that are not there, a byte
+/// Throws InputError that names `where`: a token or a merge that appears twice, a merge of tokens that are
+/// not there, a byte
 /// without a token, an unsupported combination of options.
-std::shared_ptr<const Tokenizer> make_bpe(BpeVocabulary vocabulary, std::vector<AddedToken> added, BpeOptions options,
+std::shared_ptr<const Tokenizer> make_bpe(BpeVocabulary vocabulary, AddedTokens added, BpeOptions options,
                                           std::optional<ModelIds> model_ids, PretrainedParts parts,
                                           const std::string& where);
 

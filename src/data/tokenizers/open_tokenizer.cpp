@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <functional>
+#include <set>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -14,6 +16,7 @@
 #include "data/tokenizers/sentencepiece_model.h"
 #include "data/tokenizers/sentencepiece_tokenizer.h"
 #include "data/tokenizers/text_splitter.h"
+#include "data/tokenizers/tokenizer_config.h"
 #include "data/tokenizers/tokenizer_json.h"
 #include "data/tokenizers/word_piece.h"
 
@@ -46,27 +49,32 @@ auto finder(const EntryList& tokens) {
   };
 }
 
-/// The files of one folder, and which of them were used.
+/// The files of one folder. Those that are used are read once, and go to the tokenizer.
 class Folder {
  public:
-  Folder(const Files& files, const std::string& where, const OpenOptions& options)
-      : files_(files), where_(where), options_(options) {}
+  using Read = std::function<std::string(const std::string& name)>;
+
+  Folder(std::set<std::string> names, Read read, const std::string& where, const OpenOptions& options)
+      : names_(std::move(names)), read_(std::move(read)), where_(where), options_(options) {}
 
   std::shared_ptr<const Tokenizer> open() {
-    if (has(Tokenizer::kFile)) return Tokenizer::load(files_, where_);
+    if (has(Tokenizer::kFile)) {
+      use(Tokenizer::kFile);
+      return Tokenizer::load(used_, where_);
+    }
     if (has("source.spm")) return marian();
     for (const std::string_view name : kSentencePieceFiles) {
       if (has(name)) return sentencepiece(name);
     }
     if (has("tokenizer.json")) return tokenizer_json();
-    for (const auto& [name, content] : files_) {
+    for (const std::string& name : names_) {
       if (name == "vocab.txt" || name.ends_with("-vocab.txt")) return word_piece(name);
     }
     for (const auto& [vocabulary, merges] : kBpeFiles) {
       if (has(vocabulary) && has(merges)) return byte_bpe(vocabulary, merges);
     }
     std::vector<std::string> found;
-    for (const auto& [name, content] : files_) {
+    for (const std::string& name : names_) {
       if (found.size() == kNamedFiles) {
         found.push_back("...");
         break;
@@ -80,21 +88,21 @@ class Folder {
   }
 
  private:
-  bool has(std::string_view name) const { return files_.contains(std::string(name)); }
+  bool has(std::string_view name) const { return names_.contains(std::string(name)); }
   std::string path(std::string_view name) const { return base::join_path(where_, base::printable(name)); }
 
   /// A file that the tokenizer is made of.
   const std::string& use(std::string_view name) {
-    const auto found = files_.find(std::string(name));
-    base::require(found != files_.end(), "{}: the file {} is missing", where_, name);
-    used_.insert(*found);
-    return found->second;
+    const std::string file(name);
+    base::require(has(name), "{}: the file {} is missing", where_, name);
+    const auto used = used_.find(file);
+    return used != used_.end() ? used->second : used_.emplace(file, read_(file)).first->second;
   }
 
   /// tokenizer_config.json, or an empty table.
   base::Node config() {
     if (!has(kConfig)) return base::Node::table();
-    return base::parse_json(use(kConfig), path(kConfig), {.max_bytes = size_t{16} << 20, .max_values = 200'000});
+    return parse_tokenizer_config(use(kConfig), path(kConfig));
   }
 
   std::optional<bool> flag(const base::Node& config, std::string_view key) const {
@@ -120,7 +128,7 @@ class Folder {
       rest.remove_prefix(std::min(end + 1, rest.size()));
     }
     const auto find = finder(tokens);
-    PretrainedParts parts{.files = used_, .special = find_special_tokens(find), .sequences = {}};
+    PretrainedParts parts{.files = std::move(used_), .special = find_special_tokens(find), .sequences = {}};
     if (parts.special.begin >= 0 && parts.special.end >= 0)
       parts.sequences = SequenceTemplate::bert(static_cast<int32_t>(parts.special.begin),
                                                static_cast<int32_t>(parts.special.end));
@@ -139,13 +147,13 @@ class Folder {
     BpeVocabulary vocabulary;
     const TokenizerJson json = parse_vocab_json(use(vocabulary_name), path(vocabulary_name));
     vocabulary.tokens = tokens_by_id(json.tokens, json.ids, path(vocabulary_name));
-    read_merges(use(merges_name), path(merges_name), vocabulary.left, vocabulary.right);
+    read_merges(use(merges_name), path(merges_name), vocabulary.tokens, vocabulary.left, vocabulary.right);
     const auto find = finder(vocabulary.tokens);
     BpeOptions options{.patterns = {TextSplitter::gpt2_pattern()}};
     if (flag(settings, "add_prefix_space").value_or(false)) options.first_space = BpeOptions::FirstSpace::where_missing;
     std::optional<ModelIds> model_ids;
     PretrainedParts parts;
-    std::vector<AddedToken> added;
+    AddedTokens added;
     if (options_.fairseq_ids && has("dict.txt")) {
       model_ids = fairseq_ids(vocabulary.tokens.size());
       parts.special = {.begin = 0, .end = 2, .padding = 1, .mask = -1};
@@ -155,11 +163,11 @@ class Folder {
       if (const int64_t begin = find("<s>"), end = find("</s>"); begin >= 0 && end >= 0)
         parts.sequences = SequenceTemplate::roberta(static_cast<int32_t>(begin), static_cast<int32_t>(end));
       for (const char* name : {"<s>", "</s>", "<pad>", "<unk>", "<mask>", "<|endoftext|>"}) {
-        if (const int64_t id = find(name); id >= 0) added.push_back({.id = id, .text = name, .special = true});
+        if (const int64_t id = find(name); id >= 0) added.add(id, name, true);
       }
       if (find("<s>") >= 0 && find("<unk>") >= 0) options.unknown = "<unk>";
     }
-    parts.files = used_;
+    parts.files = std::move(used_);
     return make_bpe(std::move(vocabulary), std::move(added), std::move(options), std::move(model_ids), std::move(parts),
                     path(vocabulary_name));
   }
@@ -194,7 +202,7 @@ class Folder {
     const SentencePieceModel model = read_sentencepiece_model(file, path(name));
     const auto find = finder(model.pieces);
     const base::Node settings = config();
-    PretrainedParts parts{.files = used_, .special = find_special_tokens(find), .sequences = {}};
+    PretrainedParts parts{.files = std::move(used_), .special = find_special_tokens(find), .sequences = {}};
     const int64_t cls = find("[CLS]"), sep = find("[SEP]"), begin = find("<s>"), end = find("</s>"),
                   pad = find("<pad>");
     SentencePieceOptions options{.digit_commas = options_.digit_commas};
@@ -224,20 +232,22 @@ class Folder {
     const std::string& file = use("source.spm");
     const EntryList& pieces = *options.pieces_by_id;
     const auto find = finder(pieces);
-    PretrainedParts parts{.files = used_, .special = find_special_tokens(find), .sequences = {}};
+    PretrainedParts parts{.files = std::move(used_), .special = find_special_tokens(find), .sequences = {}};
     if (parts.special.end >= 0) parts.sequences = SequenceTemplate::ending(static_cast<int32_t>(parts.special.end));
     return make_sentencepiece(file, std::move(options), std::move(parts), path("source.spm"));
   }
 
   std::shared_ptr<const Tokenizer> tokenizer_json() {
     const std::string& text = use("tokenizer.json");
-    return tokenizer_from_json(text, {.files = used_, .special = {}, .sequences = {}}, path("tokenizer.json"));
+    return tokenizer_from_json(text, {.files = std::move(used_), .special = {}, .sequences = {}},
+                               path("tokenizer.json"));
   }
 
-  const Files& files_;
+  std::set<std::string> names_;
+  Read read_;
   const std::string& where_;
   OpenOptions options_;
-  Files used_;
+  Files used_;  // moved to the tokenizer: the text of a file stays where it is
 };
 
 }  // namespace
@@ -251,17 +261,22 @@ bool has_tokenizer(const std::string& folder) {
 
 std::shared_ptr<const Tokenizer> open_tokenizer_files(const Files& files, const std::string& where,
                                                       const OpenOptions& options) {
-  return Folder(files, where, options).open();
+  std::set<std::string> names;
+  for (const auto& [name, content] : files) names.insert(name);
+  return Folder(
+             std::move(names), [&](const std::string& name) { return files.at(name); }, where, options)
+      .open();
 }
 
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& folder, const OpenOptions& options) {
   base::require(base::is_folder(folder), "{}: expected a folder with the files of a tokenizer, found {}", folder,
                 base::path_exists(folder) ? "a file" : "nothing");
-  Files files;
+  std::set<std::string> names;
   for (const std::string& name : base::list_folder(folder)) {
-    if (is_known_file(name)) files[name] = base::read_file(base::join_path(folder, name), kMaxBytes);
+    if (is_known_file(name)) names.insert(name);
   }
-  return open_tokenizer_files(files, folder, options);
+  const auto read = [&](const std::string& name) { return base::read_file(base::join_path(folder, name), kMaxBytes); };
+  return Folder(std::move(names), read, folder, options).open();
 }
 
 }  // namespace mnemo::data

@@ -96,7 +96,7 @@ std::string PieceEncoder::normalise(std::string_view text) const {
   const size_t limit = kMaxGrowth * text.size() + kFreeGrowth;
   out.reserve(text.size() + text.size() / 2);
   const std::string_view mark = model_.marks_spaces ? kMark : " ";
-  if (model_.space_first && !model_.space_last) out += mark;
+  if (model_.space_first && !model_.space_last && !model_.space_where_missing) out += mark;
   bool after_space = model_.single_spaces;
   while (!text.empty()) {
     Rule rule = front_rule(text);
@@ -115,6 +115,7 @@ std::string PieceEncoder::normalise(std::string_view text) const {
   }
   while (model_.single_spaces && out.ends_with(mark)) out.resize(out.size() - mark.size());
   if (model_.space_first && model_.space_last) out += mark;
+  if (model_.space_first && model_.space_where_missing && !out.starts_with(mark)) out.insert(0, mark);
   return out;
 }
 

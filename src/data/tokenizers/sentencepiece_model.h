@@ -20,11 +20,12 @@ struct SentencePieceModel {
   EntryList pieces = {};
   std::vector<float> scores = {};
   std::vector<PieceType> types = {};
-  std::string normaliser = {};  ///< precompiled_charsmap: compiled rules of characters
-  bool space_first = true;      ///< add_dummy_prefix
-  bool single_spaces = true;    ///< remove_extra_whitespaces
-  bool marks_spaces = true;     ///< escape_whitespaces
-  bool space_last = false;      ///< treat_whitespace_as_suffix
+  std::string normaliser = {};       ///< precompiled_charsmap: compiled rules of characters
+  bool space_first = true;           ///< add_dummy_prefix
+  bool space_where_missing = false;  ///< in no file: the first space only where the text does not begin with one
+  bool single_spaces = true;         ///< remove_extra_whitespaces
+  bool marks_spaces = true;          ///< escape_whitespaces
+  bool space_last = false;           ///< treat_whitespace_as_suffix
   bool byte_fallback = false;
 };
 

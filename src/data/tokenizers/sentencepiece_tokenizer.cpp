@@ -24,7 +24,9 @@ constexpr std::string_view kUnknownText = " \u2047 ";
 /// A model of the library with what its file says.
 class Model {
  public:
-  Model(std::string_view file, const std::string& where) : model_(read_sentencepiece_model(file, where)) {
+  Model(std::string_view file, bool space_where_missing, const std::string& where)
+      : model_(read_sentencepiece_model(file, where)) {
+    model_.space_where_missing = space_where_missing;
     require_ok(processor_.LoadFromSerializedProto({file.data(), file.size()}), where);
     encoder_ = make_piece_encoder(model_, where);
   }
@@ -88,14 +90,17 @@ class SentencePieceTokenizer final : public PretrainedTokenizer {
  public:
   SentencePieceTokenizer(std::string_view file, SentencePieceOptions options, PretrainedParts parts,
                          const std::string& where)
-      : PretrainedTokenizer(std::move(parts)), options_(std::move(options)), where_(where), model_(file, where) {
+      : PretrainedTokenizer(std::move(parts)),
+        options_(std::move(options)),
+        where_(where),
+        model_(file, options_.space_where_missing, where) {
     if (options_.pieces_by_id) {
       index_ = std::make_unique<WordIndex>(*options_.pieces_by_id);
       if (const int64_t twice = index_->duplicate(); twice >= 0)
         base::input_error("{}: the piece {} appears twice", where, base::in_quotes((*options_.pieces_by_id)[twice]));
       unknown_ = index_->find("<unk>");
       base::require(unknown_ >= 0, "{}: expected the piece <unk> in the vocabulary, found none", where);
-      if (!options_.target.empty()) target_ = std::make_unique<Model>(options_.target, where);
+      if (!options_.target.empty()) target_ = std::make_unique<Model>(options_.target, false, where);
       options_.target.clear();
       for (int64_t id = 0; id < options_.pieces_by_id->size(); ++id) {
         const std::string_view piece = (*options_.pieces_by_id)[id];

@@ -18,6 +18,8 @@ struct SentencePieceOptions {
   bool lowercase = false;
   /// ALBERT's rule of the original code: a piece that ends in digit and comma is encoded again without the comma.
   bool digit_commas = false;
+  /// Hugging Face's Metaspace: the space in front of a text is put only where the text does not begin with one.
+  bool space_where_missing = false;
   /// T5's <extra_id_N>: ids behind the pieces, the last of them <extra_id_0>.
   int64_t extra_ids = 0;
   /// Marian: ids of pieces (vocab.json), and the model of the language that ids are decoded to, if not the same. A text

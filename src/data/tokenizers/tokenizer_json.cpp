@@ -86,36 +86,24 @@ std::string pattern(const JsonPart& part, std::string_view kind) {
   return found.text();
 }
 
-std::vector<AddedToken> added_tokens(const JsonPart& root) {
-  std::vector<AddedToken> out;
-  for (const JsonPart& part : root.at("added_tokens").items()) {
-    AddedToken token{
-        .id = part.at("id").integer(-1), .text = part.at("content").text(), .special = part.at("special").flag(false)};
-    base::require(token.id >= 0 && !token.text.empty(), "{}: expected an id and a content", part.where);
-    if (!token.special) {
-      for (const char* key : {"single_word", "lstrip", "rstrip"}) part.require_flag(key, false);
-    }
-    out.push_back(std::move(token));
-  }
-  return out;
-}
-
 /// The vocabulary by id, with the added tokens behind it or in its gaps.
-EntryList all_tokens(TokenizerJson& json, const std::vector<AddedToken>& added, const std::string& where) {
+EntryList all_tokens(TokenizerJson& json, const std::string& where) {
   std::vector<std::pair<int64_t, int64_t>> order;  // id, place
   for (size_t i = 0; i < json.ids.size(); ++i) order.emplace_back(json.ids[i], static_cast<int64_t>(i));
   std::sort(order.begin(), order.end());
   const size_t known = order.size();
-  for (const AddedToken& token : added) {
+  for (size_t i = 0; i < json.added.size(); ++i) {
+    const int64_t id = json.added.ids[i];
+    const std::string_view text = json.added.text(i);
     const auto found = std::lower_bound(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(known),
-                                        std::pair<int64_t, int64_t>(token.id, -1));
-    const bool there = found != order.begin() + static_cast<std::ptrdiff_t>(known) && found->first == token.id;
+                                        std::pair<int64_t, int64_t>(id, -1));
+    const bool there = found != order.begin() + static_cast<std::ptrdiff_t>(known) && found->first == id;
     if (!there) {
-      json.tokens.push_back(token.text);
-      json.ids.push_back(token.id);
+      json.tokens.push_back(text);
+      json.ids.push_back(id);
     } else {
-      base::require(json.tokens[found->second] == token.text, "{}: added token {}: its id {} is that of {}", where,
-                    base::in_quotes(token.text), token.id, base::in_quotes(json.tokens[found->second]));
+      base::require(json.tokens[found->second] == text, "{}: added token {}: its id {} is that of {}", where,
+                    base::in_quotes(text), id, base::in_quotes(json.tokens[found->second]));
     }
   }
   return tokens_by_id(json.tokens, json.ids, where);
@@ -216,11 +204,10 @@ std::shared_ptr<const Tokenizer> word_piece(const JsonPart& root, TokenizerJson&
     if (decoder.type() != "WordPiece") decoder.unsupported("decoder");
     decoder.require_flag("cleanup", true);
   }
-  const std::vector<AddedToken> added = added_tokens(root);
-  for (const AddedToken& token : added)
-    base::require(token.special, "{}: unsupported: the added token {} of WordPiece, which is not special", where,
-                  base::in_quotes(token.text));
-  EntryList tokens = all_tokens(json, added, where);
+  for (size_t i = 0; i < json.added.size(); ++i)
+    base::require(json.added.special[i], "{}: unsupported: the added token {} of WordPiece, which is not special",
+                  where, base::in_quotes(json.added.text(i)));
+  EntryList tokens = all_tokens(json, where);
   set_special(root, tokens, parts);
   return make_word_piece(std::move(tokens), std::move(options), std::move(parts), where);
 }
@@ -304,10 +291,9 @@ std::shared_ptr<const Tokenizer> bpe(const JsonPart& root, TokenizerJson& json, 
   read_bpe_splitter(root, options);
   check_bpe_decoder(root, options);
   base::require(!options.bytes || options.space_mark.empty(), "{}: unsupported: bytes and a mark for spaces", where);
-  std::vector<AddedToken> added = added_tokens(root);
-  BpeVocabulary vocabulary{all_tokens(json, added, where), std::move(json.left), std::move(json.right)};
+  BpeVocabulary vocabulary{all_tokens(json, where), std::move(json.left), std::move(json.right)};
   set_special(root, vocabulary.tokens, parts);
-  return make_bpe(std::move(vocabulary), std::move(added), std::move(options), {}, std::move(parts), where);
+  return make_bpe(std::move(vocabulary), std::move(json.added), std::move(options), {}, std::move(parts), where);
 }
 
 // ---- Unigram
@@ -316,26 +302,37 @@ std::shared_ptr<const Tokenizer> bpe(const JsonPart& root, TokenizerJson& json, 
 std::shared_ptr<const Tokenizer> unigram(const JsonPart& root, TokenizerJson& json, PretrainedParts parts,
                                          const std::string& where) {
   SentencePieceModel model;
+  bool strips = false, joins = false;
   for (const JsonPart& part : sequence(root.at("normalizer"), "normalizers")) {
     const std::string type = part.type();
     if (type == "Precompiled") {
       model.normaliser = from_base64(part.at("precompiled_charsmap").text(), part.where);
-    } else if (type != "Strip" && !(type == "Replace" && pattern(part, "Regex") == " {2,}")) {
-      part.unsupported("normalizer");  // the two others are what SentencePiece does with spaces
+    } else if (type == "Strip") {
+      strips = true;
+    } else if (type == "Replace" && pattern(part, "Regex") == " {2,}") {
+      joins = true;
+    } else {
+      part.unsupported("normalizer");
     }
   }
-  bool metaspace = false;
+  base::require(strips == joins, "{}.normalizer: unsupported: of Strip and Replace \" {{2,}}\" one without the other",
+                where);
+  bool metaspace = false, splits = false;
   for (const JsonPart& part : sequence(root.at("pre_tokenizer"), "pretokenizers")) {
     if (part.type() == "Metaspace") {
       metaspace = true;
       const std::string scheme = part.at("prepend_scheme")
                                      .text(part.at("add_prefix_space").flag(true) ? "always" : "never");
       model.space_first = scheme != "never";
-    } else if (part.type() != "WhitespaceSplit") {
+    } else if (part.type() == "WhitespaceSplit") {
+      splits = true;
+    } else {
       part.unsupported("pre-tokenizer");
     }
   }
   base::require(metaspace, "{}.pre_tokenizer: expected Metaspace", where);
+  // Either is what SentencePiece does with spaces. Without them all spaces stay, and one more is put where none is.
+  model.single_spaces = joins || splits;
   const JsonPart decoder = root.at("decoder");
   if (!decoder.empty() && decoder.type() != "Metaspace") decoder.unsupported("decoder");
 
@@ -349,15 +346,17 @@ std::shared_ptr<const Tokenizer> unigram(const JsonPart& root, TokenizerJson& js
   model.scores.assign(json.scores.begin(), json.scores.end());
   model.types.assign(json.scores.size(), PieceType::normal);
   model.types[static_cast<size_t>(unknown)] = PieceType::unknown;
-  for (const AddedToken& token : added_tokens(root)) {
-    base::require(token.id < model.pieces.size() && model.pieces[token.id] == token.text,
-                  "{}: unsupported: the added token {}, which is not in model.vocab", where,
-                  base::in_quotes(token.text));
-    if (token.id != unknown)
-      model.types[static_cast<size_t>(token.id)] = token.special ? PieceType::control : PieceType::user_defined;
+  for (size_t i = 0; i < json.added.size(); ++i) {
+    const int64_t id = json.added.ids[i];
+    const std::string_view text = json.added.text(i);
+    base::require(id < model.pieces.size() && model.pieces[id] == text,
+                  "{}: unsupported: the added token {}, which is not in model.vocab", where, base::in_quotes(text));
+    if (id != unknown)
+      model.types[static_cast<size_t>(id)] = json.added.special[i] ? PieceType::control : PieceType::user_defined;
   }
   set_special(root, model.pieces, parts);
-  return make_sentencepiece(write_sentencepiece_model(model), {}, std::move(parts), where);
+  return make_sentencepiece(write_sentencepiece_model(model), {.space_where_missing = !model.single_spaces},
+                            std::move(parts), where);
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ TEST(ByteBpe, BrokenFilesAreRefused) {
     expect_refused({{"vocab.json", vocabulary}, {"merges.txt", merges}}, what);
   };
   refused("{\"a\": 0}", "", "no token stands for the byte 0x00");
-  refused(byte_vocabulary(), "a b\n", "merge 0: expected tokens of the vocabulary, found \"a\" and \"b\"");
+  refused(byte_vocabulary({"xy"}), "a b\n", "merge 0: expected tokens of the vocabulary, found \"a\" and \"b\"");
   refused(byte_vocabulary(), "a b c\n", "merges.txt:1: expected two tokens and a space between them");
   refused(byte_vocabulary(), "ab\n", "merges.txt:1: expected two tokens");
   refused("{\"a\": 0, \"b\": 0}", "", "have the same id 0");
@@ -287,12 +287,25 @@ void encode_long_lines(size_t bytes) {
 TEST(Pretrained, LongLinesTakeLinearTime) { encode_long_lines(500'000); }
 TEST(Pretrained, SlowLinesOfTenMegabytesTakeLinearTime) { encode_long_lines(10'000'000); }
 
-TEST(Pretrained, TenMillionMergesTakeLinearTimeSlow) {
-  std::string merges;
-  for (int i = 0; i < 10'000'000; ++i) merges += "a b\n";
-  const auto tokenizer = open_tokenizer_files({{"vocab.json", byte_vocabulary({"ab"})}, {"merges.txt", merges}},
-                                              "folder");
-  EXPECT_EQ(tokenizer->encode("abab"), (Ids{256, 256}));
+TEST(Pretrained, MergesStandOnceAndAreNoMoreThanSplits) {
+  const std::string vocabulary = byte_vocabulary({"ab", "aba"});  // three splits: a|b, ab|a, a|ba
+  expect_refused({{"vocab.json", vocabulary}, {"merges.txt", "a b\nab a\na b\n"}},
+                 "folder/vocab.json: merge 2: the pair \"a\" and \"b\" appears twice");
+  expect_refused({{"vocab.json", vocabulary}, {"merges.txt", "a b\nab a\na b\nx y\n"}},
+                 "folder/merges.txt: merge 3: expected at most 3 merges");
+  // In a tokenizer.json, in either order of the two lists.
+  const auto json = [&](const std::string& merges, bool first) {
+    const std::string vocab = "\"vocab\": " + vocabulary, list = "\"merges\": [" + merges + "]";
+    return Files{
+        {"tokenizer.json", R"({"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "model": {)" +
+                               (first ? list + ", " + vocab : vocab + ", " + list) + "}}"}};
+  };
+  for (const bool first : {false, true}) {
+    EXPECT_EQ(open_tokenizer_files(json(R"("a b", ["ab", "a"])", first), "folder")->encode("abaab"), (Ids{257, 256}));
+    expect_refused(json(R"("a b", "ab a", "a b", "x y")", first), "merge 3: expected at most 3 merges");
+    expect_refused(json(R"("a b", ["ab", "a"], ["a", "b"])", first), "merge 2: the pair");
+    expect_refused(json(R"("a b", {"a": 1})", first), "found an object");
+  }
 }
 
 }  // namespace

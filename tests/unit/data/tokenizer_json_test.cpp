@@ -128,5 +128,30 @@ TEST(TokenizerJson, OtherKindsAreRefusedByName) {
   refused(split, "{\"type\": \"NFC\"}", deep, "nested more than 32 deep");
 }
 
+/// A Unigram model with pieces for one and two spaces; normalizer and pre_tokenizer as JSON.
+std::shared_ptr<const Tokenizer> unigram(const std::string& normalizer, const std::string& pre_tokenizer) {
+  return from_json(R"({"normalizer": )" + normalizer + R"(, "pre_tokenizer": )" + pre_tokenizer +
+                   R"(, "model": {"type": "Unigram", "unk_id": 0,
+                       "vocab": [["<unk>", 0], ["\u2581", -2], ["a", -2], ["\u2581a", -3], ["\u2581\u2581", -3]]}})");
+}
+
+TEST(TokenizerJson, UnigramKeepsSpacesThatNoPartOfItTakes) {
+  const std::string metaspace = R"({"type": "Metaspace"})";
+  const auto kept = unigram("null", metaspace);
+  EXPECT_EQ(kept->encode("a"), (JsonIds{3}));
+  EXPECT_EQ(kept->encode(" a"), (JsonIds{3}));  // no second space in front
+  EXPECT_EQ(kept->encode("  a "), (JsonIds{1, 3, 1}));
+  EXPECT_EQ(kept->encode("a   a"), (JsonIds{3, 4, 3}));
+  EXPECT_EQ(kept->encode(""), JsonIds{});
+  const std::string tidy = R"([{"type": "Strip", "strip_left": false, "strip_right": true},
+                               {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "\u2581"}])";
+  for (const auto& joined : {unigram(R"({"type": "Sequence", "normalizers": )" + tidy + "}", metaspace),
+                             unigram("null", R"({"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, )" +
+                                                 metaspace + "]}")}) {
+    for (const char* text : {"a  a", "  a a ", " a   a"}) EXPECT_EQ(joined->encode(text), (JsonIds{3, 3})) << text;
+  }
+  EXPECT_THROW(unigram(R"({"type": "Strip"})", metaspace), base::InputError);
+}
+
 }  // namespace
 }  // namespace mnemo::data
