@@ -237,8 +237,8 @@ std::vector<std::string> take_weights(const std::string& path, models::Model& mo
 
 Converted add_memory(const ConvertOptions& options) {
   const std::string folder = model_folder(options.model, options.checkpoint);
-  const base::Node config = weights::parse_model_config(read_model_config(folder),
-                                                        base::join_path(folder, kConfigFile));
+  const base::Node config = weights::parse_model_config(read_model_config(folder), base::join_path(folder, kConfigFile),
+                                                        weights_bytes(folder));
   const bool foreign = weights::foreign_format_of(config) != nullptr;
   AnyModel made = foreign ? load_any(folder, {.change = [&](base::Node& model) { change_model(model, options); },
                                               .seed = static_cast<uint64_t>(options.seed)})

@@ -102,7 +102,7 @@ std::string config_for(const weights::ForeignFormat& format, const AnyModel& loa
                              : base::path_exists(beside) ? base::read_file(beside, size_t{16} << 20)
                                                          : std::string();
   if (!source.empty()) {
-    const base::Node before = weights::parse_model_config(source, kSourceConfig);
+    const base::Node before = weights::parse_model_config(source, kSourceConfig, weights_bytes(folder));
     const bool same = format.claims(before) && read_back(before) == base::write_options(options) &&
                       says_image_facts(before, format, facts, classes);
     if (same) return source;
@@ -114,8 +114,10 @@ Converted to_average(const ConvertOptions& options) {
   const int64_t count = options.last.value_or(5);
   base::require(!options.checkpoint, "convert: --to average: --checkpoint names one; choose how many with --last");
   ModelFolder made = average_of(options.model, count);
+  uint64_t bytes = 0;
+  for (const auto& [name, tensor] : made.weights.tensors) bytes += tensor.nbytes();
   const int64_t parameters = models::count_parameters(
-      models::read_model_options(weights::parse_model_config(made.config, kConfigFile)));
+      models::read_model_options(weights::parse_model_config(made.config, kConfigFile, bytes)));
   made.card = fmt::format(
       "---\nlibrary_name: mnemo\n---\n\n# {0}\n\n{1} parameters. The mean of the last {2} checkpoints of `{0}`.\n\n"
       "Made with Mnemo {3}:\n\n    mnemo convert {0} --to average --last {2} --out FOLDER\n",

@@ -88,7 +88,7 @@ ForeignConfig foreign_config(const std::string& folder) {
   ForeignConfig found;
   const std::string path = base::join_path(folder, "config.json");
   if (!base::path_exists(path)) return found;
-  found.config = weights::parse_model_config(bundle::read_model_config(folder), path);
+  found.config = weights::parse_model_config(bundle::read_model_config(folder), path, weights_bytes(folder));
   found.format = weights::foreign_format_of(found.config);
   return found;
 }

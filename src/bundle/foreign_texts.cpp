@@ -78,7 +78,7 @@ std::string text_config_for(const weights::ForeignFormat& format, const AnyModel
                              : base::path_exists(beside) ? base::read_file(beside, size_t{16} << 20)
                                                          : std::string();
   if (!source.empty()) {
-    const base::Node before = weights::parse_model_config(source, kSourceConfig);
+    const base::Node before = weights::parse_model_config(source, kSourceConfig, weights_bytes(folder));
     if (format.claims(before)) {
       const base::Node said = read_back(before);
       if (said == with_segments_of(ours, said)) return says_float32(before) ? source : in_float32(before);

@@ -30,6 +30,14 @@ std::unique_ptr<models::Model> fresh_model(const models::ModelOptions& config, c
 void require_held(const models::ModelOptions& config, const weights::TensorFile& file, const std::string& config_path,
                   const std::string& weights_path) {
   constexpr int64_t kLeft = int64_t{1} << 18;
+  // Fewer than any layer has. Counting the parameters of a layer takes memory, too.
+  constexpr int64_t kTensorsOfLayer = 4;
+  const models::BackboneOptions& backbone = config.backbone;
+  const int64_t layers = backbone.is_pairs() ? backbone.pairs.encoder.num_layers + backbone.pairs.decoder.num_layers
+                                             : backbone.num_layers;
+  const auto tensors = static_cast<int64_t>(file.tensors.size());
+  base::require(layers * kTensorsOfLayer <= tensors, "{}: expected at most {} layers, as {} has {} tensors, found {}",
+                config_path, tensors / kTensorsOfLayer, weights_path, tensors, layers);
   int64_t held = 0;
   for (const auto& [name, tensor] : file.tensors) held += tensor.numel();
   const int64_t asked = models::count_parameters(config);
@@ -73,15 +81,15 @@ AnyModel load_any(const std::string& folder, const LoadModelOptions& options) {
   const std::string config_path = base::join_path(folder, "config.json");
   AnyModel loaded;
   loaded.config = bundle::read_model_config(folder);
-  base::Node config = weights::parse_model_config(loaded.config, config_path);
+  base::Node config = weights::parse_model_config(loaded.config, config_path, weights_bytes(folder));
   loaded.format = weights::foreign_format_of(config);
   if (loaded.format == nullptr) {
     loaded.model = model_from(models::read_model_options(config), bundle::read_model_folder(folder, {}).weights, folder,
                               options.dtype);
   } else {
     const base::Place place = config.place();
-    const base::Node said = config;
-    config = loaded.format->options(config);
+    const base::Node said = std::move(config);
+    config = loaded.format->options(said);
     config.set_place_deep(place);
     const std::string index = base::join_path(folder, weights::kIndexFile), whole = weights_file(folder);
     const bool sharded = !base::path_exists(whole) && base::path_exists(index);

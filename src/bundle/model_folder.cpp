@@ -1,5 +1,7 @@
 #include "bundle/model_folder.h"
 
+#include <filesystem>
+
 #include "base/atomic_folder.h"
 #include "base/error.h"
 #include "base/file_io.h"
@@ -62,6 +64,17 @@ void write_model_folder(const std::string& path, const ModelFolder& model) {
   for (const auto& [name, content] : model.vocabulary) base::write_file_atomic(folder.file(name), content);
   base::write_file_atomic(folder.file(kCardName), model.card);
   folder.commit();
+}
+
+uint64_t weights_bytes(const std::string& folder) {
+  uint64_t sum = 0;
+  for (const std::string& name : base::list_folder(folder)) {
+    if (!name.ends_with(".safetensors")) continue;
+    std::error_code failed;
+    const uint64_t bytes = std::filesystem::file_size(base::join_path(folder, name), failed);
+    sum += failed ? 0 : bytes;
+  }
+  return sum;
 }
 
 std::string read_model_config(const std::string& path) {

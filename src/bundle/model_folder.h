@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -31,6 +32,9 @@ void write_model_folder(const std::string& path, const ModelFolder& model);
 ///   vocabulary: names of the required vocabulary files.
 ModelFolder read_model_folder(const std::string& path, const std::vector<std::string>& vocabulary,
                               const weights::ReadOptions& options = {});
+
+/// The size of the safetensors files of a folder.
+uint64_t weights_bytes(const std::string& folder);
 
 /// Reads only config.json (at most 16 MB), to find out what else to read.
 std::string read_model_config(const std::string& path);

@@ -36,8 +36,10 @@ constexpr OtherSetting kOthers[] = {{"repetition_penalty", 1.0},
 
 class GenerationFile {
  public:
-  explicit GenerationFile(std::string path)
-      : path_(std::move(path)), file_(weights::parse_model_config(base::read_file(path_, size_t{16} << 20), path_)) {
+  GenerationFile(std::string path, const std::string& folder)
+      : path_(std::move(path)),
+        file_(weights::parse_model_config(base::read_file(path_, size_t{16} << 20), path_,
+                                          bundle::weights_bytes(folder))) {
     base::require(file_.is_table(), "{}: expected an object, found {}", path_, file_.found());
   }
   search::GenerationOptions options() const {
@@ -108,7 +110,7 @@ std::optional<search::GenerationOptions> generation_settings(const bundle::Bundl
     if (stored.format == nullptr) return std::nullopt;
     path = base::join_path(stored.folder, bundle::kConfigFile);
   }
-  return GenerationFile(std::move(path)).options();
+  return GenerationFile(std::move(path), stored.folder).options();
 }
 
 }  // namespace mnemo::infer

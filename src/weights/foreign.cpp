@@ -224,10 +224,10 @@ const ForeignFormat* foreign_format_of(const base::Node& config) {
   return nullptr;
 }
 
-base::Node parse_model_config(const std::string& text, const std::string& where) {
+base::Node parse_model_config(const std::string& text, const std::string& where, uint64_t weights_bytes) {
   base::ReadLimits limits;
   limits.max_bytes = size_t{16} << 20;
-  limits.max_values = int64_t{1} << 18;
+  limits.max_values = 2048 + static_cast<int64_t>(weights_bytes / 512);
   return base::parse_json(text, where, limits);
 }
 

@@ -75,8 +75,9 @@ const ForeignFormat* foreign_format_of_backbone(std::string_view backbone);
 /// architecture if it is neither.
 const ForeignFormat* foreign_format_of(const base::Node& config);
 
-/// A config.json of a model folder, ours or another library's (which may hold a name for each of many classes).
-base::Node parse_model_config(const std::string& text, const std::string& where);
+/// A config.json of a model folder, ours or another library's. It may hold 2,048 values, and one more for every 512
+/// bytes of the weights beside it: names of many classes, each of which has its weights.
+base::Node parse_model_config(const std::string& text, const std::string& where, uint64_t weights_bytes = 0);
 
 /// Converts our tensors to theirs. Throws InputError that names a tensor for which the format has no name.
 /// num_heads: of rules by_head.

@@ -5,12 +5,14 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <optional>
 
 #include "base/error.h"
 #include "base/file_io.h"
 #include "bundle/load.h"
 #include "bundle/model_folder.h"
+#include "data/tokenizers/open_tokenizer.h"
 #include "tests/support/memory_meter.h"
 #include "tests/support/temporary_folder.h"
 #include "weights/sharded.h"
@@ -24,12 +26,10 @@ const std::vector<std::string> kFamilies = {"bert_cls", "bert_mlm", "roberta_cls
                                             "t5_v10",   "t5_v11",   "gpt2",        "llama",
                                             "llama3",   "qwen2",    "gpt_neox",    "marian"};
 
-/// What reading a folder may take: the size of its files; of JSON, which is read as a tree, several times that.
+/// What reading a folder may take: the size of its files and a megabyte.
 int64_t affordable(const std::string& folder) {
-  constexpr int64_t kTree = 16;
   int64_t sum = kSlack;
-  for (const auto& file : std::filesystem::directory_iterator(folder))
-    sum += static_cast<int64_t>(file.file_size()) * (file.path().extension() == ".json" ? kTree : 1);
+  for (const auto& file : std::filesystem::directory_iterator(folder)) sum += static_cast<int64_t>(file.file_size());
   return sum;
 }
 
@@ -96,7 +96,72 @@ TEST(HostileFolder, ManyLabelsTakeNoMemory) {
   copy.write();
   const auto error = error_of(copy.folder.path(), "labels");
   ASSERT_TRUE(error);
-  EXPECT_NE(error->find("model.safetensors"), std::string::npos) << *error;
+  EXPECT_NE(error->find("config.json:"), std::string::npos) << *error;
+  EXPECT_NE(error->find("values"), std::string::npos) << *error;
+}
+
+TEST(HostileFolder, ManyValuesTakeNoMemory) {
+  for (const char* value : {"1", "{}", "\"x\""}) {
+    Copy copy("llama");
+    std::string config = base::to_json(copy.config, -1), list, table;
+    config.pop_back();
+    for (int i = 0; i < 200'000; ++i) {
+      list += fmt::format("{}{}", i == 0 ? "" : ",", value);
+      table += fmt::format("{}\"{}\":{}", i == 0 ? "" : ",", i, value);
+    }
+    for (const std::string& further : {"[" + list + "]", "{" + table + "}"}) {
+      write_plainly(copy.folder / "config.json", config + ", \"x\": " + further + "}");
+      const auto error = error_of(copy.folder.path(), value);
+      ASSERT_TRUE(error) << value;
+      EXPECT_NE(error->find("values"), std::string::npos) << *error;
+    }
+  }
+}
+
+/// The error of opening a tokenizer of these files; checks what it took.
+std::string tokenizer_error(const std::map<std::string, std::string>& files) {
+  const test::TemporaryFolder folder;
+  for (const auto& [name, text] : files) write_plainly(folder / name, text);
+  const int64_t most = affordable(folder.path());
+  const test::MemoryMeter meter;
+  try {
+    data::open_tokenizer(folder.path());
+  } catch (const base::InputError& error) {
+    EXPECT_LE(meter.peak(), most) << error.what();
+    return error.what();
+  }
+  return "none";
+}
+
+std::string repeated(const std::string& part, int times) {
+  std::string all = part;
+  for (int i = 1; i < times; ++i) all += "," + part;
+  return all;
+}
+
+TEST(HostileFolder, TokenizersTakeNoMemory) {
+  const std::string vocabulary = R"({"a": 0, "b": 1, "ab": 2})";
+  const auto json = [&](const std::string& model, const std::string& rest) {
+    return std::map<std::string, std::string>{{"tokenizer.json", "{\"model\": {" + model + "}" + rest + "}"}};
+  };
+  const std::string vocab = "\"vocab\": " + vocabulary;
+  const auto expect = [](const std::string& found, const std::string& wanted) {
+    EXPECT_NE(found.find(wanted), std::string::npos) << found;
+  };
+  constexpr int kMany = 500'000;
+  expect(tokenizer_error(json(vocab, ", \"x\": [" + repeated("1", kMany) + "]")), "values");
+  expect(tokenizer_error(json(vocab, ", \"added_tokens\": [" + repeated("{}", kMany) + "]")), "expected an id");
+  for (const char* merge : {"\"a b\"", "[\"a\",\"b\"]", "\"x y\""}) {
+    const std::string merges = "\"merges\": [" + repeated(merge, kMany) + "]";
+    expect(tokenizer_error(json(vocab + ", " + merges, "")), "expected at most 1 merges");
+    expect(tokenizer_error(json(merges + ", " + vocab, "")), "expected at most 1 merges");
+  }
+  std::string lines, deep;
+  for (int i = 0; i < kMany; ++i) lines += "a b\n";
+  for (int i = 0; i < kMany; ++i) deep += "{\"a\":";
+  expect(tokenizer_error({{"vocab.json", vocabulary}, {"merges.txt", lines}}), "expected at most 1 merges");
+  expect(tokenizer_error(json("\"vocab\": " + deep, "")), "found an object");
+  expect(tokenizer_error({{"vocab.txt", "[UNK]\n"}, {"tokenizer_config.json", deep}}), "nested");
 }
 
 /// A folder with its tensors in two files.
@@ -132,6 +197,30 @@ TEST(HostileFolder, TruncatedShardsAreErrors) {
     const auto error = error_of(whole.folder(), fmt::format("cut to {}", length));
     ASSERT_TRUE(error) << length;
     EXPECT_NE(error->find("part-1.safetensors"), std::string::npos) << *error;
+  }
+}
+
+TEST(HostileFolder, IndexesOfFurtherTensorsTakeNoMemory) {
+  Shards shards("llama");
+  std::string map = base::to_json(shards.map, -1);
+  map.pop_back();
+  for (int i = 0; i < 200'000; ++i) map += fmt::format(", \"tensor.{}\": \"part-{}.safetensors\"", i, i % 2);
+  write_plainly(shards.copy.folder / weights::kIndexFile,
+                "{\"metadata\": {\"a\": [1, {}]}, \"weight_map\": " + map + "}}");
+  const auto error = error_of(shards.folder(), "further tensors");
+  ASSERT_TRUE(error);
+  EXPECT_NE(error->find("tensors, as its files can hold"), std::string::npos) << *error;
+}
+
+TEST(HostileFolder, ManyLayersTakeNoMemory) {
+  for (const std::string& family : kFamilies) {
+    Copy copy(family);
+    const base::Node original = copy.config;
+    for (const auto& [key, value] : original.members()) {
+      if (key.find("layers") != std::string::npos || key == "n_layer") copy.config.set(key, 1024);
+    }
+    copy.write();
+    EXPECT_TRUE(error_of(copy.folder.path(), family)) << family;
   }
 }
 
