@@ -2,18 +2,10 @@
 
 #include <torch/types.h>
 
-#include "base/error.h"
 #include "core/grouped_queries.h"
 #include "ops/attention/rotary.h"
 
 namespace mnemo::attention {
-
-int64_t kv_heads(const std::optional<int64_t>& num_kv_heads, int64_t num_heads) {
-  const int64_t groups = num_kv_heads.value_or(num_heads);
-  base::require(num_heads % groups == 0, "num_kv_heads: expected a divisor of num_heads = {}, found {}", num_heads,
-                groups);
-  return groups;
-}
 
 layers::AttentionProjections::Heads compared(const at::Tensor& q, const core::KvState& kv, int64_t first,
                                              const std::vector<double>& frequencies) {

@@ -7,6 +7,7 @@
 #include "attention/inspect_linear.h"
 #include "attention/key_rows.h"
 #include "core/draws.h"
+#include "core/grouped_queries.h"
 #include "core/require_state.h"
 #include "ops/counter_rng.h"
 #include "ops/linear/linear.h"
@@ -46,7 +47,9 @@ Linear::Linear(const Options& options, const core::AttentionBuild& build)
       causal_(build.causal),
       num_features_(features_of(options, build.head_dim)),
       maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
-            options.bias, build.init_std),
+            options.bias, build.init_std, core::kv_heads(options.num_kv_heads, build.num_heads)),
+      frequencies_(options.rotary ? options.rotary->frequencies(num_features_, "the number of features")
+                                  : std::vector<double>()),
       layer_(build.layer_number),
       normaliser_(normaliser_of(options)) {
   base::require(causal_ || !options.gate,
@@ -135,7 +138,7 @@ core::CoreAttention::Heads Linear::run(const core::AttentionInput& input, const 
   base::require(causal_ || input.ends, "linear: a bidirectional model requires whole segments");
   const at::Tensor& rows = cross ? input.context : input.x;
   const auto [q, k, v] = maps_.heads(input.x, rows);
-  const at::Tensor values = ops::replaced(replace, v);
+  const at::Tensor values = ops::replaced(replace, core::for_queries(v, maps_.num_heads));
   at::Tensor valid = plain_validity(input.table, causal_, "linear attention");
   if (valid.defined() && !cross) valid = valid.narrow(1, input.table.num_context(), rows.size(1));
   const auto& past = state.as<LinearState>();
@@ -144,9 +147,12 @@ core::CoreAttention::Heads Linear::run(const core::AttentionInput& input, const 
   if (redraws()) draw = core::draws(past.draw, rows.size(0), input.mode);
   const at::Tensor weight = projection(draw);
   const at::Tensor reading = features(q, weight);
-  at::Tensor written = features(k, weight);
+  at::Tensor written = features(core::for_queries(k, maps_.num_heads), weight);
   if (valid.defined()) written = written.masked_fill(valid.logical_not().unsqueeze(1).unsqueeze(-1), 0.0);
-  if (!causal_) return {maps_.join(ops::linear_attention_full(reading, written, values, normaliser_)), state};
+  const core::RowTurns turns(frequencies_, rows.size(1), valid);
+  ops::TurnedFeatures turned;
+  if (!frequencies_.empty()) turned = {turns.rows(reading), turns.rows(written)};
+  if (!causal_) return {maps_.join(ops::linear_attention_full(reading, written, values, normaliser_, turned)), state};
 
   core::require_state("linear", past.s, {rows.size(0), maps_.num_heads, num_features_, maps_.head_dim});
   at::Tensor log_gate, share;
@@ -161,23 +167,30 @@ core::CoreAttention::Heads Linear::run(const core::AttentionInput& input, const 
     }
   }
   auto [o, sums] = ops::linear_attention_causal(reading, written, values, log_gate, share, {past.s, past.z},
-                                                normaliser_);
+                                                normaliser_, turned);
+  if (!frequencies_.empty()) sums.s = turns.past(sums.s.transpose(2, 3)).transpose(2, 3).contiguous();
   return {maps_.join(o), LinearState{sums.s, sums.z, draw}, {}, own_rows(input, {q, k, v})};
 }
 
 core::AttentionView Linear::inspect(const core::AttentionInput& input, const core::State& state,
-                                    const core::State&) const {
+                                    const core::State& history) const {
   const LinearState& past = state.as<LinearState>();
   const core::State nothing = causal_ ? core::State(LinearState{at::zeros_like(past.s), past.z, past.draw}) : state;
   core::AttentionView view = inspect_linear_in_values(
       input, maps_.num_heads, [&](const ops::ReplaceValues& replace) { return run(input, nothing, replace).heads; });
-  if (!causal_ || past.z.eq(0.0).all().item<bool>()) return view;
-  // If every value were one, s would equal z in each column.
-  const LinearState ones{past.z.unsqueeze(-1).expand_as(past.s).contiguous(), past.z, past.draw};
-  const at::Tensor all = run(input, ones, [](const at::Tensor& v) { return at::ones_like(v); }).heads;
+  if (history.empty()) return view;
+  // With values of one since the start of the sequence, the output is the total weight that reaches a query.
+  const at::Tensor all = run(input, history, [](const at::Tensor& v) { return at::ones_like(v); }).heads;
   view.maps[0].past = all.unflatten(-1, {maps_.num_heads, -1}).select(-1, 0).transpose(1, 2) -
                       view.maps[0].weights.sum(3);
   return view;
+}
+
+core::State Linear::history(const core::AttentionInput& input, const core::State&, const core::State& history) const {
+  if (!causal_) return {};
+  return run(input, history.empty() ? initial_state(input.x.size(0)) : history,
+             [](const at::Tensor& v) { return at::ones_like(v); })
+      .state;
 }
 
 }  // namespace mnemo::attention

@@ -8,6 +8,7 @@
 #include "core/attention_build.h"
 #include "core/inspection.h"
 #include "core/reads_heads.h"
+#include "core/rotary.h"
 #include "core/takes_draw.h"
 #include "layers/parts.h"
 #include "ops/attention/linear_attention.h"
@@ -29,6 +30,8 @@ struct LinearOptions {
   bool gate = false;
   bool bias = true;
   std::optional<bool> qkv_bias;
+  std::optional<int64_t> num_kv_heads;
+  std::optional<core::RotaryOptions> rotary;
   base::Depth bptt_depth = base::Depth::all();
   template <class V>
   void visit(V&& v) {
@@ -51,12 +54,18 @@ struct LinearOptions {
     v("bias", bias, "use a bias in the q, k, v and o projections");
     v("qkv_bias", qkv_bias,
       "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
+    v("num_kv_heads", num_kv_heads,
+      "heads of keys and values, a divisor of num_heads: each is read by several query heads (grouped queries); unset: "
+      "num_heads",
+      base::range(1, 1 << 10));
+    v("rotary", rotary, "rotary positions of the features of queries and keys; unset: none");
     v("bptt_depth", bptt_depth, "number of segment boundaries that gradients cross: 0, 1, ... or \"full\"");
   }
   void validate(const base::Where& where) const;
 };
 
-/// Running sums of one layer (ops/linear_attention.h): s [B,H,f,d], z [B,H,f]; draw int64 [B]: what its projections are
+/// Running sums of one layer (ops/linear_attention.h): with rotary positions s is kept turned back, so that the row to
+/// come has number 0 (core/rotary.h). s [B,H,f,d], z [B,H,f]; draw int64 [B]: what its projections are
 /// drawn from, with redraw (core/draws.h).
 struct LinearState {
   at::Tensor s, z;
@@ -73,6 +82,7 @@ struct LinearState {
 /// RFA (Peng et al. 2021).
 ///   o_t = S_t^T f(q_t) / norm(f(q_t).z_t), S_t = g_t S_{t-1} + (1 - g_t) f(k_t) v_t^T, z_t likewise (no gate: both
 ///   factors 1);  o = W_o concat_h(o_t)
+/// Rotary positions turn f(q) and f(k) in the numerator, not in the divisor (Su et al. 2021, eq. 19).
 /// No 1/sqrt(d). Padding has f(k) = 0 and does not affect the gate. Causal models carry (S, z) exactly from segment to
 /// segment.
 class Linear final : public core::CoreAttention,
@@ -88,12 +98,15 @@ class Linear final : public core::CoreAttention,
   }
   core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
                               const core::State& history) const override;
+  core::State history(const core::AttentionInput& input, const core::State& state,
+                      const core::State& history) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
   core::AttentionSupport support() const override {
-    return {.tables = false, .contexts = false, .keeps_state = causal_, .cross = !causal_};
+    return {.tables = false, .contexts = false, .keeps_state = causal_, .cross = !causal_ && frequencies_.empty()};
   }
+  /// Without the turn of rotary positions, as read() is.
   const layers::AttentionProjections* projections() const override { return &maps_; }
   int64_t bptt_depth(std::string_view) const override {
     return options_.bptt_depth.full ? -1 : options_.bptt_depth.value;
@@ -117,6 +130,7 @@ class Linear final : public core::CoreAttention,
   bool causal_;
   int64_t num_features_;  // f
   layers::AttentionProjections maps_;
+  std::vector<double> frequencies_;   // of rotary positions; empty: none
   at::Tensor weight_, feature_bias_;  // t2r [H,f,d], [H,f]
   at::Tensor sigma_, random_;         // rfa [H,1,d], float64 [H,m,d] of evaluation's draw
   int64_t layer_;

@@ -7,6 +7,7 @@
 #include "attention/compared_rows.h"
 #include "attention/inspect_linear.h"
 #include "attention/key_rows.h"
+#include "core/grouped_queries.h"
 #include "core/kv_state.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/key_window.h"
@@ -17,7 +18,7 @@ SlidingWindow::SlidingWindow(const Options& options, const core::AttentionBuild&
     : window_(options.window_size),
       causal_(build.causal),
       maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
-            options.bias, build.init_std, kv_heads(options.num_kv_heads, build.num_heads)),
+            options.bias, build.init_std, core::kv_heads(options.num_kv_heads, build.num_heads)),
       frequencies_(options.rotary ? options.rotary->frequencies(build.head_dim) : std::vector<double>()) {}
 
 core::State SlidingWindow::initial_state(int64_t) const { return core::KvState{}; }

@@ -3,11 +3,11 @@
 #include <optional>
 #include <vector>
 
-#include "attention/rotary.h"
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
 #include "core/inspection.h"
+#include "core/rotary.h"
 #include "layers/parts.h"
 #include "ops/weights_from_outputs.h"
 
@@ -18,7 +18,7 @@ struct SlidingWindowOptions {
   bool bias = true;
   std::optional<bool> qkv_bias;
   std::optional<int64_t> num_kv_heads;
-  std::optional<RotaryOptions> rotary;
+  std::optional<core::RotaryOptions> rotary;
   template <class V>
   void visit(V&& v) {
     v("window_size", window_size,

@@ -15,7 +15,7 @@ namespace mnemo::attention {
 
 Softmax::Softmax(const Options& options, const core::AttentionBuild& build)
     : maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
-            options.bias, build.init_std, kv_heads(options.num_kv_heads, build.num_heads)),
+            options.bias, build.init_std, core::kv_heads(options.num_kv_heads, build.num_heads)),
       frequencies_(options.rotary ? options.rotary->frequencies(build.head_dim) : std::vector<double>()),
       scaled_(options.scaled),
       dropout_(options.dropout) {}

@@ -2,7 +2,6 @@
 
 #include <optional>
 
-#include "attention/rotary.h"
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
@@ -10,6 +9,7 @@
 #include "core/kv_state.h"
 #include "core/reads_encoder.h"
 #include "core/reads_heads.h"
+#include "core/rotary.h"
 #include "layers/parts.h"
 
 namespace mnemo::attention {
@@ -18,7 +18,7 @@ struct SoftmaxOptions {
   bool bias = true;
   std::optional<bool> qkv_bias;
   std::optional<int64_t> num_kv_heads;
-  std::optional<RotaryOptions> rotary;
+  std::optional<core::RotaryOptions> rotary;
   bool scaled = true;
   double dropout = 0.0;
   template <class V>

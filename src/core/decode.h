@@ -47,8 +47,8 @@ class DecodeState {
 };
 
 /// DecodeState for a struct that can be copied.
-template <class S>
-class CopiedState : public DecodeState {
+template <class S, class Base = DecodeState>
+class CopiedState : public Base {
  public:
   std::unique_ptr<DecodeState> clone() const final { return std::make_unique<S>(static_cast<const S&>(*this)); }
 };

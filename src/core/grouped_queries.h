@@ -3,9 +3,21 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
+
+#include "base/error.h"
 
 /// Grouped queries (Ainslie et al. 2023): of H query heads, head a reads key head a div (H/G). H = G: each its own.
 namespace mnemo::core {
+
+/// G heads of keys and values: what the options say, or those of the queries. Throws InputError for no divisor of
+/// num_heads.
+inline int64_t kv_heads(const std::optional<int64_t>& num_kv_heads, int64_t num_heads) {
+  const int64_t groups = num_kv_heads.value_or(num_heads);
+  base::require(num_heads % groups == 0, "num_kv_heads: expected a divisor of num_heads = {}, found {}", num_heads,
+                groups);
+  return groups;
+}
 
 /// Keys or values [B,G,T,d] for every query head, [B,H,T,d]; undefined stays undefined.
 inline at::Tensor for_queries(const at::Tensor& heads, int64_t num_heads) {

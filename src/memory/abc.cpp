@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "core/grouped_queries.h"
 #include "ops/weights_from_outputs.h"
 
 namespace mnemo::memory {
@@ -44,7 +45,8 @@ Abc::Abc(const Options& options, const core::AttentionBuild& build)
     : options_(options),
       causal_(build.causal),
       maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
-            options.bias, build.init_std) {
+            options.bias, build.init_std, core::kv_heads(options.num_kv_heads, build.num_heads)),
+      frequencies_(options.rotary ? options.rotary->frequencies(build.head_dim) : std::vector<double>()) {
   scale_ = options.scale == AbcOptions::Scale::sqrt_d ? 1.0 / std::sqrt(static_cast<double>(build.head_dim)) : 1.0;
   const layers::Scope shared = shared_control(build), own = build.attn / "control";
   control_ = make_abc_control(options.complete_control(),
@@ -58,17 +60,39 @@ AbcCall Abc::call_of(const core::AttentionInput& input) const {
   base::ensure(!(cross && causal_), "ABC: the causal form does not support cross-attention");
   const at::Tensor& rows = cross ? input.context : input.x;
   const auto [q, k, v] = maps_.heads(input.x, rows);
-  return {q, k, v, rows, key_validity(input.table, causal_), {}, input.from_below, input.mode, input.ends};
+  const at::Tensor valid = key_validity(input.table, causal_);
+  const core::RowTurns turns(frequencies_, rows.size(1), valid);
+  return {turns.rows(q),
+          core::for_queries(turns.rows(k), maps_.num_heads),
+          core::for_queries(v, maps_.num_heads),
+          rows,
+          valid,
+          {},
+          input.from_below,
+          input.mode,
+          input.ends};
+}
+
+AbcAnswer Abc::attend(const AbcCall& call, const core::State& state) const {
+  AbcAnswer answer = control_->attend(call, state);
+  if (frequencies_.empty() || !causal_) return answer;
+  const core::RowTurns turns(frequencies_, call.k.size(2), call.valid);
+  answer.state = answer.state.map([&](const core::Field& field, const at::Tensor& tensor) {
+    return field.path == "k" ? turns.past(tensor) : tensor;
+  });
+  return answer;
 }
 
 core::EncoderRows Abc::encoder_rows(const at::Tensor& encoder_output, const at::Tensor& valid) const {
   const auto [q, k, v] = maps_.heads(encoder_output.narrow(1, 0, 1), encoder_output);
-  const AbcAnswer answer = control_->attend({q, k, v, encoder_output, valid, {}, {}}, {});
+  const AbcAnswer answer = control_->attend(
+      {q, core::for_queries(k, maps_.num_heads), core::for_queries(v, maps_.num_heads), encoder_output, valid, {}, {}},
+      {});
   return {answer.held_keys, answer.held, {}, scale_};
 }
 
 core::CoreAttention::Heads Abc::heads(const core::AttentionInput& input, const core::State& state) const {
-  AbcAnswer answer = control_->attend(call_of(input), state);
+  AbcAnswer answer = attend(call_of(input), state);
   return {maps_.join(answer.o), std::move(answer.state), std::move(answer.slots)};
 }
 
@@ -78,7 +102,7 @@ core::AttentionResult Abc::forward_assigned(const core::AttentionInput& input, c
                 options_.control.at("type").as_string());
   AbcCall call = call_of(input);
   call.slot_index = slot_index;
-  AbcAnswer answer = control_->attend(call, state);
+  AbcAnswer answer = attend(call, state);
   return {maps_.o(maps_.join(answer.o)), std::move(answer.state), std::move(answer.slots)};
 }
 
@@ -116,7 +140,7 @@ core::State Abc::history(const core::AttentionInput& input, const core::State&, 
   if (!causal_) return {};
   AbcCall call = call_of(input);
   call.v = at::ones_like(call.v);
-  return control_->attend(call, history.empty() ? initial_state(call.v.size(0)) : history).state;
+  return attend(call, history.empty() ? initial_state(call.v.size(0)) : history).state;
 }
 
 }  // namespace mnemo::memory

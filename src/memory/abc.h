@@ -8,6 +8,7 @@
 #include "core/attention_build.h"
 #include "core/inspection.h"
 #include "core/reads_encoder.h"
+#include "core/rotary.h"
 #include "core/takes_slot_index.h"
 #include "layers/parts.h"
 #include "memory/abc_control/control.h"
@@ -23,6 +24,8 @@ struct AbcOptions {
   bool tied_across_layers = false;
   bool bias = true;
   std::optional<bool> qkv_bias;
+  std::optional<int64_t> num_kv_heads;
+  std::optional<core::RotaryOptions> rotary;
   base::Depth bptt_depth = base::Depth::all();
   template <class V>
   void visit(V&& v) {
@@ -37,6 +40,11 @@ struct AbcOptions {
     v("bias", bias, "use a bias in the q, k, v and o projections");
     v("qkv_bias", qkv_bias,
       "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
+    v("num_kv_heads", num_kv_heads,
+      "heads of keys and values, a divisor of num_heads: each is written for several query heads (grouped queries); "
+      "unset: num_heads",
+      base::range(1, 1 << 10));
+    v("rotary", rotary, "rotary positions of queries and keys; unset: none");
     v("bptt_depth", bptt_depth, "number of segment boundaries that gradients cross: 0, 1, ... or \"full\"");
   }
   void validate(const base::Where& where) const;
@@ -48,7 +56,8 @@ struct AbcOptions {
 /// Attention with bounded memory (Peng et al. 2022, eq. 3 and 4): a control stores the past in n slots.
 ///   K, V from the control (abc_control/);  o = W_o concat_h( V^T softmax(K q * scale) )
 /// Causal models carry the control's state from segment to segment, without approximation. A query that reads an empty
-/// memory returns the bias of o.
+/// memory returns the bias of o. With rotary positions keys are turned by their row's number before they are written and
+/// queries before they read; slots are kept turned back, so that the row to come has number 0 (core/rotary.h).
 class Abc final : public core::CoreAttention,
                   public core::Inspectable,
                   public core::ReadsEncoder,
@@ -64,7 +73,7 @@ class Abc final : public core::CoreAttention,
                                          const at::Tensor& slot_index) const override;
   core::State initial_state(int64_t batch) const override { return control_->initial_state(batch); }
   core::AttentionSupport support() const override {
-    return {.tables = false, .contexts = false, .keeps_state = causal_, .cross = !causal_};
+    return {.tables = false, .contexts = false, .keeps_state = causal_, .cross = !causal_ && frequencies_.empty()};
   }
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
   /// The slots, with controls that fill them without a query.
@@ -82,11 +91,14 @@ class Abc final : public core::CoreAttention,
 
  private:
   AbcCall call_of(const core::AttentionInput& input) const;
+  /// The control's answer, with the slots' keys turned back by the rows of the call.
+  AbcAnswer attend(const AbcCall& call, const core::State& state) const;
 
   Options options_;
   bool causal_;
   double scale_ = 1.0;
   layers::AttentionProjections maps_;
+  std::vector<double> frequencies_;  ///< of rotary positions; empty: none
   std::unique_ptr<AbcControl> control_;
 };
 

@@ -19,6 +19,8 @@ std::unique_ptr<Model> to_t2r(const Model& model, std::optional<int64_t> num_fea
   const auto softmax = base::read_typed_options<attention::SoftmaxOptions>(options.backbone.attention);
   base::Node attention = base::Node::table({{"type", "linear"}, {"feature_map", "t2r"}, {"bias", softmax.bias}});
   if (softmax.qkv_bias) attention.set("qkv_bias", *softmax.qkv_bias);
+  for (const char* key : {"num_kv_heads", "rotary"})
+    if (const base::Node& kept = options.backbone.attention.at(key); !kept.is_null()) attention.set(key, kept);
   if (num_features) attention.set("num_features", *num_features);
   options.backbone.attention = Mechanisms::all().attention_types.complete(attention);
   const layers::ParameterSet& from = model.parameters();

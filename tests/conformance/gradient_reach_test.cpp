@@ -70,6 +70,9 @@ std::vector<Reach> reaches() {
     list.push_back({"encoder_rmt_authors_" + word, with(block, {bptt, "memory[0].memory_position=authors"}), depth});
     list.push_back(
         {"encoder_rmt_grc_" + word, with(block, {bptt, "memory[1].type=grc", "memory[1].cache_len=3"}), depth});
+    const std::string rotary = "backbone.attention.rotary.base=50.0";
+    list.push_back({"abc_rotary_" + word, {abc, slots, slots_bptt, rotary}, depth});
+    list.push_back({"linear_rotary_" + word, {"backbone.attention.type=linear", slots_bptt, rotary}, depth});
     list.push_back({"linear_" + word, {"backbone.attention.type=linear", slots_bptt}, depth});
     const std::string per_sequence = "memory[0].lifetime=sequence";
     list.push_back({"grc_sequence_" + word, {relative, grc, grc_len, per_sequence, bptt}, depth});

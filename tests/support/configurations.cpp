@@ -241,6 +241,18 @@ const std::vector<Configuration>& variants() {
     add("abc_relu_grc_sequence", "abc", {"grc"},
         {slots, "backbone.attention.control.activation=relu", grc_len, "memory[0].lifetime=sequence"});
 
+    add("abc_rotary", "abc", {}, {slots, rotary, "backbone.norm=pre"});
+    add("abc_rotary_grouped", "abc", {},
+        {slots, rotary, "backbone.num_heads=4", "backbone.attention.num_kv_heads=2", "backbone.head_dim=4",
+         "backbone.attention.rotary.dims=2"});
+    add("abc_rotary_relu_rmt_grc", "abc", {"recurrent_tokens", "grc"},
+        {slots, rotary, grouped, "backbone.attention.control.activation=relu", two, "memory[0].block_mask=causal",
+         "memory[1].cache_len=4", "memory[1].lifetime=sequence"});
+    add("abc_rotary_random_masked", "abc", {}, {slots, rotary, masked, control + "type=random"});
+    add("abc_rotary_clustering", "abc", {}, {slots, rotary, grouped, control + "type=clustering"});
+    add("abc_rotary_window_masked", "abc", {}, {slots, rotary, grouped, masked, control + "type=window"});
+    add("abc_rotary_dilated", "abc", {}, {slots, rotary, control + "type=dilated"});
+
     const std::string linear = "backbone.attention.feature_map=", few = "backbone.attention.num_features=3",
                       many = "backbone.attention.num_features=32", window = "backbone.attention.window_size=3",
                       hash = "backbone.attention.num_buckets=4", chunk = "backbone.attention.chunk_len=3";
@@ -252,6 +264,14 @@ const std::vector<Configuration>& variants() {
     add("linear_rfa_gate", "linear", {}, {linear + "rfa", many, "backbone.attention.gate=true"});
     add("linear_gate_grc_same", "linear", {"grc"},
         {"backbone.attention.gate=true", grc_len, "memory[0].mem_attention=same"});
+    add("linear_rotary", "linear", {}, {rotary, "backbone.norm=pre"});
+    add("linear_rotary_grouped_gate_grc", "linear", {"grc"},
+        {rotary, grouped, "backbone.attention.gate=true", grc_len, "memory[0].mem_attention=same",
+         "memory[0].lifetime=sequence"});
+    add("linear_rotary_t2r", "linear", {}, {linear + "t2r", few, rotary, "backbone.attention.rotary.dims=2", grouped});
+    add("linear_rotary_rfa_rmt", "linear", {"recurrent_tokens"},
+        {linear + "rfa", many, "backbone.attention.variant=authors", rotary, grouped, two,
+         "memory[0].block_mask=causal"});
     add("linear_rmt", "linear", {"recurrent_tokens"}, {two, "memory[0].block_mask=causal"});
     add("window_one", "sliding_window", {}, {"backbone.attention.window_size=1"});
     add("window_rmt_xl", "sliding_window", rmt_xl, {two, short_cache, window});
@@ -280,6 +300,7 @@ const std::vector<Configuration>& variants() {
          "memory[3].cache_len=5", "memory[3].lifetime=sequence"});
     add("knn_grc_sequence", "relative", {"knn", "grc"},
         {few_rows[0], few_rows[1], "memory[1].cache_len=3", "memory[1].lifetime=sequence"});
+    add("knn_linear_rotary", "linear", {"knn"}, {rotary, grouped, few_rows[0], few_rows[1]});
     add("knn_linear_gate", "linear", {"knn"}, {few_rows[0], few_rows[1], "backbone.attention.gate=true"});
 
     add("grc_same", "softmax", {"grc"}, {grc_len, "memory[0].mem_attention=same"});
@@ -352,6 +373,16 @@ const std::vector<Configuration>& encoders() {
                                            "backbone.attention.control.type=luna"};
     add("luna", encoder_with({}), luna);
     add("luna_rmt_grc", encoder_with({"recurrent_tokens", "grc"}), luna);
+    const std::vector<std::string> turned = {"backbone.attention.rotary.base=50.0",
+                                             "backbone.attention.num_kv_heads=1"};
+    for (const std::string attention : {"abc", "linear"}) {
+      auto rotary = turned;
+      rotary.push_back("backbone.attention.type=" + attention);
+      add(attention + "_rotary", encoder_with({"recurrent_tokens"}), rotary);
+    }
+    auto turned_luna = luna;
+    turned_luna.insert(turned_luna.end(), turned.begin(), turned.end());
+    add("luna_rotary", encoder_with({}), turned_luna);
     add("lsh_lra", encoder_with({}),
         {"backbone.attention.type=lsh", "backbone.attention.variant=lra", "backbone.attention.num_buckets=4",
          "backbone.attention.chunk_len=4"});

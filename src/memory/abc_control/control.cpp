@@ -56,8 +56,7 @@ const Controls& controls() {
 
 }  // namespace
 
-std::unique_ptr<core::DecodeAttention> AbcControl::decoder(const core::DecodeBuild&,
-                                                           const layers::AttentionProjections&) const {
+std::unique_ptr<core::DecodeAttention> AbcControl::decoder(const core::DecodeBuild&, const AbcMaps&) const {
   return nullptr;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/option_poly.h"
 #include "core/attention.h"
@@ -52,6 +53,12 @@ struct AbcControlBuild {
   at::Tensor like;  ///< a parameter: gives the type and device of new states
 };
 
+/// What an ABC does to rows before its control sees them.
+struct AbcMaps {
+  const layers::AttentionProjections& projections;
+  const std::vector<double>& frequencies;  ///< of rotary positions; empty: none
+};
+
 /// A control strategy: which slots a token is written to, and how the memory is stored and read.
 class AbcControl {
  public:
@@ -65,7 +72,7 @@ class AbcControl {
   virtual bool takes_slot_index() const { return false; }
   /// A decoder for an ABC with these projections and this control; null if there is none.
   virtual std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& /*build*/,
-                                                         const layers::AttentionProjections& /*maps*/) const;
+                                                         const AbcMaps& /*maps*/) const;
 };
 
 /// The controls by name with their options: the possible values of `control`.

@@ -48,8 +48,7 @@ class AbcMlpControl final : public AbcControl {
   AbcMlpControl(const Options& options, const AbcControlBuild& build);
   AbcAnswer attend(const AbcCall& call, const core::State& state) const override;
   core::State initial_state(int64_t batch) const override;
-  std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build,
-                                                 const layers::AttentionProjections& maps) const override;
+  std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build, const AbcMaps& maps) const override;
 
  private:
   Options options_;

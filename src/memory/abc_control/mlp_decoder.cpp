@@ -12,19 +12,17 @@
 namespace mnemo::memory {
 namespace {
 
-/// The slots of one sequence: k, v [H,n,width], z [H,n].
-struct MlpSlots final : core::CopiedState<MlpSlots> {
-  std::vector<float> k, v, z;
-  int64_t used_bytes = 0;
-  int64_t num_bytes() const override { return used_bytes; }
+/// z [H,n].
+struct MlpSlots final : core::CopiedState<MlpSlots, AbcDecodeSlots> {
+  std::vector<float> z;
 };
 
 class AbcMlpDecoder final : public AbcDecoder {
  public:
   /// gate [H,D] and its bias [H], or undefined.
-  AbcMlpDecoder(const core::DecodeBuild& build, const layers::AttentionProjections& maps, const at::Tensor& weight,
-                const at::Tensor& gate, const at::Tensor& gate_bias, int64_t slots, double scale, bool shared,
-                ops::AbcActivation activation, double eps)
+  AbcMlpDecoder(const core::DecodeBuild& build, const AbcMaps& maps, const at::Tensor& weight, const at::Tensor& gate,
+                const at::Tensor& gate_bias, int64_t slots, double scale, bool shared, ops::AbcActivation activation,
+                double eps)
       : AbcDecoder(build, maps, slots, scale, gate.defined() ? at::cat({weight, gate}).detach() : weight),
         gate_at_(weight.size(0)),
         gate_bias_(gate.defined() ? core::plain_numbers(gate_bias.detach()) : std::vector<float>()),
@@ -43,7 +41,7 @@ class AbcMlpDecoder final : public AbcDecoder {
     made->used_bytes = slot_bytes();
     return made;
   }
-  core::State export_state(const core::DecodeState& state, bool) const override {
+  core::State exported(const core::DecodeState& state) const override {
     const auto& slots = static_cast<const MlpSlots&>(state);
     const auto heads = [&](const std::vector<float>& numbers) {
       return core::tensor_of(numbers.data(), {1, heads_, slots_, width_}).narrow(3, 0, head_dim_).contiguous();
@@ -92,7 +90,7 @@ class AbcMlpDecoder final : public AbcDecoder {
 }  // namespace
 
 std::unique_ptr<core::DecodeAttention> AbcMlpControl::decoder(const core::DecodeBuild& build,
-                                                              const layers::AttentionProjections& maps) const {
+                                                              const AbcMaps& maps) const {
   return std::make_unique<AbcMlpDecoder>(build, maps, weight_, gate_weight_, gate_bias_, slots_, scale_,
                                          options_.shared_across_heads, activation_, options_.eps);
 }

@@ -30,8 +30,7 @@ class AbcQueueControl : public AbcControl {
  public:
   AbcAnswer attend(const AbcCall& call, const core::State& state) const final;
   core::State initial_state(int64_t batch) const final;
-  std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build,
-                                                 const layers::AttentionProjections& maps) const final;
+  std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build, const AbcMaps& maps) const final;
 
  protected:
   AbcQueueControl(const char* name, int64_t queues, const AbcControlBuild& build);

@@ -12,25 +12,22 @@ namespace mnemo::memory {
 namespace {
 
 /// The queues of one sequence as ring buffers: k, v [H,queues,n,width]; the next row overwrites the oldest.
-struct QueuesState final : core::CopiedState<QueuesState> {
+struct QueuesState final : core::CopiedState<QueuesState, AbcDecodeSlots> {
   struct Ring {
     int64_t next = 0, held = 0;  ///< next: write position; held: number of tokens in the ring, at most n
   };
   struct Turn {
     int64_t queue, place, held;  ///< for a row of the pass
   };
-  std::vector<float> k, v;
   std::vector<Ring> rings;
   int64_t position = 0;
   std::vector<Turn> turns;
-  int64_t used_bytes = 0;
-  int64_t num_bytes() const override { return used_bytes; }
 };
 
 class AbcQueuesDecoder final : public AbcDecoder {
  public:
-  AbcQueuesDecoder(const core::DecodeBuild& build, const layers::AttentionProjections& maps, int64_t slots,
-                   double scale, int64_t queues, bool masked)
+  AbcQueuesDecoder(const core::DecodeBuild& build, const AbcMaps& maps, int64_t slots, double scale, int64_t queues,
+                   bool masked)
       : AbcDecoder(build, maps, slots, scale), queues_(queues), masked_(masked) {}
 
   std::unique_ptr<core::DecodeState> import(const core::State& state, const core::OpenKeys&) const override {
@@ -57,7 +54,7 @@ class AbcQueuesDecoder final : public AbcDecoder {
     return made;
   }
 
-  core::State export_state(const core::DecodeState& state, bool) const override {
+  core::State exported(const core::DecodeState& state) const override {
     const auto& own = static_cast<const QueuesState&>(state);
     const auto heads = [&](const std::vector<float>& numbers) {
       const at::Tensor all = core::tensor_of(numbers.data(), {1, heads_, queues_, slots_, width_});
@@ -127,7 +124,7 @@ class AbcQueuesDecoder final : public AbcDecoder {
 }  // namespace
 
 std::unique_ptr<core::DecodeAttention> AbcQueueControl::decoder(const core::DecodeBuild& build,
-                                                                const layers::AttentionProjections& maps) const {
+                                                                const AbcMaps& maps) const {
   return std::make_unique<AbcQueuesDecoder>(build, maps, slots_, scale_, queues_, masked_);
 }
 

@@ -36,8 +36,7 @@ class AbcSumControl : public AbcControl {
  public:
   AbcAnswer attend(const AbcCall& call, const core::State& state) const final;
   core::State initial_state(int64_t batch) const final;
-  std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build,
-                                                 const layers::AttentionProjections& maps) const final;
+  std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build, const AbcMaps& maps) const final;
 
   /// Maximum number of tokens, and the option that sets it; 0: no limit.
   struct Places {

@@ -13,19 +13,17 @@
 namespace mnemo::memory {
 namespace {
 
-/// The sums of one sequence: k, v [H,n,width], z [n]; and what the rows of a pass write, [rows,n] each.
-struct SumsState final : core::CopiedState<SumsState> {
-  std::vector<float> k, v, z;
+/// z [n]; and what the rows of a pass write, [rows,n] each.
+struct SumsState final : core::CopiedState<SumsState, AbcDecodeSlots> {
+  std::vector<float> z;
   int64_t position = 0, draw = core::kFixedDraw;
   std::vector<float> phi, factor, open;
-  int64_t used_bytes = 0;
-  int64_t num_bytes() const override { return used_bytes; }
 };
 
 class AbcSumsDecoder final : public AbcDecoder {
  public:
   /// means: the control selects the nearest mean, and slots are read as means.
-  AbcSumsDecoder(const core::DecodeBuild& build, const layers::AttentionProjections& maps, int64_t slots, double scale,
+  AbcSumsDecoder(const core::DecodeBuild& build, const AbcMaps& maps, int64_t slots, double scale,
                  const AbcSumControl& control, bool positions, bool means, bool masked)
       : AbcDecoder(build, maps, slots, scale),
         control_(control),
@@ -50,7 +48,7 @@ class AbcSumsDecoder final : public AbcDecoder {
     made->used_bytes = slot_bytes() + static_cast<int64_t>(made->z.size()) * 4;
     return made;
   }
-  core::State export_state(const core::DecodeState& state, bool) const override {
+  core::State exported(const core::DecodeState& state) const override {
     const auto& own = static_cast<const SumsState&>(state);
     const auto heads = [&](const std::vector<float>& numbers) {
       return core::tensor_of(numbers.data(), {1, heads_, slots_, width_}).narrow(3, 0, head_dim_).contiguous();
@@ -61,9 +59,9 @@ class AbcSumsDecoder final : public AbcDecoder {
     if (redraws()) slots.draw = at::full({1}, own.draw, at::kLong);
     return slots;
   }
-  bool end_segment(core::DecodeState& state, std::span<const core::KeptKeys>) const override {
+  bool end_segment(core::DecodeState& state, std::span<const core::KeptKeys> kept) const override {
     if (control_.redraw() == AbcSumControl::Redraw::segment) static_cast<SumsState&>(state).draw = core::kNotDrawn;
-    return true;
+    return AbcDecoder::end_segment(state, kept);
   }
   void require_places(const core::DecodeState& state, int64_t rows) const override {
     if (positions_) control_.require_places(static_cast<const SumsState&>(state).position + rows - 1);
@@ -164,7 +162,7 @@ class AbcSumsDecoder final : public AbcDecoder {
 }  // namespace
 
 std::unique_ptr<core::DecodeAttention> AbcSumControl::decoder(const core::DecodeBuild& build,
-                                                              const layers::AttentionProjections& maps) const {
+                                                              const AbcMaps& maps) const {
   return std::make_unique<AbcSumsDecoder>(build, maps, slots_, scale_, *this, keeps_ == Keeps::positions,
                                           keeps_ == Keeps::means, masked_);
 }

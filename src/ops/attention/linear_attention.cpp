@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace mnemo::ops {
@@ -34,37 +35,14 @@ at::Tensor into_chunks(const at::Tensor& x, int64_t chunks, int64_t chunk) {
   return full.unflatten(2, {chunks, chunk});
 }
 
-}  // namespace
-
-LinearOutput linear_attention_causal_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                           const at::Tensor& log_gate, const at::Tensor& written,
-                                           const LinearSums& sums, const LinearNormaliser& normaliser) {
-  LinearSums now = sums;
-  std::vector<at::Tensor> outputs;
-  for (int64_t t = 0; t < q.size(2); ++t) {
-    at::Tensor kt = k.select(2, t);  // [B,H,f]
-    if (log_gate.defined()) {
-      const at::Tensor keep = log_gate.select(2, t).exp().unsqueeze(-1);
-      kt = kt * written.select(2, t).unsqueeze(-1);
-      now = {now.s * keep.unsqueeze(-1), now.z * keep};
-    }
-    now = {now.s + kt.unsqueeze(-1) * v.select(2, t).unsqueeze(2), now.z + kt};
-    const at::Tensor qt = q.select(2, t);
-    outputs.push_back(normalised((qt.unsqueeze(-1) * now.s).sum(2), (qt * now.z).sum(-1), normaliser, true));
-  }
-  return {at::stack(outputs, 2), now};
-}
-
-LinearOutput linear_attention_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                     const at::Tensor& log_gate, const at::Tensor& written, const LinearSums& sums,
-                                     const LinearNormaliser& normaliser) {
-  const int64_t time = q.size(2), width = v.size(3), chunk = std::min(time, kLinearChunk),
-                chunks = (time + chunk - 1) / chunk;
+/// Sums of values weighted by f(q).f(k), without a divisor: v [B,H,T,w], sums [B,H,f,w] -> [B,H,T,w] and the new sums.
+std::pair<at::Tensor, at::Tensor> weighted_sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                                const at::Tensor& log_gate, const at::Tensor& written,
+                                                const at::Tensor& sums) {
+  const int64_t time = q.size(2), chunk = std::min(time, kLinearChunk), chunks = (time + chunk - 1) / chunk;
   // Contiguous now, since every product with strided heads would copy them again.
   const auto cut = [&](const at::Tensor& x) { return into_chunks(x, chunks, chunk).contiguous(); };
-  // v gets an additional column of ones: its sums are those of the weights.
-  const at::Tensor qs = cut(q),
-                   vs = into_chunks(at::constant_pad_nd(v, {0, 1}, 1.0), chunks, chunk);  // [B,H,N,C,f], [B,H,N,C,d+1]
+  const at::Tensor qs = cut(q), vs = into_chunks(v, chunks, chunk);  // [B,H,N,C,f], [B,H,N,C,w]
   at::Tensor ks = cut(k), from_past, kept;
   at::Tensor scores = at::matmul(qs, ks.transpose(-1, -2));  // [B,H,N,C,C]
   if (log_gate.defined()) {
@@ -80,9 +58,9 @@ LinearOutput linear_attention_causal(const at::Tensor& q, const at::Tensor& k, c
   } else {
     scores = scores.tril();
   }
-  // The sums before each chunk, [B,H,N,f,d+1]; they depend only on earlier chunks, bit for bit.
+  // The sums before each chunk, [B,H,N,f,w]; they depend only on earlier chunks, bit for bit.
   const at::Tensor own = at::matmul(ks.transpose(-1, -2), vs);
-  at::Tensor now = at::cat({sums.s, sums.z.unsqueeze(-1)}, -1);
+  at::Tensor now = sums;
   std::vector<at::Tensor> before;
   for (const at::Tensor& of_chunk : own.unbind(2)) {
     before.push_back(now);
@@ -90,15 +68,56 @@ LinearOutput linear_attention_causal(const at::Tensor& q, const at::Tensor& k, c
   }
   const at::Tensor both = at::matmul(scores, vs) +
                           at::matmul(from_past.defined() ? qs * from_past : qs, at::stack(before, 2));
-  const at::Tensor o = normalised(both.narrow(-1, 0, width), both.select(-1, width), normaliser, true).flatten(2, 3);
-  return {o.size(2) == time ? o : o.narrow(2, 0, time),
+  const at::Tensor o = both.flatten(2, 3);
+  return {o.size(2) == time ? o : o.narrow(2, 0, time), now};
+}
+
+}  // namespace
+
+LinearOutput linear_attention_causal_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                           const at::Tensor& log_gate, const at::Tensor& written,
+                                           const LinearSums& sums, const LinearNormaliser& normaliser,
+                                           const TurnedFeatures& turned) {
+  const at::Tensor &q_above = turned.q.defined() ? turned.q : q, &k_above = turned.k.defined() ? turned.k : k;
+  LinearSums now = sums;
+  std::vector<at::Tensor> outputs;
+  for (int64_t t = 0; t < q.size(2); ++t) {
+    at::Tensor kt = k.select(2, t), above = k_above.select(2, t);  // [B,H,f]
+    if (log_gate.defined()) {
+      const at::Tensor keep = log_gate.select(2, t).exp().unsqueeze(-1);
+      kt = kt * written.select(2, t).unsqueeze(-1);
+      above = above * written.select(2, t).unsqueeze(-1);
+      now = {now.s * keep.unsqueeze(-1), now.z * keep};
+    }
+    now = {now.s + above.unsqueeze(-1) * v.select(2, t).unsqueeze(2), now.z + kt};
+    outputs.push_back(normalised((q_above.select(2, t).unsqueeze(-1) * now.s).sum(2), (q.select(2, t) * now.z).sum(-1),
+                                 normaliser, true));
+  }
+  return {at::stack(outputs, 2), now};
+}
+
+LinearOutput linear_attention_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                     const at::Tensor& log_gate, const at::Tensor& written, const LinearSums& sums,
+                                     const LinearNormaliser& normaliser, const TurnedFeatures& turned) {
+  const int64_t width = v.size(3);
+  if (turned.q.defined()) {
+    const auto [above, s] = weighted_sums(turned.q, turned.k, v, log_gate, written, sums.s);
+    const auto [below, z] = weighted_sums(q, k, at::ones_like(v.narrow(3, 0, 1)), log_gate, written,
+                                          sums.z.unsqueeze(-1));
+    return {normalised(above, below.select(-1, 0), normaliser, true), {s, z.squeeze(-1)}};
+  }
+  // v gets an additional column of ones: its sums are those of the weights.
+  const auto [both, now] = weighted_sums(q, k, at::constant_pad_nd(v, {0, 1}, 1.0), log_gate, written,
+                                         at::cat({sums.s, sums.z.unsqueeze(-1)}, -1));
+  return {normalised(both.narrow(-1, 0, width), both.select(-1, width), normaliser, true),
           {now.narrow(-1, 0, width).contiguous(), now.select(-1, width).contiguous()}};
 }
 
 at::Tensor linear_attention_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                 const LinearNormaliser& normaliser) {
-  const at::Tensor s = at::matmul(k.transpose(-1, -2), v), z = k.sum(2).unsqueeze(-1);  // [B,H,f,d], [B,H,f,1]
-  return normalised(at::matmul(q, s), at::matmul(q, z).squeeze(-1), normaliser, false);
+                                 const LinearNormaliser& normaliser, const TurnedFeatures& turned) {
+  const at::Tensor s = at::matmul((turned.k.defined() ? turned.k : k).transpose(-1, -2), v);  // [B,H,f,d]
+  const at::Tensor z = k.sum(2).unsqueeze(-1);                                                // [B,H,f,1]
+  return normalised(at::matmul(turned.q.defined() ? turned.q : q, s), at::matmul(q, z).squeeze(-1), normaliser, false);
 }
 
 at::Tensor elu_features(const at::Tensor& x) { return at::elu(x) + 1.0; }

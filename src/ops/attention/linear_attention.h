@@ -15,7 +15,7 @@ struct LinearNormaliser {
   double eps = 1e-6;
 };
 
-/// The sums of linear attention: s [B,H,f,d] of f(k) v^T, z [B,H,f] of f(k).
+/// The sums of linear attention: s [B,H,f,d] of f(k) v^T (turned features, where there are any), z [B,H,f] of f(k).
 struct LinearSums {
   at::Tensor s, z;
 };
@@ -25,6 +25,12 @@ struct LinearOutput {
   LinearSums sums;
 };
 
+/// Features turned by rotary positions, q and k like those that they come from; undefined = none. They stand in the
+/// numerator alone, since a divisor of turned features could be zero (Su et al. 2021, eq. 19).
+struct TurnedFeatures {
+  at::Tensor q = {}, k = {};
+};
+
 /// Causal linear attention (Katharopoulos et al. 2020, eq. 18-20; with a gate Peng et al. 2021, eq. 7 and 8); naive
 /// reference, token by token.
 ///   S_t = g_t S_{t-1} + (1 - g_t) f(k_t) v_t^T,   z_t likewise with f(k_t);  without a gate both factors are 1
@@ -32,22 +38,23 @@ struct LinearOutput {
 /// B batch, H heads, T tokens, f features, d head width.
 ///   q, k [B,H,T,f] features, those of k zero for padding   v [B,H,T,d]
 ///   log_gate [B,H,T] log g; undefined = no gate             written [B,H,T] 1 - g, zero for padding; defined with
-///   log_gate
+///   log_gate   turned: in the place of q and k in the numerator and in s
 /// Returns o and the sums after token T; the arguments are not changed.
 LinearOutput linear_attention_causal_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                            const at::Tensor& log_gate, const at::Tensor& written,
-                                           const LinearSums& sums, const LinearNormaliser& normaliser);
+                                           const LinearSums& sums, const LinearNormaliser& normaliser,
+                                           const TurnedFeatures& turned = {});
 
 /// The same in chunks of 64 tokens: a causal product inside a chunk, and sums carried across chunks; no [T,f,d] buffer.
 /// Gates are applied as e^{log g_{j+1} + ... + log g_t} <= 1.
 LinearOutput linear_attention_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                      const at::Tensor& log_gate, const at::Tensor& written, const LinearSums& sums,
-                                     const LinearNormaliser& normaliser);
+                                     const LinearNormaliser& normaliser, const TurnedFeatures& turned = {});
 
 /// Every query over all S keys.
 ///   q [B,H,T,f]  k [B,H,S,f]  v [B,H,S,d]. Returns o [B,H,T,d].
 at::Tensor linear_attention_full(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                 const LinearNormaliser& normaliser);
+                                 const LinearNormaliser& normaliser, const TurnedFeatures& turned = {});
 
 /// f(x) = elu(x) + 1 (Katharopoulos et al. 2020, eq. 7).
 at::Tensor elu_features(const at::Tensor& x);

@@ -27,14 +27,16 @@ double scaled(double frequency, const RotaryScaling& scaling) {
   throw base::InternalError("a type of rotary scaling is missing here");
 }
 
-at::Tensor angles_of(const at::Tensor& x, int64_t first, const std::vector<double>& frequencies) {
+/// numbers [T] or [B,T] -> [T,r/2] or [B,1,T,r/2]
+at::Tensor angles_of(const at::Tensor& x, const at::Tensor& numbers, const std::vector<double>& frequencies) {
   const auto half = static_cast<int64_t>(frequencies.size());
   base::ensure(x.dim() == 4 && x.size(3) >= 2 * half, "rotary positions: expected rows [B,H,T,d] with d >= r");
-  const auto wide = at::TensorOptions().dtype(at::kDouble);
-  const at::Tensor numbers = at::arange(first, first + x.size(2), wide);
-  const at::Tensor rates = at::tensor(frequencies, wide);
-  return (numbers.unsqueeze(1) * rates.unsqueeze(0)).to(x.device());  // [T,r/2]
+  const at::Tensor rates = at::tensor(frequencies, at::TensorOptions().dtype(at::kDouble)).to(x.device());
+  const at::Tensor angles = numbers.to(x.device(), at::kDouble).unsqueeze(-1) * rates;
+  return numbers.dim() == 1 ? angles : angles.unsqueeze(1);
 }
+
+at::Tensor numbers_from(int64_t first, const at::Tensor& x) { return at::arange(first, first + x.size(2), at::kLong); }
 
 }  // namespace
 
@@ -48,7 +50,7 @@ std::vector<double> rotary_frequencies(int64_t dims, double base, const RotarySc
 
 at::Tensor rotate_naive(const at::Tensor& x, int64_t first, const std::vector<double>& frequencies) {
   const auto half = static_cast<int64_t>(frequencies.size());
-  const at::Tensor angles = angles_of(x, first, frequencies);
+  const at::Tensor angles = angles_of(x, numbers_from(first, x), frequencies);
   const at::Tensor pairs = at::complex(x.narrow(3, 0, half).to(at::kDouble), x.narrow(3, half, half).to(at::kDouble));
   const at::Tensor turned = pairs * at::polar(at::ones_like(angles), angles);
   return at::cat({at::real(turned).to(x.scalar_type()), at::imag(turned).to(x.scalar_type()),
@@ -57,8 +59,13 @@ at::Tensor rotate_naive(const at::Tensor& x, int64_t first, const std::vector<do
 }
 
 at::Tensor rotate(const at::Tensor& x, int64_t first, const std::vector<double>& frequencies, bool inverse) {
+  return rotate(x, numbers_from(first, x), frequencies, inverse);
+}
+
+at::Tensor rotate(const at::Tensor& x, const at::Tensor& numbers, const std::vector<double>& frequencies,
+                  bool inverse) {
   const auto half = static_cast<int64_t>(frequencies.size());
-  const at::Tensor angles = angles_of(x, first, frequencies);
+  const at::Tensor angles = angles_of(x, numbers, frequencies);
   const at::Tensor cosines = angles.cos().to(x.scalar_type());
   const at::Tensor sines = (inverse ? -angles.sin() : angles.sin()).to(x.scalar_type());
   const at::Tensor u = x.narrow(3, 0, half), v = x.narrow(3, half, half);
@@ -80,6 +87,17 @@ void rotate_row(float* x, const float* cosines, const float* sines, int64_t coun
     const float u = x[k], v = x[k + count];
     x[k] = u * cosines[k] - v * sines[k];
     x[k + count] = v * cosines[k] + u * sines[k];
+  }
+}
+
+void rotate_columns(float* x, const float* cosines, const float* sines, int64_t count, int64_t width) {
+  for (int64_t k = 0; k < count; ++k) {
+    float *first = x + k * width, *second = x + (k + count) * width;
+    for (int64_t c = 0; c < width; ++c) {
+      const float u = first[c], v = second[c];
+      first[c] = u * cosines[k] - v * sines[k];
+      second[c] = v * cosines[k] + u * sines[k];
+    }
   }
 }
 

@@ -31,10 +31,15 @@ std::vector<double> rotary_frequencies(int64_t dims, double base, const RotarySc
 at::Tensor rotate_naive(const at::Tensor& x, int64_t first, const std::vector<double>& frequencies);
 /// The same. Angles are computed in float64 whatever x's type; inverse: turned back.
 at::Tensor rotate(const at::Tensor& x, int64_t first, const std::vector<double>& frequencies, bool inverse = false);
+/// Row i of sequence b is turned by numbers[b,i]. numbers int64 [B,T] or [T]; [B,1] or [1]: the same for all rows.
+at::Tensor rotate(const at::Tensor& x, const at::Tensor& numbers, const std::vector<double>& frequencies,
+                  bool inverse = false);
 
 /// cos and sin of n f_k, each frequencies.size() numbers.
 void rotary_angles(int64_t n, const std::vector<double>& frequencies, float* cosines, float* sines);
 /// Turns one head's row in place: 2 * count channels, by those angles.
 void rotate_row(float* x, const float* cosines, const float* sines, int64_t count);
+/// Turns the columns of x [2 * count and more, width] in place: column c is a row whose channels are `width` apart.
+void rotate_columns(float* x, const float* cosines, const float* sines, int64_t count, int64_t width);
 
 }  // namespace mnemo::ops

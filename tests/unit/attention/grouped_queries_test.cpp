@@ -63,7 +63,7 @@ TEST(GroupedQueries, AreTheFormulaHeadByHead) {
   for (const bool rotary : {false, true}) {
     Softmax::Options options;
     options.num_kv_heads = kGroups;
-    if (rotary) options.rotary = RotaryOptions{.dims = 4, .base = 50.0};
+    if (rotary) options.rotary = core::RotaryOptions{.dims = 4, .base = 50.0};
     const GroupedSubject<Softmax> subject(options);
     const at::Tensor found = subject.attention.forward({x, {}, table}, subject.attention.initial_state(2)).y;
     EXPECT_LE(difference(found, subject.expected(x, table.expand(), rotary)), 1e-12) << rotary;
@@ -74,7 +74,7 @@ TEST(GroupedQueries, InAWindowAreThoseOfTheRowsInIt) {
   SlidingWindow::Options options;
   options.window_size = 4;
   options.num_kv_heads = kGroups;
-  options.rotary = RotaryOptions{.dims = 4, .base = 50.0};
+  options.rotary = core::RotaryOptions{.dims = 4, .base = 50.0};
   const GroupedSubject<SlidingWindow> subject(options);
   const at::Tensor x = Numbers(1).normal({2, 9, kModelWidth});
   const at::Tensor distance = at::arange(9).unsqueeze(1) - at::arange(9);
@@ -109,7 +109,7 @@ TEST(GroupedQueries, RefuseWhatDoesNotFit) {
   test::expect_error<base::InputError>([&] { GroupedSubject<Softmax>{options}; },
                                        {"num_kv_heads", "divisor", "4", "3"});
   options.num_kv_heads.reset();
-  options.rotary = RotaryOptions{.dims = 8};
+  options.rotary = core::RotaryOptions{.dims = 8};
   test::expect_error<base::InputError>([&] { GroupedSubject<Softmax>{options}; }, {"rotary.dims", "6", "8"});
 }
 

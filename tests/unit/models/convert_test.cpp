@@ -59,6 +59,14 @@ TEST(ToT2r, KeepsEveryParameterAndAddsFeatureMaps) {
   EXPECT_TRUE(at::isfinite(t2r->forward(segment, t2r->initial_state(2)).hidden).all().item<bool>());
 }
 
+TEST(ToT2r, KeepsRotaryPositionsAndGroupsOfQueries) {
+  const auto softmax = model_with(
+      {"backbone.attention.type=softmax", "backbone.attention.num_kv_heads=1", "backbone.attention.rotary.base=50.0"});
+  const auto t2r = to_t2r(*softmax, 4, 7);
+  for (const char* key : {"num_kv_heads", "rotary"})
+    EXPECT_EQ(t2r->options().backbone.attention.at(key), softmax->options().backbone.attention.at(key)) << key;
+}
+
 TEST(ToT2r, RefusesWhatIsNoSoftmaxModel) {
   const auto relative = model_with({});
   expect_error<base::InputError>([&] { to_t2r(*relative, {}, 0); }, {"t2r", "softmax", "relative"});

@@ -20,6 +20,7 @@ const LinearNormaliser kNormalisers[] = {{Kind::plus_eps, 1e-6}, {Kind::plain, 0
 struct Input {
   at::Tensor q, k, v, log_gate, written;
   LinearSums sums;
+  TurnedFeatures turned = {};
 };
 
 /// Positive features, so that the plain division is well conditioned; some gates close to 0 and 1.
@@ -39,6 +40,12 @@ Input random_input(int64_t tokens, bool gated, bool padded) {
     in.written = at::sigmoid(-logits).masked_fill(valid.logical_not(), 0.0);
   }
   return in;
+}
+
+/// Other features for the numerator, as rotary positions make them: of any sign.
+void turn(Input& in) {
+  Numbers numbers(9);
+  in.turned = {numbers.normal(in.q.sizes()), numbers.normal(in.k.sizes()) * in.k.ne(0.0)};
 }
 
 void expect_near(const LinearOutput& found, const LinearOutput& expected, double tolerance) {
@@ -61,6 +68,21 @@ TEST(LinearAttention, NaiveTwinIsTheSumOfThePaper) {
   EXPECT_LE(difference(found({Kind::at_least_one, 0.0}), sum / a.clamp_min(1.0)), 1e-13);
 }
 
+TEST(LinearAttention, TurnedFeaturesStandInTheNumeratorAlone) {
+  Input in = random_input(6, false, false);
+  turn(in);
+  const LinearSums none{at::zeros_like(in.sums.s), at::zeros_like(in.sums.z)};
+  const at::Tensor all = at::matmul(in.q, in.k.transpose(-1, -2)),
+                   above = at::matmul(in.turned.q, in.turned.k.transpose(-1, -2));
+  const auto found = linear_attention_causal_naive(in.q, in.k, in.v, {}, {}, none, {Kind::plain, 0.0}, in.turned);
+  EXPECT_LE(difference(found.o, at::matmul(above.tril(), in.v) / all.tril().sum(-1, true)), 1e-12);
+  EXPECT_LE(difference(found.sums.s, at::matmul(in.turned.k.transpose(-1, -2), in.v)), 1e-12);
+  EXPECT_LE(difference(found.sums.z, in.k.sum(2)), 1e-12);
+  EXPECT_LE(difference(linear_attention_full(in.q, in.k, in.v, {Kind::plain, 0.0}, in.turned),
+                       at::matmul(above, in.v) / all.sum(-1, true)),
+            1e-12);
+}
+
 TEST(LinearAttention, TheGateForgetsTokenByToken) {
   // One feature, one channel: S_2 = g_2 (g_1 S_0 + (1-g_1) k_1 v_1) + (1-g_2) k_2 v_2.
   const auto cell = [](std::initializer_list<double> values) {
@@ -70,7 +92,7 @@ TEST(LinearAttention, TheGateForgetsTokenByToken) {
   const LinearSums sums{at::full({1, 1, 1, 1}, 11.0, at::kDouble), at::full({1, 1, 1}, 13.0, at::kDouble)};
   const at::Tensor gates = cell({0.25, 0.5});
   for (const auto& form : {&linear_attention_causal_naive, &linear_attention_causal}) {
-    const auto out = form(q, k, v, gates.log(), 1.0 - gates, sums, {Kind::plain, 0.0});
+    const auto out = form(q, k, v, gates.log(), 1.0 - gates, sums, {Kind::plain, 0.0}, {});
     const double s1 = 0.25 * 11 + 0.75 * 10, s2 = 0.5 * s1 + 0.5 * 21, z1 = 0.25 * 13 + 0.75 * 2,
                  z2 = 0.5 * z1 + 0.5 * 3;
     EXPECT_NEAR(out.sums.s.item<double>(), s2, 1e-13);
@@ -87,12 +109,16 @@ TEST(LinearAttention, FastAndNaiveAgreeAtEveryLength) {
         for (const LinearNormaliser& normaliser : kNormalisers) {
           SCOPED_TRACE(fmt::format("{} tokens, gated {}, padded {}, division {}", tokens, gated, padded,
                                    static_cast<int>(normaliser.kind)));
-          const Input in = random_input(tokens, gated, padded);
-          const auto expected = linear_attention_causal_naive(in.q, in.k, in.v, in.log_gate, in.written, in.sums,
-                                                              normaliser);
-          expect_near(linear_attention_causal(in.q, in.k, in.v, in.log_gate, in.written, in.sums, normaliser), expected,
-                      1e-10);
-          ASSERT_TRUE(at::isfinite(expected.o).all().item<bool>());
+          Input in = random_input(tokens, gated, padded);
+          for (const bool turned : {false, true}) {
+            if (turned) turn(in);
+            const auto expected = linear_attention_causal_naive(in.q, in.k, in.v, in.log_gate, in.written, in.sums,
+                                                                normaliser, in.turned);
+            expect_near(
+                linear_attention_causal(in.q, in.k, in.v, in.log_gate, in.written, in.sums, normaliser, in.turned),
+                expected, 1e-10 * (1 + test::largest(expected.o)));
+            ASSERT_TRUE(at::isfinite(expected.o).all().item<bool>());
+          }
         }
       }
     }
@@ -101,15 +127,19 @@ TEST(LinearAttention, FastAndNaiveAgreeAtEveryLength) {
 
 TEST(LinearAttention, FastAndNaiveHaveTheSameGradients) {
   for (const int64_t tokens : {1, 65, 130}) {
-    for (const bool gated : {false, true}) {
-      const auto gradients = [&](bool naive) {
+    for (const auto& [gated, turned] : {std::pair(false, false), {true, false}, {false, true}, {true, true}}) {
+      const auto gradients = [&, gated = gated, turned = turned](bool naive) {
         Input in = random_input(tokens, gated, true);
+        turn(in);
         std::vector<at::Tensor> leaves = {in.q, in.k, in.v, in.sums.s, in.sums.z};
+        if (turned) leaves.insert(leaves.begin() + 5, {in.turned.q, in.turned.k});
+        const size_t gate = leaves.size();
         if (gated) leaves.insert(leaves.end(), {in.log_gate, in.written});
         for (at::Tensor& leaf : leaves) leaf = leaf.detach().set_requires_grad(true);
         const auto out = (naive ? linear_attention_causal_naive : linear_attention_causal)(
-            leaves[0], leaves[1], leaves[2], gated ? leaves[5] : at::Tensor(), gated ? leaves[6] : at::Tensor(),
-            {leaves[3], leaves[4]}, {Kind::plus_eps, 1e-6});
+            leaves[0], leaves[1], leaves[2], gated ? leaves[gate] : at::Tensor(),
+            gated ? leaves[gate + 1] : at::Tensor(), {leaves[3], leaves[4]}, {Kind::plus_eps, 1e-6},
+            turned ? TurnedFeatures{leaves[5], leaves[6]} : TurnedFeatures());
         Numbers numbers(3);
         ((out.o * numbers.normal(out.o.sizes())).sum() + (out.sums.s * numbers.normal(out.sums.s.sizes())).sum() +
          out.sums.z.sum())

@@ -54,6 +54,32 @@ TEST(Rotary, RotateIsItsNaiveTwin) {
   }
 }
 
+TEST(Rotary, EveryRowMayHaveANumberOfItsOwn) {
+  const std::vector<double> frequencies = rotary_frequencies(4, 100.0, {});
+  const at::Tensor x = Numbers(1).normal({2, 3, 5, 6}),
+                   numbers = at::tensor({3, 0, 7, -2, 9, 1, 1, 4, 0, 5}).view({2, 5});
+  const at::Tensor found = rotate(x, numbers, frequencies), one = rotate(x, numbers.narrow(1, 2, 1), frequencies);
+  std::vector<float> angles(4);
+  for (int64_t b = 0; b < 2; ++b) {
+    const at::Tensor of = x.narrow(0, b, 1);
+    EXPECT_LE(
+        difference(one[b],
+                   rotate_naive(of.reshape({1, 15, 1, 6}), numbers[b][2].item<int64_t>(), frequencies).view({3, 5, 6})),
+        1e-12);
+    for (int64_t t = 0; t < 5; ++t) {
+      const int64_t number = numbers[b][t].item<int64_t>();
+      EXPECT_LE(
+          difference(found.narrow(0, b, 1).narrow(2, t, 1), rotate_naive(of.narrow(2, t, 1), number, frequencies)),
+          1e-12);
+      // The columns of a matrix are rows whose channels are apart.
+      const at::Tensor columns = of[0].select(1, t).t().to(at::kFloat).contiguous();
+      rotary_angles(number, frequencies, angles.data(), angles.data() + 2);
+      rotate_columns(columns.mutable_data_ptr<float>(), angles.data(), angles.data() + 2, 2, 3);
+      EXPECT_LE(difference(columns.t().to(at::kDouble), found[b].select(1, t)), 1e-6);
+    }
+  }
+}
+
 TEST(Rotary, ScoresDependOnDifferencesOfRowsAlone) {
   const std::vector<double> frequencies = rotary_frequencies(6, 10000.0, {});
   const at::Tensor q = Numbers(1).normal({1, 1, 5, 6}), k = Numbers(2).normal({1, 1, 5, 6});

@@ -1,13 +1,16 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "base/options.h"
 #include "ops/attention/rotary.h"
 
-namespace mnemo::attention {
+namespace mnemo::core {
 
 struct RotaryScalingOptions {
   using Type = ops::RotaryScaling::Type;
@@ -48,15 +51,35 @@ struct RotaryOptions {
   void validate(const base::Where& where) const {
     where.require(dims.value_or(0) % 2 == 0, "dims", "expected an even number, found {}", dims.value_or(0));
   }
-  /// Throws InputError for heads that are too narrow or of an odd width.
-  std::vector<double> frequencies(int64_t head_dim) const {
-    const int64_t turned = dims.value_or(head_dim);
-    base::require(turned <= head_dim && turned % 2 == 0,
-                  "rotary.dims: expected an even number of at most the head's width {}, found {}", head_dim, turned);
+  /// Of rows of that width; `what` they are is for the message. Throws InputError for rows that are too narrow or of an
+  /// odd width.
+  std::vector<double> frequencies(int64_t width, std::string_view what = "the head's width") const {
+    const int64_t turned = dims.value_or(width);
+    base::require(turned <= width && turned % 2 == 0, "rotary.dims: expected an even number of at most {} {}, found {}",
+                  what, width, turned);
     return ops::rotary_frequencies(
         turned, base,
         {scaling.type, scaling.factor, scaling.low_freq_factor, scaling.high_freq_factor, scaling.original_max_len});
   }
 };
 
-}  // namespace mnemo::attention
+/// Rotary positions where the past is kept as sums of rows and not as rows. The turn is linear, so sums can be turned,
+/// too: a state counts rows from its end, where the row to come is row 0. Numbers stay bounded, and a text divided in any
+/// way gives the same sums. Padding is not counted. Without frequencies nothing is turned.
+class RowTurns {
+ public:
+  /// Of a call with so many rows. valid [B,T] bool, false = padding; undefined = no padding.
+  RowTurns(const std::vector<double>& frequencies, int64_t rows, at::Tensor valid)
+      : frequencies_(frequencies), rows_(rows), valid_(std::move(valid)) {}
+  /// x [B,H,T,r], each row turned by its number in the call.
+  at::Tensor rows(const at::Tensor& x) const;
+  /// Sums of turned rows [B,..,n,r] as the next call takes them: turned back by the rows of this one.
+  at::Tensor past(const at::Tensor& sums) const;
+
+ private:
+  const std::vector<double>& frequencies_;
+  int64_t rows_;
+  at::Tensor valid_;
+};
+
+}  // namespace mnemo::core
