@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 
 #include "base/error.h"
 #include "core/decode.h"
+#include "layers/recompute.h"
 #include "ops/attention/position.h"
 
 namespace mnemo::backbones {
@@ -69,6 +71,12 @@ LayerStack::LayerStack(const LayerStackOptions& options, const layers::Scope& sc
     made.norm2 = norm(make_cross ? "norm3" : "norm2");
     made.ffn = layers::FeedForward(layer / "ffn", options.dim, options.ffn_dim, options.activation, options.init_std,
                                    options.ffn_gated, options.ffn_bias);
+  }
+  const std::string prefix = (scope / "layers").prefix() + ".";
+  for (const layers::Parameter& parameter : scope.parameters()) {
+    for (size_t n = 0; n < layers_.size(); ++n)
+      if (!parameter.name.starts_with(prefix) || parameter.name.starts_with(prefix + std::to_string(n) + "."))
+        layers_[n].parameters.push_back(parameter.tensor);
   }
   if (options.final_norm)
     final_norm_ = layers::Norm(options.norm_type, scope / "final_norm", options.dim, options.norm_eps);
@@ -168,14 +176,95 @@ at::Tensor LayerStack::Layer::attend_encoder(const core::AttentionInput& input, 
   return attend_real_rows(*cross, input, {}, real).y;
 }
 
+template <class F>
+void LayerStack::Passed::each(F&& f) {
+  for (at::Tensor* tensor : {&h, &from_below, &context, &encoder})
+    if (tensor->defined()) f(*tensor);
+  state = state.map([&](const core::Field&, const at::Tensor& tensor) {
+    at::Tensor changed = tensor;
+    f(changed);
+    return changed;
+  });
+}
+
+LayerStack::Passed LayerStack::run_layer(size_t n, const Passed& entering, const Pass& pass) const {
+  const Layer& layer = layers_[n];
+  const core::BackboneInput& input = pass.input;
+  const ops::RealRows* real = pass.real;
+  const bool pre = options_.norm == LayerStackOptions::Norm::pre, training = input.mode == core::Mode::train;
+  const auto all = [&](const at::Tensor& rows) { return real == nullptr ? rows : real->unpack(rows); };
+  at::Tensor h = entering.h, context = entering.context;
+  if (pre && context.defined()) context = layer.norm1(context);
+  const core::AttentionInput rows{
+      all(pre ? layer.norm1(h) : h), context, pass.table, input.mode, input.ends, entering.from_below};
+  if (input.observe) input.observe(static_cast<int64_t>(n), *layer.attention, rows, entering.state);
+  core::AttentionResult attended = layer.attend(rows, entering.state, real);
+  const at::Tensor y = drop(attended.y, training, real), entered = h;
+  h = pre ? h + y : layer.norm1(h + y);
+  if (layer.cross) {
+    base::ensure(pass.cross_table != nullptr, "layers with cross-attention need an encoder's output");
+    const core::AttentionInput asks{all(pre ? layer.cross_norm(h) : h), entering.encoder, *pass.cross_table,
+                                    input.mode};
+    if (input.observe) input.observe(static_cast<int64_t>(n), *layer.cross, asks, {});
+    const at::Tensor read = drop(layer.attend_encoder(asks, real), training, real);
+    h = pre ? h + read : layer.cross_norm(h + read);
+  }
+  const at::Tensor ffn = drop(layer.feed_forward(pre ? layer.norm2(options_.parallel_residual ? entered : h) : h,
+                                                 options_.activation_dropout, training),
+                              training, real);
+  h = pre ? h + ffn : layer.norm2(h + ffn);
+  return {h, std::move(attended.to_above), std::move(attended.state)};
+}
+
+/// Runs layers whose graphs the backward pass makes again: holds what it needs then, for longer than the caller does.
+class LayerStack::Recomputing {
+ public:
+  Recomputing(const LayerStack& stack, const core::BackboneInput& input,
+              const std::optional<core::AttendTable>& cross_table, const std::optional<ops::RealRows>& real)
+      : held_(std::make_shared<Held>(Held{stack, {}, cross_table, real, {}})) {
+    held_->input.mode = input.mode, held_->input.ends = input.ends;
+  }
+
+  Passed operator()(size_t n, Passed entering, const core::AttendTable& table) {
+    const core::AttendTable& own = held_->tables.try_emplace(&table, table).first->second;
+    std::vector<at::Tensor> inputs;
+    entering.each([&](at::Tensor& tensor) { inputs.push_back(std::exchange(tensor, at::empty({0}))); });
+    const auto leaving = std::make_shared<Passed>();  // without the tensors
+    const auto run = [held = held_, n, &own, entering, leaving](const std::vector<at::Tensor>& tensors) {
+      Passed given = entering;
+      size_t next = 0;
+      given.each([&](at::Tensor& tensor) { tensor = tensors[next++]; });
+      *leaving = held->stack.run_layer(
+          n, given,
+          {held->input, own, held->cross_table ? &*held->cross_table : nullptr, held->real ? &*held->real : nullptr});
+      std::vector<at::Tensor> made;
+      leaving->each([&](at::Tensor& tensor) { made.push_back(std::exchange(tensor, at::empty({0}))); });
+      return made;
+    };
+    const std::vector<at::Tensor> made = layers::recomputed(run, inputs, held_->stack.layers_[n].parameters);
+    Passed result = *leaving;
+    size_t next = 0;
+    result.each([&](at::Tensor& tensor) { tensor = made[next++]; });
+    return result;
+  }
+
+ private:
+  struct Held {
+    const LayerStack& stack;
+    core::BackboneInput input;
+    std::optional<core::AttendTable> cross_table;
+    std::optional<ops::RealRows> real;
+    std::map<const core::AttendTable*, core::AttendTable> tables;
+  };
+  std::shared_ptr<Held> held_;
+};
+
 core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const core::State& state) const {
-  const bool pre = options_.norm == LayerStackOptions::Norm::pre;
-  const bool training = input.mode == core::Mode::train;
   core::BackboneResult result;
   core::State::Children states;
   at::Tensor h = embed(input);
   if (input.hidden) input.hidden("embed", h);
-  h = layers::dropout(h, options_.dropout, training);
+  h = layers::dropout(h, options_.dropout, input.mode == core::Mode::train);
   const std::optional<ops::RealRows> packed = real_rows(input);
   const ops::RealRows* real = packed ? &*packed : nullptr;
   const auto all = [&](const at::Tensor& rows) { return real == nullptr ? rows : real->unpack(rows); };
@@ -186,6 +275,9 @@ core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const
                                            {core::SpanKind::tokens, input.encoder.rows.size(1)});
     if (input.encoder.valid.defined()) cross_table->set_valid(input.encoder.valid);
   }
+  std::optional<Recomputing> again;
+  if (input.recompute_layers && !input.observe && c10::GradMode::is_enabled())
+    again.emplace(*this, input, cross_table, packed);
   at::Tensor from_below;
   const std::vector<bool> passed_by = dropped(input);
   for (size_t n = 0; n < layers_.size(); ++n) {
@@ -198,37 +290,22 @@ core::BackboneResult LayerStack::forward(const core::BackboneInput& input, const
     }
     at::Tensor context = input.context ? input.context(static_cast<int64_t>(n), enters) : at::Tensor();
     if (context.defined() && context.size(1) == 0) context = at::Tensor();
-    if (pre && context.defined()) context = layer.norm1(context);
-    const core::AttentionInput rows{pre ? all(layer.norm1(h)) : enters,
-                                    context,
-                                    input.table(static_cast<int64_t>(n)),
-                                    input.mode,
-                                    input.ends,
-                                    from_below};
-    if (input.observe) input.observe(static_cast<int64_t>(n), *layer.attention, rows, state.child(layer.name));
-    core::AttentionResult attended = layer.attend(rows, state.child(layer.name), real);
-    states.emplace_back(layer.name, std::move(attended.state));
-    from_below = std::move(attended.to_above);
-    const at::Tensor y = drop(attended.y, training, real), entered = h;
-    h = pre ? h + y : layer.norm1(h + y);
-    if (layer.cross) {
-      base::ensure(cross_table.has_value(), "layers with cross-attention need an encoder's output");
-      const core::AttentionInput asks{all(pre ? layer.cross_norm(h) : h), input.encoder.rows, *cross_table, input.mode};
-      if (input.observe) input.observe(static_cast<int64_t>(n), *layer.cross, asks, {});
-      const at::Tensor read = drop(layer.attend_encoder(asks, real), training, real);
-      h = pre ? h + read : layer.cross_norm(h + read);
-    }
-    const at::Tensor ffn = drop(layer.feed_forward(pre ? layer.norm2(options_.parallel_residual ? entered : h) : h,
-                                                   options_.activation_dropout, training),
-                                training, real);
-    h = pre ? h + ffn : layer.norm2(h + ffn);
+    // A view for each layer: its gradients are summed first, also in the order of a layer that runs again.
+    const at::Tensor encoder = layer.cross ? input.encoder.rows.view_as(input.encoder.rows) : at::Tensor();
+    Passed entering{h, from_below, state.child(layer.name), context, encoder};
+    const core::AttendTable& table = input.table(static_cast<int64_t>(n));
+    Passed leaving = again ? (*again)(n, std::move(entering), table)
+                           : run_layer(n, entering, {input, table, cross_table ? &*cross_table : nullptr, real});
+    h = leaving.h;
+    from_below = std::move(leaving.from_below);
+    states.emplace_back(layer.name, std::move(leaving.state));
     if (input.hidden) input.hidden(fmt::format("layers.{}", n), h);
   }
   if (options_.final_norm) {
     h = final_norm_(h);
     if (input.hidden) input.hidden("final_norm", h);
   }
-  result.hidden = layers::dropout(all(h), options_.output_dropout, training);
+  result.hidden = layers::dropout(all(h), options_.output_dropout, input.mode == core::Mode::train);
   result.state = core::State::list(std::move(states));
   return result;
 }

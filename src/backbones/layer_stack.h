@@ -119,6 +119,7 @@ class LayerStack : public core::Backbone {
   at::Tensor positions_of(const core::BackboneInput& input) const;
   struct Layer {
     std::string name;
+    std::vector<at::Tensor> parameters;                 ///< that it uses, those shared by all layers included
     std::unique_ptr<core::Attention> attention, cross;  ///< cross: null in layers without
     layers::Norm norm1, cross_norm, norm2;
     layers::FeedForward ffn;
@@ -129,6 +130,27 @@ class LayerStack : public core::Backbone {
     at::Tensor attend_encoder(const core::AttentionInput& input, const ops::RealRows* real) const;
     at::Tensor feed_forward(const at::Tensor& rows, double dropout, bool training) const;
   };
+  /// What enters and leaves a layer; gradients flow through all of it.
+  struct Passed {
+    at::Tensor h;             ///< [B,Q,D], or of real rows alone
+    at::Tensor from_below;    ///< what the attention of the layer below passed up, and then this one's
+    core::State state;        ///< of the attention
+    at::Tensor context = {};  ///< of the layer context, before any norm; only enters
+    at::Tensor encoder = {};  ///< rows for cross-attention; only enters
+    /// Calls f(tensor&) for each tensor that is there.
+    template <class F>
+    void each(F&& f);
+  };
+  /// What a layer does besides: constants.
+  struct Pass {
+    const core::BackboneInput& input;
+    const core::AttendTable& table;
+    const core::AttendTable* cross_table;
+    const ops::RealRows* real;
+  };
+  Passed run_layer(size_t n, const Passed& entering, const Pass& pass) const;
+  /// The same without its graph, which the backward pass makes again.
+  class Recomputing;
   /// The rows that are not padding, if it pays to run row by row what can be (norms, maps, residuals) on them alone:
   /// in training, where nobody looks at padding.
   std::optional<ops::RealRows> real_rows(const core::BackboneInput& input) const;

@@ -37,6 +37,7 @@ struct BackboneInput {
   EncoderOutput encoder = {};   ///< for layers with cross-attention
   Mode mode = Mode::evaluate;
   bool ends = true;
+  bool recompute_layers = false;  ///< as in core::Segment; layers that are observed are not run again
   AttentionObserver observe = {};
   HiddenObserver hidden = {};
 

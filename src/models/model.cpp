@@ -287,8 +287,10 @@ core::StepResult Model::forward(const core::Segment& segment, const core::State&
   if (segment.source.defined()) {
     base::require(segment.source.dim() == 2 && segment.source.size(0) == batch,
                   "[model] expected a source [B,S] with B = {}, found {}", batch, c10::str(segment.source.sizes()));
-    SourceSide::Encoded encoded = source_->encode(segment.source, segment.source_valid, segment.mode,
-                                                  state.child("source"), hidden);
+    core::Segment source;
+    source.tokens = segment.source, source.valid = segment.source_valid, source.mode = segment.mode;
+    source.recompute_layers = segment.recompute_layers;
+    SourceSide::Encoded encoded = source_->encode(std::move(source), state.child("source"), hidden);
     begun = begin_target(batch, std::move(encoded.state));
     losses = std::move(encoded.losses);
   }
@@ -304,7 +306,9 @@ core::StepResult Model::forward(const core::Segment& segment, const core::State&
 core::State Model::read_source(const at::Tensor& source, const at::Tensor& valid, core::Mode mode,
                                const core::State& before, const core::HiddenObserver& hidden) const {
   base::ensure(source_.has_value(), "only translation models have a source");
-  return begin_target(source.size(0), source_->encode(source, valid, mode, before.child("source"), hidden).state);
+  core::Segment segment;
+  segment.tokens = source, segment.valid = valid, segment.mode = mode;
+  return begin_target(source.size(0), source_->encode(std::move(segment), before.child("source"), hidden).state);
 }
 
 core::State Model::begin_target(int64_t batch, core::State source) const {
@@ -337,6 +341,7 @@ core::StepResult Model::forward_tokens(const core::Segment& segment, const core:
   input.encoder = encoder;
   input.mode = segment.mode;
   input.ends = segment.part.ends;
+  input.recompute_layers = segment.recompute_layers;
   input.observe = observe;
   input.hidden = hidden;
   memories_->show(input, rows, segment, state);

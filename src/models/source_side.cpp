@@ -58,6 +58,7 @@ EncodedState SourceSide::encode_segment(const core::Segment& segment, int64_t fi
   const core::SegmentRows rows = memories_->enter(tokens, {}, segment, state);
   core::BackboneInput input;
   input.mode = segment.mode;
+  input.recompute_layers = segment.recompute_layers;
   if (hidden)
     input.hidden = [&](std::string_view name, const at::Tensor& h) { hidden(fmt::format("encoder.{}", name), h); };
   memories_->show(input, rows, segment, state);
@@ -76,18 +77,14 @@ EncodedState SourceSide::encode_segment(const core::Segment& segment, int64_t fi
           known.defined() ? known : at::ones({seen.size(0), seen.size(1)}, segment.tokens.options().dtype(at::kBool))};
 }
 
-SourceSide::Encoded SourceSide::encode(const at::Tensor& source, const at::Tensor& valid, core::Mode mode,
-                                       const core::State& state, const core::HiddenObserver& hidden) const {
+SourceSide::Encoded SourceSide::encode(core::Segment segment, const core::State& state,
+                                       const core::HiddenObserver& hidden) const {
   RECORD_USER_SCOPE("encoder");
-  core::Segment segment;
-  segment.tokens = source;
-  segment.valid = valid;
-  segment.mode = mode;
   if (segment_size_ || !memories_->contexts().empty() || !memories_->sequences().empty()) {
-    if (const LeftPadding padding(valid); padding.moves()) segment = padding.right_padded(segment);
+    if (const LeftPadding padding(segment.valid); padding.moves()) segment = padding.right_padded(segment);
   }
   const at::Tensor tokens = segment.tokens, real = segment.valid;
-  const int64_t length = source.size(1), size = segment_size_.value_or(length);
+  const int64_t length = tokens.size(1), size = segment_size_.value_or(length);
   core::State own = state.child("encoder");
   Encoded encoded;
   std::vector<at::Tensor> rows, real_rows;

@@ -39,13 +39,12 @@ class SourceSide {
              const std::optional<layers::TokenEmbedding>& embedding);
 
   core::State initial_state(int64_t batch) const;
-  /// The state after a source [B,S] int64, of which valid [B,S] bool is real; undefined = all.
+  /// The state after a source segment: its tokens [B,S], which of them are real, and how they are run.
   struct Encoded {
     core::State state;
     std::vector<at::Tensor> losses = {};  ///< of layer contexts, as core::StepResult has them: means over segments
   };
-  Encoded encode(const at::Tensor& source, const at::Tensor& valid, core::Mode mode, const core::State& state,
-                 const core::HiddenObserver& hidden = {}) const;
+  Encoded encode(core::Segment segment, const core::State& state, const core::HiddenObserver& hidden = {}) const;
   /// What the decoder reads.
   static core::EncoderOutput output(const core::State& state);
   /// The rows of the encoder's output that belong to the tokens of a source [B,length], in order.

@@ -27,6 +27,8 @@ at::Tensor own_rows(at::IntArrayRef sizes, const Draw& draw) {
 BatchRowsGuard::BatchRowsGuard(const BatchRows& rows) : before_(own) { own = rows; }
 BatchRowsGuard::~BatchRowsGuard() { own = before_; }
 
+BatchRows batch_rows_now() { return own; }
+
 at::Tensor row_mask(at::IntArrayRef sizes, double keep, const at::Tensor& like) {
   const auto options = like.options().requires_grad(false);
   return own_rows(sizes, [&](at::IntArrayRef whole) { return at::empty(whole, options).bernoulli_(keep); });

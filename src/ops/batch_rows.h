@@ -25,6 +25,9 @@ class BatchRowsGuard {
   BatchRows before_;
 };
 
+/// The rows set by the innermost guard of this thread; a total of 0 without one.
+BatchRows batch_rows_now();
+
 /// A mask of zeros and ones, each 1 with probability `keep`, of the type of `like`. sizes [B * k, ...] with the rows of
 /// a sample together; B is the number of rows of the guard, any number without one.
 at::Tensor row_mask(at::IntArrayRef sizes, double keep, const at::Tensor& like);

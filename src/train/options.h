@@ -31,7 +31,7 @@ struct TrainOptions {
   int64_t segments_per_step = 1;
   int64_t replay = 0;
   BpttForm bptt = BpttForm::sliding;
-  enum class Recompute { none, segment, automatic } recompute = Recompute::none;
+  enum class Recompute { none, segment, automatic, layer } recompute = Recompute::none;
   std::optional<int64_t> memory_limit = std::nullopt;
   int64_t accumulate = 1;
   ops::ProductPrecision precision = ops::ProductPrecision::float32;
@@ -76,8 +76,9 @@ struct TrainOptions {
       base::one_of("sliding", "chunked"));
     v("recompute", recompute,
       "gradient checkpointing: none: keep all activations; segment: keep only the state at segment boundaries and "
-      "recompute the rest, bit for bit; auto: keep segments as long as they fit in memory_limit",
-      base::one_of("none", "segment", "auto"));
+      "recompute the rest, bit for bit; auto: keep segments as long as they fit in memory_limit; layer: keep what "
+      "enters each layer and recompute the rest, bit for bit",
+      base::one_of("none", "segment", "auto", "layer"));
     v("memory_limit", memory_limit, "with recompute = \"auto\": limit in MB for the activations that are kept",
       base::range(1, int64_t{1} << 30));
     v("accumulate", accumulate, "gradient accumulation: split the batch into this many parts to save memory",
@@ -150,7 +151,9 @@ struct TrainOptions {
                   "required by recompute = \"auto\"; expected MB, found none");
     where.require(recompute == Recompute::automatic || !memory_limit, "memory_limit",
                   "requires recompute = \"auto\", found recompute = \"{}\"",
-                  recompute == Recompute::none ? "none" : "segment");
+                  recompute == Recompute::none    ? "none"
+                  : recompute == Recompute::layer ? "layer"
+                                                  : "segment");
   }
 };
 

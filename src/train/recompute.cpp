@@ -8,26 +8,6 @@
 
 namespace mnemo::train {
 
-RandomState::RandomState(at::Device device) {
-  const auto add = [&](const at::Device& where) {
-    const at::Generator& generator = at::globalContext().defaultGenerator(where);
-    generators_.emplace_back(generator, generator.get_state());
-  };
-  add(at::kCPU);
-  if (!device.is_cpu()) add(device);
-}
-
-void RandomState::restore() const {
-  for (auto [generator, state] : generators_) generator.set_state(state);
-}
-
-void RandomState::share(const RandomState& other) {
-  for (size_t i = 0; i < generators_.size(); ++i) {
-    if (at::equal(generators_[i].second, other.generators_[i].second))
-      generators_[i].second = other.generators_[i].second;
-  }
-}
-
 /// LibTorch's allocators report to this slot of the thread what they hand out and take back; a profiler uses it too,
 /// and is told on.
 struct TensorMeter::Counter final : c10::MemoryReportingInfoBase {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "layers/recompute.h"
 #include "tasks/task.h"
 
 namespace mnemo::train {
@@ -83,7 +84,7 @@ class Segments {
     std::vector<Edge> out;
     std::vector<std::vector<at::Tensor>> gradients;  ///< [hop][edge], undefined = zero
     core::State state;                               ///< where it began, for a second run
-    std::optional<RandomState> random;
+    std::optional<layers::RandomState> random;
   };
 
   int64_t count() const { return static_cast<int64_t>(segments_.size()); }
@@ -202,7 +203,7 @@ class Segments {
   void rebuild(int64_t s) {
     Node& own = node(s);
     if (own.graph) return;
-    const RandomReplay replay(*own.random, device_);
+    const layers::RandomReplay replay(*own.random, device_);
     const core::StepResult step = run_segment(s, own.state);
     own.loss = loss_of(step, s);
     size_t edge = 0;

@@ -46,7 +46,8 @@ bool is_last_inputs(const core::Field& field) { return !field.per_sequence() && 
 
 /// What backward_segments may store of the segments' graphs.
 int64_t stored_bytes(const TrainOptions& options) {
-  if (options.recompute == TrainOptions::Recompute::none) return kStoreAll;
+  using Recompute = TrainOptions::Recompute;
+  if (options.recompute == Recompute::none || options.recompute == Recompute::layer) return kStoreAll;
   return options.memory_limit ? *options.memory_limit * 1'000'000 : 0;
 }
 
@@ -105,6 +106,9 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
                 "training: 'train.replay': {} segments are read again in every step, and the model has a memory of its "
                 "own, which each reading would move; expected 0",
                 options_.replay);
+  base::require(options_.recompute != TrainOptions::Recompute::layer || model.input_kind() != core::InputKind::images,
+                "training: 'train.recompute': expected \"none\" for a model of images, whose layers are not run again, "
+                "found \"layer\"");
   choose_parameters();
   if (group_) {
     require_divisible(options_, group_->size());
@@ -170,6 +174,7 @@ BpttResult Trainer::differentiate(const std::vector<data::TokenSegment>& segment
   for (const data::TokenSegment& segment : segments) {
     own.push_back(tasks::to(tasks::rows(segment, share.first, share.rows), device));
     inputs.push_back({tasks::model_input(own.back(), core::Mode::train), own.back().reset});
+    inputs.back().input.recompute_layers = options_.recompute == TrainOptions::Recompute::layer;
   }
   const core::State state = states_.empty() ? model_.initial_state(share.rows) : states_[static_cast<size_t>(part)];
   const double weight = static_cast<double>(share.rows) / static_cast<double>(share.part_rows) /

@@ -131,11 +131,12 @@ TEST_F(RecipeFiles, MistakesNameFileLineAndNearestKey) {
   EXPECT_NE(error_of(write("a.toml", "study = 3\n")).find("expected a list of tables"), std::string::npos);
   EXPECT_NE(error_of(write("a.toml", "")).find("no error"), std::string::npos);
   EXPECT_NE(error_of(write("a.toml", ""), {"train.stepz=3"}).find("did you mean 'steps'"), std::string::npos);
-  for (const auto& [key, names] : {std::pair("train.precision", "expected \"float32\" | \"bf16\""),
-                                   std::pair("train.recompute", "expected \"none\" | \"segment\" | \"auto\""),
-                                   std::pair("train.bptt", "expected \"sliding\" | \"chunked\""),
-                                   std::pair("data.unit", "expected \"bytes\" | \"characters\" | \"words\""),
-                                   std::pair("data.reset", "expected \"documents\" | \"segments\"")}) {
+  for (const auto& [key, names] :
+       {std::pair("train.precision", "expected \"float32\" | \"bf16\""),
+        std::pair("train.recompute", "expected \"none\" | \"segment\" | \"auto\" | \"layer\""),
+        std::pair("train.bptt", "expected \"sliding\" | \"chunked\""),
+        std::pair("data.unit", "expected \"bytes\" | \"characters\" | \"words\""),
+        std::pair("data.reset", "expected \"documents\" | \"segments\"")}) {
     const std::string error = error_of(write("a.toml", ""), {key + std::string("=fp8")});
     for (const char* part : {key, names, "fp8"}) EXPECT_NE(error.find(part), std::string::npos) << error;
   }

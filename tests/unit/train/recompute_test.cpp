@@ -81,7 +81,7 @@ struct Traces {
 };
 
 Traces trace(const CountedModel& model, const std::vector<data::TokenSegment>& segments, BpttForm form,
-             int64_t stored_bytes) {
+             int64_t stored_bytes, bool recompute_layers = false) {
   const int64_t rows = segments.front().tokens.size(0);
   at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
   generator.set_current_seed(17);
@@ -90,6 +90,7 @@ Traces trace(const CountedModel& model, const std::vector<data::TokenSegment>& s
   std::vector<BpttSegment> inputs;
   for (const auto& segment : segments)
     inputs.push_back({tasks::model_input(segment, core::Mode::train), segment.reset});
+  for (BpttSegment& input : inputs) input.input.recompute_layers = recompute_layers;
   // Gradients left by the previous step.
   test::Numbers numbers(9);
   const core::State given = model.initial_state(rows).map([&](const core::Field&, const at::Tensor& tensor) {
@@ -214,6 +215,18 @@ TEST_P(Recompute, HasTheBitsOfStoringEverything) {
   }
 }
 
+// With dropout, several backward passes through a graph, and documents that end.
+TEST_P(Recompute, OfLayersHasTheBitsOfStoringEverything) {
+  const CountedModel model = counted_model(GetParam().assignments);
+  const auto segments = random_segments(kSegments, kRows, kTokens, true);
+  for (const BpttForm form : {BpttForm::sliding, BpttForm::chunked}) {
+    SCOPED_TRACE(form == BpttForm::sliding ? "sliding" : "chunked");
+    const Traces found = trace(model, segments, form, kStoreAll, true);
+    expect_same_bits(found, trace(model, segments, form, kStoreAll));
+    EXPECT_EQ(found.forwards, kSegments);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Recompute, testing::ValuesIn(memory_cases()),
                          [](const auto& info) { return info.param.name; });
 
@@ -268,11 +281,13 @@ TEST(RecomputeOrder, AFailureInTheSecondRunLeavesTheGeneratorWhereItWas) {
 }
 
 /// The peak bytes of a step in addition to what existed before it.
-int64_t peak_bytes(const std::vector<std::string>& assignments, int64_t count, int64_t stored_bytes) {
+int64_t peak_bytes(const std::vector<std::string>& assignments, int64_t count, int64_t stored_bytes,
+                   bool recompute_layers = false) {
   const CountedModel model = counted_model(assignments, "dim = 64\nffn_dim = 128\n");
   const auto segments = random_segments(count, 2, 64, false);
   std::vector<BpttSegment> inputs;
   for (const auto& segment : segments) inputs.push_back({tasks::model_input(segment, core::Mode::train), {}});
+  for (BpttSegment& input : inputs) input.input.recompute_layers = recompute_layers;
   int64_t peak = 0;
   for (int64_t run = 0; run < 2; ++run) {  // the second run has gradients to add to
     const core::State state = core::detach(model.initial_state(2));
@@ -308,6 +323,20 @@ TEST(RecomputeMemory, StaysBelowTheLimitBesideTheSegmentAtWork) {
     const int64_t limit = (all - nothing) / share, found = peak_bytes(rmt, 16, limit);
     EXPECT_LE(found, nothing + limit) << share;
     EXPECT_GE(found, nothing + limit / 2) << share;  // and it uses the limit
+  }
+}
+
+// What enters each layer, and one layer's graph.
+TEST(RecomputeMemory, OfLayersIsThatOfAFewLayers) {
+  for (const char* attention : {"softmax", "relative", "abc", "linear"}) {
+    const auto peak = [&](int64_t layers, bool recompute) {
+      return peak_bytes(
+          {std::string("backbone.attention.type=") + attention, fmt::format("backbone.num_layers={}", layers)}, 1,
+          kStoreAll, recompute);
+    };
+    const int64_t rows = 2 * 64 * 64 * 4;  // B T D floats
+    EXPECT_LT(3 * peak(16, true), peak(16, false)) << attention;
+    EXPECT_LT(peak(16, true) - peak(4, true), 12 * rows * 3 / 2 + 12 * 100'000) << attention;
   }
 }
 
