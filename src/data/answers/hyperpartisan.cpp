@@ -1,7 +1,10 @@
 #include "data/answers/hyperpartisan.h"
 
 #include <expat.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
 #include <exception>
 #include <filesystem>
 #include <map>
@@ -16,6 +19,8 @@ namespace mnemo::data {
 namespace {
 
 using Attributes = std::map<std::string, std::string>;
+
+constexpr std::array<const char*, 2> kLabels = {"false", "true"};
 
 /// Calls what it is given for the elements and the characters of an XML file. What they throw ends the reading.
 class XmlReader {
@@ -57,7 +62,8 @@ class XmlReader {
   virtual void starts(std::string_view name, const Attributes& attributes) = 0;
   virtual void ends(std::string_view /*name*/) {}
   virtual void characters(std::string_view /*text*/) {}
-  std::string where() const { return fmt::format("{}:{}", path_, XML_GetCurrentLineNumber(parser_)); }
+  uint64_t line() const { return XML_GetCurrentLineNumber(parser_); }
+  std::string where() const { return fmt::format("{}:{}", path_, line()); }
 
  private:
   static XmlReader& of(void* self) { return *static_cast<XmlReader*>(self); }
@@ -94,12 +100,23 @@ const std::string& attribute(const Attributes& attributes, const std::string& na
 
 class Labels final : public XmlReader {
  public:
-  std::map<std::string, std::string> of_id;
+  struct Label {
+    std::string text;
+    uint64_t line;
+  };
+  std::map<std::string, Label> of_id;
 
  private:
   void starts(std::string_view name, const Attributes& attributes) override {
-    if (name == "article")
-      of_id[attribute(attributes, "id", where())] = attribute(attributes, "hyperpartisan", where());
+    if (name != "article") return;
+    const std::string &id = attribute(attributes, "id", where()),
+                      &label = attribute(attributes, "hyperpartisan", where());
+    base::require(std::find(kLabels.begin(), kLabels.end(), label) != kLabels.end(),
+                  "{}: expected a label of {}, found {}", where(), fmt::join(kLabels, ", "), base::in_quotes(label));
+    const auto [entry, fresh] = of_id.try_emplace(id, Label{label, line()});
+    base::require(fresh || entry->second.text == label,
+                  "{}: expected one label for each article, found {} for article {}, which is {} in line {}", where(),
+                  base::in_quotes(label), base::in_quotes(id), base::in_quotes(entry->second.text), entry->second.line);
   }
 };
 
@@ -117,7 +134,7 @@ class Articles final : public XmlReader {
     const auto label = labels_.of_id.find(id);
     base::require(label != labels_.of_id.end(), "{}: expected a label of article {} in {}, found none", where(),
                   base::in_quotes(id), labels_path_);
-    texts.push_back({where(), {}, {}, label->second});
+    texts.push_back({where(), {}, {}, label->second.text});
     inside_ = true;
   }
 
@@ -126,7 +143,7 @@ class Articles final : public XmlReader {
     if (name != "article") return;
     inside_ = false;
     if (texts.back().first.ends_with(' ')) texts.back().first.pop_back();
-    require_words(texts.back().where, texts.back().first);
+    require_words(texts.back().where, texts.back().first, std::nullopt);
   }
 
   void characters(std::string_view text) override {
@@ -162,7 +179,7 @@ LabelledTexts read_hyperpartisan(const std::string& path) {
   labels.read(labels_path);
   Articles articles(labels, labels_path);
   articles.read(path);
-  return {std::move(articles.texts), {"false", "true"}};
+  return {std::move(articles.texts), {kLabels.begin(), kLabels.end()}};
 }
 
 }  // namespace mnemo::data

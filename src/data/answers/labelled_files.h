@@ -14,6 +14,7 @@ struct LabelledText {
   std::string first;
   std::optional<std::string> second;
   std::string label;
+  bool whole_file = false;  ///< `where` is a file, whose lines are those of `first`
 };
 
 /// The texts of a file.
@@ -39,7 +40,8 @@ LabelledTexts read_labelled_folder(const std::string& path, const std::vector<st
 /// Most bytes of a word, that is text between white space.
 inline constexpr size_t kMaxLabelledWord = size_t{1} << 16;
 
-/// Throws InputError that names `where` and, of a line, the column of a longer word, counted from `column`.
-void require_words(const std::string& where, std::string_view text, size_t column = 0);
+/// Throws InputError that names `where` and, of a line, the byte column of a longer word. column: that of the text's
+/// first byte, from 1; unset: the text is not as the file has it.
+void require_words(const std::string& where, std::string_view text, std::optional<size_t> column);
 
 }  // namespace mnemo::data

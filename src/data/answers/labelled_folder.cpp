@@ -26,12 +26,17 @@ LabelledTexts read_labelled_folder(const std::string& path, const std::vector<st
                   "{}: expected a folder for each label, found none for {}", base::printable(path, 400),
                   base::in_quotes(label));
     for (const std::string& file : text_files(folder)) {
-      LabelledText text{.where = file, .first = {}, .second = {}, .label = label};
+      LabelledText text{.where = file, .first = {}, .second = {}, .label = label, .whole_file = true};
       open_text(file).without_byte_order_mark().for_each_chunk([&](std::string_view chunk) {
         text.first += chunk;
         return true;
       });
-      require_words(file, text.first);
+      size_t line = 0;
+      for (std::string_view rest = text.first; !rest.empty();) {
+        const size_t end = std::min(rest.find('\n'), rest.size());
+        require_words(fmt::format("{}:{}", file, ++line), rest.substr(0, end), 1);
+        rest.remove_prefix(std::min(end + 1, rest.size()));
+      }
       read.texts.push_back(std::move(text));
     }
   }

@@ -54,12 +54,12 @@ size_t named_column(const LinePlace& place, const std::vector<std::string_view>&
 
 }  // namespace
 
-void require_words(const std::string& where, std::string_view text, size_t column) {
+void require_words(const std::string& where, std::string_view text, std::optional<size_t> column) {
   size_t begin = 0;
   for (size_t at = 0; at <= text.size(); ++at) {
     if (at < text.size() && std::string_view(" \t\n\v\f\r").find(text[at]) == std::string_view::npos) continue;
-    base::require(at - begin <= kMaxLabelledWord, "{}:{}: expected words of at most {} bytes, found one of {}", where,
-                  column + begin + 1, kMaxLabelledWord, at - begin);
+    base::require(at - begin <= kMaxLabelledWord, "{}{}: expected words of at most {} bytes, found one of {}", where,
+                  column ? fmt::format(":{}", *column + begin) : "", kMaxLabelledWord, at - begin);
     begin = at + 1;
   }
 }
@@ -96,7 +96,7 @@ LabelledTexts read_labelled_table(const std::string& path, const LabelledColumns
         LabelledText text{fmt::format("{}:{}", place.file, place.line), {}, {}, {}};
         const auto take = [&](size_t column) {
           const std::string_view words = columns[column];
-          require_words(text.where, words, static_cast<size_t>(words.data() - line.data()));
+          require_words(text.where, words, static_cast<size_t>(words.data() - line.data()) + 1);
           return std::string(words);
         };
         text.first = take(format.first);

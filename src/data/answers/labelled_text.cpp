@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "data/answers/hyperpartisan.h"
 #include "data/tokenizers/open_tokenizer.h"
+#include "data/tokenizers/utf8_error.h"
 
 namespace mnemo::data {
 namespace {
@@ -37,6 +38,18 @@ std::vector<std::string> sorted_labels(const std::vector<LabelledText>& texts) {
               [](const std::string& a, const std::string& b) { return std::stol(a) < std::stol(b); });
   }
   return labels;
+}
+
+/// Throws InputError that names file and line of invalid UTF-8.
+void require_text_in_utf8(const LabelledText& text, std::string_view advice) {
+  for (const std::string_view part :
+       {std::string_view(text.first), text.second ? std::string_view(*text.second) : ""}) {
+    const std::optional<size_t> bad = base::first_invalid_utf8(part);
+    if (!bad) continue;
+    const auto lines = std::count(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(*bad), '\n');
+    invalid_utf8(text.whole_file ? fmt::format("{}:{}", text.where, lines + 1) : text.where, static_cast<int64_t>(*bad),
+                 part.substr(*bad), advice);
+  }
 }
 
 int64_t class_of(const LabelledText& text, const std::vector<std::string>& labels) {
@@ -159,6 +172,12 @@ LabelledTextSets read_labelled_texts(const LabelledTextOptions& options) {
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_of(const LabelledTextOptions& options, const LabelledTextSets& sets) {
+  if (!options.tokenizer.empty() || options.unit != "bytes") {
+    for (const auto* part : {&sets.train, &sets.valid, &sets.test}) {
+      for (const LabelledText& text : *part)
+        require_text_in_utf8(text, options.tokenizer.empty() ? kUseBytes : kConvertFile);
+    }
+  }
   if (!options.tokenizer.empty()) return open_tokenizer(options.tokenizer);
   base::require(!sets.train.front().second,
                 "{}: expected data.tokenizer, the folder of a pretrained model's tokenizer, since a vocabulary of the "

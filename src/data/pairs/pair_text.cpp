@@ -27,16 +27,10 @@ std::string_view trimmed(std::string_view text) {
   return first == std::string_view::npos ? std::string_view() : text.substr(first, last - first + 1);
 }
 
-/// The column with that number, from 1. Throws InputError if the line has fewer.
-std::string_view column(const LinePlace& place, std::string_view line, int64_t number) {
-  std::string_view rest = line;
-  for (int64_t at = 1; at < number; ++at) {
-    const size_t tab = rest.find('\t');
-    base::require(tab != std::string_view::npos, "{}: expected at least {} tab-separated columns, found {}",
-                  place.at(1), number, at);
-    rest.remove_prefix(tab + 1);
-  }
-  return rest.substr(0, rest.find('\t'));
+/// The column with that number, from 1, of a line that has so many.
+std::string_view column(std::string_view line, int64_t number) {
+  for (; number > 1; --number) line.remove_prefix(line.find('\t') + 1);
+  return line.substr(0, line.find('\t'));
 }
 
 /// Numbers of documents by name, in order of appearance.
@@ -70,13 +64,22 @@ void for_each_pair_line(const std::string& path, const PairTextOptions& options,
 void read_columns(const std::string& path, const PairTextOptions& options, const std::string& document,
                   Documents& documents, TextPairs& pairs) {
   const auto file = std::make_shared<const std::string>(path);
+  const int64_t needed = std::max({options.source_column, options.target_column, options.document_column});
+  int64_t count = 0, first = 0;  // columns of the first line that is not empty, and its number
   for_each_pair_line(path, options, [&](const LinePlace& place, std::string_view line) {
     if (line.empty()) return;
+    const int64_t columns = std::count(line.begin(), line.end(), '\t') + 1;
+    base::require(columns >= needed, "{}: expected at least {} tab-separated columns, found {}", place.at(1), needed,
+                  columns);
+    if (first == 0) count = columns, first = place.line;
+    // A tab inside a text would move the texts to other columns.
+    base::require(columns == count, "{}: expected {} tab-separated columns, as in line {}, found {}", place.at(1),
+                  count, first, columns);
     TextPair pair{.source = {}, .target = {}, .document = -1, .file = file, .line = place.line};
     std::string name = document;
-    if (options.document_column > 0) (name += '\n') += column(place, line, options.document_column);
+    if (options.document_column > 0) (name += '\n') += column(line, options.document_column);
     if (!name.empty()) pair.document = number_of(documents, name);
-    add(pairs, column(place, line, options.source_column), column(place, line, options.target_column), std::move(pair));
+    add(pairs, column(line, options.source_column), column(line, options.target_column), std::move(pair));
   });
 }
 

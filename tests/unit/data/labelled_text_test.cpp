@@ -107,6 +107,15 @@ TEST_F(LabelledTextFiles, FoldersAreLabels) {
   const auto sets = read_labelled_texts(options);
   ASSERT_EQ(sets.train.size(), 3U);
   EXPECT_EQ(sets.train[2].first, "fine\n");
+  const auto fails = [&](const std::string& text, std::initializer_list<std::string> parts) {
+    write("imdb/pos/2_7.txt", text);
+    test::expect_error<base::InputError>([&] { tokenizer_of(options, read_labelled_texts(options)); }, parts);
+  };
+  fails("one\n\nno " + std::string(70'000, 'x'), {"pos/2_7.txt:3:4: expected words of at most 65536 bytes"});
+  fails("one\ntwo \xFF\n", {"pos/2_7.txt:2: invalid UTF-8 at byte 8: found 0xFF; use unit = \"bytes\""});
+  bert();
+  options.tokenizer = folder / "bert";
+  fails("one\ntwo \xFF\n", {"pos/2_7.txt:2: invalid UTF-8 at byte 8: found 0xFF; convert the file to UTF-8"});
   options.labels = {"neg", "neutral"};
   test::expect_error<base::InputError>([&] { read_labelled_texts(options); }, {"found none for \"neutral\""});
 }
@@ -163,7 +172,21 @@ TEST_F(LabelledTextFiles, ArticlesHaveTheirLabelsBesideThem) {
   fails("<articles><article title=\"t\">one</article></articles>", {"expected an article with the attribute 'id'"});
   fails("<!DOCTYPE a [<!ENTITY b \"b\">]>\n<articles/>", {"without a document type"});
   fails("<articles><article id=\"1\">" + std::string(70'000, 'x') + "</article></articles>",
-        {"words of at most 65536"});
+        {"articles-x.xml:1: expected words of at most 65536"});
+  write("articles-x.xml", "<articles><article id=\"1\">one</article></articles>");
+  const auto mislabelled = [&](const std::string& content, std::initializer_list<std::string> parts) {
+    write("ground-truth-x.xml", "<articles>\n<article hyperpartisan=\"true\" id=\"1\"/>\n" + content + "</articles>");
+    test::expect_error<base::InputError>([&] { read_hyperpartisan(articles); }, parts);
+  };
+  mislabelled("<article hyperpartisan=\"maybe\" id=\"2\"/>",
+              {"ground-truth-x.xml:3: expected a label of false, true, found \"maybe\""});
+  mislabelled("<article hyperpartisan=\"false\" id=\"1\"/>",
+              {"ground-truth-x.xml:3: expected one label for each article", "\"false\" for article \"1\"",
+               "\"true\" in line 2"});
+  write("ground-truth-x.xml",
+        "<articles><article hyperpartisan=\"true\" id=\"1\"/>\n"
+        "<article hyperpartisan=\"true\" id=\"1\"/></articles>");
+  EXPECT_EQ(read_hyperpartisan(articles).texts.size(), 1U);
 }
 
 TEST_F(LabelledTextFiles, TextsGetTheSpecialTokensOfTheirModel) {

@@ -58,6 +58,8 @@ TEST_F(Pairs, ErrorsNameFileAndLine) {
     test::expect_error<base::InputError>([&] { load_pairs(wrong); }, words);
   };
   refused(options(write("one.tsv", "a\tb\nno tab\n")), {"one.tsv:2", "2 tab-separated columns", "found 1"});
+  refused(options(write("three.tsv", "a\tb\n\nc\td\te\n")),
+          {"three.tsv:3", "expected 2 tab-separated columns, as in line 1, found 3"});
   refused(options(write("bad.tsv", "a\tb\nc\t\xff\n")), {"bad.tsv:2", "UTF-8"});
   refused(options(write("empty.tsv", "")), {"empty.tsv", "at least one pair"});
   refused(options(folder / "none.tsv"), {"none.tsv"});
