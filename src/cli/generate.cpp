@@ -126,7 +126,7 @@ bool log_follows_text() {
 
 /// A text that was written.
 struct Sample {
-  std::string text;
+  std::string text;  ///< empty if it was printed piece by piece
   int64_t seed = 0, tokens = 0;
   double seconds = 0;
   bool stopped = false;
@@ -137,13 +137,16 @@ struct Sample {
   }
 };
 
-/// Writes a text; `start`, which comes before it, is printed with its first piece. With `silent` nothing is printed.
-Sample write(infer::TextSession& session, const experiment::GenerateOptions& asked, std::string start, bool silent) {
+/// Writes a text: prints it piece by piece, `start` before the first one, or, with `keeps`, returns it instead.
+Sample write(infer::TextSession& session, const experiment::GenerateOptions& asked, std::string start, bool keeps) {
   Sample sample;
   sample.seed = session.session().sampling().seed;
   const auto show = [&](std::string_view piece) {
-    sample.text += piece;
-    if (!silent) base::print(std::exchange(start, {}) + std::string(piece));
+    if (keeps) {
+      sample.text += piece;
+    } else {
+      base::print(std::exchange(start, {}) + std::string(piece));
+    }
     return true;
   };
   const auto begin = std::chrono::steady_clock::now();
