@@ -40,6 +40,18 @@ void take_vocabulary(models::ModelOptions& model, const tasks::DataShape& data) 
   model.embedding.source_vocab_size = size;
 }
 
+/// Tables of published models may have a few rows more than their tokenizers have tokens. Many more: it is the tokenizer
+/// of another model.
+void warn_of_other_vocabulary(const std::string& folder, const models::ModelOptions& model,
+                              const tasks::DataShape& data) {
+  const int64_t words = model.embedding.vocab_size, spare = words - data.vocabulary;
+  if (data.vocabulary == 0 || spare <= 128 + data.vocabulary / 20) return;
+  base::log_warning(
+      "{}: the model has {} tokens and the data {}: expected the tokenizer that the model was trained with "
+      "(data.tokenizer = \"{}\"), or its words mean something else here",
+      folder, words, data.vocabulary, folder);
+}
+
 /// Refuses a model that this machine cannot hold before any of it is allocated. `copies` of its parameters: with
 /// gradients two.
 std::shared_ptr<models::Model> build_with(const Recipe& recipe, int64_t copies) {
@@ -266,6 +278,7 @@ Experiment make_experiment(const Recipe& recipe) {
   take_vocabulary(model, loaded.shape);
   bench.model = build_with(bench.recipe, 2);
   if (recipe.init) {
+    warn_of_other_vocabulary(*recipe.init, model, loaded.shape);
     const std::vector<std::string> fresh = bundle::take_weights(*recipe.init, *bench.model);
     base::log_info("{}: initial weights{}{}", *recipe.init, fresh.empty() ? "" : "; fresh: ", fmt::join(fresh, ", "));
   }

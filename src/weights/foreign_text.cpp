@@ -104,6 +104,7 @@ base::Node TextConfig::rotary(int64_t head_dim, double base_value, double partia
     scaling.set("high_freq_factor", inner.number("high_freq_factor", 4.0));
     scaling.set("original_max_len", inner.size("original_max_position_embeddings"));
   } else {
+    // yarn also scales the scores; dynamic and longrope have frequencies that depend on the length of the text.
     fail(where, fmt::format("expected rope type default, linear or llama3, found {}", base::in_quotes(type)));
   }
   rotary.set("scaling", scaling);
