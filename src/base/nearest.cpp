@@ -47,6 +47,13 @@ std::optional<std::string> nearest(std::string_view name, const std::vector<std:
       best_distance = distance;
     }
   }
+  if (best != nullptr || name.size() < 3) return best == nullptr ? std::nullopt : std::optional<std::string>(*best);
+  // The first words of exactly one candidate: "window" of "window_size".
+  for (const std::string& candidate : candidates) {
+    if (!candidate.starts_with(std::string(name) + "_")) continue;
+    if (best != nullptr) return std::nullopt;
+    best = &candidate;
+  }
   return best == nullptr ? std::nullopt : std::optional<std::string>(*best);
 }
 

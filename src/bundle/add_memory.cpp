@@ -26,6 +26,8 @@ namespace {
 constexpr const char* kKeptKeys[] = {"bias", "qkv_bias"};
 /// What another attention would silently lose.
 constexpr const char* kNeededKeys[] = {"rotary", "num_kv_heads"};
+/// Only an attention with relative positions of its own has one of these.
+constexpr const char* kPositionKeys[] = {"rel_shift", "max_distance"};
 
 bool is_set(const base::Node& table, const char* key) {
   const base::Node* found = table.find(key);
@@ -45,8 +47,22 @@ std::string attentions_with(const base::PolyType& types, const char* key) {
   return names;
 }
 
+/// Throws InputError if the new attention takes the model's only positions away.
+void require_positions(const models::BackboneOptions& backbone, const base::Node& made) {
+  const auto has = [](const base::Node& attention) {
+    return is_set(attention, "rotary") || std::any_of(std::begin(kPositionKeys), std::end(kPositionKeys),
+                                                      [&](const char* key) { return attention.find(key) != nullptr; });
+  };
+  base::require(
+      backbone.position.type != backbones::PositionOptions::Type::none || !has(backbone.attention) || has(made),
+      "convert: --attention: the model has positions in its attention alone ('{}'), and '{}' has none, so the order of "
+      "tokens would be lost; expected an attention with positions",
+      base::type_of(backbone.attention), base::type_of(made));
+}
+
 /// The attention given, with the old one's biases.
-base::Node replaced_attention(const base::Node& old, const std::string& argument) {
+base::Node replaced_attention(const models::BackboneOptions& backbone, const std::string& argument) {
+  const base::Node& old = backbone.attention;
   const base::PolyType& types = models::BackboneOptions::attention_types();
   base::Node made = table_of_argument(argument, "--attention");
   const base::Node complete = types.complete(made);
@@ -61,7 +77,9 @@ base::Node replaced_attention(const base::Node& old, const std::string& argument
   for (const char* key : kNeededKeys) {
     if (made.find(key) == nullptr && is_set(old, key)) made.set(key, old.at(key));
   }
-  return types.complete(made);
+  made = types.complete(made);
+  require_positions(backbone, made);
+  return made;
 }
 
 /// The memories of the list, then those of the command line. beside: the rows that these add to a segment's.
@@ -104,7 +122,7 @@ void change_model(base::Node& model, const ConvertOptions& options) {
   }
   if (options.attention) {
     base::Node backbone = whole.at("backbone");
-    backbone.set("attention", replaced_attention(before.backbone.attention, *options.attention));
+    backbone.set("attention", replaced_attention(before.backbone, *options.attention));
     whole.set("backbone", backbone);
   }
   int64_t beside = 0;
@@ -194,6 +212,8 @@ base::Node table_of_argument(const std::string& argument, const std::string& opt
     base::require(!part.empty() && (first || part.find('=') != std::string::npos),
                   "convert: {}: expected TYPE,KEY=VALUE,.., found {}", option, base::in_quotes(argument));
     base::set_value(table, first && part.find('=') == std::string::npos ? "type=" + base::to_json(part, -1) : part);
+    // Errors name the option.
+    table.set_place_deep({std::make_shared<const std::string>(option), 0, 0});
   }
   return table;
 }

@@ -24,6 +24,8 @@ TEST(Nearest, FindsWhatWasMeant) {
   EXPECT_EQ(nearest("tg_len", names), "tgt_len");
   EXPECT_EQ(nearest("rl", names), "lr");
   EXPECT_EQ(nearest("x", names), std::nullopt);
+  EXPECT_EQ(nearest("window", {"window_size", "dropout"}), "window_size");
+  EXPECT_EQ(nearest("cache", {"cache_length", "cache_update_ratio"}), std::nullopt) << "two begin with it";
   EXPECT_EQ(nearest("optimizer", names), std::nullopt);
   EXPECT_EQ(nearest("", names), std::nullopt);
   EXPECT_EQ(nearest(std::string(1000000, 'a'), names), std::nullopt);

@@ -354,6 +354,8 @@ void train_and_decode(const std::shared_ptr<models::Model>& model, const std::st
   infer::EngineSequence sequence = engine.begin();
   const at::Tensor found = at::empty({model->vocab_size()}, at::kFloat);
   for (int64_t i = 0; i < tokens.size(1); ++i) {
+    // Inside a segment the state is the model's, and goes on.
+    if (i == model->segment_size() + 2) sequence = engine.import(engine.export_state(sequence));
     const int64_t token = tokens[0][i].item<int64_t>();
     const infer::Engine::Step step{&sequence, {&token, 1}, found.mutable_data_ptr<float>()};
     engine.run({&step, 1});
@@ -397,8 +399,58 @@ TEST(AddMemory, AnotherAttentionTakesWhatItCan) {
   EXPECT_EQ(difference(logits_of(*read_bundle(folder / "same").model), logits_of(*load_any(kTexts + "llama").model)),
             0.0);
   expect_error<base::InputError>(
-      [&] { convert({.model = kTexts + "llama", .out = folder / "no", .attention = "abc,num_slots=4"}); },
-      {"--attention", "abc", "rotary", "softmax, sliding_window"});
+      [&] { convert({.model = kTexts + "llama", .out = folder / "no", .attention = "relative"}); },
+      {"--attention", "relative", "rotary", "softmax, linear, sliding_window, abc"});
+  expect_error<base::InputError>(
+      [&] { convert({.model = kTexts + "gpt2", .out = folder / "no", .attention = "sliding_window,window=4"}); },
+      {"--attention: unknown key 'window'; did you mean 'window_size'?"});
+}
+
+TEST(AddMemory, EveryCausalModelTakesBoundedMemoryAndLinearAttention) {
+  for (const std::string& name : kCausal) {
+    for (const char* attention : {"abc,num_slots=4", "abc,num_slots=4,control={type=\"window\"}", "linear",
+                                  "linear,feature_map=t2r,num_features=8", "linear,feature_map=rfa,variant=authors"}) {
+      const std::string what = name + " with " + attention;
+      const test::TemporaryFolder folder;
+      const Converted made = convert(
+          {.model = kTexts + name, .out = folder / "out", .attention = attention, .segment = 5});
+      EXPECT_TRUE(std::isfinite(made.first_loss)) << what;
+      const auto model = read_bundle(folder / "out").model, old = load_any(kTexts + name).model;
+      for (const char* key : {"rotary", "num_kv_heads"}) {
+        const base::Node* before = old->options().backbone.attention.find(key);
+        if (before == nullptr) continue;
+        EXPECT_EQ(model->options().backbone.attention.at(key), *before) << what;
+      }
+      train_and_decode(model, what);
+    }
+  }
+}
+
+// DeBERTa knows the order of its tokens by its attention alone.
+TEST(AddMemory, AnAttentionWithTheOnlyPositionsIsNotTakenAway) {
+  const test::TemporaryFolder folder;
+  for (const char* attention : {"abc,num_slots=4", "linear", "sliding_window,window_size=4", "linformer,num_slots=4"})
+    expect_error<base::InputError>(
+        [&] { convert({.model = kTexts + "deberta_v3_cls", .out = folder / "no", .attention = attention}); },
+        {"--attention", "positions", "disentangled", std::string(attention).substr(0, 3)});
+  convert({.model = kTexts + "deberta_v3_cls", .out = folder / "same", .attention = "relative_buckets"});
+  convert({.model = kTexts + "deberta_v3_cls", .out = folder / "turned", .attention = "abc,rotary={base=100.0}"});
+}
+
+TEST(AddMemory, TheModelsOwnFolderIsNotReplaced) {
+  const test::TemporaryFolder folder;
+  convert({.model = kTexts + "gpt2", .to = "mnemo", .out = folder / "model"});
+  std::filesystem::create_directory_symlink(folder / "model", folder / "link");
+  const std::string config = base::read_file(folder / "model/config.json", 1 << 20);
+  for (const std::string& out :
+       std::vector<std::string>{folder / "model", folder / "link", folder / "model/", folder / "link/../model/."}) {
+    for (const ConvertOptions& options :
+         {ConvertOptions{.model = folder / "model", .to = "huggingface_gpt2", .out = out},
+          {.model = folder / "link", .to = "mnemo", .out = out},
+          {.model = folder / "model", .out = out, .memory = {"grc,cache_len=4"}}})
+      expect_error<base::InputError>([&] { convert(options); }, {"--out", "other than the model's", "model"});
+  }
+  EXPECT_EQ(base::read_file(folder / "model/config.json", 1 << 20), config);
 }
 
 /// The warm start of ABC and Linformer: trained queries, keys, values and output. With a slot for each token ABC is
