@@ -10,32 +10,44 @@
 
 namespace {
 
-/// A line of file names, then their contents, separated by the byte 0x1E.
-mnemo::data::Files files_of(std::string_view input) {
+constexpr std::size_t kLongestText = 2048;
+
+struct Input {
   mnemo::data::Files files;
+  std::string text;
+};
+
+/// A line of file names, then their contents and a text, separated by the byte 0x1E.
+Input read(std::string_view input) {
+  Input out;
   const std::size_t line = std::min(input.find('\n'), input.size());
   std::string_view names = input.substr(0, line), rest = input.substr(std::min(line + 1, input.size()));
   while (!names.empty()) {
     const std::size_t name = std::min(names.find(' '), names.size());
-    const std::size_t end = name == names.size() ? rest.size() : std::min(rest.find('\x1e'), rest.size());
-    files[std::string(names.substr(0, name))] = rest.substr(0, end);
+    const std::size_t end = std::min(rest.find('\x1e'), rest.size());
+    out.files[std::string(names.substr(0, name))] = rest.substr(0, end);
     names.remove_prefix(std::min(name + 1, names.size()));
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
-  return files;
+  out.text = rest.substr(0, kLongestText);
+  out.text.resize(mnemo::base::first_invalid_utf8(out.text).value_or(out.text.size()));
+  return out;
 }
 
 }  // namespace
 
-/// The files of a pretrained tokenizer: read into a tokenizer that encodes and decodes, or rejected with an InputError.
+/// The files of a pretrained tokenizer and a text: read into a tokenizer that encodes and decodes it and others, or
+/// rejected with an InputError.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace mnemo;
   fuzz::only_input_errors([&] {
-    const auto tokenizer = data::open_tokenizer_files(files_of({reinterpret_cast<const char*>(data), size}), "folder");
+    const Input input = read({reinterpret_cast<const char*>(data), size});
+    const auto tokenizer = data::open_tokenizer_files(input.files, "folder");
     fuzz::demand(tokenizer->size() > 0 && tokenizer->unknown_id() < tokenizer->size(), "size of " + tokenizer->type());
     const auto again = data::open_tokenizer_files(tokenizer->save(), "again");
-    for (const char* text : {"", "the cat sat, 12,5", " a  <x>\t\n", "e\u0301\u00e9 \u4e2d\u6587 \U0001F600 \u2581",
-                             "aaaaaaaaaaaaaaaaaaaaaaaaaaaa"}) {
+    for (const std::string& text : std::vector<std::string>{"", "the cat sat, 12,5", " a  <x>\t\n",
+                                                            "e\u0301\u00e9 \u4e2d\u6587 \U0001F600 \u2581",
+                                                            "aaaaaaaaaaaaaaaaaaaaaaaaaaaa", input.text}) {
       const std::vector<int32_t> ids = tokenizer->encode(text);
       fuzz::demand(ids == again->encode(text), std::string("saved and read again: ") + text);
       for (const int32_t id : ids)
