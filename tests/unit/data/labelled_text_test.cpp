@@ -112,10 +112,12 @@ TEST_F(LabelledTextFiles, FoldersAreLabels) {
     test::expect_error<base::InputError>([&] { tokenizer_of(options, read_labelled_texts(options)); }, parts);
   };
   fails("one\n\nno " + std::string(70'000, 'x'), {"pos/2_7.txt:3:4: expected words of at most 65536 bytes"});
-  fails("one\ntwo \xFF\n", {"pos/2_7.txt:2: invalid UTF-8 at byte 8: found 0xFF; convert it to UTF-8, or use unit = \"bytes\""});
+  fails("one\ntwo \xFF\n",
+        {"pos/2_7.txt:2: invalid UTF-8 at byte 8: found 0xFF; convert it to UTF-8, or use unit = \"bytes\""});
   bert();
   options.tokenizer = folder / "bert";
-  fails("one\ntwo \xFF\n", {"pos/2_7.txt:2: invalid UTF-8 at byte 8: found 0xFF; convert it to UTF-8, for example with iconv"});
+  fails("one\ntwo \xFF\n",
+        {"pos/2_7.txt:2: invalid UTF-8 at byte 8: found 0xFF; convert it to UTF-8, for example with iconv"});
   options.labels = {"neg", "neutral"};
   test::expect_error<base::InputError>([&] { read_labelled_texts(options); }, {"found none for \"neutral\""});
 }
