@@ -7,10 +7,10 @@
 #include "base/printable.h"
 #include "base/text_format.h"
 #include "data/tokenizers/open_tokenizer.h"
+#include "data/tokenizers/piece_encoder.h"
 #include "data/tokenizers/sentencepiece_model.h"
 #include "data/tokenizers/sentencepiece_status.h"
 #include "data/tokenizers/sentencepiece_tokenizer.h"
-#include "data/tokenizers/unigram.h"
 #include "data/tokenizers/utf8_error.h"
 
 namespace mnemo::data {
@@ -84,9 +84,9 @@ std::string train(const std::string& type, int64_t vocab_size, std::vector<std::
 bool any_characters(const std::vector<std::string>& lines) {
   // The library hands out its rules of characters in a model alone: four special tokens, the mark of spaces and "a".
   const SentencePieceModel model = read_sentencepiece_model(train("bpe", 6, {"a"}, "rules"), "rules");
-  const UnigramEncoder rules(model);
+  const auto rules = make_piece_encoder(model, "rules");
   return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) {
-    std::string normalised = rules.normalise(line);
+    std::string normalised = rules->normalise(line);
     if (normalised.find(kUnknownMark) != std::string::npos) return false;  // the library skips such lines
     base::replace_all(normalised, kMarkOfSpace, "");
     return normalised.find_first_not_of('\0') != std::string::npos;
