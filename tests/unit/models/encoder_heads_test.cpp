@@ -136,8 +136,14 @@ std::unique_ptr<Model> translator_with(const std::string& memory) {
   return build(base::read_options<ModelOptions>(node), 1, at::kDouble);
 }
 
+core::Segment source_segment(const at::Tensor& tokens, const at::Tensor& valid) {
+  core::Segment segment;
+  segment.tokens = tokens, segment.valid = valid, segment.mode = core::Mode::evaluate;
+  return segment;
+}
+
 core::State encoded(const Model& model, const at::Tensor& source, const at::Tensor& valid, const core::State& state) {
-  return model.source()->encode(source, valid, core::Mode::evaluate, state).state;
+  return model.source()->encode(source_segment(source, valid), state).state;
 }
 
 TEST(RecurrentTokensInFront, AreReadByTheDecoderAndCarried) {
@@ -190,7 +196,7 @@ TEST(RecurrentBlockOfATranslation, ShowsTheRowsOfTheTokensAlone) {
   const core::State before = model->initial_state(1).child("source");
   at::Tensor last;
   const core::State after = model->source()
-                                ->encode(source, {}, core::Mode::evaluate, before,
+                                ->encode(source_segment(source, {}), before,
                                          [&](std::string_view name, const at::Tensor& rows) {
                                            last = name == "encoder.layers.0" ? rows : last;
                                          })

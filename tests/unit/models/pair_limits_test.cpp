@@ -65,8 +65,12 @@ TEST_P(PairLimits, AreWhatTheModelRuns) {
     model->forward(segment, model->initial_state(1));
   };
   run(input.max_source.value_or(40), input.max_target.value_or(40));
-  if (limited.source > 0) EXPECT_THROW(run(limited.source + 1, 1), base::InputError);
-  if (limited.target > 0) EXPECT_THROW(run(1, limited.target + 1), base::InputError);
+  if (limited.source > 0) {
+    EXPECT_THROW(run(limited.source + 1, 1), base::InputError);
+  }
+  if (limited.target > 0) {
+    EXPECT_THROW(run(1, limited.target + 1), base::InputError);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, PairLimits, testing::ValuesIn(kCases),

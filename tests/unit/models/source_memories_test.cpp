@@ -10,11 +10,13 @@
 #include "models/full_state.h"
 #include "models/presets.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/numbers.h"
 #include "tests/support/pair_models.h"
 
 namespace mnemo::models {
 namespace {
 
+using test::difference;
 using test::pair_options;
 using test::pair_segment;
 using test::pair_source;
@@ -56,11 +58,6 @@ core::State read(const Model& model, const at::Tensor& source, const core::State
 at::Tensor real_rows(const core::State& state, int64_t row = 0) {
   const core::EncoderOutput output = SourceSide::output(state.child("source"));
   return output.rows[row].index({output.valid[row]});
-}
-
-double difference(const at::Tensor& a, const at::Tensor& b) {
-  EXPECT_EQ(a.sizes(), b.sizes());
-  return a.sizes() == b.sizes() ? (a - b).abs().max().item<double>() : INFINITY;
 }
 
 struct Case {
