@@ -16,7 +16,7 @@ int64_t places_of(const backbones::PositionOptions& position) {
 }
 
 int64_t rows_of(const base::Node& attention) {
-  const auto limit = row_limit(attention);
+  const auto limit = row_limit(pair_attention_types().complete(attention));
   return limit ? limit->rows : kAny;
 }
 

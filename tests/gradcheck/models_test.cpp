@@ -15,6 +15,15 @@ std::unique_ptr<models::Model> stack_of(const Configuration& configuration) {
 
 bool is_relu(const Configuration& c) { return c.name.find("relu") != std::string::npos; }
 
+/// Linear attention with rotary positions divides turned sums by sums that are not turned: where these are small, the
+/// quotient bends more in a step.
+bool divides_turned_sums(const Configuration& c) { return c.name.starts_with("linear_rotary"); }
+
+/// With features that are relus (T2R) such a divisor may even be zero.
+bool may_divide_by_zero(const Configuration& c) {
+  return divides_turned_sums(c) && c.name.find("t2r") != std::string::npos;
+}
+
 /// A hash jumps if a step crosses the boundary of two buckets, so differences mean nothing. (tests/unit/ops compares
 /// its gradients with the naive reference, and with differences for a single output.)
 bool jumps(const Configuration& c) { return c.attention() == "lsh"; }
@@ -64,9 +73,10 @@ class ModelGradient : public Conformance {
 
 TEST_P(ModelGradient, OfTheOutputIsThatOfDifferences) {
   for (const Plan& plan : {whole(3), in_parts(config(), {2, 1})}) {
-    expect_gradients([&] { return (run(*model_, rows_, plan, state_, core::Mode::train).hidden * weights_).sum(); },
-                     joined({{"rows", rows_}}, joined(fields_, parameters())),
-                     {.most_elements = 0, .directions = 1, .step = 3e-4, .tolerance = 2e-8});
+    expect_gradients(
+        [&] { return (run(*model_, rows_, plan, state_, core::Mode::train).hidden * weights_).sum(); },
+        joined({{"rows", rows_}}, joined(fields_, parameters())),
+        {.most_elements = 0, .directions = 1, .step = divides_turned_sums(config()) ? 5e-5 : 3e-4, .tolerance = 2e-8});
   }
 }
 
@@ -88,13 +98,16 @@ TEST_P(ModelGradient, OfTheNextStateIsThatOfDifferences) {
     // Memory that no token reaches (mt_authors) depends only on the parameters.
     return sum + 0.0 * rows_.sum();
   };
-  expect_gradients(scalar, inputs, {.most_elements = 0, .directions = 1, .step = 3e-4, .tolerance = 2e-8});
+  expect_gradients(
+      scalar, inputs,
+      {.most_elements = 0, .directions = 1, .step = divides_turned_sums(config()) ? 5e-5 : 3e-4, .tolerance = 2e-8});
 }
 
 // If rows are as similar as the read and write rows of RMT, a difference step changes which of them are selected.
 INSTANTIATE_TEST_SUITE_P(All, ModelGradient, testing::ValuesIn([] {
                            std::vector<Configuration> chosen;
-                           for (const Configuration& c : configurations())
+                           for (const Configuration& c :
+                                configurations_where([](const Configuration& one) { return !may_divide_by_zero(one); }))
                              chosen.push_back(stack_of(c)->memories().sequences().empty() ? c : selecting_all(c));
                            return chosen;
                          }()),
@@ -162,7 +175,7 @@ TEST_P(TwoSegments, GradientIsThatOfDifferences) {
 INSTANTIATE_TEST_SUITE_P(All, TwoSegments, testing::ValuesIn(configurations_where([](const Configuration& c) {
                            // A relu control jumps where an empty memory gets its first weight; T2R's features are
                            // relus, too.
-                           return !cuts(c) && !is_relu(c) && c.name != "linear_t2r" && !jumps(c);
+                           return !cuts(c) && !is_relu(c) && c.name.find("t2r") == std::string::npos && !jumps(c);
                          })),
                          name_of);
 

@@ -325,7 +325,8 @@ TEST(Look, LinearAttentionKnowsWhatIsPast) {
   const at::Tensor x = Numbers(8).normal({2, 10, kDim});
   const AttendTable part({SpanKind::tokens, 5}), whole({SpanKind::tokens, 10});
   const core::State state = s.attention->forward({x.narrow(1, 0, 5), {}, part}, s.attention->initial_state(2)).state;
-  const core::WeightMap later = s.attention->inspect({x.narrow(1, 5, 5), {}, part}, state, {}).maps.at(0);
+  const core::State history = s.attention->history({x.narrow(1, 0, 5), {}, part}, s.attention->initial_state(2), {});
+  const core::WeightMap later = s.attention->inspect({x.narrow(1, 5, 5), {}, part}, state, history).maps.at(0);
   const at::Tensor
       all = s.attention->inspect({x, {}, whole}, s.attention->initial_state(2), {}).maps.at(0).weights.narrow(2, 5, 5);
   EXPECT_LE(difference(later.weights, all.narrow(3, 5, 5)), 1e-13);

@@ -35,7 +35,7 @@ const std::vector<Limited> kCases = {
     {.name = "encoder_segments", .encoder = kLinformer, .decoder = kSoftmax, .cross = kSoftmax, .segment_size = 12},
     {.name = "cross", .cross = kLinformer, .source = 12},
     {.name = "cross_recurrent", .cross = kLinformer, .memory = {kRecurrent}, .source = 10},
-    {.name = "cross_segments", .cross = kLinformer, .memory = {kRecurrent}, .segment_size = 3, .source = 7},
+    {.name = "cross_segments", .cross = kLinformer, .memory = {kRecurrent}, .segment_size = 3, .source = 6},
     {.name = "slots", .encoder = kSoftmax, .decoder = kIdentity, .cross = kIdentity, .source = 11, .target = 11},
 };
 
