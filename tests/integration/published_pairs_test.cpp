@@ -132,7 +132,7 @@ TEST(PublishedFolders, WithAnotherModelAreRefusedByKey) {
                          {"bert_cls", "hidden_act", "mish", "'hidden_act'"},
                          {"bert_cls", "hidden_size", 48, "model.safetensors"},
                          {"bert_cls", "vocab_size", 2'000'000'000, "vocab_size"},
-                         {"bert_cls", "num_hidden_layers", 900, "parameters"},
+                         {"bert_cls", "num_hidden_layers", 900, "expected at most 10 layers"},
                          {"bert_cls", "num_hidden_layers", 1, "bert.encoder.layer.1."},
                          {"roberta_cls", "pad_token_id", 30, "first"},
                          {"deberta_v3_cls", "relative_attention", false, "'relative_attention'"},
@@ -238,13 +238,14 @@ TEST(PublishedTranslation, FollowsOrRefusesEverySetting) {
   };
   const base::Node plain = found(translated("max_length", 13));
   EXPECT_EQ(found(translated("max_new_tokens", 12)), plain);
-  EXPECT_EQ(found(translated("max_new_tokens", 3)).at("tokens").as_int(), 3);
+  EXPECT_EQ(found(translated("max_new_tokens", 3)), found(translated("max_length", 4)));
+  EXPECT_LE(found(translated("max_new_tokens", 3)).at("tokens").as_int(), 3);
   EXPECT_GT(found(translated("min_length", 30)).at("tokens").as_int(), 29 - 1);
   EXPECT_EQ(found(translated("min_length", 30)), found(translated("min_new_tokens", 29)));
   EXPECT_EQ(found(translated("no_repeat_ngram_size", 1, " --max-len-b 25")),
             found(translated("num_beams", 4, " --max-len-b 25 --no-repeat-ngram 1")));
-  EXPECT_NE(found(translated("no_repeat_ngram_size", 1, " --max-len-b 25")).at("text").as_string(),
-            found(translated("num_beams", 4, " --max-len-b 25")).at("text").as_string());
+  EXPECT_NE(found(translated("no_repeat_ngram_size", 1, " --max-len-b 25")),
+            found(translated("num_beams", 4, " --max-len-b 25")));
   EXPECT_LE(found(translated("no_repeat_ngram_size", 1)).at("tokens").as_int(), 31);
   found(translated("early_stopping", "never", " --max-len-b 25"));
   const Finished drawn = translated("do_sample", true, " --max-len-b 12");

@@ -333,7 +333,8 @@ metric = "exact_match"
   other.push_back("model.tokens.eos=7");
   const Finished refused = train(kPairs, other, folder_ / "refused");
   EXPECT_EQ(refused.status, 2);
-  EXPECT_TRUE(holds(refused.err, "'model.tokens': expected eos = 1 and pad = 0")) << refused.err;
+  EXPECT_TRUE(holds(refused.err, "found eos = 7 and pad = 0; write under [model]: tokens = { pad = 0, eos = 1"))
+      << refused.err;
 }
 
 TEST_F(TextTraining, T5LearnsTheSpansOfAText) {

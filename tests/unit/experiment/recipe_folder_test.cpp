@@ -29,15 +29,9 @@ std::vector<std::string> names() {
 }
 
 /// Reduced recipes around a published model, which users bring with its tokenizer and texts.
-const std::set<std::string> kPublished = {"hyperpartisan_small", "abc_masked_text_small", "abc_glue_small"};
+const std::set<std::string> kPublished = {"hyperpartisan_small", "abc_masked_text_small"};
 
-/// The recipe's file. abc_glue_small takes the models of an earlier study: here another published one instead.
-RecipeFile file_of(const std::string& name) {
-  std::vector<std::string> assignments;
-  if (name == "abc_glue_small")
-    assignments = {"model.from=" MNEMO_SOURCE_DIR "/tests/golden/data/text_import/bert_mlm"};
-  return RecipeFile::read((kFolder / (name + ".toml")).string(), assignments);
-}
+RecipeFile file_of(const std::string& name) { return RecipeFile::read((kFolder / (name + ".toml")).string()); }
 
 bool reads_images(const Recipe& recipe) { return recipe.task()->input() == tasks::InputKind::images; }
 bool writes_text(const Recipe& recipe) { return recipe.task()->text() != nullptr; }
