@@ -154,8 +154,8 @@ class LinearDecoder final : public core::DecodeAttention {
     state.rows = 0;
   }
 
-  /// One head of one row: writes it, then reads it. maps: q [H*d], k, v [G*d] and the gate's logits [H]; angles: cosines
-  /// and sines of the row.
+  /// One head of one row: writes it, then reads it. maps: q [H*d], k, v [G*d] and the gate's logits [H]; angles:
+  /// cosines and sines of the row.
   void step(LinearSumsState& state, int64_t head, const float* maps, const float* angles, float* heads) const {
     thread_local std::vector<float> memory;
     const int64_t f = features_, all = heads_ * head_dim_, of_keys = groups_ * head_dim_,

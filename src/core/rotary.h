@@ -64,8 +64,8 @@ struct RotaryOptions {
 };
 
 /// Rotary positions where the past is kept as sums of rows and not as rows. The turn is linear, so sums can be turned,
-/// too: a state counts rows from its end, where the row to come is row 0. Numbers stay bounded, and a text divided in any
-/// way gives the same sums. Padding is not counted. Without frequencies nothing is turned.
+/// too: a state counts rows from its end, where the row to come is row 0. Numbers stay bounded, and a text divided in
+/// any way gives the same sums. Padding is not counted. Without frequencies nothing is turned.
 class RowTurns {
  public:
   /// Of a call with so many rows. valid [B,T] bool, false = padding; undefined = no padding.

@@ -40,8 +40,8 @@ void take_vocabulary(models::ModelOptions& model, const tasks::DataShape& data) 
   model.embedding.source_vocab_size = size;
 }
 
-/// Tables of published models may have a few rows more than their tokenizers have tokens. Many more: it is the tokenizer
-/// of another model.
+/// Tables of published models may have a few rows more than their tokenizers have tokens. Many more: it is the
+/// tokenizer of another model.
 void warn_of_other_vocabulary(const std::string& folder, const models::ModelOptions& model,
                               const tasks::DataShape& data) {
   const int64_t words = model.embedding.vocab_size, spare = words - data.vocabulary;

@@ -56,8 +56,8 @@ struct AbcOptions {
 /// Attention with bounded memory (Peng et al. 2022, eq. 3 and 4): a control stores the past in n slots.
 ///   K, V from the control (abc_control/);  o = W_o concat_h( V^T softmax(K q * scale) )
 /// Causal models carry the control's state from segment to segment, without approximation. A query that reads an empty
-/// memory returns the bias of o. With rotary positions keys are turned by their row's number before they are written and
-/// queries before they read; slots are kept turned back, so that the row to come has number 0 (core/rotary.h).
+/// memory returns the bias of o. With rotary positions keys are turned by their row's number before they are written
+/// and queries before they read; slots are kept turned back, so that the row to come has number 0 (core/rotary.h).
 class Abc final : public core::CoreAttention,
                   public core::Inspectable,
                   public core::ReadsEncoder,

@@ -46,8 +46,8 @@ struct Hypothesis {
 };
 
 /// Beam search as fairseq defines it (Ott et al. 2019), each sentence by itself, so that its result does not depend on
-/// the others of the batch. n = 1, 2, ... counts generated tokens, limit = floor(max_len_a * S + max_len_b), and at most
-/// what StepDecoder::max_tokens() leaves.
+/// the others of the batch. n = 1, 2, ... counts generated tokens, limit = floor(max_len_a * S + max_len_b), and at
+/// most what StepDecoder::max_tokens() leaves.
 ///   candidates = every running beam with every token but pad; without eos while n <= min_len; only eos at limit + 1,
 ///   and where nothing else is allowed
 ///   of the best 2 * beam_size, those among the first beam_size that end with eos are finished, the first beam_size of

@@ -43,8 +43,8 @@ void check(const mnemo::data::TextPairs& part, bool documents, const char* apart
 
 }  // namespace
 
-/// Pairs of a translation: read, or rejected with an InputError. The first byte chooses the columns and whether there is
-/// a header; columns 3: the rest is two files, separated by the byte 0x1E.
+/// Pairs of a translation: read, or rejected with an InputError. The first byte chooses the columns and whether there
+/// is a header; columns 3: the rest is two files, separated by the byte 0x1E.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace mnemo;
   if (size == 0) return 0;

@@ -35,8 +35,8 @@ EntryList tokens_by_id(const EntryList& tokens, const std::vector<int64_t>& ids,
 /// How many merges there can be: ways to split each of the tokens in two.
 int64_t count_splits(const EntryList& tokens);
 
-/// The lines of a merges.txt, "a b", appended to left and right. Throws InputError that names `where` and the line, also
-/// for more merges than the tokens have splits.
+/// The lines of a merges.txt, "a b", appended to left and right. Throws InputError that names `where` and the line,
+/// also for more merges than the tokens have splits.
 void read_merges(std::string_view text, const std::string& where, const EntryList& tokens, EntryList& left,
                  EntryList& right);
 

@@ -70,8 +70,9 @@ TEST(Presets, HaveTheParametersOfTheirPapers) {
   }
 }
 
-// Vaswani et al. 2017, section 3, with fairseq's biases: maps D x D with bias in each attention, a feed-forward of width
-// F, a norm (weight and bias) after each branch; an encoder layer has one attention, a decoder layer two. No positions.
+// Vaswani et al. 2017, section 3, with fairseq's biases: maps D x D with bias in each attention, a feed-forward of
+// width F, a norm (weight and bias) after each branch; an encoder layer has one attention, a decoder layer two. No
+// positions.
 TEST(Presets, TranslationModelsHaveExactlyTheParametersOfTheFormula) {
   const auto layers = [](int64_t d, int64_t f) {
     const int64_t attention = 4 * (d * d + d), feed_forward = 2 * d * f + f + d, norm = 2 * d;
