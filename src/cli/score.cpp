@@ -59,22 +59,9 @@ Metric bleu(const References& references) {
 
 Metric chrf(const References& references) {
   return {"chrF", metrics::chrf_signature({}, references.size()), [&](const std::vector<std::string>& hypotheses) {
-            std::vector<std::vector<metrics::ChrfOrder>> counts;
-            for (size_t i = 0; i < hypotheses.size(); ++i) {
-              std::vector<std::string_view> own;
-              for (const std::vector<std::string>& set : references) own.push_back(set[i]);
-              counts.push_back(metrics::chrf_counts(hypotheses[i], own, {}));
-            }
-            return [counts = std::move(counts)](std::span<const int64_t> sentences) {
-              std::vector<metrics::ChrfOrder> sum(counts.front().size());
-              for (const int64_t i : sentences) {
-                for (size_t order = 0; order < sum.size(); ++order) {
-                  const metrics::ChrfOrder& one = counts[static_cast<size_t>(i)][order];
-                  sum[order].hypothesis += one.hypothesis;
-                  sum[order].reference += one.reference;
-                  sum[order].matches += one.matches;
-                }
-              }
+            return [counts = metrics::chrf_counts_of(hypotheses, references)](std::span<const int64_t> sentences) {
+              std::vector<metrics::ChrfOrder> sum;
+              for (const int64_t i : sentences) metrics::add_counts(sum, counts[static_cast<size_t>(i)]);
               return metrics::chrf_of(sum, {});
             };
           }};

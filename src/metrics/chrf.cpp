@@ -137,21 +137,33 @@ double chrf_of(std::span<const ChrfOrder> counts, const ChrfOptions& options) {
   return 100.0 * (1.0 + factor) * precision * recall / (factor * precision + recall);
 }
 
-double corpus_chrf(std::span<const std::string> hypotheses, std::span<const std::vector<std::string>> references,
-                   const ChrfOptions& options) {
+void add_counts(std::vector<ChrfOrder>& sum, std::span<const ChrfOrder> counts) {
+  sum.resize(counts.size());
+  for (size_t order = 0; order < counts.size(); ++order) {
+    sum[order].hypothesis += counts[order].hypothesis;
+    sum[order].reference += counts[order].reference;
+    sum[order].matches += counts[order].matches;
+  }
+}
+
+std::vector<std::vector<ChrfOrder>> chrf_counts_of(std::span<const std::string> hypotheses,
+                                                   std::span<const std::vector<std::string>> references,
+                                                   const ChrfOptions& options) {
   options.validate();
   require_reference_sets("chrF", hypotheses.size(), references);
-  std::vector<ChrfOrder> sum(static_cast<size_t>(options.char_order + options.word_order));
+  std::vector<std::vector<ChrfOrder>> out;
   std::vector<std::string_view> own(references.size());
   for (size_t i = 0; i < hypotheses.size(); ++i) {
     for (size_t r = 0; r < references.size(); ++r) own[r] = references[r][i];
-    const std::vector<ChrfOrder> counts = chrf_counts(hypotheses[i], own, options);
-    for (size_t order = 0; order < sum.size(); ++order) {
-      sum[order].hypothesis += counts[order].hypothesis;
-      sum[order].reference += counts[order].reference;
-      sum[order].matches += counts[order].matches;
-    }
+    out.push_back(chrf_counts(hypotheses[i], own, options));
   }
+  return out;
+}
+
+double corpus_chrf(std::span<const std::string> hypotheses, std::span<const std::vector<std::string>> references,
+                   const ChrfOptions& options) {
+  std::vector<ChrfOrder> sum;
+  for (const std::vector<ChrfOrder>& counts : chrf_counts_of(hypotheses, references, options)) add_counts(sum, counts);
   return chrf_of(sum, options);
 }
 

@@ -30,6 +30,9 @@ struct ChrfOrder {
 std::vector<ChrfOrder> chrf_counts(std::string_view hypothesis, std::span<const std::string_view> references,
                                    const ChrfOptions& options);
 
+/// Adds the counts of a sentence to those of others: sum is empty, or has its orders.
+void add_counts(std::vector<ChrfOrder>& sum, std::span<const ChrfOrder> counts);
+
 /// The score of counts, 0 to 100: precision and recall are means over the orders that both sides have.
 ///   chrF = 100 (1 + beta^2) P R / (beta^2 P + R)
 double chrf_of(std::span<const ChrfOrder> counts, const ChrfOptions& options);
@@ -38,6 +41,11 @@ double chrf_of(std::span<const ChrfOrder> counts, const ChrfOptions& options);
 /// Throws InputError for no sets, sets of another size, and invalid UTF-8.
 double corpus_chrf(std::span<const std::string> hypotheses, std::span<const std::vector<std::string>> references,
                    const ChrfOptions& options = {});
+
+/// Counts of each sentence of a corpus, for paired_bootstrap(). Errors as above.
+std::vector<std::vector<ChrfOrder>> chrf_counts_of(std::span<const std::string> hypotheses,
+                                                   std::span<const std::vector<std::string>> references,
+                                                   const ChrfOptions& options = {});
 
 /// sacreBLEU's signature: "nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:2.6.0".
 std::string chrf_signature(const ChrfOptions& options, size_t reference_sets);
