@@ -15,13 +15,14 @@
 #include "data/tokenizers/open_tokenizer.h"
 #include "tests/support/memory_meter.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/support/text_folders.h"
 #include "weights/sharded.h"
 
 namespace mnemo::bundle::hostile_folder_test {
 namespace {
 
 constexpr int64_t kSlack = int64_t{1} << 20;
-const std::string kTexts = MNEMO_SOURCE_DIR "/tests/golden/data/text_import/";
+using test::kTexts;
 const std::vector<std::string> kFamilies = {"bert_cls", "bert_mlm", "roberta_cls", "deberta_v3_cls",
                                             "t5_v10",   "t5_v11",   "gpt2",        "llama",
                                             "llama3",   "qwen2",    "gpt_neox",    "marian"};
