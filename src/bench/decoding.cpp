@@ -64,9 +64,6 @@ struct DecodingResults {
                                                     ///< near one
 };
 
-/// CTranslate2 processes its prompt with all scores at once, which takes gigabytes at 8,192 tokens.
-constexpr int64_t kLongestPrompt = 1024;
-
 std::vector<DecodingPeer> peers_of(const DecodingPeers& peers, const DecodingRow& row) {
   if (!peers.stock) return {};
   const bool eight_bits = row.precision == "int8" || row.precision == "w8a8";
@@ -75,8 +72,7 @@ std::vector<DecodingPeer> peers_of(const DecodingPeers& peers, const DecodingRow
                                      {"best", peers.best.get(), theirs}};
   if (eight_bits) found.push_back({"dynamic_int8", peers.stock.get(), theirs});
   if (!eight_bits) found.push_back({"transformers", peers.transformers.get(), theirs});
-  if (row.precision != "bf16" && row.context <= kLongestPrompt)
-    found.push_back({"ctranslate2", peers.ctranslate2.get(), theirs});
+  if (row.precision != "bf16") found.push_back({"ctranslate2", peers.ctranslate2.get(), theirs});
   return found;
 }
 

@@ -58,7 +58,8 @@ LoadedModel load_model(const std::string& folder, const LoadModelOptions& option
   base::require(options.dtype == at::kFloat || options.dtype == at::kDouble,
                 "load_model: expected float32 or float64, found {}", c10::toString(options.dtype));
   const std::string config_path = base::join_path(folder, "config.json");
-  const auto config = models::read_model_options(base::parse_json(bundle::read_model_config(folder), config_path));
+  const auto config = models::read_model_options(
+      weights::parse_model_config(bundle::read_model_config(folder), config_path, weights_bytes(folder)));
   base::require(config.backbone.input() == core::InputKind::tokens,
                 "{}: expected a language model, found backbone.type = \"{}\", which is of images", config_path,
                 config.backbone.type);
