@@ -191,31 +191,38 @@ void KeyDecoder::attend(const core::DecodePass& pass, const float* q, const floa
   int64_t keys = 1;
   for (const core::DecodeRow& row : pass.rows) keys = std::max(keys, row.hi - row.lo);
   if (window_ > 0) keys = std::min(keys, 2 * window_ - 1);
-  // One head at a time, so that its keys stay in cache while all rows are processed.
+  // One head of keys at a time, so that it stays in cache while all rows are processed.
   const int64_t share = num_heads_ / layout_.heads;
-  at::parallel_for(0, count * num_heads_, core::thread_grain(keys * width), [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, count * layout_.heads, core::thread_grain(share * keys * width), [&](int64_t begin, int64_t end) {
     thread_local std::vector<float> memory;
-    float* scores = core::at_least(memory, keys + width);
-    float* o = scores + keys;
+    float* scores = core::at_least(memory, share * (keys + width + 1));
+    float *o = scores + share * keys, *sums = o + share * width;
     for (int64_t item = begin; item < end; ++item) {
-      const int64_t head = item / count, i = item % count;
+      const int64_t of_keys = item / count, i = item % count, head = of_keys * share;
       const core::DecodeRow& row = pass.rows[static_cast<size_t>(i)];
       const auto& state = *static_cast<const KeyRowsState*>(pass.states[static_cast<size_t>(row.piece)]);
       int64_t lo = row.lo, hi = row.hi;
       if (window_ > 0) lo = std::max(lo, row.key - window_ + 1), hi = std::min(hi, row.key + window_);
-      const int64_t at = (i * num_heads_ + head) * width, seen = hi - lo, group = head / share;
-      const T* r = nullptr;
-      if (distances != nullptr)
-        r = distances->memory.template as<T>() + (head * distances->count + row.key - lo + distances->right) * width;
-      ops::key_scores<T>(q + at, qr == nullptr ? nullptr : qr + at, state.key<T>(group, lo), r, seen, width, scores);
-      const float* bias = biases == nullptr
-                              ? nullptr
-                              : biases->values.data() + head * biases->count + biases->longest - (row.key - lo);
-      const float most = ops::add_then_max<float>(scores, bias, seen);
-      const float sum = ops::exp_then_sum<float>(scores, seen, most);
-      ops::weigh_values<T>(scores, state.value<T>(group, lo), seen, width, o);
-      float* to = heads + (i * num_heads_ + head) * d;
-      for (int64_t c = 0; c < d; ++c) to[c] = o[c] / sum;
+      const int64_t at = (i * num_heads_ + head) * width, seen = hi - lo;
+      if (distances != nullptr) {
+        const T* r = distances->memory.template as<T>() +
+                     (head * distances->count + row.key - lo + distances->right) * width;
+        ops::key_scores<T>(q + at, qr + at, state.key<T>(of_keys, lo), r, seen, width, scores);
+      } else {
+        ops::key_scores_of_queries<T>(q + at, share, state.key<T>(of_keys, lo), seen, width, scores, keys);
+      }
+      for (int64_t member = 0; member < share; ++member) {
+        const float* bias = biases == nullptr ? nullptr
+                                              : biases->values.data() + (head + member) * biases->count +
+                                                    biases->longest - (row.key - lo);
+        const float most = ops::add_then_max<float>(scores + member * keys, bias, seen);
+        sums[member] = ops::exp_then_sum<float>(scores + member * keys, seen, most);
+      }
+      ops::weigh_values_of_queries<T>(scores, share, keys, state.value<T>(of_keys, lo), seen, width, o);
+      for (int64_t member = 0; member < share; ++member) {
+        float* to = heads + (i * num_heads_ + head + member) * d;
+        for (int64_t c = 0; c < d; ++c) to[c] = o[member * width + c] / sums[member];
+      }
     }
   });
 }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "ops/decode/decode_rows.h"
 
@@ -42,10 +43,67 @@ HWY_INLINE float sum_of(hn::Vec<F> x) { return hn::GetLane(hn::SumOfLanes(F(), x
 constexpr int kStreams = 8;
 constexpr int64_t kStreamRows = 64;  // minimum rows per part
 
-// Scores of N keys that are `step` rows apart.
+// The sums of N vectors, N = 1, 4 or 8, in to[n * step]. Neighbours are added until each vector has one sum of each,
+// which takes a third of the shuffles of one sum after the other.
+template <int N>
+HWY_INLINE void store_sums(hn::Vec<F> (&sums)[N], int64_t step, float* to) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (N > 1 && kLanes >= N / 2) {
+    const F d;
+    int vectors = N;
+    HWY_UNROLL(4) for (int lanes = kLanes; lanes > 1; lanes /= 2) {
+      const int pairs = vectors > 1 ? vectors / 2 : 1;
+      HWY_UNROLL(4) for (int i = 0; i < pairs; ++i) {
+        const auto low = sums[2 * i < vectors ? 2 * i : 0], high = sums[2 * i + 1 < vectors ? 2 * i + 1 : 0];
+        sums[i] = hn::Add(hn::ConcatEven(d, high, low), hn::ConcatOdd(d, high, low));
+      }
+      vectors = pairs;
+    }
+    alignas(64) float found[HWY_MAX(kLanes, N)];
+    for (int i = 0; i < vectors; ++i) hn::StoreU(sums[i], d, found + i * kLanes);
+    HWY_UNROLL(8) for (int n = 0; n < N; ++n) to[n * step] = found[n];
+    return;
+  }
+#endif
+  HWY_UNROLL(8) for (int n = 0; n < N; ++n) to[n * step] = sum_of(sums[n]);
+}
+
+// Queries that read keys and values together: as many as leave registers for their sums.
+constexpr int kMostQueries = kLanes == 16 ? 4 : 2;
+
+// Calls f(integral_constant<int, n>()) for 1 <= n <= Most.
+template <int Most, class Call>
+HWY_INLINE void with_queries(int64_t n, const Call& f) {
+  if constexpr (Most > 1) {
+    if (n < Most) return with_queries<Most - 1>(n, f);
+  }
+  f(std::integral_constant<int, Most>());
+}
+
+// Scores of Q queries and N keys that are `step` rows apart.
+template <int Q, int N, class T>
+HWY_INLINE void score_block(const float* q, const T* k, int64_t step, int64_t width, float* s, int64_t s_stride) {
+  const F d;
+  const int64_t stride = step * width;
+  hn::Vec<F> sums[Q][N];
+  HWY_UNROLL(4) for (int i = 0; i < Q; ++i) {
+    HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[i][n] = hn::Zero(d);
+  }
+  for (int64_t c = 0; c < width; c += kLanes) {
+    hn::Vec<F> query[Q];
+    HWY_UNROLL(4) for (int i = 0; i < Q; ++i) query[i] = hn::LoadU(d, q + i * width + c);
+    HWY_UNROLL(8) for (int n = 0; n < N; ++n) {
+      const auto key = load(k + n * stride + c);
+      HWY_UNROLL(4) for (int i = 0; i < Q; ++i) sums[i][n] = hn::MulAdd(query[i], key, sums[i][n]);
+    }
+  }
+  HWY_UNROLL(4) for (int i = 0; i < Q; ++i) store_sums(sums[i], step, s + i * s_stride);
+}
+
+// One query, with the position term r . qr of the keys' distances.
 template <int N, class T>
-HWY_INLINE void score_block(const float* q, const float* qr, const T* k, const T* r, int64_t step, int64_t width,
-                            float* s) {
+HWY_INLINE void score_block_at_distance(const float* q, const float* qr, const T* k, const T* r, int64_t step,
+                                        int64_t width, float* s) {
   const F d;
   const int64_t stride = step * width;
   hn::Vec<F> sums[N];
@@ -54,37 +112,67 @@ HWY_INLINE void score_block(const float* q, const float* qr, const T* k, const T
     const auto query = hn::LoadU(d, q + c);
     HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[n] = hn::MulAdd(query, load(k + n * stride + c), sums[n]);
   }
-  if (r != nullptr) {
-    for (int64_t c = 0; c < width; c += kLanes) {
-      const auto query = hn::LoadU(d, qr + c);
-      HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[n] = hn::MulAdd(query, load(r - n * stride + c), sums[n]);
-    }
+  for (int64_t c = 0; c < width; c += kLanes) {
+    const auto query = hn::LoadU(d, qr + c);
+    HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[n] = hn::MulAdd(query, load(r - n * stride + c), sums[n]);
   }
-  HWY_UNROLL(8) for (int n = 0; n < N; ++n) s[n * step] = sum_of(sums[n]);
+  store_sums(sums, step, s);
+}
+
+// Calls block(Count, first, step) for blocks of Streams, 4 and 1 keys, `step` rows apart, that cover `count`.
+template <int Streams, class Block>
+HWY_INLINE void each_block(int64_t count, const Block& block) {
+  int64_t j = 0;
+  if (const int64_t part = count / Streams; part >= kStreamRows) {
+    for (; j < part; ++j) block(std::integral_constant<int, Streams>(), j, part);
+    j = part * Streams;
+  }
+  for (; j + 4 <= count; j += 4) block(std::integral_constant<int, 4>(), j, int64_t{1});
+  for (; j < count; ++j) block(std::integral_constant<int, 1>(), j, int64_t{1});
 }
 
 template <class T>
 HWY_INLINE void key_scores_impl(const float* q, const float* qr, const T* k, const T* r, int64_t count, int64_t width,
                                 float* s) {
-  const auto distance = [&](int64_t j) { return r == nullptr ? nullptr : r - j * width; };
-  int64_t j = 0;
-  if (const int64_t part = count / kStreams; part >= kStreamRows) {
-    for (; j < part; ++j) score_block<kStreams>(q, qr, k + j * width, distance(j), part, width, s + j);
-    j = part * kStreams;
-  }
-  for (; j + 4 <= count; j += 4) score_block<4>(q, qr, k + j * width, distance(j), 1, width, s + j);
-  for (; j < count; ++j) score_block<1>(q, qr, k + j * width, distance(j), 1, width, s + j);
+  each_block<kStreams>(count, [&](auto keys, int64_t j, int64_t step) HWY_ATTR {
+    if (r == nullptr) {
+      score_block<1, keys()>(q, k + j * width, step, width, s + j, 0);
+    } else {
+      score_block_at_distance<keys()>(q, qr, k + j * width, r - j * width, step, width, s + j);
+    }
+  });
 }
 
-// N vectors of the sum.
-template <int N, class T>
-HWY_INLINE void weigh_block(const float* p, const T* v, int64_t count, int64_t width, float* o) {
+template <class T>
+HWY_INLINE void key_scores_of_queries_impl(const float* q, int64_t queries, const T* k, int64_t count, int64_t width,
+                                           float* s, int64_t s_stride) {
+  for (int64_t first = 0; first < queries; first += kMostQueries) {
+    with_queries<kMostQueries>(queries - first, [&](auto some) HWY_ATTR {
+      // Sums of all queries and keys of a block stay in registers.
+      each_block<(some() == 1 || (some() < 4 && kLanes == 16)) ? kStreams : kStreams / 2>(
+          count, [&](auto keys, int64_t j, int64_t step) HWY_ATTR {
+            score_block<some(), keys()>(q + first * width, k + j * width, step, width, s + first * s_stride + j,
+                                        s_stride);
+          });
+    });
+  }
+}
+
+// N vectors of the sums of Q queries.
+template <int Q, int N, class T>
+HWY_INLINE void weigh_block(const float* p, int64_t p_stride, const T* v, int64_t count, int64_t width, float* o) {
   const F d;
-  hn::Vec<F> sums[N];
-  HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[n] = hn::Zero(d);
+  hn::Vec<F> sums[Q][N];
+  HWY_UNROLL(4) for (int i = 0; i < Q; ++i) {
+    HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[i][n] = hn::Zero(d);
+  }
   const auto add = [&](int64_t j) HWY_ATTR {
-    const auto weight = hn::Set(d, p[j]);
-    HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[n] = hn::MulAdd(weight, load(v + j * width + n * kLanes), sums[n]);
+    hn::Vec<F> weight[Q];
+    HWY_UNROLL(4) for (int i = 0; i < Q; ++i) weight[i] = hn::Set(d, p[i * p_stride + j]);
+    HWY_UNROLL(8) for (int n = 0; n < N; ++n) {
+      const auto value = load(v + j * width + n * kLanes);
+      HWY_UNROLL(4) for (int i = 0; i < Q; ++i) sums[i][n] = hn::MulAdd(weight[i], value, sums[i][n]);
+    }
   };
   int64_t first = 0;
   if (const int64_t part = count / kStreams; part >= kStreamRows) {
@@ -94,15 +182,34 @@ HWY_INLINE void weigh_block(const float* p, const T* v, int64_t count, int64_t w
     first = part * kStreams;
   }
   for (int64_t j = first; j < count; ++j) add(j);
-  HWY_UNROLL(8) for (int n = 0; n < N; ++n) hn::StoreU(sums[n], d, o + n * kLanes);
+  HWY_UNROLL(4) for (int i = 0; i < Q; ++i) {
+    HWY_UNROLL(8) for (int n = 0; n < N; ++n) hn::StoreU(sums[i][n], d, o + i * width + n * kLanes);
+  }
+}
+
+template <int Q, class T>
+HWY_INLINE void weigh_some(const float* p, int64_t p_stride, const T* v, int64_t count, int64_t width, float* o) {
+  int64_t c = 0;
+  if constexpr (Q == 1) {
+    for (; c + 8 * kLanes <= width; c += 8 * kLanes) weigh_block<Q, 8>(p, p_stride, v + c, count, width, o + c);
+  }
+  for (; c + 4 * kLanes <= width; c += 4 * kLanes) weigh_block<Q, 4>(p, p_stride, v + c, count, width, o + c);
+  for (; c < width; c += kLanes) weigh_block<Q, 1>(p, p_stride, v + c, count, width, o + c);
 }
 
 template <class T>
 HWY_INLINE void weigh_values_impl(const float* p, const T* v, int64_t count, int64_t width, float* o) {
-  int64_t c = 0;
-  for (; c + 8 * kLanes <= width; c += 8 * kLanes) weigh_block<8>(p, v + c, count, width, o + c);
-  for (; c + 4 * kLanes <= width; c += 4 * kLanes) weigh_block<4>(p, v + c, count, width, o + c);
-  for (; c < width; c += kLanes) weigh_block<1>(p, v + c, count, width, o + c);
+  weigh_some<1>(p, 0, v, count, width, o);
+}
+
+template <class T>
+HWY_INLINE void weigh_values_of_queries_impl(const float* p, int64_t queries, int64_t p_stride, const T* v,
+                                             int64_t count, int64_t width, float* o) {
+  for (int64_t first = 0; first < queries; first += kMostQueries) {
+    with_queries<kMostQueries>(queries - first, [&](auto some) HWY_ATTR {
+      weigh_some<some()>(p + first * p_stride, p_stride, v, count, width, o + first * width);
+    });
+  }
 }
 
 void KeyScoresFloat(const float* q, const float* qr, const float* k, const float* r, int64_t count, int64_t width,
@@ -118,6 +225,22 @@ void WeighValuesFloat(const float* p, const float* v, int64_t count, int64_t wid
 }
 void WeighValuesBf16(const float* p, const Bf16Bits* v, int64_t count, int64_t width, float* o) {
   weigh_values_impl(p, v, count, width, o);
+}
+void KeyScoresOfQueriesFloat(const float* q, int64_t queries, const float* k, int64_t count, int64_t width, float* s,
+                             int64_t s_stride) {
+  key_scores_of_queries_impl(q, queries, k, count, width, s, s_stride);
+}
+void KeyScoresOfQueriesBf16(const float* q, int64_t queries, const Bf16Bits* k, int64_t count, int64_t width, float* s,
+                            int64_t s_stride) {
+  key_scores_of_queries_impl(q, queries, k, count, width, s, s_stride);
+}
+void WeighValuesOfQueriesFloat(const float* p, int64_t queries, int64_t p_stride, const float* v, int64_t count,
+                               int64_t width, float* o) {
+  weigh_values_of_queries_impl(p, queries, p_stride, v, count, width, o);
+}
+void WeighValuesOfQueriesBf16(const float* p, int64_t queries, int64_t p_stride, const Bf16Bits* v, int64_t count,
+                              int64_t width, float* o) {
+  weigh_values_of_queries_impl(p, queries, p_stride, v, count, width, o);
 }
 
 void CopyBf16(const float* x, int64_t size, Bf16Bits* to) {
@@ -276,6 +399,10 @@ HWY_EXPORT(KeyScoresFloat);
 HWY_EXPORT(KeyScoresBf16);
 HWY_EXPORT(WeighValuesFloat);
 HWY_EXPORT(WeighValuesBf16);
+HWY_EXPORT(KeyScoresOfQueriesFloat);
+HWY_EXPORT(KeyScoresOfQueriesBf16);
+HWY_EXPORT(WeighValuesOfQueriesFloat);
+HWY_EXPORT(WeighValuesOfQueriesBf16);
 HWY_EXPORT(CopyBf16);
 HWY_EXPORT(AbcStep);
 HWY_EXPORT(WriteRows);
@@ -300,6 +427,26 @@ void weigh_values(const float* p, const float* v, int64_t count, int64_t width, 
 template <>
 void weigh_values(const float* p, const Bf16Bits* v, int64_t count, int64_t width, float* o) {
   HWY_DYNAMIC_DISPATCH(WeighValuesBf16)(p, v, count, width, o);
+}
+template <>
+void key_scores_of_queries(const float* q, int64_t queries, const float* k, int64_t count, int64_t width, float* s,
+                           int64_t s_stride) {
+  HWY_DYNAMIC_DISPATCH(KeyScoresOfQueriesFloat)(q, queries, k, count, width, s, s_stride);
+}
+template <>
+void key_scores_of_queries(const float* q, int64_t queries, const Bf16Bits* k, int64_t count, int64_t width, float* s,
+                           int64_t s_stride) {
+  HWY_DYNAMIC_DISPATCH(KeyScoresOfQueriesBf16)(q, queries, k, count, width, s, s_stride);
+}
+template <>
+void weigh_values_of_queries(const float* p, int64_t queries, int64_t p_stride, const float* v, int64_t count,
+                             int64_t width, float* o) {
+  HWY_DYNAMIC_DISPATCH(WeighValuesOfQueriesFloat)(p, queries, p_stride, v, count, width, o);
+}
+template <>
+void weigh_values_of_queries(const float* p, int64_t queries, int64_t p_stride, const Bf16Bits* v, int64_t count,
+                             int64_t width, float* o) {
+  HWY_DYNAMIC_DISPATCH(WeighValuesOfQueriesBf16)(p, queries, p_stride, v, count, width, o);
 }
 void copy_row(const float* x, int64_t size, float* to) { std::copy_n(x, size, to); }
 void copy_row(const float* x, int64_t size, Bf16Bits* to) { HWY_DYNAMIC_DISPATCH(CopyBf16)(x, size, to); }

@@ -215,6 +215,11 @@ struct Ahead {
   int64_t lines, every;
 };
 
+#ifndef MNEMO_FAR
+#define MNEMO_FAR 1024
+#endif
+constexpr int64_t kFar = MNEMO_FAR;  // bytes
+
 // Multiplies MR rows by P panels over inputs [from, from + steps * kPerStep).
 template <class K, int MR, int P>
 HWY_INLINE void block(const Panels& panels, const PanelInputs& inputs, const typename K::Input* x, int64_t stride,
@@ -236,7 +241,13 @@ HWY_INLINE void block(const Panels& panels, const PanelInputs& inputs, const typ
       for (; k < until; ++k) K::template step<MR, P>(w, size, x, stride, k, sums);
     }
   }
-  for (; k < steps; ++k) K::template step<MR, P>(w, size, x, stride, k, sums);
+  for (; k < steps; ++k) {
+    if constexpr (MR == 1) {
+      HWY_UNROLL(16)
+      for (int p = 0; p < P; ++p) __builtin_prefetch(w + p * size + k * 16 + kFar / sizeof(typename K::Weight), 0, 3);
+    }
+    K::template step<MR, P>(w, size, x, stride, k, sums);
+  }
   HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
     HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
       const int64_t output = panel * 16 + v * kLanes;

@@ -55,6 +55,35 @@ void expect_attention() {
 TEST(DecodeRows, ScoresAndWeighsKeysOfFloat32) { test::for_each_instruction_set(expect_attention<float>); }
 TEST(DecodeRows, ScoresAndWeighsKeysOfBf16) { test::for_each_instruction_set(expect_attention<Bf16Bits>); }
 
+/// Queries that share keys and values; rows of scores are further apart than there are keys.
+template <class T>
+void expect_shared_keys() {
+  for (const int64_t width : {16, 64, 80, 128}) {
+    for (const int64_t queries : {1, 2, 3, 4, 5, 7, 8}) {
+      for (const int64_t count : {1, 3, 4, 6, 255, 256, 300, 512, 700}) {
+        const int64_t stride = count + 5;
+        const at::Tensor q = random({queries, width}, 1), p = random({queries, stride}, 2);
+        const at::Tensor k = in_memory<T>(random({count, width}, 3)), v = in_memory<T>(random({count, width}, 4));
+        at::Tensor s = at::full({queries, stride}, 7.0f), o = at::empty({queries, width});
+        key_scores_of_queries<T>(q.const_data_ptr<float>(), queries, data<T>(k), count, width,
+                                 s.mutable_data_ptr<float>(), stride);
+        const at::Tensor expected = at::matmul(q.to(at::kDouble), k.to(at::kDouble).t());
+        EXPECT_TRUE(at::allclose(s.narrow(1, 0, count).to(at::kDouble), expected, 1e-5, 2e-5))
+            << width << " " << queries << " " << count;
+        EXPECT_TRUE(s.narrow(1, count, 5).eq(7.0f).all().item<bool>()) << width << " " << queries << " " << count;
+        weigh_values_of_queries<T>(p.const_data_ptr<float>(), queries, stride, data<T>(v), count, width,
+                                   o.mutable_data_ptr<float>());
+        EXPECT_TRUE(at::allclose(o.to(at::kDouble),
+                                 at::matmul(p.narrow(1, 0, count).to(at::kDouble), v.to(at::kDouble)), 1e-5, 5e-5))
+            << width << " " << queries << " " << count;
+      }
+    }
+  }
+}
+
+TEST(DecodeRows, ManyQueriesReadKeysOfFloat32) { test::for_each_instruction_set(expect_shared_keys<float>); }
+TEST(DecodeRows, ManyQueriesReadKeysOfBf16) { test::for_each_instruction_set(expect_shared_keys<Bf16Bits>); }
+
 TEST(DecodeRows, RoundsToBf16LikeLibTorch) {
   at::Tensor x = at::cat({random({1000}, 1), at::tensor({0.0f, -0.0f, 1.0f, 1e38f, -3.4e38f, 1e-40f,
                                                          std::numeric_limits<float>::infinity()})});
