@@ -215,10 +215,8 @@ struct Ahead {
   int64_t lines, every;
 };
 
-#ifndef MNEMO_FAR
-#define MNEMO_FAR 1024
-#endif
-constexpr int64_t kFar = MNEMO_FAR;  // bytes
+// A single row does little with a weight: it fetches each panel this many bytes ahead.
+constexpr int64_t kAhead = 1024;
 
 // Multiplies MR rows by P panels over inputs [from, from + steps * kPerStep).
 template <class K, int MR, int P>
@@ -244,7 +242,7 @@ HWY_INLINE void block(const Panels& panels, const PanelInputs& inputs, const typ
   for (; k < steps; ++k) {
     if constexpr (MR == 1) {
       HWY_UNROLL(16)
-      for (int p = 0; p < P; ++p) __builtin_prefetch(w + p * size + k * 16 + kFar / sizeof(typename K::Weight), 0, 3);
+      for (int p = 0; p < P; ++p) __builtin_prefetch(w + p * size + k * 16 + kAhead / sizeof(typename K::Weight), 0, 3);
     }
     K::template step<MR, P>(w, size, x, stride, k, sums);
   }
@@ -293,7 +291,7 @@ HWY_INLINE void run_panels(const Panels& panels, const PanelInputs& inputs, cons
                 part = ((in + parts - 1) / parts + kWhole - 1) / kWhole * kWhole;  // inputs per part, similar in size
   const int64_t size = in / K::kPerStep * 16 * static_cast<int64_t>(sizeof(typename K::Weight));  // bytes of a panel
   const int64_t tiles = (inputs.rows + kTileRows - 1) / kTileRows;   // of rows, as even as possible
-  const int64_t fetching = inputs.rows > 1 ? HWY_MIN(tiles, 8) : 0;  // a single row only loads weights
+  const int64_t fetching = inputs.rows > 1 ? HWY_MIN(tiles, 8) : 0;  // a single row has kAhead
   for (int64_t group = first; group < last; group += kGroup) {
     const int64_t end = HWY_MIN(last, group + kGroup);
     for (int64_t from = 0; from < in; from += part) {
