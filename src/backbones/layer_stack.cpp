@@ -13,6 +13,7 @@
 #include "core/decode.h"
 #include "layers/recompute.h"
 #include "ops/attention/position.h"
+#include "ops/dropout.h"
 
 namespace mnemo::backbones {
 namespace {
@@ -157,7 +158,7 @@ std::optional<ops::RealRows> LayerStack::real_rows(const core::BackboneInput& in
 
 at::Tensor LayerStack::drop(const at::Tensor& rows, bool training, const ops::RealRows* real) const {
   if (!training || options_.dropout == 0.0 || real == nullptr) return layers::dropout(rows, options_.dropout, training);
-  return real->pack(layers::dropout(real->unpack(rows), options_.dropout, training));
+  return ops::dropout(rows, options_.dropout, *real);
 }
 
 core::AttentionResult LayerStack::Layer::attend(const core::AttentionInput& input, const core::State& state,

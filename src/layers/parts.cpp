@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "ops/activate.h"
-#include "ops/batch_rows.h"
+#include "ops/dropout.h"
 #include "ops/linear/feed_forward.h"
 #include "ops/linear/linear.h"
 

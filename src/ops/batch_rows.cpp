@@ -38,10 +38,4 @@ at::Tensor row_integers(int64_t low, int64_t high, int64_t batch) {
   return own_rows({batch}, [&](at::IntArrayRef whole) { return at::randint(low, high, whole, at::kLong); });
 }
 
-at::Tensor dropout(const at::Tensor& x, double p) {
-  // The numbers go by the place in the tensor, not by where that lies in memory.
-  if (own.total == 0 && (x.is_contiguous() || !x.device().is_cpu())) return at::dropout(x, p, true);
-  return x * row_mask(x.sizes(), 1.0 - p, x).div_(1.0 - p);
-}
-
 }  // namespace mnemo::ops

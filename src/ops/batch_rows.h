@@ -35,7 +35,4 @@ at::Tensor row_mask(at::IntArrayRef sizes, double keep, const at::Tensor& like);
 /// Whole numbers from `low` to `high` - 1, int64 [B] on the CPU: one for each sequence.
 at::Tensor row_integers(int64_t low, int64_t high, int64_t batch);
 
-/// x [B * k, ...] with each element dropped with probability p < 1, the others multiplied by 1 / (1 - p).
-at::Tensor dropout(const at::Tensor& x, double p);
-
 }  // namespace mnemo::ops

@@ -19,6 +19,9 @@ class RealRows {
   at::Tensor pack(const at::Tensor& x) const;
   /// rows [N,D] -> [B,T,D], zero where there is padding.
   at::Tensor unpack(const at::Tensor& rows) const;
+  int64_t batch() const { return batch_; }
+  int64_t length() const { return length_; }
+  const at::Tensor& index() const { return index_; }
 
  private:
   int64_t batch_, length_;

@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "ops/attention/attention_tiles.h"
-#include "ops/batch_rows.h"
 #include "ops/cuda.h"
+#include "ops/dropout.h"
 #include "ops/linear/products.h"
 
 namespace mnemo::ops {

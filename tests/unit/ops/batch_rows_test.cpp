@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include "base/error.h"
+#include "ops/dropout.h"
 
 namespace mnemo::ops {
 namespace {
