@@ -87,9 +87,7 @@ HWY_INLINE void score_block(const float* q, const T* k, int64_t step, int64_t wi
   const F d;
   const int64_t stride = step * width;
   hn::Vec<F> sums[Q][N];
-  HWY_UNROLL(4) for (int i = 0; i < Q; ++i) {
-    HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[i][n] = hn::Zero(d);
-  }
+  HWY_UNROLL(4) for (int i = 0; i < Q; ++i) { HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[i][n] = hn::Zero(d); }
   for (int64_t c = 0; c < width; c += kLanes) {
     hn::Vec<F> query[Q];
     HWY_UNROLL(4) for (int i = 0; i < Q; ++i) query[i] = hn::LoadU(d, q + i * width + c);
@@ -165,9 +163,7 @@ template <int Q, int N, class T>
 HWY_INLINE void weigh_block(const float* p, int64_t p_stride, const T* v, int64_t count, int64_t width, float* o) {
   const F d;
   hn::Vec<F> sums[Q][N];
-  HWY_UNROLL(4) for (int i = 0; i < Q; ++i) {
-    HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[i][n] = hn::Zero(d);
-  }
+  HWY_UNROLL(4) for (int i = 0; i < Q; ++i) { HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[i][n] = hn::Zero(d); }
   const auto add = [&](int64_t j) HWY_ATTR {
     hn::Vec<F> weight[Q];
     HWY_UNROLL(4) for (int i = 0; i < Q; ++i) weight[i] = hn::Set(d, p[i * p_stride + j]);
