@@ -32,7 +32,7 @@ struct RelativeOptions {
     v("clamp_len", clamp_len, "maximum distance in tokens; larger ones are clamped; 0: no limit",
       base::range(0, 1 << 24));
     v("eval_clamp_len", eval_clamp_len, "clamp_len in evaluation; unset: same as clamp_len", base::range(0, 1 << 24));
-    v("dropout", dropout, "dropout of the attention weights (training then stores all of them)",
+    v("dropout", dropout, "dropout of the attention weights (on CUDA, training then stores all of them)",
       base::half_open_range(0.0, 1.0));
     v("position_dropout", position_dropout, "dropout of the sinusoids R; each layer uses its own mask",
       base::half_open_range(0.0, 1.0));

@@ -22,7 +22,7 @@ struct RelativeBucketsOptions {
     v("max_distance", max_distance, "this and longer distances share the last bucket", base::range(2, 1 << 24));
     v("scaled", scaled, "divide q k^T by the square root of the head width (T5 does not)");
     v("bias", bias, "use a bias in the q, k, v and o projections");
-    v("dropout", dropout, "dropout of the attention weights (training then stores all of them)",
+    v("dropout", dropout, "dropout of the attention weights (on CUDA, training then stores all of them)",
       base::half_open_range(0.0, 1.0));
   }
 };

@@ -32,7 +32,7 @@ struct SoftmaxOptions {
       base::range(1, 1 << 10));
     v("rotary", rotary, "rotary positions of queries and keys; unset: none");
     v("scaled", scaled, "divide q k^T by the square root of the head width (T5 does not)");
-    v("dropout", dropout, "dropout of the attention weights (training then stores all of them)",
+    v("dropout", dropout, "dropout of the attention weights (on CUDA, training then stores all of them)",
       base::half_open_range(0.0, 1.0));
   }
 };

@@ -89,88 +89,89 @@ void drop(const DropoutMask& mask, uint32_t place, double scale, const double* x
     y[i] = x[i] * (number_at(mask, place + static_cast<uint32_t>(i)) >= mask.least ? scale : 0.0);
 }
 
-/// Elements from `place` on of a tensor whose mask has this seed.
-template <class T>
-void drop_run(uint64_t seed, double p, uint64_t place, const T* x, int64_t count, T* y) {
-  constexpr uint64_t kPlaces = uint64_t{1} << 32;
-  const auto least = static_cast<int32_t>(std::min(std::floor((p - 0.5) * 0x1p32), 0x1p31 - 1.0));
-  while (count > 0) {
-    const auto some = std::min(count, static_cast<int64_t>(kPlaces - place % kPlaces));
-    const uint64_t keys = base::Random{seed, place / kPlaces}.next();
-    drop({static_cast<uint32_t>(keys), static_cast<uint32_t>(keys >> 32), least}, static_cast<uint32_t>(place),
-         1.0 / (1.0 - p), x, some, y);
-    place += static_cast<uint64_t>(some), x += some, y += some, count -= some;
-  }
-}
-
-/// `index` [N]: the place of row i is index[i] rows behind `first`. Empty: x as it lies.
-at::Tensor dropped(const at::Tensor& x, const at::Tensor& index, uint64_t first, uint64_t seed, double p) {
+/// `index` [N]: the place of row i is index[i] rows behind the first. Empty: x as it lies.
+at::Tensor dropped(const at::Tensor& x, const at::Tensor& index, const DropoutDraw& draw) {
   if (x.scalar_type() != at::kFloat && x.scalar_type() != at::kDouble)
-    return dropped(x.to(at::kFloat), index, first, seed, p).to(x.scalar_type());
+    return dropped(x.to(at::kFloat), index, draw).to(x.scalar_type());
+  constexpr int64_t kGrain = 1 << 15;
   const at::Tensor from = x.contiguous();
   at::Tensor to = at::empty(x.sizes(), x.options());
   AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "dropout", [&] {
     const scalar_t* source = from.const_data_ptr<scalar_t>();
     scalar_t* target = to.mutable_data_ptr<scalar_t>();
     if (index.numel() == 0) {
-      constexpr int64_t kGrain = 1 << 15;
       at::parallel_for(0, x.numel(), kGrain, [&](int64_t begin, int64_t end) {
-        drop_run(seed, p, first + static_cast<uint64_t>(begin), source + begin, end - begin, target + begin);
+        drop_run(draw, begin, source + begin, end - begin, target + begin);
       });
       return;
     }
     const int64_t width = x.size(1);
     const int64_t* rows = index.const_data_ptr<int64_t>();
-    at::parallel_for(0, x.size(0), std::max<int64_t>(1, (1 << 15) / width), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i)
-        drop_run(seed, p, first + static_cast<uint64_t>(rows[i] * width), source + i * width, width,
-                 target + i * width);
-    });
+    at::parallel_for(0, x.size(0), std::max<int64_t>(1, kGrain / std::max<int64_t>(1, width)),
+                     [&](int64_t begin, int64_t end) {
+                       for (int64_t i = begin; i < end; ++i)
+                         drop_run(draw, rows[i] * width, source + i * width, width, target + i * width);
+                     });
   });
   return to;
 }
 
 struct Dropout : torch::autograd::Function<Dropout> {
   static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& index,
-                            int64_t first, int64_t seed, double p) {
+                            const DropoutDraw& draw) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     ctx->save_for_backward({index});
-    ctx->saved_data["first"] = first;
-    ctx->saved_data["seed"] = seed;
-    ctx->saved_data["p"] = p;
-    return dropped(x, index, static_cast<uint64_t>(first), static_cast<uint64_t>(seed), p);
+    ctx->saved_data["p"] = draw.p;
+    ctx->saved_data["seed"] = draw.seed;
+    ctx->saved_data["first"] = draw.first;
+    return dropped(x, index, draw);
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
                                                  torch::autograd::variable_list grads) {
     const at::AutoGradMode first_derivatives_only(false);
-    return {dropped(grads[0], ctx->get_saved_variables()[0], static_cast<uint64_t>(ctx->saved_data["first"].toInt()),
-                    static_cast<uint64_t>(ctx->saved_data["seed"].toInt()), ctx->saved_data["p"].toDouble()),
-            at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+    const DropoutDraw draw{ctx->saved_data["p"].toDouble(), ctx->saved_data["seed"].toInt(),
+                           ctx->saved_data["first"].toInt()};
+    return {dropped(grads[0], ctx->get_saved_variables()[0], draw), at::Tensor(), at::Tensor()};
   }
 };
 
-int64_t new_seed() { return at::empty({1}, at::kLong).random_().item<int64_t>(); }
-
-/// The place of this thread's first element in a tensor of the whole batch, of which it has `count` elements in `rows`.
-int64_t first_place(int64_t rows, int64_t count) {
-  const BatchRows own = batch_rows_now();
-  if (own.total == 0 || own.count == own.total) return 0;
-  base::ensure(rows % own.count == 0, "random numbers of {} rows for {} sequences", rows, own.count);
-  return own.first * (count / own.count);
-}
-
 }  // namespace
 
+template <class T>
+void drop_run(const DropoutDraw& draw, int64_t place, const T* x, int64_t count, T* y) {
+  constexpr uint64_t kPlaces = uint64_t{1} << 32;
+  const auto least = static_cast<int32_t>(std::min(std::floor((draw.p - 0.5) * 0x1p32), 0x1p31 - 1.0));
+  auto at = static_cast<uint64_t>(draw.first + place);
+  while (count > 0) {
+    const auto some = std::min(count, static_cast<int64_t>(kPlaces - at % kPlaces));
+    const uint64_t keys = base::Random{static_cast<uint64_t>(draw.seed), at / kPlaces}.next();
+    drop({static_cast<uint32_t>(keys), static_cast<uint32_t>(keys >> 32), least}, static_cast<uint32_t>(at),
+         1.0 / (1.0 - draw.p), x, some, y);
+    at += static_cast<uint64_t>(some), x += some, y += some, count -= some;
+  }
+}
+template void drop_run(const DropoutDraw&, int64_t, const float*, int64_t, float*);
+template void drop_run(const DropoutDraw&, int64_t, const double*, int64_t, double*);
+
+DropoutDraw draw_dropout(double p, int64_t rows, int64_t count) {
+  const BatchRows own = batch_rows_now();
+  DropoutDraw draw{p, at::empty({1}, at::kLong).random_().item<int64_t>(), 0};
+  if (own.total == 0 || own.count == own.total) return draw;
+  base::ensure(rows % own.count == 0, "random numbers of {} rows for {} sequences", rows, own.count);
+  draw.first = own.first * (count / own.count);
+  return draw;
+}
+
 at::Tensor dropout(const at::Tensor& x, double p) {
-  if (x.is_cpu()) return Dropout::apply(x, at::empty({0}, at::kLong), first_place(x.size(0), x.numel()), new_seed(), p);
+  if (x.is_cpu()) return Dropout::apply(x, at::empty({0}, at::kLong), draw_dropout(p, x.size(0), x.numel()));
   if (batch_rows_now().total == 0) return at::dropout(x, p, true);
   return x * row_mask(x.sizes(), 1.0 - p, x).div_(1.0 - p);
 }
 
 at::Tensor dropout(const at::Tensor& rows, double p, const RealRows& real) {
   if (!rows.is_cpu()) return real.pack(dropout(real.unpack(rows), p));
-  const int64_t first = first_place(real.batch(), real.batch() * real.length() * rows.size(1));
-  return Dropout::apply(rows, real.index(), first, new_seed(), p);
+  const int64_t places = real.batch() * real.length();
+  return Dropout::apply(rows, real.index(), draw_dropout(p, real.batch(), places * rows.size(1)));
 }
 
 }  // namespace mnemo::ops

@@ -26,6 +26,7 @@ using torch::autograd::variable_list;
 struct Inputs {
   at::Tensor q, k, v, u, v_bias, r, scores, offsets, bounds, valid;
   double scale;
+  DropoutDraw dropout = {};
 
   template <class T>
   AttentionProblem<T> problem() const {
@@ -42,6 +43,7 @@ struct Inputs {
     if (valid.defined()) p.valid = valid.const_data_ptr<bool>();
     p.all = plain_form({p.keys, offsets, bounds, valid}) == Plain::all;
     p.scale = static_cast<T>(scale);
+    p.dropout = dropout;
     return p;
   }
 };
@@ -76,7 +78,8 @@ constexpr int64_t kLibraryCausal = 4096, kLibraryAll = 512;
 Plain library_form(const Inputs& in) {
   const bool positions = in.u.defined() || in.v_bias.defined() || in.r.defined() || in.scores.defined();
   const int64_t rows = std::min(in.q.size(2), in.k.size(2));
-  if (positions || in.q.scalar_type() != at::kFloat || rows < kLibraryAll || in.q.size(3) != in.v.size(3))
+  if (positions || in.dropout.p > 0.0 || in.q.scalar_type() != at::kFloat || rows < kLibraryAll ||
+      in.q.size(3) != in.v.size(3))
     return Plain::no;
   const Plain plain = plain_form({in.k.size(2), in.offsets, in.bounds, in.valid});
   return plain == Plain::causal && rows < kLibraryCausal ? Plain::no : plain;
@@ -106,20 +109,27 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
 
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const Optional& u, const Optional& v_bias, const Optional& r, const Optional& scores,
-                            const at::Tensor& offsets, const at::Tensor& bounds, const Optional& valid, double scale) {
+                            const at::Tensor& offsets, const at::Tensor& bounds, const Optional& valid, double scale,
+                            const DropoutDraw& dropout) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     auto given = [](const Optional& tensor) { return tensor.value_or(at::Tensor()); };
-    const Inputs in{q, k, v, given(u), given(v_bias), given(r), given(scores), offsets, bounds, given(valid), scale};
+    const Inputs in{q,     k,      v, given(u), given(v_bias), given(r), given(scores), offsets, bounds, given(valid),
+                    scale, dropout};
     Outputs out = attention_forward(in, true);
     ctx->save_for_backward(
         {in.q, in.k, in.v, in.u, in.v_bias, in.r, in.scores, in.offsets, in.bounds, in.valid, out.o, out.log_sum});
     ctx->saved_data["scale"] = scale;
+    ctx->saved_data["p"] = dropout.p;
+    ctx->saved_data["seed"] = dropout.seed;
+    ctx->saved_data["first"] = dropout.first;
     return out.o;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list s = ctx->get_saved_variables();
-    const Inputs in{s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9], ctx->saved_data["scale"].toDouble()};
+    const auto saved = [ctx](const char* name) { return ctx->saved_data[name]; };
+    const DropoutDraw dropout{saved("p").toDouble(), saved("seed").toInt(), saved("first").toInt()};
+    const Inputs in{s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7], s[8], s[9], saved("scale").toDouble(), dropout};
     const at::Tensor &o = s[10], &log_sum = s[11], grad_o = with_rows(grads[0]);
     const int64_t batch = in.q.size(0), heads = in.q.size(1);
     const at::TensorOptions options = in.q.options();
@@ -128,7 +138,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     if (library_form(in) == Plain::all) {
       auto [of_q, of_k, of_v] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
           grad_o, in.q, in.k, in.v, o, log_sum, 0.0, false, {}, in.scale);
-      return {of_q, of_k, of_v, none, none, none, none, none, none, none, none};
+      return {of_q, of_k, of_v, none, none, none, none, none, none, none, none, none};
     }
 
     // Gradients that are summed over the batch have one partial sum per part; the parts give every thread a head.
@@ -160,7 +170,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     auto total = [&](const at::Tensor& tensor) {
       return !tensor.defined() ? tensor : parts == 1 ? tensor.squeeze(0) : tensor.sum(0);
     };
-    return {grad_q, grad_k, grad_v, total(grad_u), total(grad_v_bias), total(grad_r), grad_scores,
+    return {grad_q, grad_k, grad_v, total(grad_u), total(grad_v_bias), total(grad_r), grad_scores, none,
             none,   none,   none,   none};
   }
 };
@@ -228,7 +238,8 @@ at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::T
 }
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
-                     const KeyRanges& ranges, double scale) {
+                     const KeyRanges& ranges, double scale, double dropout) {
+  base::ensure(dropout == 0.0 || q.is_cpu(), "attention: dropout of the weights on a device");
   check(q, k, v, positions, ranges);
   const DeclaredProducts products("mnemo::attention", [&] {
     return q.size(0) * q.size(1) * pairs(ranges) * (q.size(3) * (positions.r.defined() ? 2 : 1) + v.size(3));
@@ -237,13 +248,14 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   if (q.scalar_type() == at::kBFloat16) {
     const auto wide = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.to(at::kFloat) : tensor; };
     const Positions terms{wide(positions.u), wide(positions.v), wide(positions.r), wide(positions.scores)};
-    return attention(wide(q), wide(k), wide(v), terms, ranges, scale).to(at::kBFloat16);
+    return attention(wide(q), wide(k), wide(v), terms, ranges, scale, dropout).to(at::kBFloat16);
   }
-  const Inputs in = inputs_of(q, k, v, positions, ranges, scale);
+  Inputs in = inputs_of(q, k, v, positions, ranges, scale);
+  if (dropout > 0.0) in.dropout = draw_dropout(dropout, q.size(0), q.size(0) * q.size(1) * q.size(2) * k.size(2));
   if (!at::GradMode::is_enabled()) return attention_forward(in, false).o;
   auto optional = [](const at::Tensor& tensor) { return tensor.defined() ? std::optional(tensor) : std::nullopt; };
   return AttentionFunction::apply(in.q, in.k, in.v, optional(in.u), optional(in.v_bias), optional(in.r),
-                                  optional(in.scores), in.offsets, in.bounds, optional(in.valid), scale);
+                                  optional(in.scores), in.offsets, in.bounds, optional(in.valid), scale, in.dropout);
 }
 
 }  // namespace mnemo::ops

@@ -19,7 +19,7 @@ enum class RelShift { none, signed_, faithful };
 ///   position [B,H,Q,P]  (q + v) . r(p) before shifting, P >= K, columns from p = K-1 downwards; undefined = none
 ///   mask bool [Q,K] or [B,Q,K], true = may attend; undefined = all. A query without keys gets zeros.
 ///   dropout           probability that a softmax weight becomes 0, while others are scaled by 1 / (1 - dropout);
-///   LibTorch's default generator
+///   ops/dropout.h
 /// Returns o [B,H,Q,d]. Source: Vaswani et al. 2017 eq. 1; Dai et al. 2019, section 3.3.
 at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& position,
                            RelShift shift, const at::Tensor& mask, double scale, double dropout = 0.0);
@@ -45,10 +45,11 @@ struct Positions {
 ///   s_ij = ((q_i + u) . k_j + (q_i + v) . r(p_ij)) * scale over the keys j that query i may see
 ///   q [B,H,Q,d]  k [B,H,K,d]  v [B,H,K,dv], any strides with d contiguous; float or double
 /// On the CPU, bfloat16 tensors, including positions, are copied to float32, so sums are float32; o and the gradients
-/// are rounded. Returns o [B,H,Q,dv], whose memory is [B,Q,H,dv]. Source: Dai et al. 2019, section 3.3; the tiles as in
+/// are rounded. dropout: of the weights, as in attention_naive; its masks are computed again in the backward pass; CPU
+/// alone. Returns o [B,H,Q,dv], whose memory is [B,Q,H,dv]. Source: Dai et al. 2019, section 3.3; the tiles as in
 /// Dao et al. 2022.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
-                     const KeyRanges& ranges, double scale);
+                     const KeyRanges& ranges, double scale, double dropout = 0.0);
 
 /// The shifted position scores [.., Q, K] of attention_naive: [.., Q, P] -> [.., Q, K].
 ///   signed:   out_ij = position_{i, j + Q-1-i}, where that column exists (else 0: only keys a causal mask hides)

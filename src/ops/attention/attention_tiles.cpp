@@ -64,6 +64,12 @@ struct Tile {
     }
     f(first, last);
   }
+  /// Drops weights of row r, or what belongs to them. Gaps are zeros, or unused.
+  void drop(int64_t r, T* s) const {
+    if (p.dropout.p == 0.0) return;
+    const int64_t place = (((b * p.heads + h) * p.queries + i0 + r) * p.keys) + j0;
+    drop_run<T>(p.dropout, place, s, columns, s);
+  }
   void hide_padding(T* s) const {
     if (p.valid == nullptr) return;
     const bool* valid = p.valid + b * p.keys + j0;
@@ -177,6 +183,7 @@ void forward_rows(const AttentionProblem<T>& p, const Heads<T>& o, T* log_sum, i
       }
       tile.pieces(r, [&](int64_t c, int64_t size) { sum[r] += exp_then_sum(s + c, size, shift); });
       clear_gaps(tile, r, s);
+      tile.drop(r, s);
     }
     gemm<T>(tile.rows, p.value_width, tile.columns, T(1), {work.s, tile.columns},
             {p.v.row(b, h, tile.j0), p.v.row_stride}, first_tile ? T(0) : T(1), out, p.value_width);
@@ -251,12 +258,14 @@ class BackwardHead {
       T *s = work_.s + r * columns, *grad = grad_s_ + r * columns;
       const T log_sum = g_.log_sum[(b * p_.heads + h_) * p_.queries + tile.i0 + r];
       tile.hide_padding(s);
+      tile.drop(r, grad);
       tile.pieces(r, [&](int64_t c, int64_t size) {
         add_then_exp(s + c, work_.position_row(tile, r, c), size, log_sum);
         softmax_grad(s + c, grad + c, size, mean[r], p_.scale);
       });
       clear_gaps(tile, r, s);
       clear_gaps(tile, r, grad);
+      tile.drop(r, s);
     }
     gemm<T>(columns, p_.value_width, rows, T(1), transpose<T>(work_.s, columns), {grad_o, g_.grad_o.row_stride}, T(1),
             g_.v.row(b, h_, tile.j0), g_.v.row_stride);
@@ -328,6 +337,10 @@ void forward_short(const AttentionProblem<T>& p, const Heads<T>& o, T* log_sum) 
           gemm<T>(rows, p.keys, p.width, p.scale, {p.q.row(b, h, i0), p.q.row_stride},
                   transpose(p.k.row(b, h, 0), p.k.row_stride), T(0), s, stride);
           softmax_rows<T>(s, rows, p.keys, stride, log_sum == nullptr ? nullptr : log_sum + head * p.queries + i0);
+          if (p.dropout.p > 0.0) {
+            for (int64_t r = 0; r < rows; ++r)
+              drop_run<T>(p.dropout, (head * p.queries + i0 + r) * p.keys, s + r * stride, p.keys, s + r * stride);
+          }
           gemm<T>(rows, p.value_width, p.keys, T(1), {s, stride}, {p.v.row(b, h, 0), p.v.row_stride}, T(0),
                   o.row(b, h, i0), o.row_stride);
         }

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "ops/attention/heads.h"
+#include "ops/dropout.h"
 
 namespace mnemo::ops {
 
@@ -18,6 +19,7 @@ struct AttentionProblem {
   const bool* valid = nullptr;  ///< [B,K]
   bool all = false;             ///< every query sees every key, without padding
   T scale;
+  DropoutDraw dropout = {};  ///< of the weights, places as in a tensor [B,H,Q,K]
 };
 
 /// o [B,H,Q,dv] and the log of each softmax's sum, [B,H,Q] contiguous (+inf for a query without keys), or null.

@@ -111,6 +111,7 @@ struct Subject {
   at::Tensor q, k, v;
   Positions positions;
   KeyRanges ranges;
+  double dropout = 0.0;
 
   Subject to(at::ScalarType type) const {
     auto cast = [&](const at::Tensor& x) { return x.defined() ? x.to(type) : x; };
@@ -118,16 +119,27 @@ struct Subject {
             cast(k),
             cast(v),
             {cast(positions.u), cast(positions.v), cast(positions.r), cast(positions.scores)},
-            ranges};
+            ranges,
+            dropout};
   }
-  at::Tensor fast() const { return attention(q, k, v, positions, ranges, 0.6); }
+  at::Tensor fast() const {
+    same_masks();
+    return attention(q, k, v, positions, ranges, 0.6, dropout);
+  }
   at::Tensor naive() const {
+    same_masks();
     at::Tensor position = positions.scores;
     if (positions.r.defined()) {
       position = at::matmul(positions.v.defined() ? q + positions.v.unsqueeze(1) : q, positions.r.permute({1, 2, 0}));
     }
     return attention_naive(positions.u.defined() ? q + positions.u.unsqueeze(1) : q, k, v, position,
-                           position.defined() ? RelShift::signed_ : RelShift::none, ranges.mask(), 0.6);
+                           position.defined() ? RelShift::signed_ : RelShift::none, ranges.mask(), 0.6, dropout);
+  }
+
+ private:
+  static void same_masks() {
+    at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+    generator.set_current_seed(7);
   }
 };
 
@@ -177,12 +189,15 @@ TEST(Attention, IsItsNaiveTwinAtEveryBorderOfTheTiles) {
       for (int masked = 0; masked < 4; ++masked) {
         SCOPED_TRACE(
             fmt::format("{} queries, {} keys, terms {}, mask {}", queries, keys, static_cast<int>(terms), masked));
-        const Subject s = subject(queries, keys, terms, masked);
-        const at::Tensor expected = s.naive();
-        EXPECT_LE(difference(s.fast(), expected), 1e-12);
-        const at::NoGradGuard no_grad;
-        EXPECT_LE(difference(s.fast(), expected), 1e-12);
-        EXPECT_LE(difference(s.to(at::kFloat).fast(), expected.to(at::kFloat)), 2e-5);
+        Subject s = subject(queries, keys, terms, masked);
+        for (const double dropout : {0.0, 0.3}) {
+          s.dropout = dropout;
+          const at::Tensor expected = s.naive();
+          EXPECT_LE(difference(s.fast(), expected), 1e-12) << dropout;
+          const at::NoGradGuard no_grad;
+          EXPECT_LE(difference(s.fast(), expected), 1e-12) << dropout;
+          EXPECT_LE(difference(s.to(at::kFloat).fast(), expected.to(at::kFloat)), 2e-5) << dropout;
+        }
       }
     }
   }
@@ -218,7 +233,7 @@ TEST(Attention, HasTheGradientsOfItsNaiveTwin) {
       for (int masked = 0; masked < 4; ++masked) {
         SCOPED_TRACE(
             fmt::format("{} queries, {} keys, terms {}, mask {}", queries, keys, static_cast<int>(terms), masked));
-        const Subject s = subject(queries, keys, terms, masked);
+        Subject s = subject(queries, keys, terms, masked);
         std::vector<at::Tensor> inputs = {s.q, s.k, s.v};
         for (const at::Tensor& x : {s.positions.u, s.positions.v, s.positions.r, s.positions.scores}) {
           if (x.defined()) inputs.push_back(x);
@@ -234,8 +249,12 @@ TEST(Attention, HasTheGradientsOfItsNaiveTwin) {
           }
           return grads;
         };
-        const std::vector<at::Tensor> fast = gradients(s.fast()), expected = gradients(s.naive());
-        for (size_t i = 0; i < fast.size(); ++i) EXPECT_LE(difference(fast[i], expected[i]), 1e-11) << "input " << i;
+        for (const double dropout : {0.0, 0.3}) {
+          s.dropout = dropout;
+          const std::vector<at::Tensor> fast = gradients(s.fast()), expected = gradients(s.naive());
+          for (size_t i = 0; i < fast.size(); ++i)
+            EXPECT_LE(difference(fast[i], expected[i]), 1e-11) << "input " << i << ", dropout " << dropout;
+        }
       }
     }
   }
