@@ -115,12 +115,9 @@ struct Subject {
 
   Subject to(at::ScalarType type) const {
     auto cast = [&](const at::Tensor& x) { return x.defined() ? x.to(type) : x; };
-    return {cast(q),
-            cast(k),
-            cast(v),
-            {cast(positions.u), cast(positions.v), cast(positions.r), cast(positions.scores)},
-            ranges,
-            dropout};
+    return {cast(q), cast(k),
+            cast(v), {cast(positions.u), cast(positions.v), cast(positions.r), cast(positions.scores)},
+            ranges,  dropout};
   }
   at::Tensor fast() const {
     same_masks();
