@@ -10,7 +10,8 @@
 #define MNEMO_OPS_DROPOUT_MASK
 namespace mnemo::ops {
 
-/// The mask of places that share their high 32 bits. An element is kept if number_at() its low ones is at least `least`.
+/// The mask of places that share their high 32 bits. An element is kept if number_at() of its low ones is at least
+/// `least`.
 struct DropoutMask {
   uint32_t first, second;
   int32_t least;
