@@ -55,15 +55,13 @@ core::CoreAttention::Heads Relative::heads(const core::AttentionInput& input, co
   // Of the positions, which all sequences share: not by row as layers::dropout is.
   if (training && options_.position_dropout > 0.0) distances = at::dropout(distances, options_.position_dropout, true);
   at::Tensor o;
-  const bool shifts = faithful(input.table), drops = training && options_.dropout > 0.0;
-  if (shifts || (drops && !q.is_cpu())) {
+  const double dropout = training ? options_.dropout : 0.0;
+  if (faithful(input.table)) {
     const at::Tensor r = r_(distances).view({-1, maps_.num_heads, maps_.head_dim}).permute({1, 2, 0});  // [H,d,P]
     o = ops::attention_naive(q + u_.unsqueeze(1), kv.k, kv.v, at::matmul(q + v_.unsqueeze(1), r),
-                             shifts ? ops::RelShift::faithful : ops::RelShift::signed_, input.table.expand(), scale,
-                             drops ? options_.dropout : 0.0);
+                             ops::RelShift::faithful, input.table.expand(), scale, dropout);
   } else {
-    o = ops::attention(q, kv.k, kv.v, positions(q, distances), input.table.ranges(), scale,
-                       drops ? options_.dropout : 0.0);
+    o = ops::attention(q, kv.k, kv.v, positions(q, distances), input.table.ranges(), scale, dropout);
   }
   return {maps_.join(o), input.ends ? core::State(core::KvState{}) : core::State(kv), {}, own_rows(input, {q, k, v})};
 }

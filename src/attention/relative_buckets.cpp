@@ -36,15 +36,9 @@ core::CoreAttention::Heads RelativeBuckets::heads(const core::AttentionInput& in
   const core::KvState kv = core::extend(state.as<core::KvState>(), k, v);
   const at::Tensor bias = positions(q.size(2), kv.k.size(2), input.table.looks_right());
   const bool drops = dropout_ > 0.0 && input.mode == core::Mode::train;
-  at::Tensor o;
-  if (drops && !q.is_cpu()) {
-    o = ops::attention_naive(q, kv.k, kv.v, bias.expand({q.size(0), -1, -1, -1}), ops::RelShift::signed_,
-                             input.table.expand(), scale(), dropout_);
-  } else {
-    // The kernel reads rows of any stride, so one copy serves the whole batch.
-    o = ops::attention(q, kv.k, kv.v, {{}, {}, {}, bias.contiguous().expand({q.size(0), -1, -1, -1})},
-                       input.table.ranges(), scale(), drops ? dropout_ : 0.0);
-  }
+  // The kernel reads rows of any stride, so one copy serves the whole batch.
+  const at::Tensor o = ops::attention(q, kv.k, kv.v, {{}, {}, {}, bias.contiguous().expand({q.size(0), -1, -1, -1})},
+                                      input.table.ranges(), scale(), drops ? dropout_ : 0.0);
   return {maps_.join(o), input.ends ? core::State(core::KvState{}) : core::State(kv), {}, own_rows(input, {q, k, v})};
 }
 

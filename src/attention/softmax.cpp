@@ -47,10 +47,7 @@ core::CoreAttention::Heads Softmax::heads(const core::AttentionInput& input, con
   const double scale = scale_of(maps_.head_dim);
   const bool drops = dropout_ > 0.0 && input.mode == core::Mode::train;
   const layers::AttentionProjections::Heads rows = compared(q, kv, 0, frequencies_);
-  const at::Tensor o = drops && !rows.q.is_cpu() ? ops::attention_naive(rows.q, rows.k, rows.v, {}, ops::RelShift::none,
-                                                                        input.table.expand(), scale, dropout_)
-                                                 : ops::attention(rows.q, rows.k, rows.v, {}, input.table.ranges(),
-                                                                  scale, drops ? dropout_ : 0.0);
+  const at::Tensor o = ops::attention(rows.q, rows.k, rows.v, {}, input.table.ranges(), scale, drops ? dropout_ : 0.0);
   return {maps_.join(o), input.ends ? core::State(core::KvState{}) : core::State(kv), {}, own_rows(input, {q, k, v})};
 }
 

@@ -237,13 +237,22 @@ at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::T
   return at::matmul(dropout > 0.0 ? ops::dropout(weights, dropout) : weights, v);
 }
 
+at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
+                           const KeyRanges& ranges, double scale, double dropout) {
+  const auto plus = [&q](const at::Tensor& bias) { return bias.defined() ? q + bias.unsqueeze(1) : q; };
+  const at::Tensor position = positions.r.defined() ? at::matmul(plus(positions.v), positions.r.permute({1, 2, 0}))
+                                                    : positions.scores;
+  return attention_naive(plus(positions.u), k, v, position, position.defined() ? RelShift::signed_ : RelShift::none,
+                         ranges.mask(), scale, dropout);
+}
+
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
                      const KeyRanges& ranges, double scale, double dropout) {
-  base::ensure(dropout == 0.0 || q.is_cpu(), "attention: dropout of the weights on a device");
   check(q, k, v, positions, ranges);
   const DeclaredProducts products("mnemo::attention", [&] {
     return q.size(0) * q.size(1) * pairs(ranges) * (q.size(3) * (positions.r.defined() ? 2 : 1) + v.size(3));
   });
+  if (q.is_cuda() && dropout > 0.0) return attention_naive(q, k, v, positions, ranges, scale, dropout);
   if (q.is_cuda()) return cuda::attention(q, k, v, positions, ranges, scale);
   if (q.scalar_type() == at::kBFloat16) {
     const auto wide = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.to(at::kFloat) : tensor; };

@@ -12,6 +12,14 @@ namespace mnemo::ops {
 ///   faithful  what the pad, view and slice of Transformer-XL's released code gives, also for keys on the right
 enum class RelShift { none, signed_, faithful };
 
+/// The terms of relative attention in addition to queries and keys; undefined ones are left out.
+///   u, v [H,d]        biases of the query for contents and for positions
+///   r [P,H,d]         projected distances, row c stands for p = K-1-c; P = K, or K+Q-1 where queries look to the right
+///   scores [B,H,Q,P]  (q + v) . r ready made, in place of r and v: cheaper where queries are few
+struct Positions {
+  at::Tensor u, v, r, scores;
+};
+
 /// Softmax attention with optional relative position scores, by definition; naive reference for attention().
 ///   s_ij = (q_i . k_j + shift(position)_ij) * scale,  -inf where the mask says no;  o_i = sum_j softmax_j(s)_ij v_j
 /// B batch, H heads, Q queries, K keys, d head width, P distances.
@@ -24,6 +32,10 @@ enum class RelShift { none, signed_, faithful };
 at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& position,
                            RelShift shift, const at::Tensor& mask, double scale, double dropout = 0.0);
 
+/// attention() by that definition.
+at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
+                           const KeyRanges& ranges, double scale, double dropout = 0.0);
+
 /// The scores [B,H,Q,K] of that definition before the mask.
 at::Tensor attention_scores(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position, RelShift shift,
                             double scale);
@@ -32,21 +44,13 @@ at::Tensor attention_scores(const at::Tensor& q, const at::Tensor& k, const at::
 at::Tensor attention_weights(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position, RelShift shift,
                              const at::Tensor& mask, double scale);
 
-/// The terms of relative attention in addition to queries and keys; undefined ones are left out.
-///   u, v [H,d]        biases of the query for contents and for positions
-///   r [P,H,d]         projected distances, row c stands for p = K-1-c; P = K, or K+Q-1 where queries look to the right
-///   scores [B,H,Q,P]  (q + v) . r ready made, in place of r and v: cheaper where queries are few
-struct Positions {
-  at::Tensor u, v, r, scores;
-};
-
 /// Softmax attention over key ranges with optional relative positions (signed shift), in tiles: no [Q,K] buffer,
 /// invisible keys are skipped, and scores are recomputed in the backward pass (first derivatives only).
 ///   s_ij = ((q_i + u) . k_j + (q_i + v) . r(p_ij)) * scale over the keys j that query i may see
 ///   q [B,H,Q,d]  k [B,H,K,d]  v [B,H,K,dv], any strides with d contiguous; float or double
 /// On the CPU, bfloat16 tensors, including positions, are copied to float32, so sums are float32; o and the gradients
-/// are rounded. dropout: of the weights, as in attention_naive; its masks are computed again in the backward pass; CPU
-/// alone. Returns o [B,H,Q,dv], whose memory is [B,Q,H,dv]. Source: Dai et al. 2019, section 3.3; the tiles as in
+/// are rounded. dropout: of the weights, as in attention_naive; its masks are computed again in the backward pass.
+/// On CUDA with dropout it is attention_naive. Returns o [B,H,Q,dv], whose memory is [B,Q,H,dv]. Source: Dai et al. 2019, section 3.3; the tiles as in
 /// Dao et al. 2022.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
                      const KeyRanges& ranges, double scale, double dropout = 0.0);

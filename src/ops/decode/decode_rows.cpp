@@ -132,14 +132,10 @@ HWY_INLINE void each_block(int64_t count, const Block& block) {
 }
 
 template <class T>
-HWY_INLINE void key_scores_impl(const float* q, const float* qr, const T* k, const T* r, int64_t count, int64_t width,
-                                float* s) {
+HWY_INLINE void key_scores_at_distance(const float* q, const float* qr, const T* k, const T* r, int64_t count,
+                                       int64_t width, float* s) {
   each_block<kStreams>(count, [&](auto keys, int64_t j, int64_t step) HWY_ATTR {
-    if (r == nullptr) {
-      score_block<1, keys()>(q, k + j * width, step, width, s + j, 0);
-    } else {
-      score_block_at_distance<keys()>(q, qr, k + j * width, r - j * width, step, width, s + j);
-    }
+    score_block_at_distance<keys()>(q, qr, k + j * width, r - j * width, step, width, s + j);
   });
 }
 
@@ -197,11 +193,6 @@ HWY_INLINE void weigh_some(const float* p, int64_t p_stride, const T* v, int64_t
 }
 
 template <class T>
-HWY_INLINE void weigh_values_impl(const float* p, const T* v, int64_t count, int64_t width, float* o) {
-  weigh_some<1>(p, 0, v, count, width, o);
-}
-
-template <class T>
 HWY_INLINE void weigh_values_of_queries_impl(const float* p, int64_t queries, int64_t p_stride, const T* v,
                                              int64_t count, int64_t width, float* o) {
   for (int64_t first = 0; first < queries; first += kMostQueries) {
@@ -211,19 +202,13 @@ HWY_INLINE void weigh_values_of_queries_impl(const float* p, int64_t queries, in
   }
 }
 
-void KeyScoresFloat(const float* q, const float* qr, const float* k, const float* r, int64_t count, int64_t width,
-                    float* s) {
-  key_scores_impl(q, qr, k, r, count, width, s);
+void KeyScoresAtDistanceFloat(const float* q, const float* qr, const float* k, const float* r, int64_t count,
+                              int64_t width, float* s) {
+  key_scores_at_distance(q, qr, k, r, count, width, s);
 }
-void KeyScoresBf16(const float* q, const float* qr, const Bf16Bits* k, const Bf16Bits* r, int64_t count, int64_t width,
-                   float* s) {
-  key_scores_impl(q, qr, k, r, count, width, s);
-}
-void WeighValuesFloat(const float* p, const float* v, int64_t count, int64_t width, float* o) {
-  weigh_values_impl(p, v, count, width, o);
-}
-void WeighValuesBf16(const float* p, const Bf16Bits* v, int64_t count, int64_t width, float* o) {
-  weigh_values_impl(p, v, count, width, o);
+void KeyScoresAtDistanceBf16(const float* q, const float* qr, const Bf16Bits* k, const Bf16Bits* r, int64_t count,
+                             int64_t width, float* s) {
+  key_scores_at_distance(q, qr, k, r, count, width, s);
 }
 void KeyScoresOfQueriesFloat(const float* q, int64_t queries, const float* k, int64_t count, int64_t width, float* s,
                              int64_t s_stride) {
@@ -301,7 +286,7 @@ void AbcStep(const AbcSlots& slots, const float* q, const float* k, const float*
   for (int64_t i = 0; i < n; ++i) sum += p[i];
   for (int64_t i = 0; i < n; ++i) p[i] /= activation == AbcActivation::exp ? sum : sum * (z[i] + eps);
   write_slots(slots.v, v, keep, write, q, n, slots.width, nullptr);
-  weigh_values_impl(p, slots.v, n, slots.width, o);
+  weigh_some<1>(p, 0, slots.v, n, slots.width, o);
 }
 
 void WriteRows(float* memory, const float* row, const float* keep, const float* write, const float* q, int64_t count,
@@ -394,10 +379,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mnemo::ops {
 
-HWY_EXPORT(KeyScoresFloat);
-HWY_EXPORT(KeyScoresBf16);
-HWY_EXPORT(WeighValuesFloat);
-HWY_EXPORT(WeighValuesBf16);
+HWY_EXPORT(KeyScoresAtDistanceFloat);
+HWY_EXPORT(KeyScoresAtDistanceBf16);
 HWY_EXPORT(KeyScoresOfQueriesFloat);
 HWY_EXPORT(KeyScoresOfQueriesBf16);
 HWY_EXPORT(WeighValuesOfQueriesFloat);
@@ -409,24 +392,6 @@ HWY_EXPORT(NormaliseRow);
 HWY_EXPORT(ScaleRow);
 HWY_EXPORT(ActivateRow);
 
-template <>
-void key_scores(const float* q, const float* qr, const float* k, const float* r, int64_t count, int64_t width,
-                float* s) {
-  HWY_DYNAMIC_DISPATCH(KeyScoresFloat)(q, qr, k, r, count, width, s);
-}
-template <>
-void key_scores(const float* q, const float* qr, const Bf16Bits* k, const Bf16Bits* r, int64_t count, int64_t width,
-                float* s) {
-  HWY_DYNAMIC_DISPATCH(KeyScoresBf16)(q, qr, k, r, count, width, s);
-}
-template <>
-void weigh_values(const float* p, const float* v, int64_t count, int64_t width, float* o) {
-  HWY_DYNAMIC_DISPATCH(WeighValuesFloat)(p, v, count, width, o);
-}
-template <>
-void weigh_values(const float* p, const Bf16Bits* v, int64_t count, int64_t width, float* o) {
-  HWY_DYNAMIC_DISPATCH(WeighValuesBf16)(p, v, count, width, o);
-}
 template <>
 void key_scores_of_queries(const float* q, int64_t queries, const float* k, int64_t count, int64_t width, float* s,
                            int64_t s_stride) {
@@ -446,6 +411,26 @@ template <>
 void weigh_values_of_queries(const float* p, int64_t queries, int64_t p_stride, const Bf16Bits* v, int64_t count,
                              int64_t width, float* o) {
   HWY_DYNAMIC_DISPATCH(WeighValuesOfQueriesBf16)(p, queries, p_stride, v, count, width, o);
+}
+template <>
+void key_scores(const float* q, const float* qr, const float* k, const float* r, int64_t count, int64_t width,
+                float* s) {
+  if (r == nullptr) return key_scores_of_queries(q, 1, k, count, width, s, count);
+  HWY_DYNAMIC_DISPATCH(KeyScoresAtDistanceFloat)(q, qr, k, r, count, width, s);
+}
+template <>
+void key_scores(const float* q, const float* qr, const Bf16Bits* k, const Bf16Bits* r, int64_t count, int64_t width,
+                float* s) {
+  if (r == nullptr) return key_scores_of_queries(q, 1, k, count, width, s, count);
+  HWY_DYNAMIC_DISPATCH(KeyScoresAtDistanceBf16)(q, qr, k, r, count, width, s);
+}
+template <>
+void weigh_values(const float* p, const float* v, int64_t count, int64_t width, float* o) {
+  weigh_values_of_queries(p, 1, count, v, count, width, o);
+}
+template <>
+void weigh_values(const float* p, const Bf16Bits* v, int64_t count, int64_t width, float* o) {
+  weigh_values_of_queries(p, 1, count, v, count, width, o);
 }
 void copy_row(const float* x, int64_t size, float* to) { std::copy_n(x, size, to); }
 void copy_row(const float* x, int64_t size, Bf16Bits* to) { HWY_DYNAMIC_DISPATCH(CopyBf16)(x, size, to); }

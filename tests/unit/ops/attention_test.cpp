@@ -125,12 +125,7 @@ struct Subject {
   }
   at::Tensor naive() const {
     same_masks();
-    at::Tensor position = positions.scores;
-    if (positions.r.defined()) {
-      position = at::matmul(positions.v.defined() ? q + positions.v.unsqueeze(1) : q, positions.r.permute({1, 2, 0}));
-    }
-    return attention_naive(positions.u.defined() ? q + positions.u.unsqueeze(1) : q, k, v, position,
-                           position.defined() ? RelShift::signed_ : RelShift::none, ranges.mask(), 0.6, dropout);
+    return attention_naive(q, k, v, positions, ranges, 0.6, dropout);
   }
 
  private:
