@@ -49,9 +49,10 @@ at::Tensor attention_weights(const at::Tensor& q, const at::Tensor& k, const at:
 ///   s_ij = ((q_i + u) . k_j + (q_i + v) . r(p_ij)) * scale over the keys j that query i may see
 ///   q [B,H,Q,d]  k [B,H,K,d]  v [B,H,K,dv], any strides with d contiguous; float or double
 /// On the CPU, bfloat16 tensors, including positions, are copied to float32, so sums are float32; o and the gradients
-/// are rounded. dropout: of the weights, as in attention_naive; its masks are computed again in the backward pass.
-/// On CUDA with dropout it is attention_naive. Returns o [B,H,Q,dv], whose memory is [B,Q,H,dv]. Source: Dai et al. 2019, section 3.3; the tiles as in
-/// Dao et al. 2022.
+/// are rounded. dropout: of the weights, as in attention_naive; its masks are computed again in the backward pass. On
+/// CUDA, with dropout, it is attention_naive.
+/// Returns o [B,H,Q,dv], whose memory is [B,Q,H,dv]. Source: Dai et al. 2019, section 3.3; the tiles as in Dao et al.
+/// 2022.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
                      const KeyRanges& ranges, double scale, double dropout = 0.0);
 
