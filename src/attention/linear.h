@@ -78,6 +78,8 @@ struct LinearState {
   }
 };
 
+struct DecodeFeatures;
+
 /// Linear attention with feature maps of queries and keys: ELU (Katharopoulos et al. 2020), T2R (Kasai et al. 2021),
 /// RFA (Peng et al. 2021).
 ///   o_t = S_t^T f(q_t) / norm(f(q_t).z_t), S_t = g_t S_{t-1} + (1 - g_t) f(k_t) v_t^T, z_t likewise (no gate: both
@@ -103,6 +105,7 @@ class Linear final : public core::CoreAttention,
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
+  std::unique_ptr<core::DecodeCross> cross_decoder(const core::DecodeBuild& build) const override;
   core::AttentionSupport support() const override {
     return {.tables = false, .contexts = false, .keeps_state = causal_, .cross = !causal_ && frequencies_.empty()};
   }
@@ -120,6 +123,7 @@ class Linear final : public core::CoreAttention,
  private:
   Heads run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const;
   at::Tensor features(const at::Tensor& x, const at::Tensor& weight) const;
+  DecodeFeatures decode_features() const;
   bool redraws() const { return options_.redraw != Options::Redraw::never; }
   /// rfa: random projections [H,m,d] of one draw, float64.
   at::Tensor random_of(int64_t draw) const;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <utility>
 
+#include "attention/decode_features.h"
 #include "attention/linear.h"
 #include "core/decode.h"
 #include "core/draws.h"
@@ -23,45 +24,15 @@ struct LinearSumsState final : core::CopiedState<LinearSumsState> {
   std::vector<float> s, z;
   int64_t draw = core::kFixedDraw;
   int64_t rows = 0;               ///< with rotary positions: the number of the next row, in the numbering of s
-  std::vector<float> projection;  ///< of a draw other than evaluation's: [H,m,d] in place of FeatureMap::weight
+  std::vector<float> projection;  ///< of a draw other than evaluation's: [H,m,d] in place of DecodeFeatures::weight
   int64_t used_bytes = 0;
   int64_t num_bytes() const override { return used_bytes; }
-};
-
-/// The feature map of a head: f = elu(x) + 1, relu(W x + b), or factor [sin(W u), cos(W u)] with u = x / (|x| + eps).
-struct FeatureMap {
-  enum class Kind { elu, t2r, rfa } kind = Kind::elu;
-  std::vector<float> weight, bias;  ///< [H,m,d], [H,m]
-  float factor = 1.0f, eps = 0.0f;
-
-  /// x [d] -> out [features]
-  void operator()(const float* x, int64_t head, int64_t d, int64_t features, const std::vector<float>& own,
-                  float* out) const {
-    if (kind == Kind::elu) {
-      for (int64_t c = 0; c < d; ++c) out[c] = (x[c] > 0.0f ? x[c] : std::expm1(x[c])) + 1.0f;
-    } else if (kind == Kind::t2r) {
-      ops::matrix_vector<float>(weight.data() + head * features * d, x, bias.data() + head * features, out, features,
-                                d);
-      for (int64_t j = 0; j < features; ++j) out[j] = std::max(out[j], 0.0f);
-    } else {
-      const int64_t m = features / 2;
-      const float norm = std::sqrt(ops::inner_product(x, x, d)), size = eps > 0.0f ? norm + eps : norm;
-      const float shrink = size == 0.0f ? 1.0f : 1.0f / size;
-      const std::vector<float>& map = own.empty() ? weight : own;
-      ops::matrix_vector<float>(map.data() + head * m * d, x, nullptr, out + m, m, d);
-      for (int64_t j = 0; j < m; ++j) {
-        const float angle = out[m + j] * shrink;
-        out[j] = factor * std::sin(angle);
-        out[m + j] = factor * std::cos(angle);
-      }
-    }
-  }
 };
 
 class LinearDecoder final : public core::DecodeAttention {
  public:
   LinearDecoder(const core::DecodeBuild& build, const layers::AttentionProjections& maps, const layers::Linear& gate,
-                int64_t features, FeatureMap feature_map, const ops::LinearNormaliser& normaliser,
+                int64_t features, DecodeFeatures feature_map, const ops::LinearNormaliser& normaliser,
                 const std::vector<double>& frequencies, std::function<std::vector<float>(int64_t draw)> projection)
       : heads_(maps.num_heads),
         groups_(maps.num_kv_heads),
@@ -182,16 +153,13 @@ class LinearDecoder final : public core::DecodeAttention {
     }
     ops::write_rows(s, value, keep, writing, nullptr, f, width_, nullptr);
     ops::weigh_values<float>(reading, s, f, width_, o);
-    using Kind = ops::LinearNormaliser::Kind;
-    if (normaliser_.kind == Kind::plus_eps) divisor += static_cast<float>(normaliser_.eps);
-    if (normaliser_.kind == Kind::at_least_one) divisor = std::max(divisor, 1.0f);
-    if (normaliser_.kind == Kind::plain && divisor == 0.0f) divisor = 1.0f;
+    divisor = divisor_of(normaliser_, divisor);
     for (int64_t c = 0; c < head_dim_; ++c) heads[head * head_dim_ + c] = o[c] / divisor;
   }
 
   int64_t heads_, groups_, head_dim_, width_, features_, dim_;
   bool gated_;
-  FeatureMap feature_map_;
+  DecodeFeatures feature_map_;
   ops::LinearNormaliser normaliser_;
   std::vector<double> frequencies_;                             // of rotary positions; empty: none
   std::function<std::vector<float>(int64_t draw)> projection_;  // [H,m,d] of a draw; null: never drawn anew
@@ -200,19 +168,23 @@ class LinearDecoder final : public core::DecodeAttention {
 
 }  // namespace
 
-std::unique_ptr<core::DecodeAttention> Linear::decoder(const core::DecodeBuild& build) const {
-  FeatureMap map;
+DecodeFeatures Linear::decode_features() const {
+  DecodeFeatures map;
   if (weight_.defined()) {
-    map.kind = FeatureMap::Kind::t2r;
+    map.kind = DecodeFeatures::Kind::t2r;
     map.weight = core::plain_numbers(weight_);
     map.bias = core::plain_numbers(feature_bias_);
   } else if (sigma_.defined()) {
     const bool authors = options_.variant == Options::Variant::authors;
-    map.kind = FeatureMap::Kind::rfa;
+    map.kind = DecodeFeatures::Kind::rfa;
     map.weight = core::plain_numbers(projection({}).detach());
     map.factor = authors ? 0.1f : static_cast<float>(1.0 / std::sqrt(static_cast<double>(random_.size(1))));
     map.eps = authors ? 1e-3f : 0.0f;
   }
+  return map;
+}
+
+std::unique_ptr<core::DecodeAttention> Linear::decoder(const core::DecodeBuild& build) const {
   layers::Linear gate;
   gate.weight = gate_weight_, gate.bias = gate_bias_;
   std::function<std::vector<float>(int64_t)> projection;
@@ -220,8 +192,8 @@ std::unique_ptr<core::DecodeAttention> Linear::decoder(const core::DecodeBuild& 
     projection = [this](int64_t draw) {
       return core::plain_numbers(this->projection(at::full({1}, draw, at::kLong)).detach().squeeze(0));
     };
-  return std::make_unique<LinearDecoder>(build, maps_, gate, num_features_, std::move(map), normaliser_, frequencies_,
-                                         std::move(projection));
+  return std::make_unique<LinearDecoder>(build, maps_, gate, num_features_, decode_features(), normaliser_,
+                                         frequencies_, std::move(projection));
 }
 
 }  // namespace mnemo::attention

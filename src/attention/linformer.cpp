@@ -6,6 +6,7 @@
 
 #include "attention/inspect_linear.h"
 #include "attention/key_rows.h"
+#include "core/encoder_rows_decoder.h"
 #include "ops/attention/linformer.h"
 
 namespace mnemo::attention {
@@ -41,15 +42,19 @@ at::Tensor Linformer::read(const at::Tensor& q, const at::Tensor& k, const at::T
   return mix(q, k, v, {});
 }
 
-core::EncoderRows Linformer::encoder_rows(const at::Tensor& encoder_output, const at::Tensor& valid) const {
-  const int64_t keys = encoder_output.size(1);
-  require_readable(maps_.head_dim, keys);
-  const auto project = [&](const layers::Linear& map, const at::Tensor& table) {
-    at::Tensor heads = maps_.split(map(encoder_output));  // [B,H,S,d]
-    if (valid.defined()) heads = heads.masked_fill(valid.logical_not().unsqueeze(1).unsqueeze(-1), 0.0);
-    return at::matmul(table.narrow(1, 0, keys), heads);
-  };
-  return {project(maps_.k, e_), project(maps_.v, f_), {}, 1.0 / std::sqrt(static_cast<double>(maps_.head_dim))};
+std::unique_ptr<core::DecodeCross> Linformer::cross_decoder(const core::DecodeBuild& build) const {
+  return core::make_encoder_rows_decoder(
+      build, maps_, 1.0 / std::sqrt(static_cast<double>(maps_.head_dim)),
+      [this](const at::Tensor& encoder_output, const at::Tensor& valid) {
+        const int64_t keys = encoder_output.size(1);
+        require_readable(maps_.head_dim, keys);
+        const auto project = [&](const layers::Linear& map, const at::Tensor& table) {
+          at::Tensor heads = maps_.split(map(encoder_output));  // [B,H,S,d]
+          if (valid.defined()) heads = heads.masked_fill(valid.logical_not().unsqueeze(1).unsqueeze(-1), 0.0);
+          return at::matmul(table.narrow(1, 0, keys), heads);
+        };
+        return core::EncoderRows{project(maps_.k, e_), project(maps_.v, f_)};
+      });
 }
 
 core::CoreAttention::Heads Linformer::run(const core::AttentionInput& input, const core::State& state,

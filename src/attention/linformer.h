@@ -6,7 +6,6 @@
 #include "core/attention.h"
 #include "core/attention_build.h"
 #include "core/inspection.h"
-#include "core/reads_encoder.h"
 #include "core/reads_heads.h"
 #include "core/row_limit.h"
 #include "layers/parts.h"
@@ -36,7 +35,6 @@ struct LinformerOptions {
 /// state.
 class Linformer final : public core::CoreAttention,
                         public core::ReadsHeads,
-                        public core::ReadsEncoder,
                         public core::Inspectable {
  public:
   using Options = LinformerOptions;
@@ -56,8 +54,7 @@ class Linformer final : public core::CoreAttention,
   core::AttentionSupport support() const override { return {.tables = false, .contexts = false, .cross = true}; }
   at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const override;
   void require_readable(int64_t head_dim, int64_t keys) const override;
-  core::EncoderRows encoder_rows(const at::Tensor& encoder_output, const at::Tensor& valid) const override;
-  const layers::AttentionProjections& cross_projections() const override { return maps_; }
+  std::unique_ptr<core::DecodeCross> cross_decoder(const core::DecodeBuild& build) const override;
 
  private:
   Heads run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const;

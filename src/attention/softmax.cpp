@@ -51,13 +51,6 @@ core::CoreAttention::Heads Softmax::heads(const core::AttentionInput& input, con
   return {maps_.join(o), input.ends ? core::State(core::KvState{}) : core::State(kv), {}, own_rows(input, {q, k, v})};
 }
 
-core::EncoderRows Softmax::encoder_rows(const at::Tensor& encoder_output, const at::Tensor& valid) const {
-  const auto heads = [&](const layers::Linear& map) {
-    return core::for_queries(maps_.split(map(encoder_output)), maps_.num_heads);
-  };
-  return {heads(maps_.k), heads(maps_.v), valid, scale_of(maps_.head_dim)};
-}
-
 core::AttentionView Softmax::inspect(const core::AttentionInput& input, const core::State& state,
                                      const core::State&) const {
   const auto [q, k, v] = maps_.heads(input.x, key_rows(input));

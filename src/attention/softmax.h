@@ -7,7 +7,6 @@
 #include "core/attention_build.h"
 #include "core/inspection.h"
 #include "core/kv_state.h"
-#include "core/reads_encoder.h"
 #include "core/reads_heads.h"
 #include "core/rotary.h"
 #include "layers/parts.h"
@@ -44,7 +43,6 @@ struct SoftmaxOptions {
 /// while a segment is open, keys as they are before they are turned: their numbers may still move.
 class Softmax final : public core::CoreAttention,
                       public core::ReadsHeads,
-                      public core::ReadsEncoder,
                       public core::Inspectable {
  public:
   using Options = SoftmaxOptions;
@@ -54,12 +52,11 @@ class Softmax final : public core::CoreAttention,
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override { return {.cross = frequencies_.empty()}; }
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
+  std::unique_ptr<core::DecodeCross> cross_decoder(const core::DecodeBuild& build) const override;
   /// Without the turn of rotary positions, which is a term of position and not of content.
   const layers::AttentionProjections* projections() const override { return &maps_; }
   at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const override;
   bool reads_by_softmax() const override { return scaled_; }
-  core::EncoderRows encoder_rows(const at::Tensor& encoder_output, const at::Tensor& valid) const override;
-  const layers::AttentionProjections& cross_projections() const override { return maps_; }
   core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
                               const core::State& history) const override;
 

@@ -29,6 +29,7 @@ struct ImageRows {
 };
 
 class DecodeAttention;
+class DecodeCross;
 struct DecodeBuild;
 
 /// The input of an attention module for one segment, or a part of one.
@@ -83,6 +84,8 @@ class Attention {
   /// Its decoder, for decoding token by token (core/decode.h); null if it has none. Throws InputError naming an option
   /// that the decoder does not support.
   virtual std::unique_ptr<DecodeAttention> decoder(const DecodeBuild& build) const;
+  /// The same where its keys are an encoder's output (core/decode_cross.h).
+  virtual std::unique_ptr<DecodeCross> cross_decoder(const DecodeBuild& build) const;
 };
 
 /// An attention that ends in an output projection of concatenated heads, so that another mechanism (GRC) can be

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "core/attention.h"
 #include "core/backbone.h"
+#include "core/decode_cross.h"
 #include "core/head.h"
 #include "core/memory.h"
 
@@ -50,6 +51,7 @@ at::Tensor tensor_of(const float* numbers, at::IntArrayRef sizes) {
 
 // Null: no decoder.
 std::unique_ptr<DecodeAttention> Attention::decoder(const DecodeBuild&) const { return nullptr; }
+std::unique_ptr<DecodeCross> Attention::cross_decoder(const DecodeBuild&) const { return nullptr; }
 std::unique_ptr<DecodeContext> LayerContext::decoder(const DecodeBuild&) const { return nullptr; }
 std::unique_ptr<DecodeSequence> SequenceMemory::decoder() const { return nullptr; }
 std::unique_ptr<DecodeHead> Head::decoder(const DecodeBuild&) const { return nullptr; }

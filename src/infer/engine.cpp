@@ -44,8 +44,8 @@ std::vector<EngineSequence> Engine::begin(const core::State& read) const {
   const core::EncoderOutput encoded = models::SourceSide::output(read.child("source"));
   std::vector<EngineSequence> sequences(static_cast<size_t>(encoded.rows.size(0)), begin_);
   for (const Parts::Layer& layer : parts_->layers) {
-    const auto keys = layer.cross->encode(encoded.rows, encoded.valid);
-    for (size_t b = 0; b < sequences.size(); ++b) sequences[b].encoded_.push_back(keys[b]);
+    const auto sources = layer.cross->encode(encoded.rows, encoded.valid);
+    for (size_t b = 0; b < sequences.size(); ++b) sequences[b].encoded_.push_back(sources[b]);
   }
   return sequences;
 }

@@ -75,6 +75,9 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
   const models::BackboneOptions& backbone = model.options().backbone;
   const std::string attention = fmt::format(
       "attention '{}'", base::type_of(pairs ? backbone.pairs.decoder.attention : backbone.attention));
+  const std::string cross = pairs ? fmt::format("cross-attention '{}'",
+                                                base::type_of(backbone.pairs.decoder.cross_attention))
+                                  : "";
   for (const core::DecodeStack::Layer& of_stack : stack->layers) {
     Layer layer;
     layer.name = of_stack.name;
@@ -82,7 +85,7 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
     layer.context = static_cast<int>(model.memories().context_of(static_cast<int64_t>(layers.size())));
     if (std::find(views.begin(), views.end(), layer.context) == views.end()) views.push_back(layer.context);
     if (of_stack.cross != nullptr) {
-      layer.cross = decoder_of("this cross-attention", [&] { return make_cross_decoder(*of_stack.cross, build); });
+      layer.cross = decoder_of(cross, [&] { return of_stack.cross->cross_decoder(build); });
       for (const at::Tensor& weight : layer.cross->source_weights()) add_source_map(weight);
       layer.cross_norm = norm_of(of_stack.cross_norm);
     }

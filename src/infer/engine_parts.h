@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "infer/cross_decoder.h"
 #include "infer/engine.h"
 #include "ops/linear/packed_maps.h"
 
@@ -27,8 +26,8 @@ struct Engine::Parts {
   struct Layer {
     std::string name;
     std::unique_ptr<core::DecodeAttention> attention;
-    int context = -1;                     ///< index into `contexts`; -1: none
-    std::unique_ptr<CrossDecoder> cross;  ///< null: none
+    int context = -1;                         ///< index into `contexts`; -1: none
+    std::unique_ptr<core::DecodeCross> cross;  ///< null: none
     Norm norm1, cross_norm, norm2;
     ops::PackedLinear in, out;  ///< with a gate: `in` is [gate; in]
     bool gated = false;

@@ -7,7 +7,7 @@ int64_t EngineSequence::num_bytes() const {
   for (const auto* states : {&layers_, &contexts_, &memories_}) {
     for (const Kept& state : *states) bytes += (*state).num_bytes();
   }
-  for (const auto& keys : encoded_) bytes += keys->k.size + keys->v.size;
+  for (const auto& source : encoded_) bytes += source->num_bytes();
   return bytes;
 }
 

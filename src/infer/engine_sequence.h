@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "core/decode.h"
-#include "infer/cross_decoder.h"
+#include "core/decode_cross.h"
 
 namespace mnemo::infer {
 
@@ -44,7 +44,7 @@ class EngineSequence {
   std::vector<Kept> layers_, contexts_;
   std::vector<Kept> memories_;  // on the sequence seam
   /// What each layer's cross-attention reads; shared by all hypotheses of a sentence.
-  std::vector<std::shared_ptr<const EncodedKeys>> encoded_;
+  std::vector<std::shared_ptr<const core::EncodedSource>> encoded_;
 };
 
 }  // namespace mnemo::infer

@@ -21,8 +21,8 @@ struct Engine::Workspace {
   std::vector<core::DecodePiece> shapes;           ///< of each piece
   std::vector<std::vector<core::DecodeRow>> rows;  ///< for layers without a context, then for each context
   std::vector<core::DecodeState*> states;
-  std::vector<const EncodedKeys*> encoded;  ///< of each row
-  std::vector<size_t> next;                 ///< number of processed tokens of each step
+  std::vector<const core::EncodedSource*> encoded;  ///< of each row
+  std::vector<size_t> next;                         ///< number of processed tokens of each step
   std::vector<float> h, x, heads, y, ffn, gathered, logits;
   std::vector<float*> targets;
 };

@@ -83,14 +83,6 @@ AbcAnswer Abc::attend(const AbcCall& call, const core::State& state) const {
   return answer;
 }
 
-core::EncoderRows Abc::encoder_rows(const at::Tensor& encoder_output, const at::Tensor& valid) const {
-  const auto [q, k, v] = maps_.heads(encoder_output.narrow(1, 0, 1), encoder_output);
-  const AbcAnswer answer = control_->attend(
-      {q, core::for_queries(k, maps_.num_heads), core::for_queries(v, maps_.num_heads), encoder_output, valid, {}, {}},
-      {});
-  return {answer.held_keys, answer.held, {}, scale_};
-}
-
 core::CoreAttention::Heads Abc::heads(const core::AttentionInput& input, const core::State& state) const {
   AbcAnswer answer = attend(call_of(input), state);
   return {maps_.join(answer.o), std::move(answer.state), std::move(answer.slots)};

@@ -7,7 +7,6 @@
 #include "core/attention.h"
 #include "core/attention_build.h"
 #include "core/inspection.h"
-#include "core/reads_encoder.h"
 #include "core/rotary.h"
 #include "core/takes_slot_index.h"
 #include "layers/parts.h"
@@ -60,7 +59,6 @@ struct AbcOptions {
 /// and queries before they read; slots are kept turned back, so that the row to come has number 0 (core/rotary.h).
 class Abc final : public core::CoreAttention,
                   public core::Inspectable,
-                  public core::ReadsEncoder,
                   public core::TakesSlotIndex {
  public:
   using Options = AbcOptions;
@@ -76,9 +74,7 @@ class Abc final : public core::CoreAttention,
     return {.tables = false, .contexts = false, .keeps_state = causal_, .cross = !causal_ && frequencies_.empty()};
   }
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
-  /// The slots, with controls that fill them without a query.
-  core::EncoderRows encoder_rows(const at::Tensor& encoder_output, const at::Tensor& valid) const override;
-  const layers::AttentionProjections& cross_projections() const override { return maps_; }
+  std::unique_ptr<core::DecodeCross> cross_decoder(const core::DecodeBuild& build) const override;
   int64_t bptt_depth(std::string_view) const override {
     return options_.bptt_depth.full ? -1 : options_.bptt_depth.value;
   }

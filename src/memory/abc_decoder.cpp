@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "core/grouped_queries.h"
 #include "memory/abc.h"
 #include "ops/attention/rotary.h"
 #include "ops/decode/decode_rows.h"
@@ -15,6 +16,16 @@ namespace mnemo::memory {
 
 std::unique_ptr<core::DecodeAttention> Abc::decoder(const core::DecodeBuild& build) const {
   return control_->decoder(build, {maps_, frequencies_});
+}
+
+std::unique_ptr<core::DecodeCross> Abc::cross_decoder(const core::DecodeBuild& build) const {
+  return core::make_encoder_rows_decoder(
+      build, maps_, scale_, [this](const at::Tensor& encoder_output, const at::Tensor& valid) {
+        // Which query asks makes no difference to what the slots hold.
+        const auto [q, k, v] = maps_.heads(encoder_output.narrow(1, 0, 1), encoder_output);
+        const at::Tensor keys = core::for_queries(k, maps_.num_heads), values = core::for_queries(v, maps_.num_heads);
+        return control_->attend({q, keys, values, encoder_output, valid, {}, {}}, {}).slots_read;
+      });
 }
 
 AbcDecoder::AbcDecoder(const core::DecodeBuild& build, const AbcMaps& maps, int64_t slots, double scale,

@@ -2,6 +2,7 @@
 
 #include <torch/types.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,10 +12,19 @@
 /// Small translation models with weights that matter.
 namespace mnemo::test {
 
+/// An attention is named by its type, with a feature map or a control behind a colon: "linear:rfa", "abc:window".
 inline models::ModelOptions pair_options(const std::string& attention = "softmax", const std::string& cross = "softmax",
                                          const std::string& encoder = "softmax") {
-  const auto table = [](const std::string& type) {
+  const auto table = [](const std::string& name) {
+    const std::string type = name.substr(0, name.find(':')), kind = name.substr(std::min(name.size(), type.size() + 1));
     base::Node node = base::Node::table({{"type", type}});
+    if (type == "linear" && !kind.empty()) node.set("feature_map", kind);
+    if (type == "abc" && !kind.empty()) {
+      base::Node control = base::Node::table({{"type", kind}});
+      if (kind == "linformer") control.set("max_len", 16);
+      node.set("control", std::move(control));
+      node.set("mask_empty_slots", kind == "random" || kind == "window");
+    }
     if (type == "abc") node.set("num_slots", 4);
     if (type == "linformer") node.set("num_slots", 4);
     if (type == "sliding_window") node.set("window_size", 3);

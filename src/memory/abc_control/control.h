@@ -10,6 +10,7 @@
 #include "base/option_poly.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
+#include "core/encoder_rows_decoder.h"
 #include "core/row_limit.h"
 #include "core/state.h"
 
@@ -31,9 +32,10 @@ struct AbcCall {
 struct AbcAnswer {
   at::Tensor o;  ///< [B,H,T,d]
   core::State state;
-  at::Tensor slots = {};      ///< [B,n,D] for the layer above (LUNA)
-  at::Tensor held = {};       ///< [B,H,n,d]: the values in the slots, if not in a state (bidirectional models)
-  at::Tensor held_keys = {};  ///< the same of the keys, if every query reads them as they are
+  at::Tensor slots = {};  ///< [B,n,D] for the layer above (LUNA)
+  at::Tensor held = {};   ///< [B,H,n,d]: the values in the slots, if not in a state (bidirectional models)
+  /// What queries read of the slots, if it does not depend on them and no layer below has a part in it (bidirectional).
+  core::EncoderRows slots_read = {};
 };
 
 /// For controls without options.

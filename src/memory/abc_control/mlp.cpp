@@ -49,7 +49,7 @@ AbcAnswer AbcMlpControl::attend(const AbcCall& call, const core::State& state) c
   if (!causal_) {
     const ops::AbcSumsOutput full = ops::abc_full(call.q, call.k, call.v, logits, call.valid, activation_, options_.eps,
                                                   scale_);
-    return {full.o, state, {}, full.sums.v, full.sums.k};
+    return {full.o, state, {}, full.sums.v, {full.sums.k, full.sums.v}};
   }
   const auto& past = state.as<AbcState>();
   core::require_state("abc", past.k, {call.rows.size(0), heads_, slots_, head_dim_});

@@ -107,7 +107,10 @@ AbcAnswer AbcQueueControl::attend(const AbcCall& call, const core::State& state)
     }
     turn = {at::cat(o), {at::cat(k), at::cat(v), masked_ ? at::cat(z) : at::Tensor(), {}}};
   }
-  if (!causal_) return {turn.o, state, {}, turn.queues.v.squeeze(2)};
+  if (!causal_) {
+    const at::Tensor k = turn.queues.k.squeeze(2), v = turn.queues.v.squeeze(2);
+    return {turn.o, state, {}, v, {k, v, masked_ ? turn.queues.z.squeeze(1).gt(0.0) : at::Tensor()}};
+  }
   if (queues_ > 1) turn.queues.position = next_position(past.position, call.valid, keys);
   return {turn.o, closed(turn.queues)};
 }

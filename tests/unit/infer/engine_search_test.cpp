@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "search/beam_search.h"
 #include "tests/support/expect_error.h"
@@ -68,8 +70,18 @@ INSTANTIATE_TEST_SUITE_P(Attentions, EngineSearches,
                                          std::vector<std::string>{"softmax", "softmax", "softmax", "pre"},
                                          std::vector<std::string>{"abc", "abc", "softmax", "post"},
                                          std::vector<std::string>{"linear", "linformer", "abc", "pre"},
-                                         std::vector<std::string>{"sliding_window", "abc", "linear", "post"}),
-                         [](const auto& info) { return info.param[0] + "_" + info.param[1] + "_" + info.param[3]; });
+                                         std::vector<std::string>{"sliding_window", "abc", "linear", "post"},
+                                         std::vector<std::string>{"abc", "abc:random", "softmax", "post"},
+                                         std::vector<std::string>{"softmax", "abc:window", "softmax", "post"},
+                                         std::vector<std::string>{"softmax", "abc:linformer", "softmax", "post"},
+                                         std::vector<std::string>{"linear", "linear:elu", "softmax", "post"},
+                                         std::vector<std::string>{"linear", "linear:t2r", "softmax", "pre"},
+                                         std::vector<std::string>{"linear", "linear:rfa", "softmax", "post"}),
+                         [](const auto& info) {
+                           std::string name = info.param[0] + "_" + info.param[1] + "_" + info.param[3];
+                           std::replace(name.begin(), name.end(), ':', '_');
+                           return name;
+                         });
 
 TEST(EngineSearch, FewerBitsStayNear) {
   const std::shared_ptr<const models::Model> model = models::build(test::pair_options(), 4);
@@ -111,8 +123,9 @@ TEST(EngineSearch, ReadsTheSourceWithQuantizedWeights) {
 }
 
 TEST(EngineSearch, SaysWhatItDoesNotSupport) {
-  const auto model = models::build(test::pair_options("softmax", "linear"), 4);
-  EXPECT_NE(unsupported_reason(*model).find("cross-attention"), std::string::npos);
+  models::ModelOptions options = test::pair_options("softmax", "abc:luna");
+  const auto model = models::build(options, 4);
+  EXPECT_NE(unsupported_reason(*model).find("cross-attention 'abc'"), std::string::npos);
 }
 
 }  // namespace
