@@ -33,9 +33,7 @@ struct LinformerOptions {
 ///   linformer.v.weight [n,max_len]
 /// All heads share the tables; each layer has its own. Padding is excluded. Bidirectional, or cross-attention. No
 /// state.
-class Linformer final : public core::CoreAttention,
-                        public core::ReadsHeads,
-                        public core::Inspectable {
+class Linformer final : public core::CoreAttention, public core::ReadsHeads, public core::Inspectable {
  public:
   using Options = LinformerOptions;
   /// The number of columns of its tables.

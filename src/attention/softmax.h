@@ -41,9 +41,7 @@ struct SoftmaxOptions {
 /// Not divided by sqrt(d) without `scaled`. A query without any key gets zeros before W_o. With rotary positions, q and
 /// k are turned by their row's number in [context; rows of the segment]; only differences matter. State: kv_cache, only
 /// while a segment is open, keys as they are before they are turned: their numbers may still move.
-class Softmax final : public core::CoreAttention,
-                      public core::ReadsHeads,
-                      public core::Inspectable {
+class Softmax final : public core::CoreAttention, public core::ReadsHeads, public core::Inspectable {
  public:
   using Options = SoftmaxOptions;
   Softmax(const Options& options, const core::AttentionBuild& build);

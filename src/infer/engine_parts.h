@@ -26,7 +26,7 @@ struct Engine::Parts {
   struct Layer {
     std::string name;
     std::unique_ptr<core::DecodeAttention> attention;
-    int context = -1;                         ///< index into `contexts`; -1: none
+    int context = -1;                          ///< index into `contexts`; -1: none
     std::unique_ptr<core::DecodeCross> cross;  ///< null: none
     Norm norm1, cross_norm, norm2;
     ops::PackedLinear in, out;  ///< with a gate: `in` is [gate; in]

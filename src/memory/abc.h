@@ -57,9 +57,7 @@ struct AbcOptions {
 /// Causal models carry the control's state from segment to segment, without approximation. A query that reads an empty
 /// memory returns the bias of o. With rotary positions keys are turned by their row's number before they are written
 /// and queries before they read; slots are kept turned back, so that the row to come has number 0 (core/rotary.h).
-class Abc final : public core::CoreAttention,
-                  public core::Inspectable,
-                  public core::TakesSlotIndex {
+class Abc final : public core::CoreAttention, public core::Inspectable, public core::TakesSlotIndex {
  public:
   using Options = AbcOptions;
   /// For controls that depend on token positions.

@@ -25,7 +25,7 @@ inline models::ModelOptions pair_options(const std::string& attention = "softmax
       node.set("control", std::move(control));
       node.set("mask_empty_slots", kind == "random" || kind == "window");
     }
-    if (type == "abc") node.set("num_slots", 4);
+    if (type == "abc") node.set("num_slots", kind == "window" ? 6 : 4);
     if (type == "linformer") node.set("num_slots", 4);
     if (type == "sliding_window") node.set("window_size", 3);
     return node;
