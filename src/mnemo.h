@@ -52,6 +52,7 @@ struct GenerateOptions {
   double frequency_penalty = 0.0;      ///< for each time that a token was written; 0: none
   double presence_penalty = 0.0;       ///< of a token that was written; 0: none
   std::vector<std::string> stop = {};  ///< texts that end the text where they occur; not part of it. For generate()
+  bool past_end = false;               ///< write on past the token that ends a published model's texts. For generate()
   bool sample_unknown = false;         ///< whether the text may contain <unk>
   int64_t seed = 0;                    ///< random seed; the same seed gives the same text
   std::string precision =

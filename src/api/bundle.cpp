@@ -5,6 +5,7 @@
 #include "experiment/inspection.h"
 #include "experiment/measure.h"
 #include "experiment/recipe.h"
+#include "infer/generation_settings.h"
 #include "infer/image_classifier.h"
 #include "infer/open_text.h"
 #include "mnemo.h"
@@ -124,13 +125,14 @@ int64_t Bundle::generate(std::string_view prompt, const std::function<bool(std::
                          const GenerateOptions& options) const {
   base::check_options(experiment::GenerateOptions{.tokens = options.max_tokens});
   infer::TextSession session = text(options);
+  infer::TextLimits limits{.max_tokens = options.max_tokens, .stop = options.stop};
+  if (!options.past_end) limits.stop_tokens = infer::end_tokens(*parts_);
   session.feed(prompt);
   bool goes_on = true;
-  const int64_t made = session.generate({.max_tokens = options.max_tokens, .stop = options.stop},
-                                        [&](std::string_view piece) {
-                                          goes_on = on_text(piece);
-                                          return goes_on;
-                                        });
+  const int64_t made = session.generate(limits, [&](std::string_view piece) {
+    goes_on = on_text(piece);
+    return goes_on;
+  });
   if (const std::string rest = session.finish(); goes_on && !rest.empty()) on_text(rest);
   return made;
 }

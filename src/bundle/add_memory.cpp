@@ -11,8 +11,10 @@
 #include "base/machine.h"
 #include "base/text_format.h"
 #include "bundle/bundle.h"
-#include "bundle/foreign_images.h"
+#include "bundle/generation_file.h"
 #include "bundle/model_folder.h"
+#include "bundle/published_config.h"
+#include "bundle/take_weights.h"
 #include "models/presets.h"
 #include "models/registry.h"
 #include "weights/lora.h"
@@ -58,6 +60,18 @@ void require_positions(const models::BackboneOptions& backbone, const base::Node
       "convert: --attention: the model has positions in its attention alone ('{}'), and '{}' has none, so the order of "
       "tokens would be lost; expected an attention with positions",
       base::type_of(backbone.attention), base::type_of(made));
+}
+
+/// Throws InputError unless the attention has the maps whose weights it is to keep: of queries, keys and values.
+void require_maps(models::ModelOptions model) {
+  model.memory.clear();
+  model.backbone.num_layers = 1;
+  const models::Model made(model, 0, at::kFloat, {}, at::kMeta);
+  for (const char* map : {"q", "k", "v"})
+    base::require(made.parameters().find(fmt::format("backbone.layers.0.attn.{}.weight", map)).defined(),
+                  "convert: --attention: expected an attention with maps q, k and v of its own, which keep the model's "
+                  "weights, found '{}', which has no {}",
+                  base::type_of(model.backbone.attention), map);
 }
 
 /// The attention given, with the old one's biases.
@@ -137,6 +151,7 @@ void change_model(base::Node& model, const ConvertOptions& options) {
       "{}",
       places - beside, places, beside, segment);
   whole.set("segment_size", segment);
+  if (options.attention) require_maps(models::read_model_options(whole));
   model = whole;
 }
 
@@ -146,7 +161,7 @@ AnyModel rebuilt(const std::string& folder, const ConvertOptions& options) {
   change_model(model, options);
   AnyModel made;
   made.model = models::build(models::read_model_options(model), static_cast<uint64_t>(options.seed));
-  made.fresh = take_weights(folder, *made.model);
+  made.fresh = take_weights(folder, *made.model).fresh;
   return made;
 }
 
@@ -220,10 +235,11 @@ base::Node table_of_argument(const std::string& argument, const std::string& opt
 
 std::map<std::string, std::string> text_files_of(const std::string& folder) {
   constexpr uint64_t kMaxBytes = uint64_t{256} << 20;
-  std::map<std::string, std::string> files = {{kSourceConfig, read_model_config(folder)}};
+  std::map<std::string, std::string> files = generation_file_of(folder);
+  files[kSourceConfig] = read_model_config(folder);
   for (const std::string& name : base::list_folder(folder)) {
     const bool readable = name.ends_with(".json") || name.ends_with(".txt") || name.ends_with(".model") ||
-                          name.ends_with(".spm");
+                          name.ends_with(".spm") || name.ends_with(".bpe");
     if (readable && base::is_plain_name(name) && name != kConfigFile && name != weights::kIndexFile)
       files[name] = base::read_file(base::join_path(folder, name), kMaxBytes);
   }
@@ -233,26 +249,6 @@ std::map<std::string, std::string> text_files_of(const std::string& folder) {
 base::Node model_table(const std::string& path) {
   const std::string folder = model_folder(path);
   return base::write_options(load_any(folder).model->options());
-}
-
-std::vector<std::string> take_weights(const std::string& path, models::Model& model) {
-  const std::string folder = model_folder(path);
-  const AnyModel stored = load_any(folder);
-  const layers::ParameterSet& from = stored.model->parameters();
-  const at::NoGradGuard no_grad;
-  std::vector<std::string> fresh;
-  for (const auto& [name, tensor] : model.parameters().named()) {
-    const at::Tensor source = from.find(name);
-    if (!source.defined()) {
-      fresh.push_back(name);
-      continue;
-    }
-    base::require(source.sizes() == tensor.sizes(), "{}: expected '{}' {}, as the model has it, found {}", folder, name,
-                  c10::str(tensor.sizes()), c10::str(source.sizes()));
-    at::Tensor(tensor).copy_(source);
-  }
-  model.commit(stored.model->initial_state(1));
-  return fresh;
 }
 
 Converted add_memory(const ConvertOptions& options) {

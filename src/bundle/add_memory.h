@@ -2,11 +2,9 @@
 
 #include <map>
 #include <string>
-#include <vector>
 
 #include "base/node.h"
 #include "bundle/convert.h"
-#include "models/model.h"
 
 namespace mnemo::bundle {
 
@@ -20,13 +18,9 @@ Converted add_memory(const ConvertOptions& options);
 
 /// The complete [model] table of the model in a folder.
 base::Node model_table(const std::string& folder);
-/// Fills `model` with the weights of the model in a folder, by our names, and with the memory that belongs to it (GRC's
-/// cache); returns the names of the weights that the folder lacks.
-/// Throws InputError naming a tensor of another shape.
-std::vector<std::string> take_weights(const std::string& folder, models::Model& model);
 
-/// Files of a published text model beside configuration, weights and card: its tokenizer, and its config.json as
-/// source_config.json.
+/// Files of a published text model beside configuration, weights and card: its tokenizer, its config.json as
+/// source_config.json, and how it wants to be searched.
 std::map<std::string, std::string> text_files_of(const std::string& folder);
 
 }  // namespace mnemo::bundle

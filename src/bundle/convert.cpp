@@ -19,7 +19,9 @@
 #include "bundle/bundle.h"
 #include "bundle/foreign_images.h"
 #include "bundle/foreign_texts.h"
+#include "bundle/generation_file.h"
 #include "bundle/model_folder.h"
+#include "bundle/published_config.h"
 #include "bundle/require_said.h"
 #include "models/convert.h"
 #include "models/model.h"
@@ -62,7 +64,7 @@ Converted to_encoder(const ConvertOptions& options) {
   const auto made = models::to_encoder(*loaded.model);
   BundleContent content{.options = made->options(), .model = *made};
   content.files = loaded.format != nullptr ? text_files_of(folder) : files_beside(folder);
-  content.files.erase(kSourceConfig);
+  for (const char* file : {kSourceConfig, kGenerationConfig}) content.files.erase(file);
   content.card = fmt::format(
       "---\nlibrary_name: mnemo\n---\n\n# Encoder of {0}\n\n{1} parameters. The encoder of `{0}`, for a head of its "
       "own.\n\nMade with Mnemo {2}:\n\n    mnemo convert {0} --to source_encoder --out FOLDER\n",

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "bundle/model_folder.h"
+#include "bundle/published_config.h"
 #include "weights/foreign_config.h"
 
 namespace mnemo::bundle {
@@ -79,24 +80,9 @@ std::string class_lines(const base::Node& config, int64_t num_classes) {
   return lines;
 }
 
-/// A folder's config.json where it is another library's.
-struct ForeignConfig {
-  const weights::ForeignFormat* format = nullptr;
-  base::Node config;
-};
-ForeignConfig foreign_config(const std::string& folder) {
-  ForeignConfig found;
-  const std::string path = base::join_path(folder, "config.json");
-  if (!base::path_exists(path)) return found;
-  found.config = weights::parse_model_config(bundle::read_model_config(folder), path, weights_bytes(folder));
-  found.format = weights::foreign_format_of(found.config);
-  return found;
-}
-
 /// What `make` makes of it; empty, with a warning, where it cannot be honoured.
 template <class F>
-std::string text_of(const std::string& folder, const char* file, F&& make) {
-  const ForeignConfig found = foreign_config(folder);
+std::string text_of(const PublishedConfig& found, const std::string& folder, const char* file, F&& make) {
   if (found.format == nullptr) return {};
   try {
     return make(found);
@@ -165,15 +151,17 @@ base::Node to_hugging_face(const ImagePreprocessing& facts, const std::string& w
 }  // namespace
 
 std::string foreign_preprocessing(const std::string& folder) {
-  return text_of(folder, ImagePreprocessing::kFile, [&](const ForeignConfig& found) {
+  return text_of(read_published(folder), folder, ImagePreprocessing::kFile, [&](const PublishedConfig& found) {
     const auto facts = facts_of(folder, found.config);
     return facts ? base::read_options<ImagePreprocessing>(*facts).text() : std::string();
   });
 }
 
 std::string foreign_class_lines(const std::string& folder) {
-  return text_of(folder, kClassesFile, [&](const ForeignConfig& found) {
-    return class_lines(found.config, found.format->options(found.config).at("head").at("num_classes").as_int());
+  return text_of(find_published(folder), folder, kClassesFile, [&](const PublishedConfig& found) {
+    const base::Node head = found.format->options(found.config).at("head");
+    const base::Node* classes = head.find("num_classes");
+    return classes == nullptr ? std::string() : class_lines(found.config, classes->as_int());
   });
 }
 

@@ -9,6 +9,7 @@
 #include "base/file_io.h"
 #include "bundle/foreign_images.h"
 #include "bundle/preprocessing.h"
+#include "bundle/published_config.h"
 #include "bundle/require_said.h"
 #include "data/tokenizers/open_tokenizer.h"
 #include "models/presets.h"
@@ -47,15 +48,25 @@ base::Node with_segments_of(base::Node options, const base::Node& said) {
 /// What the files beside a model say: transformers would otherwise have the ids of the vocabulary that its format began
 /// with, and numbers for labels.
 void add_files_beside(base::Node& config, const std::string& folder) {
-  const std::vector<std::string> classes = class_names(folder);
-  if (const base::Node* labels = config.find("id2label"); labels != nullptr && classes.size() == labels->size())
-    name_classes(config, classes);
+  if (const base::Node* labels = config.find("id2label"); labels != nullptr) {
+    const std::vector<std::string> classes = class_names(folder);
+    if (classes.size() == labels->size()) name_classes(config, classes);
+  }
   if (!data::has_tokenizer(folder)) return;
   const data::SpecialTokens special = data::open_tokenizer(folder)->special_tokens();
   for (const auto& [key, id] : {std::pair("bos_token_id", special.begin), std::pair("eos_token_id", special.end),
                                 std::pair("pad_token_id", special.padding)}) {
     if (config.find(key) == nullptr) config.set(key, id < 0 ? base::Node() : base::Node(id));
   }
+}
+
+/// Throws InputError "WHO: ..." unless a config.json made for that format is read as one of that format.
+void require_claimed(const weights::ForeignFormat& format, const base::Node& config, const std::string& who) {
+  if (format.claims(config)) return;
+  const weights::ForeignFormat* other = weights::foreign_format_of(config);
+  base::ensure(other != nullptr, "config.json of '{}' belongs to no format", format.name);
+  base::input_error("{}: the model has another shape than the format ({}): expected --to {} ({}), found --to {}", who,
+                    format.about, other->name, other->about, format.name);
 }
 
 }  // namespace
@@ -85,6 +96,7 @@ std::string text_config_for(const weights::ForeignFormat& format, const AnyModel
     }
   }
   base::Node config = format.config(options);
+  require_claimed(format, config, who);
   const base::Node said = read_back(config);
   require_said(with_segments_of(ours, said), said, "", who);
   add_files_beside(config, folder);

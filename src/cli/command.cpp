@@ -21,8 +21,11 @@ CLI::Option* add_number(CLI::App& command, const std::string& names, Value& valu
           [&value, name, read, rule](const std::string& text) {
             try {
               value = read(text);
-              if constexpr (std::is_same_v<Value, int64_t>)
-                base::require(!rule.holds || rule.holds(base::Node(value)), "expected {}, found {}", rule.text, value);
+              if constexpr (!std::is_same_v<Value, std::optional<double>>) {
+                const std::optional<int64_t> found = value;
+                base::require(!rule.holds || !found || rule.holds(base::Node(*found)), "expected {}, found {}",
+                              rule.text, found.value_or(0));
+              }
             } catch (const base::InputError& error) {
               throw CLI::ValidationError(name, error.what());
             }
@@ -96,8 +99,8 @@ Command& Command::option(const std::string& names, int64_t& value, const std::st
 }
 
 Command& Command::option(const std::string& names, std::optional<int64_t>& value, const std::string& kind,
-                         const std::string& about) {
-  add_number(*command_, names, value, kind, about, whole_number);
+                         const std::string& about, const base::Rule& rule) {
+  add_number(*command_, names, value, kind, about, whole_number, rule);
   return *this;
 }
 

@@ -43,7 +43,7 @@ class Command {
   Command& option(const std::string& names, int64_t& value, const std::string& kind, const std::string& about,
                   const base::Rule& rule = {});
   Command& option(const std::string& names, std::optional<int64_t>& value, const std::string& kind,
-                  const std::string& about);
+                  const std::string& about, const base::Rule& rule = {});
   Command& option(const std::string& names, std::optional<double>& value, const std::string& kind,
                   const std::string& about);
   Command& option(const std::string& names, std::vector<std::string>& values, const std::string& kind,

@@ -21,9 +21,8 @@ namespace {
 struct CompareArguments {
   std::string recipe;
   std::optional<std::string> out, job, device;
-  std::optional<int64_t> jobs, seeds;
+  std::optional<int64_t> jobs, seeds, rank_timeout;
   std::vector<std::string> set;
-  int64_t rank_timeout = 600;
   bool again = false;
   bool json = false;
 };

@@ -21,6 +21,7 @@
 #include "distributed/shared_batches.h"
 #include "experiment/device.h"
 #include "experiment/recipe.h"
+#include "infer/generation_settings.h"
 #include "infer/open_text.h"
 
 namespace mnemo::cli {
@@ -33,7 +34,7 @@ struct GenerateArguments {
   std::optional<double> temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;
   std::vector<std::string> stop;
   int64_t num_samples = 1;
-  bool sample_unknown = false, strict = false, interactive = false;
+  bool sample_unknown = false, strict = false, interactive = false, no_stop = false;
   bool json = false;
   Ranks ranks{.command = "generate"};
 
@@ -138,7 +139,7 @@ struct Sample {
 };
 
 /// Writes a text: prints it piece by piece, `start` before the first one, or, with `keeps`, returns it instead.
-Sample write(infer::TextSession& session, const experiment::GenerateOptions& asked, std::string start, bool keeps) {
+Sample write(infer::TextSession& session, const infer::TextLimits& limits, std::string start, bool keeps) {
   Sample sample;
   sample.seed = session.session().sampling().seed;
   const auto show = [&](std::string_view piece) {
@@ -150,7 +151,7 @@ Sample write(infer::TextSession& session, const experiment::GenerateOptions& ask
     return true;
   };
   const auto begin = std::chrono::steady_clock::now();
-  sample.tokens = session.generate({.max_tokens = asked.tokens, .stop = asked.stop}, show);
+  sample.tokens = session.generate(limits, show);
   show(session.finish());
   sample.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   sample.stopped = session.stopped();
@@ -162,9 +163,9 @@ void log_speed(const Sample& sample, const infer::TextSession& session) {
                  base::grouped(static_cast<int64_t>(sample.speed())), base::grouped(session.session().num_bytes()));
 }
 
-void write_one(const GenerateArguments& options, const experiment::GenerateOptions& asked, const std::string& prompt,
+void write_one(const GenerateArguments& options, const infer::TextLimits& limits, const std::string& prompt,
                infer::TextSession& session) {
-  const Sample sample = write(session, asked, options.session ? "" : prompt, options.json);
+  const Sample sample = write(session, limits, options.session ? "" : prompt, options.json);
   if (options.json) {
     base::Node node = base::Node::table({{"prompt", prompt}});
     const base::Node written = sample.to_node();
@@ -184,8 +185,8 @@ void write_one(const GenerateArguments& options, const experiment::GenerateOptio
 
 /// Several texts from the same place; the i-th has the seed + i, so that `--seed` writes it again alone. One process
 /// prints while it writes, of several rank 0 prints what is ready.
-void write_samples(const GenerateArguments& options, const experiment::GenerateOptions& asked,
-                   const std::string& prompt, const infer::TextSession& session, distributed::Group* group) {
+void write_samples(const GenerateArguments& options, const infer::TextLimits& limits, const std::string& prompt,
+                   const infer::TextSession& session, distributed::Group* group) {
   base::Node samples = base::Node::array();
   const int64_t first = session.session().sampling().seed;
   const bool streams = !options.json && group == nullptr;
@@ -195,7 +196,7 @@ void write_samples(const GenerateArguments& options, const experiment::GenerateO
   };
   const auto work = [&](int64_t i) {
     infer::TextSession copy = session.fork(first + i);
-    const Sample sample = write(copy, asked, start(i), !streams);
+    const Sample sample = write(copy, limits, start(i), !streams);
     if (streams) base::print("\n");
     if (!options.json) log_speed(sample, copy);
     return distributed::Texts{sample.text, std::to_string(sample.tokens), sample.stopped ? "stopped" : ""};
@@ -213,7 +214,7 @@ void write_samples(const GenerateArguments& options, const experiment::GenerateO
 }
 
 /// Reads lines and lets the model go on after each. Its memory reaches back to the first.
-void converse(const experiment::GenerateOptions& asked, infer::TextSession& session, data::Unknown unknown) {
+void converse(const infer::TextLimits& limits, infer::TextSession& session, data::Unknown unknown) {
   const bool terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
   if (terminal)
     base::log_info("a line and Enter: the model goes on from there; Enter alone: it writes on; Ctrl-D ends");
@@ -226,7 +227,7 @@ void converse(const experiment::GenerateOptions& asked, infer::TextSession& sess
       base::log_warning("{}", error.what());  // the session is as it was
       continue;
     }
-    write(session, asked, "", false);
+    write(session, limits, "", false);
     base::print("\n");
   }
   if (terminal) base::print("\n");
@@ -294,16 +295,18 @@ int generate(const GenerateArguments& options, const std::shared_ptr<distributed
                .precision = options.precision,
                .session = options.session});
   if (options.session) change_sampling(options, session.session());
+  infer::TextLimits limits{.max_tokens = asked.tokens, .stop = asked.stop};
+  if (!options.no_stop) limits.stop_tokens = infer::end_tokens(stored);
   if (!prompt.empty()) session.feed(prompt, options.unknown());
 
   if (options.interactive) {
-    converse(asked, session, options.unknown());
+    converse(limits, session, options.unknown());
   } else if (options.score) {
     score(options, session);
   } else if (options.num_samples > 1) {
-    write_samples(options, asked, prompt, session, group.get());
+    write_samples(options, limits, prompt, session, group.get());
   } else {
-    write_one(options, asked, prompt, session);
+    write_one(options, limits, prompt, session);
   }
   if (options.save) session.session().save(*options.save);
   if (group) group->leave();
@@ -335,6 +338,8 @@ void add_generate(CLI::App& app) {
       .option("--presence-penalty", options->presence_penalty, "X",
               "subtract X from the logit of every token that was written (default 0)")
       .option("--stop", options->stop, "TEXT", "end the text where TEXT occurs, which is not printed; may be repeated")
+      .flag("--no-stop", options->no_stop,
+            "write on past the token that ends a published model's texts (eos_token_id); --stop still ends them")
       .option("--seed", options->seed, "N", "random seed; the same seed gives the same text (default 0)")
       .option("--num-samples", options->num_samples, "N", "write N texts, with the seeds --seed, --seed + 1, …",
               base::range(1, 65536))

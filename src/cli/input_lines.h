@@ -7,7 +7,7 @@
 
 namespace mnemo::cli {
 
-/// The lines of standard input, so that a pipe's are read as they come.
+/// The lines of standard input without a byte order mark, so that a pipe's are read as they come.
 class InputLines {
  public:
   static constexpr size_t kMaxLine = size_t{1} << 20;  ///< bytes

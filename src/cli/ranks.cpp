@@ -70,6 +70,8 @@ int on_ranks(const Ranks& ranks, const std::string& folder,
   base::require(!ranks.processes || !place || started_here,
                 "{}: --processes: this process is rank {} of {} already (its environment says so); drop the option",
                 ranks.command, place ? place->rank : 0, place ? place->size : 0);
+  base::require(!ranks.timeout || ranks.processes || place,
+                "{}: --rank-timeout is for several processes, found one; drop it, or start several", ranks.command);
   if (ranks.processes && !started_here) {
     base::require(*ranks.processes >= 1 && *ranks.processes <= 1024, "{}: --processes: expected 1 to 1024, found {}",
                   ranks.command, *ranks.processes);
@@ -87,7 +89,9 @@ int on_ranks(const Ranks& ranks, const std::string& folder,
     write_to(log_of(folder, place->rank));
   }
   const auto log = [folder](int64_t rank) { return rank == 0 ? "" : log_of(folder, rank); };
-  const auto group = distributed::Group::join(*place, {.timeout = std::chrono::seconds(ranks.timeout), .log = log});
+  distributed::GroupOptions options{.log = log};
+  if (ranks.timeout) options.timeout = std::chrono::seconds(*ranks.timeout);
+  const auto group = distributed::Group::join(*place, options);
   // Its end would wait for collectives that a lost rank keeps open: only leave() ends it, or the process.
   static std::vector<std::shared_ptr<distributed::Group>> kept;
   kept.push_back(group);

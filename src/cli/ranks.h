@@ -16,7 +16,7 @@ namespace mnemo::cli {
 struct Ranks {
   std::string command;                    ///< for messages
   std::optional<int64_t> processes = {};  ///< --processes
-  int64_t timeout = 600;                  ///< --rank-timeout, seconds
+  std::optional<int64_t> timeout = {};    ///< --rank-timeout, seconds; unset: 600
 };
 
 /// Adds --processes, with what it is for, and --rank-timeout.

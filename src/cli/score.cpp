@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "data/text/lines.h"
+#include "data/tokenizers/utf8_error.h"
 #include "metrics/bleu.h"
 #include "metrics/bootstrap.h"
 #include "metrics/chrf.h"
@@ -27,14 +28,17 @@ struct ScoreArguments {
   std::string hypotheses;
   std::vector<std::string> references;
   std::optional<std::string> against;
-  int64_t samples = 1000, seed = 12345;
+  std::optional<int64_t> samples, seed;
   bool json = false;
 };
 
 std::vector<std::string> lines_of(const std::string& path) {
   std::vector<std::string> lines;
   data::for_each_line(data::TextSource(path).without_byte_order_mark(), kLongestScoredLine,
-                      [&](const data::LinePlace&, std::string_view line) { lines.emplace_back(line); });
+                      [&](const data::LinePlace& place, std::string_view line) {
+                        data::require_utf8(fmt::format("{}:{}", place.file, place.line), line);
+                        lines.emplace_back(line);
+                      });
   return lines;
 }
 
@@ -69,6 +73,9 @@ Metric chrf(const References& references) {
 
 int score_files(const ScoreArguments& arguments) {
   base::require(!arguments.references.empty(), "score: expected --references FILE, found none");
+  base::require(arguments.against || (!arguments.samples && !arguments.seed),
+                "score: --samples and --seed compare two systems; add --against FILE or drop them");
+  const int64_t samples = arguments.samples.value_or(1000), seed = arguments.seed.value_or(12345);
   const std::vector<std::string> own = lines_of(arguments.hypotheses);
   base::require(!own.empty(), "{}: expected at least one line, found none", arguments.hypotheses);
   const auto same_length = [&](const std::string& path) {
@@ -99,9 +106,8 @@ int score_files(const ScoreArguments& arguments) {
     base::Node node = base::Node::table({{"score", value}, {"signature", metric.signature}});
     foot += fmt::format("{}: {}\n", metric.name, metric.signature);
     if (arguments.against) {
-      const metrics::PairedBootstrap found = metrics::paired_bootstrap(static_cast<int64_t>(own.size()), scorer,
-                                                                       metric.scorer(other), arguments.samples,
-                                                                       static_cast<uint64_t>(arguments.seed));
+      const metrics::PairedBootstrap found = metrics::paired_bootstrap(
+          static_cast<int64_t>(own.size()), scorer, metric.scorer(other), samples, static_cast<uint64_t>(seed));
       table.add_row({metric.name, fmt::format("{:.2f}", value), fmt::format("{:.2f}", found.score_b),
                      fmt::format("{:+.2f}", found.mean), fmt::format("{:+.2f} to {:+.2f}", found.low, found.high),
                      fmt::format("{:.4f}", found.p)});
@@ -118,9 +124,9 @@ int score_files(const ScoreArguments& arguments) {
     json.set(metric.name == "BLEU" ? "bleu" : "chrf", node);
   }
   if (arguments.against) {
-    json.set("samples", arguments.samples);
-    json.set("seed", arguments.seed);
-    foot += fmt::format("paired bootstrap: {} samples, seed {}\n", arguments.samples, arguments.seed);
+    json.set("samples", samples);
+    json.set("seed", seed);
+    foot += fmt::format("paired bootstrap: {} samples, seed {}\n", samples, seed);
   }
   if (arguments.json) {
     base::print_json(json);
@@ -139,9 +145,9 @@ void add_score(CLI::App& app) {
       .option("--references", arguments->references, "FILE", "what they should be, line by line; several are allowed")
       .option("--against", arguments->against, "FILE",
               "translations of another system: the difference by paired bootstrap resampling")
-      .option("--samples", arguments->samples, "N", "of the bootstrap: sets of sentences that are drawn",
+      .option("--samples", arguments->samples, "N", "of the bootstrap: sets of sentences that are drawn (default 1000)",
               base::range(1, 1'000'000))
-      .option("--seed", arguments->seed, "N", "of the bootstrap", base::at_least(0))
+      .option("--seed", arguments->seed, "N", "of the bootstrap (default 12345)", base::at_least(0))
       .flag("--json", arguments->json, "print JSON")
       .footer("mnemo score ours.txt --references test.de --against baseline.txt")
       .action([arguments] { return score_files(*arguments); });

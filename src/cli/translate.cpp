@@ -141,12 +141,19 @@ search::GenerationOptions published_search(const TranslateArguments& arguments, 
   return search;
 }
 
+/// The limits of drawn translations that such a search has. Lengths count the end there, here they do not.
+search::BeamSearchOptions limits_of(const search::GenerationOptions& search) {
+  return {.min_len = search.min_new_tokens,
+          .max_len_b = std::max<int64_t>(1, search.max_new_tokens - 1),
+          .no_repeat_ngram = search.no_repeat_ngram};
+}
+
 /// What the translations of the lines of standard input begin with: the lines of the file of --prefix.
 class Prefixes {
  public:
   explicit Prefixes(const std::optional<std::string>& file) : file_(file) {
     if (!file) return;
-    data::for_each_line(data::TextSource(*file), InputLines::kMaxLine,
+    data::for_each_line(data::TextSource(*file).without_byte_order_mark(), InputLines::kMaxLine,
                         [&](const data::LinePlace&, std::string_view line) { lines_.emplace_back(line); });
   }
   /// Of the lines from number `first` on, from 1; those that the file has no line for are removed.
@@ -177,8 +184,14 @@ int translate(const TranslateArguments& arguments, const std::shared_ptr<distrib
   std::optional<ops::Precision> precision;
   if (arguments.precision) precision = ops::precision_of(*arguments.precision, "translate: --precision");
   const infer::Translator translator(stored, precision);
-  if (translator.settings() && !arguments.sample)
-    options.generation = published_search(arguments, *translator.settings());
+  if (translator.settings()) {
+    const search::GenerationOptions published = published_search(arguments, *translator.settings());
+    if (arguments.sample) {
+      options.search = limits_of(published);
+    } else {
+      options.generation = published;
+    }
+  }
   const int64_t beams = arguments.sample     ? options.nbest
                         : options.generation ? options.generation->num_beams
                                              : options.search.beam_size;

@@ -71,6 +71,9 @@ constexpr const char* kJob = "processes";
 /// input, so that the others can say the same; shorter where one has waited for another until the time-out, so that all
 /// end within 5 seconds of it.
 constexpr std::chrono::seconds kGrace(3), kGraceAfterInputError(10), kGraceAfterTimeout(2);
+/// For the others once rank 0 has ended well, which it does early where its output has no reader any more. Shorter than
+/// they take to report that they miss it (gloo.cpp).
+constexpr std::chrono::seconds kGraceAfterEnd(2);
 
 /// This environment with the variables of one rank.
 std::vector<std::string> environment_of(int64_t rank, int64_t size, uint16_t port) {
@@ -96,7 +99,8 @@ std::vector<std::string> environment_of(int64_t rank, int64_t size, uint16_t por
 struct Rank {
   pid_t pid = -1;
   bool running = true;
-  int status = 0;  ///< as a shell has it: 128 + the signal that ended it
+  bool dismissed = false;  ///< rank 0 has ended well, and this one waited for it
+  int status = 0;          ///< as a shell has it: 128 + the signal that ended it
 };
 
 class Supervisor {
@@ -113,6 +117,7 @@ class Supervisor {
       }
       const bool changed = reap();
       if (deadline_ && std::chrono::steady_clock::now() > *deadline_) tell_all(SIGKILL);
+      if (end_ && std::chrono::steady_clock::now() > *end_) dismiss();
       if (!changed) std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
     return status();
@@ -142,6 +147,11 @@ class Supervisor {
     }
   }
 
+  void dismiss() {
+    for (Rank& rank : ranks_) rank.dismissed = rank.dismissed || rank.running;
+    tell_all(SIGKILL);
+  }
+
   /// Collects what has ended. Whether anything has.
   bool reap() {
     bool changed = false;
@@ -151,8 +161,13 @@ class Supervisor {
       if (!rank.running || waitpid(rank.pid, &status, WNOHANG) != rank.pid) continue;
       changed = true;
       rank.running = false;
+      if (rank.dismissed) continue;
       rank.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-      if (rank.status != 0) ended_badly(r, status);
+      if (rank.status != 0) {
+        ended_badly(r, status);
+      } else if (r == 0) {
+        end_ = std::chrono::steady_clock::now() + kGraceAfterEnd;
+      }
     }
     return changed;
   }
@@ -192,7 +207,7 @@ class Supervisor {
   const SpawnOptions& options_;
   Rendezvous rendezvous_;
   std::vector<Rank> ranks_;
-  std::optional<std::chrono::steady_clock::time_point> deadline_;
+  std::optional<std::chrono::steady_clock::time_point> deadline_, end_;
   int passed_ = 0;
   bool killed_ = false;
 };

@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/text_format.h"
-#include "bundle/add_memory.h"
 #include "bundle/bundle.h"
+#include "bundle/take_weights.h"
 #include "experiment/finetune_model.h"
 #include "memory/learnable_tokens.h"
 #include "models/full_state.h"
@@ -279,8 +279,11 @@ Experiment make_experiment(const Recipe& recipe) {
   bench.model = build_with(bench.recipe, 2);
   if (recipe.init) {
     warn_of_other_vocabulary(*recipe.init, model, loaded.shape);
-    const std::vector<std::string> fresh = bundle::take_weights(*recipe.init, *bench.model);
-    base::log_info("{}: initial weights{}{}", *recipe.init, fresh.empty() ? "" : "; fresh: ", fmt::join(fresh, ", "));
+    const bundle::Taken taken = bundle::take_weights(*recipe.init, *bench.model, loaded.shape.classes);
+    base::log_info("{}: initial weights{}{}{}{}", *recipe.init,
+                   taken.fresh.empty() ? "" : "; fresh: ", fmt::join(taken.fresh, ", "), taken.note.empty() ? "" : "; ",
+                   taken.note);
+    loaded.files.insert(taken.files.begin(), taken.files.end());
   }
   task->check_model(*bench.model, loaded.shape);
   bench.tokens_per_step = recipe.train.batch_size * loaded.tokens_per_row;

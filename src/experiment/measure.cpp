@@ -24,6 +24,12 @@
 namespace mnemo::experiment {
 namespace {
 
+void require_no_text_options(const MeasureOptions& options) {
+  base::require(!options.segment_size && !options.precision && !options.documents && !options.separator &&
+                    !options.reset && !options.context,
+                "eval: --segment-size, --precision, --documents, --separator, --reset and --context go with texts");
+}
+
 /// What is evaluated: the stored model, or the same with another memory.
 std::shared_ptr<const core::Model> measured_model(const bundle::Bundle& stored, const MeasureOptions& options) {
   if (!options.memory) return stored.model;
@@ -102,8 +108,7 @@ bundle::ModelHead answering_head(const bundle::Bundle& stored, const std::option
 
 Measured measure_images(const bundle::Bundle& stored, const data::ImageOptions& images, std::optional<std::string> part,
                         const bundle::ModelHead& head, const MeasureOptions& options, const std::string& what) {
-  base::require(!options.segment_size && !options.precision && !options.documents && !options.reset && !options.context,
-                "eval: --segment-size, --precision, --documents, --reset and --context go with texts");
+  require_no_text_options(options);
   data::ImageSets sets = data::load_images(images);
   if (!part) part = sets.valid ? "valid" : sets.test ? "test" : "train";
   const data::Part wanted = data::part_of(*part, "eval: --part");
@@ -136,7 +141,8 @@ Measured measure_image_folder(const bundle::Bundle& stored, const bundle::ModelH
 
 /// A part of the data that the model's own recipe names.
 Measured measure_own(const bundle::Bundle& stored, const Recipe& recipe, const MeasureOptions& options) {
-  base::require(!options.documents, "eval: --documents goes with --data; the run's recipe has its own rule");
+  base::require(!options.documents && !options.separator,
+                "eval: --documents and --separator go with --data; the run's recipe has its own rule");
   const std::string name = options.part.value_or("valid");
   const data::Part part = data::part_of(name, "eval: --part");
   const auto task = recipe.task();
@@ -158,14 +164,12 @@ Measured measure_own(const bundle::Bundle& stored, const Recipe& recipe, const M
     return measure_images(stored, images, name, answering_head(stored, recipe, options), options,
                           base::printable(images.train, 400));
   }
-  base::require(!options.segment_size, "eval: --segment-size goes with texts");
-  base::require(!options.precision, "eval: --precision goes with texts");
-  base::require(!options.reset, "eval: --reset goes with texts");
-  base::require(!options.context, "eval: --context goes with texts");
+  require_no_text_options(options);
   // Of made tasks there are as many samples as one likes; a file, or a set of expressions, is measured whole.
   tasks::TaskSettings settings = recipe.task_settings();
   settings.translated = options.translated;
   settings.eval_batch_size = options.batch;
+  if (task->input() == tasks::InputKind::pairs) settings.vocabularies = infer::vocabularies_of(stored);
   if (!task->endless()) settings.eval_samples = INT64_MAX;
   const auto loaded = task->load(stored.options(), settings);
   loaded.task->share_evaluations(options.group);
@@ -177,8 +181,7 @@ Measured measure_own(const bundle::Bundle& stored, const Recipe& recipe, const M
 /// Pairs of a file, or of a folder of documents, in the columns and windows that the model's own recipe names.
 Measured measure_pairs(const bundle::Bundle& stored, const std::optional<Recipe>& recipe,
                        const MeasureOptions& options) {
-  base::require(!options.documents && !options.segment_size && !options.precision && !options.reset && !options.context,
-                "eval: --segment-size, --precision, --documents, --reset and --context go with texts");
+  require_no_text_options(options);
   base::require(stored.format == nullptr,
                 "eval: {}: --data measures models of pairs that Mnemo has trained; translate the sources with mnemo "
                 "translate and compare them with mnemo score",
@@ -191,10 +194,15 @@ Measured measure_pairs(const bundle::Bundle& stored, const std::optional<Recipe>
   translation.eval_batch_size = options.batch;
   translation.eval_samples = INT64_MAX;
   data::PairCorpus corpus = data::read_pair_set(pairs, *options.data, infer::vocabularies_of(stored));
+  const int64_t left_out = corpus.train.left_out();
+  if (left_out > 0 && (!options.group || options.group->rank() == 0))
+    base::log_warning("{}: pairs left out: {}", *options.data, corpus.train.why_left_out(pairs));
   tasks::Translation task(std::move(corpus), translation);
   task.share_evaluations(options.group);
   const auto found = task.evaluate(*measured_model(stored, options), data::Part::train);
-  return {*options.data, found->predictions, found->metrics, 0, found->notes};
+  Measured measured{*options.data, found->predictions, found->metrics, 0, found->notes};
+  if (left_out > 0) measured.notes.emplace_back("left_out", left_out);
+  return measured;
 }
 
 }  // namespace
@@ -227,10 +235,10 @@ Measured measure_any(const bundle::Bundle& stored, const MeasureOptions& options
   base::require(stored.tokenizer != nullptr || !options.strict, "eval: --strict goes with texts");
   const std::optional<Recipe> recipe = options.data && !images ? std::nullopt : recipe_beside(stored.folder);
   if (options.data && images) return measure_image_folder(stored, answering_head(stored, recipe, options), options);
+  base::require(!options.data || !options.part, "eval: --part goes with a run's own data; drop it or --data");
   if (options.data && stored.model->input_kind() == core::InputKind::pairs)
     return measure_pairs(stored, recipe_beside(stored.folder), options);
   if (options.data) {
-    base::require(!options.part, "eval: --part goes with a run's own data; drop it or --data");
     base::require(stored.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a made task, not on a text",
                   stored.folder);
     const auto rule = data::DocumentRule::parse(options.documents.value_or("none"), options.separator.value_or(""));

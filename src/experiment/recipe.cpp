@@ -100,6 +100,8 @@ base::Node with_folder(const base::Node& recipe) {
                 from->place().text());
   base::Node under = bundle::model_table(from->as_string());
   under.erase("preset");
+  // The data say how many; a classifier of another number is fresh.
+  if (base::Node* classes = under.find("head")->find("num_classes")) *classes = base::Node(0);
   base::Node changes = model;
   changes.erase("from");
   changes.erase("preset");

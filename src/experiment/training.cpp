@@ -19,6 +19,7 @@
 #include "experiment/finetune_model.h"
 #include "experiment/run_record.h"
 #include "experiment/run_samples.h"
+#include "infer/translator.h"
 #include "models/presets.h"
 #include "train/signals.h"
 #include "weights/checkpoint.h"
@@ -96,8 +97,9 @@ std::string difference(const base::Node& before, const base::Node& now, const st
 /// A checkpoint goes on with its own model and data. Checkpoints of earlier versions do not say what these are.
 void require_same_run(const std::string& checkpoint, const Experiment& experiment) {
   const std::map<std::string, std::string> files = model_files(experiment);
-  for (const std::string_view file : {data::Tokenizer::kFile, std::string_view(bundle::kClassesFile)}) {
-    const std::string name(file);
+  std::vector<std::string> names = {std::string(data::Tokenizer::kFile), bundle::kClassesFile};
+  for (const auto& [name, content] : experiment.files) names.push_back(name);
+  for (const std::string& name : names) {
     const std::string path = base::join_path(checkpoint, name);
     const auto now = files.find(name);
     base::require(!base::path_exists(path) || (now != files.end() && base::read_file(path) == now->second),
@@ -130,12 +132,23 @@ std::string commands(const TrainingOptions& options) {
   return before.ends_with(line) ? before : before + line;
 }
 
+/// Whether the data give a model of pairs the tokens that it has.
+bool has_vocabularies(const bundle::Bundle& stored, const Experiment& experiment) {
+  if (stored.model->input_kind() != core::InputKind::pairs) return true;
+  const data::Files files = data::defining_files(infer::vocabularies_of(stored));
+  return std::ranges::all_of(files, [&](const auto& file) {
+    const auto now = experiment.files.find(file.first);
+    return now != experiment.files.end() && now->second == file.second;
+  });
+}
+
 /// Weights of another model in place of fresh ones.
 void start_from(const std::string& path, Experiment& experiment) {
   const bundle::Bundle stored = bundle::read_bundle(path);
   const bool same_tokens = (stored.tokenizer == nullptr) == (experiment.tokenizer == nullptr) &&
-                           (stored.tokenizer == nullptr || stored.tokenizer->save() == experiment.tokenizer->save());
-  base::require(same_tokens,
+                           (stored.tokenizer == nullptr ||
+                            stored.tokenizer->defining_files() == experiment.tokenizer->defining_files());
+  base::require(same_tokens && has_vocabularies(stored, experiment),
                 "train: --init {}: its vocabulary is not that of the recipe's data, so its tokens would mean others",
                 stored.folder);
   weights::TensorFile file;

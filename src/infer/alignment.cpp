@@ -28,6 +28,37 @@ int64_t count_words(std::string_view text) {
   return count;
 }
 
+int64_t count_tokens(const data::PairVocabulary& vocabulary, std::string_view text) {
+  return static_cast<int64_t>(vocabulary.encode(text, "source").size()) - 1;  // without the end
+}
+
+/// The words of a line up to a number of tokens.
+struct SourceWords {
+  TokenWords words;
+  size_t end = 0;          ///< of the last of them
+  int64_t num_tokens = 0;  ///< of the line up to there
+};
+
+/// alone: each word is encoded by itself with the blanks before it, in time proportional to the line; otherwise with
+/// all that stands before it.
+SourceWords words_of(const data::PairVocabulary& vocabulary, std::string_view line, int64_t num_tokens, bool alone) {
+  SourceWords found;
+  found.words.word_of.assign(static_cast<size_t>(num_tokens), -1);
+  int64_t token = 0;
+  while (found.num_tokens < num_tokens) {
+    const size_t at = end_of_word(line, found.end);
+    if (at == std::string_view::npos) break;
+    const std::string_view read = line.substr(0, at);
+    found.num_tokens = alone ? found.num_tokens + count_tokens(vocabulary, read.substr(found.end))
+                             : count_tokens(vocabulary, read);
+    found.end = at;
+    for (; token < std::min(found.num_tokens, num_tokens); ++token)
+      found.words.word_of[static_cast<size_t>(token)] = static_cast<int64_t>(found.words.words.size());
+    found.words.words.emplace_back(last_word(read));
+  }
+  return found;
+}
+
 }  // namespace
 
 at::Tensor source_weights(const models::Model& model, const data::TokenSegment& batch, const core::State& before) {
@@ -59,23 +90,20 @@ at::Tensor source_weights(const models::Model& model, const data::TokenSegment& 
 }
 
 TokenWords source_words(const data::PairVocabulary& vocabulary, std::string_view line, int64_t num_tokens) {
-  TokenWords found;
-  found.word_of.assign(static_cast<size_t>(num_tokens), -1);
-  int64_t token = 0;
-  for (size_t at = 0; (at = end_of_word(line, at)) != std::string_view::npos;) {
-    const std::string_view read = line.substr(0, at);
-    const auto word = static_cast<int64_t>(found.words.size());
-    found.words.emplace_back(last_word(read));
-    // The tokens of what was read so far, without its end.
-    const auto end = static_cast<int64_t>(vocabulary.encode(read, "source").size()) - 1;
-    for (; token < std::min(end, num_tokens); ++token) found.word_of[static_cast<size_t>(token)] = word;
-  }
-  return found;
+  SourceWords found = words_of(vocabulary, line, num_tokens, true);
+  // A vocabulary whose tokens depend on the words before them (blanks that it keeps) is asked for all of these.
+  if (count_tokens(vocabulary, line.substr(0, found.end)) != found.num_tokens)
+    found = words_of(vocabulary, line, num_tokens, false);
+  return std::move(found.words);
 }
 
-std::vector<int64_t> target_words(const data::PairVocabulary& vocabulary, std::span<const int64_t> tokens) {
+std::vector<int64_t> target_words(const data::PairVocabulary& vocabulary, std::span<const int64_t> tokens,
+                                  const std::function<std::string(size_t place)>& unknown) {
   std::vector<int64_t> words;
-  for (size_t n = 1; n <= tokens.size(); ++n) words.push_back(count_words(vocabulary.decode(tokens.first(n))) - 1);
+  for (size_t n = 1; n <= tokens.size(); ++n) {
+    const bool is_silent = vocabulary.is_unknown(tokens[n - 1]) && unknown(n - 1).empty();
+    words.push_back(is_silent ? -1 : count_words(vocabulary.decode(tokens.first(n), unknown)) - 1);
+  }
   return words;
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,10 +30,11 @@ struct TokenWords {
   std::vector<int64_t> word_of;
 };
 
-/// Of a line as vocabulary.encode() divides it; of the end there is none.
+/// Of a line as vocabulary.encode() divides it, cut to so many tokens without the end; words behind them are left out.
 TokenWords source_words(const data::PairVocabulary& vocabulary, std::string_view line, int64_t num_tokens);
-/// The word that each token belongs to in the text that vocabulary.decode() joins; -1: none.
-std::vector<int64_t> target_words(const data::PairVocabulary& vocabulary, std::span<const int64_t> tokens);
+/// The word that each token belongs to in the text that vocabulary.decode() joins with `unknown`; -1: none.
+std::vector<int64_t> target_words(const data::PairVocabulary& vocabulary, std::span<const int64_t> tokens,
+                                  const std::function<std::string(size_t place)>& unknown);
 
 /// Pairs (word of the source, word of the target), from 0, in the order of the target; none twice.
 using WordLinks = std::vector<std::pair<int64_t, int64_t>>;

@@ -9,12 +9,21 @@
 #include "base/file_io.h"
 #include "base/log.h"
 #include "bundle/model_folder.h"
+#include "bundle/published_config.h"
 #include "weights/foreign_config.h"
 
 namespace mnemo::infer {
 namespace {
 
 constexpr const char* kGenerationFile = "generation_config.json";
+
+/// A JSON file of a published model, an object.
+base::Node read_settings(const std::string& path, const std::string& folder) {
+  base::Node file = weights::parse_model_config(base::read_file(path, size_t{16} << 20), path,
+                                                bundle::weights_bytes(folder));
+  base::require(file.is_table(), "{}: expected an object, found {}", path, file.found());
+  return file;
+}
 
 /// A setting of another search, with the number that leaves the search as it is; absent and null ones do too.
 struct OtherSetting {
@@ -37,11 +46,7 @@ constexpr OtherSetting kOthers[] = {{"repetition_penalty", 1.0},
 class GenerationFile {
  public:
   GenerationFile(std::string path, const std::string& folder)
-      : path_(std::move(path)),
-        file_(weights::parse_model_config(base::read_file(path_, size_t{16} << 20), path_,
-                                          bundle::weights_bytes(folder))) {
-    base::require(file_.is_table(), "{}: expected an object, found {}", path_, file_.found());
-  }
+      : path_(std::move(path)), file_(read_settings(path_, folder)) {}
   search::GenerationOptions options() const {
     using Options = search::GenerationOptions;
     refuse_others();
@@ -111,6 +116,23 @@ std::optional<search::GenerationOptions> generation_settings(const bundle::Bundl
     path = base::join_path(stored.folder, bundle::kConfigFile);
   }
   return GenerationFile(std::move(path), stored.folder).options();
+}
+
+std::vector<int64_t> end_tokens(const bundle::Bundle& stored) {
+  if (stored.folder.empty()) return {};
+  std::string path = base::join_path(stored.folder, kGenerationFile);
+  if (!base::path_exists(path))
+    path = base::join_path(stored.folder, stored.format == nullptr ? bundle::kSourceConfig : bundle::kConfigFile);
+  if (!base::path_exists(path)) return {};
+  const base::Node file = read_settings(path, stored.folder);
+  const base::Node end = weights::member_or(file, "eos_token_id", base::Node::array());
+  std::vector<int64_t> tokens;
+  for (const base::Node& token : end.is_array() ? end.items() : std::vector<base::Node>{end}) {
+    base::require(token.is_int(), "{}: 'eos_token_id': expected a token's number or a list of them, found {}", path,
+                  token.found());
+    tokens.push_back(token.as_int());
+  }
+  return tokens;
 }
 
 }  // namespace mnemo::infer

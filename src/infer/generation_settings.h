@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "bundle/bundle.h"
 #include "search/generation_search.h"
@@ -11,5 +13,10 @@ namespace mnemo::infer {
 /// folder of ours that was converted from one, the same file. Unset: nothing. Throws InputError naming file and key,
 /// also for a setting that would make it another search; warns of settings that ask to draw.
 std::optional<search::GenerationOptions> generation_settings(const bundle::Bundle& stored);
+
+/// The tokens that end a published model's texts: eos_token_id of generation_config.json, or of config.json where there
+/// is none; in a folder of ours that was converted from one, of the same files. Empty: nothing ends them. Throws
+/// InputError naming the file for an entry that is neither a number nor a list of them.
+std::vector<int64_t> end_tokens(const bundle::Bundle& stored);
 
 }  // namespace mnemo::infer

@@ -17,17 +17,25 @@ TextSession::TextSession(Session session, std::shared_ptr<const data::Tokenizer>
   }
 }
 
+std::vector<int64_t> TextSession::beginning() const {
+  if (session_.position() > 0) return {};
+  const std::vector<int32_t> ids = tokenizer_->leading_tokens();
+  return {ids.begin(), ids.end()};
+}
+
 void TextSession::feed(std::string_view text, data::Unknown unknown) {
   const std::vector<int32_t> ids = tokenizer_->encode(text, "prompt", unknown);
-  const std::vector<int64_t> tokens(ids.begin(), ids.end());
+  std::vector<int64_t> tokens = beginning();
+  tokens.insert(tokens.end(), ids.begin(), ids.end());
   session_.feed(tokens);
   // The next decoded text depends on the tokens before it (a space between words).
-  for (const int64_t token : tokens) decoder_.put(token);
+  for (const int32_t token : ids) decoder_.put(token);
 }
 
 std::vector<ScoredToken> TextSession::score(std::string_view text, data::Unknown unknown) {
   const std::vector<int32_t> ids = tokenizer_->encode(text, "given text", unknown);
   const std::vector<int64_t> tokens(ids.begin(), ids.end());
+  session_.feed(beginning());
   const std::vector<double> scores = session_.score(tokens);
   std::vector<ScoredToken> scored;
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -41,6 +49,7 @@ int64_t TextSession::generate(const TextLimits& limits, const std::function<bool
   StopText stop(limits.stop);
   stopped_ = false;
   bool wanted = true;
+  session_.feed(beginning());
   const int64_t count = session_.generate(
       limits.max_tokens,
       [&](int64_t token) {

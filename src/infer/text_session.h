@@ -25,7 +25,8 @@ struct ScoredToken {
   double log_probability = 0;  ///< in nats, given the text before it; NaN if there is none
 };
 
-/// A session that reads and writes text. It has value semantics, like Session.
+/// A session that reads and writes text. It has value semantics, like Session. The special tokens that a published
+/// model expects in front of a text (Tokenizer::leading_tokens) are read once, before the first text.
 class TextSession {
  public:
   /// A session that already has tokens (such as a loaded one) is continued from its text. Throws InputError if the
@@ -36,7 +37,8 @@ class TextSession {
   /// text that the tokenizer does not accept (invalid UTF-8).
   void feed(std::string_view text, data::Unknown unknown = data::Unknown::warn);
 
-  /// Reads text and returns how likely the model finds each of its tokens, whatever the sampling options.
+  /// Reads text and returns how likely the model finds each of its tokens, whatever the sampling options. Special
+  /// tokens in front are context and have no entry.
   std::vector<ScoredToken> score(std::string_view text, data::Unknown unknown = data::Unknown::warn);
 
   /// Continues the text. on_text receives each piece as it is generated, always whole characters of valid UTF-8, and
@@ -58,6 +60,9 @@ class TextSession {
   const std::shared_ptr<const data::Tokenizer>& shared_tokenizer() const { return tokenizer_; }
 
  private:
+  /// The tokens in front of the first text; none later.
+  std::vector<int64_t> beginning() const;
+
   Session session_;
   std::shared_ptr<const data::Tokenizer> tokenizer_;
   data::StreamDecoder decoder_;

@@ -9,6 +9,8 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/random.h"
+#include "base/unicode.h"
+#include "base/utf8.h"
 #include "bundle/model_folder.h"
 #include "data/tokenizers/open_tokenizer.h"
 #include "distributed/shared_batches.h"
@@ -21,11 +23,38 @@ namespace {
 
 data::PairVocabularies read_vocabularies_of(const bundle::Bundle& stored) {
   const bool published = stored.format != nullptr || data::has_tokenizer(stored.folder);
-  if (!published) return data::read_vocabularies(bundle::files_beside(stored.folder), stored.folder);
+  if (!published) {
+    data::PairVocabularies both = data::read_vocabularies(bundle::files_beside(stored.folder), stored.folder);
+    base::require(
+        both.target != both.source || stored.options().embedding.shared == models::EmbeddingOptions::Shared::all,
+        "{0}: expected vocabulary files {1}*, found none; of a model of an earlier version whose sides have one "
+        "vocabulary, copy {2}* to {1}*",
+        stored.folder, data::kTargetFiles, data::kSourceFiles);
+    return both;
+  }
   const models::SpecialTokens& special = stored.options().tokens;
   const auto both = std::make_shared<const data::PairVocabulary>(data::open_tokenizer(stored.folder), special.eos,
                                                                  special.pad);
   return {both, both};
+}
+
+/// Tokens that would go on with the last word of a prefix: their text begins with a letter that has upper and lower
+/// case, a mark or a digit, without a blank before it. (Letters without case may belong to a script without blanks.)
+/// Those without a text hide what follows them.
+std::vector<int64_t> tokens_not_after_prefix(const data::PairVocabulary& vocabulary) {
+  std::vector<int64_t> tokens;
+  if (!vocabulary.is_published()) tokens.push_back(data::PairVocabulary::kBos);
+  for (int64_t id = 0; id < vocabulary.tokenizer().size(); ++id) {
+    std::string text = "x";
+    vocabulary.tokenizer().append(text, id);
+    const std::string_view added = std::string_view(text).substr(1);
+    const base::Utf8Character first = added.empty() ? base::Utf8Character{} : base::front_character(added);
+    const std::string_view category = first.length > 0 ? base::category(first.code_point) : "";
+    const bool has_case = category == "Lu" || category == "Ll" || category == "Lt";
+    const bool goes_on = added.empty() || has_case || category.starts_with('M') || category.starts_with('N');
+    if (goes_on && vocabulary.of_tokenizer(id) != vocabulary.eos()) tokens.push_back(vocabulary.of_tokenizer(id));
+  }
+  return tokens;
 }
 
 }  // namespace
@@ -48,6 +77,7 @@ data::PairVocabularies vocabularies_of(const bundle::Bundle& stored) {
 Translator::Translator(const bundle::Bundle& stored, std::optional<ops::Precision> precision) : model_(stored.model) {
   vocabularies_ = vocabularies_of(stored);
   settings_ = generation_settings(stored);
+  if (!settings_) not_after_prefix_ = tokens_not_after_prefix(*vocabularies_.target);
   if (precision || unsupported_reason(*model_).empty())
     engine_ = std::make_shared<const Engine>(model_, EngineOptions{precision.value_or(ops::Precision::float32)});
 }
@@ -114,6 +144,7 @@ Translator::Found Translator::find(const data::TokenSegment& batch, std::span<co
     for (const int64_t line : chosen) prefixes.push_back(lines.prefixes[static_cast<size_t>(line)]);
   }
   search::BeamSearchOptions limits = options.search;
+  if (!prefixes.empty()) limits.not_after_prefix = not_after_prefix_;
   if (!options.sampling) {
     limits.wanted = std::min(options.nbest, limits.beam_size);
     return search::beam_search(*decoder, special, source, valid, limits, prefixes, read);
@@ -125,6 +156,9 @@ Translator::Found Translator::find(const data::TokenSegment& batch, std::span<co
     const auto line = static_cast<uint64_t>(lines.first_line + chosen[static_cast<size_t>(sentence)]);
     if (own_unknown >= 0) row[vocabularies_.target->of_tokenizer(own_unknown)].fill_(-INFINITY);
     if (!options.sampling->sample_unknown) row[special.unk].fill_(-INFINITY);
+    if (settings_) {
+      for (const int64_t token : settings_->suppressed) row[token].fill_(-INFINITY);
+    }
     if (!(row.max() > -INFINITY).item<bool>()) return int64_t{-1};
     return sampler.pick(row, base::Random{line, static_cast<uint64_t>(sample), static_cast<uint64_t>(length)}.next());
   };
@@ -166,15 +200,16 @@ std::vector<std::vector<TranslatedText>> Translator::texts(const Found& found, s
       if (weights.defined()) {
         reads = most_read(weights[static_cast<int64_t>(k)], static_cast<int64_t>(source.word_of.size()), size);
       }
-      text.text = vocabulary.decode(hypothesis.tokens, [&](size_t place) {
+      const auto unknown = [&](size_t place) {
         const int64_t token = options.replace_unknown ? reads[place] : -1;
         const int64_t word = token < 0 ? -1 : source.word_of[static_cast<size_t>(token)];
         return word < 0 ? options.unknown : source.words[static_cast<size_t>(word)];
-      });
+      };
+      text.text = vocabulary.decode(hypothesis.tokens, unknown);
       if (options.align) {
         std::span<const int64_t> words = hypothesis.tokens;
         if (!words.empty() && words.back() == vocabulary.eos()) words = words.first(words.size() - 1);
-        text.alignment = link_words(source.word_of, target_words(vocabulary, words), reads);
+        text.alignment = link_words(source.word_of, target_words(vocabulary, words, unknown), reads);
       }
       texts.push_back(std::move(text));
     }

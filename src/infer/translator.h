@@ -117,6 +117,7 @@ class Translator {
   std::shared_ptr<const Engine> engine_;  ///< null: the model decodes
   data::PairVocabularies vocabularies_;
   std::optional<search::GenerationOptions> settings_;
+  std::vector<int64_t> not_after_prefix_;  ///< tokens that go on with its last word
 };
 
 }  // namespace mnemo::infer

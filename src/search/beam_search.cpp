@@ -78,6 +78,9 @@ T BeamSearch::allow_only(const Search& search, const Hypothesis& beam, T* row) c
     return end;
   }
   row[special_.pad] = never;
+  if (!search.prefix.empty() && length_ == static_cast<int64_t>(search.prefix.size()) + 1) {
+    for (const int64_t token : options_.not_after_prefix) row[token] = never;
+  }
   if (options_.no_repeat_ngram > 0) forbid_repeats(beam.tokens, options_.no_repeat_ngram, row);
   if (length_ <= options_.min_len) row[special_.eos] = never;
   if (length_ > search.limit) std::fill_n(row, vocabulary_, never);

@@ -23,6 +23,8 @@ struct BeamSearchOptions {
   /// How many hypotheses the caller reads, at most beam_size; 0: all. Not an option of recipes. The search ends as soon
   /// as these are certain.
   int64_t wanted = 0;
+  /// Tokens that never stand directly behind a prefix. Not an option of recipes.
+  std::vector<int64_t> not_after_prefix = {};
   template <class V>
   void visit(V&& v) {
     v("beam_size", beam_size, "hypotheses per sentence; 1: greedy", base::range(1, 1 << 10));
@@ -55,10 +57,11 @@ struct Hypothesis {
 ///   no running one can get a better score than the worst of the `wanted` best. This changes none of them: sums only
 ///   fall, so that nothing after n can score above (best running sum) / (limit + 1)^length_penalty.
 /// source [B,S] int64, ending with eos; valid [B,S] bool, undefined = no padding. prefix: tokens that every hypothesis
-/// of a sentence begins with; empty, or one list per sentence. read: the state in which the targets of the source begin
-/// (models::Model::read_source()); empty: the decoder reads it from its initial state. Returns for each sentence its
-/// hypotheses, at least one and at most `wanted`, best first. Throws InputError as require_fitting() and for a prefix
-/// that leaves no place for the end, and NotFinite for logits that are not finite.
+/// of a sentence begins with, none of not_after_prefix directly behind them; empty, or one list per sentence. read: the
+/// state in which the targets of the source begin (models::Model::read_source()); empty: the decoder reads it from its
+/// initial state. Returns for each sentence its hypotheses, at least one and at most `wanted`, best first. Throws
+/// InputError as require_fitting() and for a prefix that leaves no place for the end, and NotFinite for logits that are
+/// not finite.
 std::vector<std::vector<Hypothesis>> beam_search(StepDecoder& decoder, const models::SpecialTokens& special,
                                                  const at::Tensor& source, const at::Tensor& valid,
                                                  const BeamSearchOptions& options,

@@ -9,6 +9,7 @@
 
 #include "base/node.h"
 #include "data/images/image_options.h"
+#include "data/pairs/pair_vocabulary.h"
 #include "data/text/corpus.h"
 #include "models/make_attention.h"
 #include "models/model.h"
@@ -54,6 +55,8 @@ struct TaskSettings {
   int64_t eval_train_samples = 0;          ///< of images: training images that evaluations measure too
   std::optional<int64_t> translated = {};  ///< of pairs: how many an evaluation translates; unset: as the data say
   int64_t replay = 0;                      ///< of a text: segments of earlier steps that a step begins with
+  /// Of pairs: those of a trained model; without a source: the data's own.
+  data::PairVocabularies vocabularies = {};
 };
 
 /// A task with its data loaded.

@@ -36,7 +36,9 @@ std::string last_sentence(const std::string& text, const std::string& separator)
 }
 
 Translation::Translation(data::PairCorpus corpus, const TranslationOptions& options)
-    : corpus_(std::make_shared<const data::PairCorpus>(std::move(corpus))), options_(options) {
+    : corpus_(std::make_shared<const data::PairCorpus>(std::move(corpus))),
+      options_(options),
+      fingerprint_(static_cast<int64_t>(corpus_->train.fingerprint())) {
   if (options.by_document) {
     documents_.emplace(std::shared_ptr<const data::PairPart>(corpus_, &corpus_->train), options.batch_size,
                        options.shuffle, options.seed, layout());
@@ -195,7 +197,8 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
 
 weights::NamedTensors Translation::save() const {
   weights::NamedTensors position = {
-      {"num_pairs", at::full({1}, static_cast<int64_t>(corpus_->train.samples.size()), at::kLong)}};
+      {"num_pairs", at::full({1}, static_cast<int64_t>(corpus_->train.samples.size()), at::kLong)},
+      {"fingerprint", at::full({1}, fingerprint_, at::kLong)}};
   if (documents_) {
     position.emplace_back("documents_begun", at::full({1}, documents_->begun(), at::kLong));
     position.emplace_back("document_rows", documents_->rows());
@@ -211,6 +214,8 @@ void Translation::load(const std::function<at::Tensor(const std::string&)>& find
   base::require(pairs == static_cast<int64_t>(corpus_->train.samples.size()),
                 "data position: it belongs to {} training pairs, and data.train has {}", pairs,
                 corpus_->train.samples.size());
+  base::require(saved_number(find, "fingerprint") == fingerprint_,
+                "data position: it belongs to other pairs than those of data.train");
   if (documents_) {
     documents_->seek(saved_number(find, "documents_begun"), find("document_rows"));
     return;

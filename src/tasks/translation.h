@@ -68,6 +68,7 @@ class Translation final : public Task {
 
   std::shared_ptr<const data::PairCorpus> corpus_;
   TranslationOptions options_;
+  int64_t fingerprint_;  ///< of the training pairs
   /// Calls `visit` with batches of the pairs of a part, at most `count` of them, and the states before and after.
   void for_each_batch(const core::Model& model, const data::PairPart& part, int64_t count,
                       const search::VisitPairs& visit) const;

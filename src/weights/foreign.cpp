@@ -125,6 +125,13 @@ TensorFile under_usual_names(const NameVariants& variants, const TensorFile& fil
       unused.push_back(base::printable(name));
     }
   }
+  for (const std::string& name : wanted) {
+    if (taken.contains(name)) continue;
+    const std::string kept = name_of_shared(variants, file, name, wanted);
+    if (kept.empty()) continue;
+    usual.tensors.emplace_back(name, file.at(kept, where));
+    std::erase(unused, base::printable(kept));
+  }
   constexpr size_t kShown = 8;
   const size_t more = unused.size() > kShown ? unused.size() - kShown : 0;
   unused.resize(unused.size() - more);
@@ -135,6 +142,20 @@ TensorFile under_usual_names(const NameVariants& variants, const TensorFile& fil
 }
 
 }  // namespace
+
+std::string name_of_shared(const NameVariants& variants, const TensorFile& file, const std::string& name,
+                           const std::set<std::string>& wanted) {
+  const bool prefixed = name.starts_with(variants.prefix);
+  for (const std::string& written : {name, prefixed ? name.substr(variants.prefix.size()) : name}) {
+    const auto kept = file.metadata.find(written);
+    if (kept != file.metadata.end() && file.find(kept->second) != nullptr) return kept->second;
+  }
+  if (name != variants.embedding) return {};
+  for (const std::string_view copy : variants.copies) {
+    if (!wanted.contains(std::string(copy)) && file.find(copy) != nullptr) return std::string(copy);
+  }
+  return {};
+}
 
 std::string theirs_by(const NameRule& rule, std::string_view ours) {
   std::vector<std::string_view> numbers;

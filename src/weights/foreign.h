@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -40,7 +41,15 @@ struct NameVariants {
   std::vector<std::string_view> ignored = {};  ///< buffers and copies, as in NameRule::theirs
   /// Older endings of names and today's: {"LayerNorm.gamma", "LayerNorm.weight"}.
   std::vector<std::pair<std::string_view, std::string_view>> endings = {};
+  std::string_view embedding = {};            ///< the name of the embedding
+  std::vector<std::string_view> copies = {};  ///< names under which a tied model has it too
 };
+
+/// The name of the tensor that stands for `name`, which the file lacks; empty if there is none. safetensors' save_model
+/// keeps one name of tensors that are shared, and the metadata say which; without them it is a copy of the embedding.
+///   wanted   names that have tensors of their own, no copies
+std::string name_of_shared(const NameVariants& variants, const TensorFile& file, const std::string& name,
+                           const std::set<std::string>& wanted = {});
 
 /// The file format of another library: its models and the names of their tensors. A format is one source file in this
 /// folder and one line in foreign_formats().

@@ -88,7 +88,9 @@ ForeignFormat huggingface_bert_format() {
                                    .layers = "bert.encoder.layer.#.*",
                                    .ignored = {"bert.embeddings.position_ids"},
                                    .endings = {{"LayerNorm.gamma", "LayerNorm.weight"},
-                                               {"LayerNorm.beta", "LayerNorm.bias"}}},
+                                               {"LayerNorm.beta", "LayerNorm.bias"}},
+                                   .embedding = "bert.embeddings.word_embeddings.weight",
+                                   .copies = {"cls.predictions.decoder.weight"}},
           .claims = [](const base::Node& config) { return kBert.names.contain(architecture_of(config)); },
           .options = [](const base::Node& config) { return bert_options_of(config, kBert); },
           .fit =
@@ -130,7 +132,9 @@ ForeignFormat huggingface_roberta_format() {
                                    .layers = "roberta.encoder.layer.#.*",
                                    .ignored = {"roberta.embeddings.position_ids"},
                                    .endings = {{"LayerNorm.gamma", "LayerNorm.weight"},
-                                               {"LayerNorm.beta", "LayerNorm.bias"}}},
+                                               {"LayerNorm.beta", "LayerNorm.bias"}},
+                                   .embedding = "roberta.embeddings.word_embeddings.weight",
+                                   .copies = {"lm_head.decoder.weight"}},
           .claims = [](const base::Node& config) { return kRoberta.names.contain(architecture_of(config)); },
           .options = [](const base::Node& config) { return bert_options_of(config, kRoberta); },
           .config = [](const models::ModelOptions& options) { return bert_config_of(options, kRoberta); }};

@@ -155,7 +155,9 @@ ForeignFormat huggingface_deberta_format() {
                                .layers = "deberta.encoder.layer.#.*",
                                .ignored = {"deberta.embeddings.position_ids"},
                                .endings = {{"LayerNorm.gamma", "LayerNorm.weight"},
-                                           {"LayerNorm.beta", "LayerNorm.bias"}}},
+                                           {"LayerNorm.beta", "LayerNorm.bias"}},
+                               .embedding = "deberta.embeddings.word_embeddings.weight",
+                               .copies = {"cls.predictions.decoder.weight"}},
       .claims = [](const base::Node& config) { return kDeberta.contain(deberta_architecture(config)); },
       .options = deberta_options,
       .config = deberta_config};

@@ -91,7 +91,9 @@ ForeignFormat huggingface_gpt2_format() {
   format.variants = NameVariants{
       .prefix = "transformer.",
       .layers = "transformer.h.#.*",
-      .ignored = {"transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias", kGpt2Output}};
+      .ignored = {"transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias", kGpt2Output},
+      .embedding = kGpt2Embedding,
+      .copies = {kGpt2Output}};
   format.fit = [](const ForeignFormat& of, base::Node& options, const base::Node& config, const TensorFile& file) {
     fit_output(options, config, of, file, kGpt2Output, kGpt2Embedding, true);
   };

@@ -100,7 +100,9 @@ ForeignFormat huggingface_gpt_neox_format() {
       .prefix = "gpt_neox.",
       .layers = "gpt_neox.layers.#.*",
       .ignored = {"gpt_neox.layers.#.attention.bias", "gpt_neox.layers.#.attention.masked_bias",
-                  "gpt_neox.layers.#.attention.rotary_emb.inv_freq", kGptNeoxOutput}};
+                  "gpt_neox.layers.#.attention.rotary_emb.inv_freq", kGptNeoxOutput},
+      .embedding = kGptNeoxEmbedding,
+      .copies = {kGptNeoxOutput}};
   format.fit = [](const ForeignFormat& of, base::Node& options, const base::Node& config, const TensorFile& file) {
     fit_output(options, config, of, file, kGptNeoxOutput, kGptNeoxEmbedding, false);
   };

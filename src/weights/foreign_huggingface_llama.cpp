@@ -7,6 +7,8 @@ namespace {
 
 constexpr const char* kLlamaOutput = "lm_head.weight";
 constexpr const char* kLlamaEmbedding = "model.embed_tokens.weight";
+/// Of a Mistral whose config.json does not speak of a window; null means that it has none.
+constexpr int64_t kMistralWindow = 4096;
 
 /// What Llama, Mistral and Qwen2 share.
 base::Node llama_family_options(const base::Node& config, double base, double norm_eps, bool qkv_bias) {
@@ -64,12 +66,13 @@ base::Node llama_options(const base::Node& config) {
 base::Node mistral_options(const base::Node& config) {
   const TextConfig read(config);
   base::Node options = llama_family_options(config, 10000.0, 1e-6, false);
-  if (!read.has("sliding_window")) return options;
+  const base::Node* window = config.find("sliding_window");
+  if (window != nullptr && window->is_null()) return options;
   // A window has no dropout of its own.
   read.only("attention_dropout", 0.0);
   base::Node backbone = options.at("backbone"), attention = backbone.at("attention");
   attention.set("type", "sliding_window");
-  attention.set("window_size", read.size("sliding_window"));
+  attention.set("window_size", read.size("sliding_window", kMistralWindow));
   attention.erase("dropout");
   backbone.set("attention", attention);
   options.set("backbone", backbone);
@@ -155,7 +158,9 @@ ForeignFormat llama_family_format(std::string_view name, std::string_view about,
                        .config = config};
   format.variants = NameVariants{.prefix = "model.",
                                  .layers = "model.layers.#.*",
-                                 .ignored = {"model.layers.#.self_attn.rotary_emb.inv_freq", kLlamaOutput}};
+                                 .ignored = {"model.layers.#.self_attn.rotary_emb.inv_freq", kLlamaOutput},
+                                 .embedding = kLlamaEmbedding,
+                                 .copies = {kLlamaOutput}};
   format.fit = [](const ForeignFormat& of, base::Node& ours, const base::Node& said, const TensorFile& file) {
     fit_output(ours, said, of, file, kLlamaOutput, kLlamaEmbedding, false);
   };

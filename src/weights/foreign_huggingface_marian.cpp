@@ -149,7 +149,10 @@ ForeignFormat huggingface_marian_format() {
           .metadata = {{"format", "pt"}},
           .tidy = marian_tidied,
           .variants = NameVariants{.ignored = {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight",
-                                               "lm_head.weight"}},
+                                               "lm_head.weight"},
+                                   .embedding = "model.shared.weight",
+                                   .copies = {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight",
+                                              "lm_head.weight"}},
           .claims = [](const base::Node& config) { return architecture_of(config) == kMarian; },
           .options = marian_options,
           .config = marian_config};

@@ -29,9 +29,23 @@ FeedForwardKind feed_forward_of(const TextConfig& keys) {
                         base::in_quotes(found)));
 }
 
+/// Throws InputError for keys that transformers makes of feed_forward_proj, but believes where a file has others.
+void require_one_feed_forward(const TextConfig& keys, const FeedForwardKind& ffn) {
+  const auto differs = [&](const char* key, const std::string& expected, const std::string& found) {
+    keys.fail(key, fmt::format("expected {}, as feed_forward_proj = {} has it, found {}", expected,
+                               base::in_quotes(keys.text("feed_forward_proj", "relu")), found));
+  };
+  if (keys.has("dense_act_fn") && keys.activation("dense_act_fn", "relu") != ffn.activation)
+    differs("dense_act_fn", base::in_quotes(ffn.activation == "gelu_tanh" ? "gelu_new" : ffn.activation),
+            base::in_quotes(keys.text("dense_act_fn", "")));
+  if (keys.flag("is_gated_act", ffn.gated) != ffn.gated)
+    differs("is_gated_act", fmt::format("{}", ffn.gated), fmt::format("{}", !ffn.gated));
+}
+
 base::Node t5_options(const base::Node& config) {
   const TextConfig keys(config);
   const FeedForwardKind ffn = feed_forward_of(keys);
+  require_one_feed_forward(keys, ffn);
   const double dropout = keys.number("dropout_rate", 0.1);
   const base::Node attention = base::Node::table({{"type", "relative_buckets"},
                                                   {"num_buckets", keys.size("relative_attention_num_buckets", 32)},
@@ -154,7 +168,10 @@ ForeignFormat t5_format_of(bool gated) {
       .metadata = {{"format", "pt"}},
       .variants = NameVariants{.ignored = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
                                            "lm_head.weight",
-                                           "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"}},
+                                           "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"},
+                               .embedding = "shared.weight",
+                               .copies = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
+                                          "lm_head.weight"}},
       .claims =
           [gated](const base::Node& config) {
             return architecture_of(config) == kT5 && feed_forward_of(TextConfig(config)).gated == gated;

@@ -70,21 +70,59 @@ std::string TextConfig::activation(std::string_view key, std::string_view otherw
                         base::in_quotes(found)));
 }
 
+namespace {
+
+constexpr std::string_view kPartialKey = "partial_rotary_factor";
+
+/// The key under which a config.json says how it turns. As in transformers, rope_scaling counts before rope_parameters
+/// unless it is null or empty.
+std::string_view rotary_key(const TextConfig& config) {
+  const base::Node scaling = config.get("rope_scaling", base::Node::table());
+  return scaling.is_table() && scaling.size() == 0 ? "rope_parameters" : "rope_scaling";
+}
+
+/// The type that those settings name; null says nothing.
+std::string rotary_type(const TextConfig& config, std::string_view where, const TextConfig& settings) {
+  for (const char* key : {"rope_type", "type"}) {
+    if (settings.has(key)) return settings.text(key, "");
+  }
+  if (settings.has("factor")) config.fail(where, "expected a rope_type beside factor, found none");
+  return "default";
+}
+
+/// Our table `scaling` for a type other than default.
+base::Node rotary_scaling(const TextConfig& config, std::string_view where, const TextConfig& settings,
+                          const std::string& type) {
+  // yarn also scales the scores; dynamic and longrope have frequencies that depend on the length of the text.
+  if (type != "linear" && type != "llama3")
+    config.fail(where, fmt::format("expected rope type default, linear or llama3, found {}", base::in_quotes(type)));
+  if (!settings.has("factor"))
+    config.fail(where, fmt::format("expected a factor beside rope type {}, found none", base::in_quotes(type)));
+  base::Node scaling = base::Node::table({{"factor", settings.number("factor", 1.0)}});
+  scaling.set("type", type == "linear" ? "interpolation" : "llama3");
+  if (type == "linear") return scaling;
+  scaling.set("low_freq_factor", settings.number("low_freq_factor", 1.0));
+  scaling.set("high_freq_factor", settings.number("high_freq_factor", 4.0));
+  scaling.set("original_max_len", settings.size("original_max_position_embeddings"));
+  return scaling;
+}
+
+}  // namespace
+
 base::Node TextConfig::rotary(int64_t head_dim, double base_value, double partial, std::string_view base_key,
                               std::string_view partial_key) const {
-  // Written in two ways: today's is one object, older files have keys beside the others.
-  const bool today = has("rope_parameters");
-  const base::Node settings = get(today ? "rope_parameters" : "rope_scaling", base::Node::table());
-  const std::string_view where = today ? "rope_parameters" : "rope_scaling";
+  const std::string_view where = rotary_key(*this);
+  const base::Node settings = get(where, base::Node::table());
   if (!settings.is_table()) fail(where, fmt::format("expected an object or null, found {}", settings.found()));
   const TextConfig inner(settings);
-  const double theta = today && inner.has("rope_theta") ? inner.number("rope_theta", base_value)
-                                                        : number(base_key, base_value);
-  const double share = today && inner.has("partial_rotary_factor") ? inner.number("partial_rotary_factor", partial)
-                       : partial_key.empty()                       ? partial
-                                                                   : number(partial_key, partial);
+  const double theta = inner.has("rope_theta") ? inner.number("rope_theta", base_value) : number(base_key, base_value);
+  const std::string_view outside = partial_key.empty() ? kPartialKey : partial_key;
+  const double share = inner.has(kPartialKey) ? inner.number(kPartialKey, partial) : number(outside, partial);
+  const std::string_view share_key = inner.has(kPartialKey) ? where : outside;
   if (!(theta > 0.0)) fail(base_key, fmt::format("expected a number above 0, found {}", theta));
-  const std::string_view share_key = today || partial_key.empty() ? where : partial_key;
+  if (partial_key.empty() && share != 1.0)
+    fail(share_key,
+         fmt::format("expected {} = 1, as this architecture turns whole heads, found {}", kPartialKey, share));
   if (!(share > 0.0 && share <= 1.0))
     fail(share_key, fmt::format("expected a share of 0 to 1 of a head, found {}", share));
   const auto turned = static_cast<int64_t>(static_cast<double>(head_dim) * share);
@@ -92,22 +130,8 @@ base::Node TextConfig::rotary(int64_t head_dim, double base_value, double partia
     fail(share_key, fmt::format("expected an even number of rotated channels, found {} of {}", turned, head_dim));
   base::Node rotary = base::Node::table({{"base", theta}});
   if (turned != head_dim) rotary.set("dims", turned);
-  const std::string type = settings.find("rope_type") != nullptr ? inner.text("rope_type", "default")
-                                                                 : inner.text("type", "default");
-  if (type == "default") return rotary;
-  base::Node scaling = base::Node::table({{"factor", inner.number("factor", 1.0)}});
-  if (type == "linear") {
-    scaling.set("type", "interpolation");
-  } else if (type == "llama3") {
-    scaling.set("type", "llama3");
-    scaling.set("low_freq_factor", inner.number("low_freq_factor", 1.0));
-    scaling.set("high_freq_factor", inner.number("high_freq_factor", 4.0));
-    scaling.set("original_max_len", inner.size("original_max_position_embeddings"));
-  } else {
-    // yarn also scales the scores; dynamic and longrope have frequencies that depend on the length of the text.
-    fail(where, fmt::format("expected rope type default, linear or llama3, found {}", base::in_quotes(type)));
-  }
-  rotary.set("scaling", scaling);
+  const std::string type = rotary_type(*this, where, inner);
+  if (type != "default") rotary.set("scaling", rotary_scaling(*this, where, inner, type));
   return rotary;
 }
 
@@ -160,6 +184,7 @@ void fit_output(base::Node& options, const base::Node& config, const ForeignForm
   const bool says_tied = TextConfig(config).flag("tie_word_embeddings", tied_by_default);
   const at::Tensor* own = find_tensor(format, file, output);
   const at::Tensor* table = find_tensor(format, file, embedding);
+  if (table == nullptr) table = file.find(name_of_shared(*format.variants, file, std::string(embedding)));
   base::require(own != nullptr || says_tied,
                 "{}: 'tie_word_embeddings': expected true, as the file has no '{}', found false", config.place().text(),
                 output);

@@ -31,7 +31,10 @@ class TextConfig {
   /// swish. Throws InputError for any other.
   std::string activation(std::string_view key, std::string_view otherwise) const;
   /// The table `rotary` of our attention, for heads of `head_dim`: rope_theta and rope_scaling, or rope_parameters.
-  /// Throws InputError for a rope type that is not known.
+  ///   base, base_key        the default of rope_theta, and its key beside the others
+  ///   partial, partial_key  the same of the share of a head that is turned; key empty: the architecture turns whole
+  ///                         heads
+  /// Throws InputError for a rope type that is not known, and for settings that do not name one.
   base::Node rotary(int64_t head_dim, double base, double partial, std::string_view base_key,
                     std::string_view partial_key) const;
   [[noreturn]] void fail(std::string_view key, const std::string& message) const;

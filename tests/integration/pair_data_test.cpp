@@ -31,6 +31,22 @@ TEST_F(TranslationRun, AFileOfPairsIsMeasured) {
   const Finished some = run({"eval", out, "--translated", "2", "--data", folder_ / "held_out.tsv"});
   EXPECT_TRUE(holds(some.out, "translated: 2\ntranslated_of: 3")) << some.out << some.err;
   EXPECT_TRUE(holds(some.out, "bleu_signature: nrefs:1|")) << some.out;
+  // What is left out is said; options that pairs have no use for are refused.
+  EXPECT_FALSE(holds(file.out, "left_out")) << file.out;
+  write(folder_ / "held_out.tsv", content(folder_ / "held_out.tsv") + "number 2\t \n");
+  const Finished fewer = run({"eval", out, "--data", folder_ / "held_out.tsv"});
+  EXPECT_TRUE(holds(fewer.out, "left_out: 1")) << fewer.out;
+  EXPECT_TRUE(holds(fewer.err, "held_out.tsv: pairs left out: 1 with an empty side (held_out.tsv:4)")) << fewer.err;
+  const auto refused = [&](std::vector<std::string> arguments, const std::string& words) {
+    arguments.insert(arguments.begin(), {"eval", out});
+    const Finished outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 2) << words;
+    EXPECT_TRUE(holds(outcome.err, words)) << outcome.err;
+  };
+  refused({"--data", folder_ / "held_out.tsv", "--part", "test"}, "--part goes with a run's own data");
+  refused({"--data", folder_ / "held_out.tsv", "--separator", "x"}, "--separator, --reset and --context go with texts");
+  refused({"--separator", "x"}, "eval: --documents and --separator go with --data");
+  refused({"--rank-timeout", "10"}, "eval: --rank-timeout is for several processes, found one");
   const Finished text = run({"eval", trained("text"), "--translated", "2"});
   EXPECT_EQ(text.status, 2);
   EXPECT_TRUE(holds(text.err, "--translated goes with a model of pairs")) << text.err;

@@ -220,6 +220,40 @@ TEST(PublishedTranslation, SearchesAsTheFolderSays) {
   EXPECT_EQ(run(folder, "translate " + ours + " --max-len-b 12", lines).out, plain.out);
 }
 
+// The first folders keep the settings in config.json: four beams, no padding, an end that is forced.
+TEST(PublishedTranslation, SearchesAsConfigJsonSaysAfterAConversion) {
+  const TemporaryFolder folder;
+  const std::string model = copy_of(folder, "marian_published_names"), ours = folder / "ours", back = folder / "back";
+  add_tokenizer(model);
+  ASSERT_EQ(run(folder, fmt::format("convert {} --to mnemo --out {}", model, ours)).status, 0);
+  ASSERT_EQ(run(folder, fmt::format("convert {} --to huggingface_marian --out {}", ours, back)).status, 0);
+  const std::string arguments = " --max-len-b 12 --nbest 4 --json", lines = "a man is at home\nthe dog has a friend\n";
+  const auto found = [&](const std::string& from) {
+    const Finished outcome = run(folder, "translate " + from + arguments, lines);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return base::parse_json(outcome.out.substr(0, outcome.out.find('\n')), "out").at("translations");
+  };
+  const base::Node expected = found(model);
+  EXPECT_EQ(found(ours), expected);
+  EXPECT_EQ(found(back), expected);
+  const Finished five = run(folder, "translate " + ours + " --nbest 5", "a man\n");
+  EXPECT_EQ(five.status, 2);
+  EXPECT_TRUE(holds(five.err, "expected 1 to the beam's 4, found 5")) << five.err;
+}
+
+// A model without classes has no names of them to lose.
+TEST(PublishedFolders, GoFromOneFormatToAnotherWithoutAWarning) {
+  const TemporaryFolder folder;
+  const Finished made = run(
+      folder, fmt::format("convert {}llama --to huggingface_mistral --out {}", kFolders, folder / "made"));
+  EXPECT_EQ(made.status, 0) << made.err;
+  EXPECT_FALSE(holds(made.err, "classes.txt")) << made.err;
+  const Finished wrong = run(folder,
+                             fmt::format("convert {}t5_v11 --to huggingface_t5 --out {}", kFolders, folder / "wrong"));
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_TRUE(holds(wrong.err, "expected --to huggingface_t5_gated")) << wrong.err;
+}
+
 // Every setting of generation_config.json is followed or refused by name.
 TEST(PublishedTranslation, FollowsOrRefusesEverySetting) {
   const TemporaryFolder folder;
@@ -264,6 +298,20 @@ TEST(PublishedTranslation, FollowsOrRefusesEverySetting) {
     EXPECT_TRUE(holds(refused.err, name) && holds(refused.err, "generation_config.json")) << key << refused.err;
   }
   found(translated("repetition_penalty", 1));
+  // Draws keep its lengths and leave its words out: of the one token that is left all are the same.
+  EXPECT_LE(found(translated("max_new_tokens", 3, " --sample")).at("tokens").as_int(), 3);
+  EXPECT_GE(found(translated("min_new_tokens", 9, " --sample --max-len-b 12")).at("tokens").as_int(), 10);
+  base::Node others = base::Node::array();
+  for (int64_t token = 1; token < 31; ++token) {
+    if (token != 5) others.push_back(base::Node::array({token}));
+  }
+  const std::string five = " --sample --min-len 5 --max-len-b 6 --seed ";
+  const base::Node first = found(translated("bad_words_ids", others, five + "1"));
+  EXPECT_EQ(first.at("tokens").as_int(), 6);
+  EXPECT_EQ(first, found(translated("bad_words_ids", others, five + "2")));
+  const Finished longer = run(folder, "translate " + model + " --sample --max-len-a 3", "a man\n");
+  EXPECT_EQ(longer.status, 2);
+  EXPECT_TRUE(holds(longer.err, "--max-len-a")) << longer.err;
   const Finished begun = [&] {
     test::write(folder / "begin", "a\n");
     return translated("num_beams", 4, " --prefix " + (folder / "begin"));

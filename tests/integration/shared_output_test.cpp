@@ -59,6 +59,22 @@ TEST_F(SharedOutput, Translations) {
   EXPECT_EQ(refused.status, 2);
 }
 
+/// Where the reader of the output ends, all ranks do, quietly.
+TEST_F(SharedOutput, TranslationsThatNobodyReadsAnyMore) {
+  write_pairs(folder_, 96, R"({ type = "grc", cache_len = 4 })");
+  ASSERT_EQ(run({"train", folder_ / "recipe.toml", "--out", folder_ / "run", "-q"}).status, 0);
+  std::string lines;
+  for (int i = 0; i < 20'000; ++i) lines += fmt::format("number {} of {}\n", i % 10, i % 7);
+  write(folder_ / "in", lines);
+  const std::string command = fmt::format(
+      "({} translate {} --processes 2 --threads 1 --beam 1 --max-len-b 4 -q < {} 2> {}; echo $? > {}) | head -1 > {}",
+      kBinary, folder_ / "run", folder_ / "in", folder_ / "err", folder_ / "status", folder_ / "out");
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  EXPECT_EQ(content(folder_ / "status"), "0\n");
+  EXPECT_EQ(content(folder_ / "err"), "");
+  EXPECT_EQ(std::ranges::count(content(folder_ / "out"), '\n'), 1);
+}
+
 TEST_F(SharedOutput, ClassesOfImages) {
   data::make_class_folders(folder_ / "photos", 5);
   const std::vector<std::string> words = {"classify", backbone_, folder_ / "photos", "--batch", "2"};

@@ -94,6 +94,8 @@ TEST_F(CommandLine, TranslationsAreScoredAndCompared) {
 TEST_F(CommandLine, MistakesWithTextToolsAreToldWithStatusTwo) {
   write(folder_ / "a.txt", "a b\n");
   write(folder_ / "other.jsonl", "{\"a\": 1}\n");
+  write(folder_ / "broken.txt", "a b\n\xff\n");
+  write(folder_ / "two.txt", "a b\nc\n");
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"data", "tokenizer"}, "expected at least one FILE"},
       {{"data", "tokenizer", folder_ / "a.txt"}, "expected --type TYPE, one of bytes, characters, words, unigram, bpe"},
@@ -105,6 +107,14 @@ TEST_F(CommandLine, MistakesWithTextToolsAreToldWithStatusTwo) {
       {{"data", "tokenizer", folder_ / "a.txt", "--type", "bpe", "--vocab-size", "9000", "--out", folder_ / "o"},
        "a.txt: vocabulary size: expected at most"},
       {{"data", folder_ / "a.txt", "--type", "bpe"}, "--type and --vocab-size go with tokenizer"},
+      {{"score", folder_ / "broken.txt", "--references", folder_ / "two.txt"},
+       "broken.txt:2: invalid UTF-8 at byte 0: found 0xFF"},
+      {{"score", folder_ / "two.txt", "--references", folder_ / "broken.txt"}, "broken.txt:2: invalid UTF-8"},
+      {{"score", folder_ / "two.txt", "--references", folder_ / "two.txt", "--samples", "10"},
+       "score: --samples and --seed compare two systems; add --against FILE"},
+      {{"score", folder_ / "two.txt", "--references", folder_ / "two.txt", "--against", folder_ / "two.txt",
+        "--samples", "0"},
+       "--samples: expected"},
       {{"verify", folder_ / "other.jsonl"}, "line 1: expected the fields of BLEU"},
       {{"verify", kTools + "tokenizer_t5/strings.jsonl"}, "expected --tokenizer FOLDER"},
       {{"verify", kTools + "tokenizer_t5/strings.jsonl", "--tokenizer", folder_ / "none"},

@@ -123,6 +123,50 @@ TEST_F(TextTraining, AnEncoderWithoutAHeadGetsOne) {
   EXPECT_TRUE(holds(refused.err, "the model has no head to train on")) << refused.err;
 }
 
+TEST_F(TextTraining, APublishedClassifierStartsOneOfOtherClasses) {
+  const std::string bert = published("bert_cls"), two = table("train.tsv", false);  // four classes, and two labels
+  const auto started = [&](const std::vector<std::string>& more, const std::string& out) {
+    std::vector<std::string> settings = {"model.from=" + bert, "data.tokenizer=" + bert, "data.metric=accuracy"};
+    settings.insert(settings.end(), more.begin(), more.end());
+    return train(kClassifier, settings, folder_ / out);
+  };
+  const std::string fresh = "fresh: head.classifier.weight, head.classifier.bias\n";
+  const Finished trained = started({"data.train=" + two, "data.valid=" + two}, "run");
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_TRUE(holds(trained.err, fresh)) << trained.err;
+  EXPECT_GE(metrics_of(folder_ / "run").at("accuracy").as_double(), 0.9);
+  const Finished left = started({"data.train=" + two, "model.head.num_classes=0", "train.steps=1"}, "left");
+  EXPECT_EQ(left.status, 0) << left.err;
+  EXPECT_TRUE(holds(left.err, fresh)) << left.err;
+  const Finished refused = started({"data.train=" + two, "model.head.num_classes=4", "train.steps=1"}, "refused");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(holds(refused.err, "'model.head.num_classes': expected 0 or the data's 2, found 4")) << refused.err;
+
+  std::string texts = "body\tlabel\n";
+  for (int i = 0; i < 32; ++i) texts += "the film was w" + std::to_string(13 + i % 4) + "\t" + "abcd"[i % 4] + "\n";
+  write(folder_ / "four.tsv", texts);
+  const auto of_names = [&](const std::string& names, const std::string& out) {
+    base::Node config = base::parse_json(content(bert + "/config.json"), "config.json"), labels = base::Node::table();
+    for (size_t i = 0; i < names.size(); ++i) labels.set(std::to_string(i), names.substr(i, 1));
+    config.set("id2label", labels);
+    write(bert + "/config.json", base::to_json(config));
+    const Finished done = started({"data.train=" + (folder_ / "four.tsv"), "data.text_column=body", "train.steps=1"},
+                                  out);
+    EXPECT_EQ(done.status, 0) << done.err;
+    EXPECT_FALSE(holds(done.err, "fresh")) << done.err;
+    return done.err;
+  };
+  EXPECT_FALSE(holds(of_names("abcd", "same"), "its classes"));
+  EXPECT_TRUE(holds(of_names("dcba", "turned"), "classes change places"));
+  const std::string other = of_names("wxyz", "other");
+  EXPECT_TRUE(holds(other, "other names: 'a', 'b', 'c', 'd'")) << other;
+  const auto weights_in = [&](const std::string& out) {
+    return weights::read_safetensors(folder_ / out + "/model/model.safetensors").at("head.classifier.weight", out);
+  };
+  EXPECT_FALSE(at::equal(weights_in("same"), weights_in("turned")));
+  EXPECT_TRUE(at::equal(weights_in("same"), weights_in("other")));
+}
+
 TEST_F(TextTraining, PairsAndTheirTypes) {
   const std::string bert = published("bert_mlm");
   std::string rte = "index\tsentence1\tsentence2\tlabel\n";
@@ -328,6 +372,8 @@ metric = "exact_match"
                               (folder_ / "out.txt");
   EXPECT_EQ(std::system(command.c_str()), 0);
   EXPECT_EQ(content(folder_ / "out.txt"), "negative\n");
+  // How the folder wants to be searched stays with the run.
+  EXPECT_EQ(content(out + "/model/generation_config.json"), content(t5 + "/generation_config.json"));
 
   std::vector<std::string> other = settings;
   other.push_back("model.tokens.eos=7");

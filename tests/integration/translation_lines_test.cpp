@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 
 #include "tests/support/translation_run.h"
@@ -17,6 +18,14 @@ int64_t times(const std::string& text, const std::string& part) {
   int64_t count = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
   return count;
+}
+
+/// Whether a letter or a digit stands behind the part somewhere.
+bool goes_on(const std::string& text, const std::string& part) {
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    if (std::isalnum(static_cast<unsigned char>(text[at + part.size()])) != 0) return true;
+  }
+  return false;
 }
 
 class TranslationLines : public TranslationRun {
@@ -117,6 +126,19 @@ TEST_F(TranslationLines, AnEmptyLineStaysOne) {
   EXPECT_EQ(lines_of(both), 6);
 }
 
+TEST_F(TranslationLines, AByteOrderMarkIsNoText) {
+  const std::string model = trained_pairs(), mark = "\xEF\xBB\xBF", lines = "number 3 of 4\nnumber 5\n";
+  const std::string expected = translate(lines, model).out;
+  EXPECT_EQ(translate(mark + lines, model).out, expected);
+  write(folder_ / "plain", "von\n\n");
+  write(folder_ / "marked", mark + "von\n\n");
+  const Finished plain = translate(lines, model + " --prefix " + (folder_ / "plain")),
+                 marked = translate(lines, model + " --prefix " + (folder_ / "marked"));
+  EXPECT_EQ(plain.status, 0) << plain.err;
+  EXPECT_EQ(marked.out, plain.out) << marked.err;
+  refused(translate(lines, model + " --rank-timeout 10"), "translate: --rank-timeout is for several processes");
+}
+
 TEST_F(TranslationLines, TextThatIsNotUtf8HasAWayOut) {
   const std::string model = trained_pairs();
   const Finished line = translate("a\n\xff\n", model);
@@ -145,6 +167,7 @@ TEST_F(TranslationLines, TranslationsBeginWithThePrefixes) {
       EXPECT_GE(times(found.out, begins + "von Zahl 7"), 1) << unit << how << found.out;
       EXPECT_GE(times(found.out, begins + "von"), 3) << unit << how << found.out;
       EXPECT_EQ(lines_of(found.out), in_json ? 4 : 8) << how;
+      EXPECT_FALSE(goes_on(found.out, begins + "von Zahl 7")) << unit << how << found.out;
     }
   }
   const std::string model = trained_pairs();

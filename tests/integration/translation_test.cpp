@@ -388,7 +388,7 @@ TEST_F(TranslationRun, LinesAndFilesThatHaveNothingOrTooMuch) {
   EXPECT_EQ(nothing.out, "");
   std::string line;
   while (line.size() < 100'000) line += "number 3 ";
-  const Finished cut = translate("\n \n" + line + "\n", model + " --max-len-b 3 --beam 1");
+  const Finished cut = translate("\n \n" + line + "\n", model + " --max-len-b 3 --beam 1 --alignment");
   EXPECT_EQ(cut.status, 0) << cut.err;
   EXPECT_TRUE(holds(cut.err, "cut to 1024")) << cut.err;
   EXPECT_EQ(cut.out.substr(0, 2), "\n\n");

@@ -20,6 +20,7 @@ namespace {
 
 using Attributes = std::map<std::string, std::string>;
 
+constexpr int kMaxElements = 256;  // inside one another; the parser keeps every open one
 constexpr std::array<const char*, 2> kLabels = {"false", "true"};
 
 /// Calls what it is given for the elements and the characters of an XML file. What they throw ends the reading.
@@ -38,12 +39,18 @@ class XmlReader {
         parser_,
         [](void* self, const char* name, const char** attributes) {
           of(self).guarded([&] {
+            of(self).enters();
             Attributes found;
             for (; *attributes != nullptr; attributes += 2) found[attributes[0]] = attributes[1];
             of(self).starts(name, found);
           });
         },
-        [](void* self, const char* name) { of(self).guarded([&] { of(self).ends(name); }); });
+        [](void* self, const char* name) {
+          of(self).guarded([&] {
+            --of(self).depth_;
+            of(self).ends(name);
+          });
+        });
     XML_SetCharacterDataHandler(parser_, [](void* self, const char* text, int length) {
       of(self).guarded([&] { of(self).characters({text, static_cast<size_t>(length)}); });
     });
@@ -68,6 +75,11 @@ class XmlReader {
  private:
   static XmlReader& of(void* self) { return *static_cast<XmlReader*>(self); }
 
+  void enters() {
+    base::require(++depth_ <= kMaxElements, "{}: expected elements at most {} deep, found one inside {} others",
+                  where(), kMaxElements, kMaxElements);
+  }
+
   /// Exceptions must not pass through the parser, which is C.
   template <class F>
   void guarded(F&& f) {
@@ -89,6 +101,7 @@ class XmlReader {
 
   std::string path_;
   XML_Parser parser_ = nullptr;
+  int depth_ = 0;  // elements that are open
   std::exception_ptr thrown_;
 };
 

@@ -70,13 +70,18 @@ std::vector<TextPair> windows_of(const std::vector<TextPair>& pairs, const PairO
 PairPart encode_part(const TextPairs& pairs, const PairCorpus& corpus, const PairOptions& options, bool training) {
   PairPart part;
   part.empty = pairs.empty;
+  // Of a side of blanks that SentencePiece drops (U+00A0, U+3000, ...).
+  const std::vector<int64_t> no_source = corpus.source->encode(options.source_prefix, "data.source_prefix"),
+                             no_target = corpus.target->encode({}, "target");
   for (TextPair& pair : windows_of(pairs.pairs, options)) {
     const std::string place = pair.place();
     PairSample sample{corpus.source->encode(options.source_prefix + pair.source, place + " (source)"),
                       corpus.target->encode(pair.target, place + " (target)")};
     // Without the end of the sentence, which every side has.
     const auto [shorter, longer] = std::minmax({sample.source.size() - 1, sample.target.size() - 1});
-    if (training && static_cast<int64_t>(longer) + 1 > options.max_length) {
+    if (sample.source == no_source || sample.target == no_target) {
+      part.empty.add(pair);
+    } else if (training && static_cast<int64_t>(longer) + 1 > options.max_length) {
       part.too_long.add(pair);
     } else if (training && options.max_ratio > 0 &&
                static_cast<double>(longer) > options.max_ratio * static_cast<double>(shorter)) {
@@ -136,7 +141,51 @@ std::string PairPart::why_left_out(const PairOptions& options) const {
   return text;
 }
 
-PairCorpus load_pairs(const PairOptions& options) {
+uint64_t PairPart::fingerprint() const {
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a, one word at a time
+  const auto mix = [&](int64_t value) { hash = (hash ^ static_cast<uint64_t>(value)) * 0x100000001b3; };
+  for (size_t i = 0; i < samples.size(); ++i) {
+    mix(texts[i].document);
+    for (const std::vector<int64_t>* side : {&samples[i].source, &samples[i].target}) {
+      mix(static_cast<int64_t>(side->size()));
+      for (const int64_t token : *side) mix(token);
+    }
+  }
+  return hash;
+}
+
+namespace {
+
+/// Vocabularies of the data's own.
+PairVocabularies make_vocabularies(const PairOptions& options, const std::vector<TextPair>& training) {
+  if (!options.target_tokenizer.empty())
+    return {std::make_shared<const PairVocabulary>(open_tokenizer(options.tokenizer)),
+            std::make_shared<const PairVocabulary>(open_tokenizer(options.target_tokenizer))};
+  if (!options.tokenizer.empty()) {
+    const auto own = open_tokenizer(options.tokenizer);
+    const SpecialTokens special = own->special_tokens();
+    base::require(special.end >= 0 && special.padding >= 0,
+                  "{}: expected a tokenizer with tokens for the end of a text and for padding", options.tokenizer);
+    const auto both = std::make_shared<const PairVocabulary>(own, special.end, special.padding);
+    return {both, both};
+  }
+  const std::string source = lines_of(training, &TextPair::source, options.separator),
+                    target = lines_of(training, &TextPair::target, options.separator);
+  if (options.joint) {
+    const auto both = make_vocabulary(options, source + target, "both sides");
+    return {both, both};
+  }
+  return {make_vocabulary(options, source, "source"), make_vocabulary(options, target, "target")};
+}
+
+void require_pairs(const PairCorpus& corpus, const char* what, const PairOptions& options) {
+  base::require(!corpus.train.samples.empty(), "{}: expected at least one pair{}, found none; left out: {}",
+                options.train, what, corpus.train.why_left_out(options));
+}
+
+}  // namespace
+
+PairCorpus load_pairs(const PairOptions& options, const PairVocabularies& vocabularies) {
   const bool documents = options.has_documents();
   base::require(documents || options.window == 1,
                 "data.window: requires document_column or a folder of documents; pairs without documents stand alone");
@@ -144,32 +193,13 @@ PairCorpus load_pairs(const PairOptions& options) {
                 "data.reset: \"documents\" requires document_column or a folder of documents");
   const PairSets sets = read_pairs(options);
   require_no_separator(sets, options.separator);
-  PairCorpus corpus;
   const std::vector<TextPair>& training = sets.train.pairs;
   require_words(options, training);
-  if (!options.target_tokenizer.empty()) {
-    corpus.source = std::make_shared<const PairVocabulary>(open_tokenizer(options.tokenizer));
-    corpus.target = std::make_shared<const PairVocabulary>(open_tokenizer(options.target_tokenizer));
-  } else if (!options.tokenizer.empty()) {
-    const auto own = open_tokenizer(options.tokenizer);
-    const SpecialTokens special = own->special_tokens();
-    base::require(special.end >= 0 && special.padding >= 0,
-                  "{}: expected a tokenizer with tokens for the end of a text and for padding", options.tokenizer);
-    corpus.source = corpus.target = std::make_shared<const PairVocabulary>(own, special.end, special.padding);
-  } else if (options.joint) {
-    corpus.source = corpus.target = make_vocabulary(options,
-                                                    lines_of(training, &TextPair::source, options.separator) +
-                                                        lines_of(training, &TextPair::target, options.separator),
-                                                    "both sides");
-  } else {
-    corpus.source = make_vocabulary(options, lines_of(training, &TextPair::source, options.separator), "source");
-    corpus.target = make_vocabulary(options, lines_of(training, &TextPair::target, options.separator), "target");
-  }
+  PairCorpus corpus{vocabularies.source ? vocabularies : make_vocabularies(options, training), {}, {}, {}};
   corpus.train = encode_part(sets.train, corpus, options, true);
   corpus.valid = encode_part(sets.valid, corpus, options, false);
   corpus.test = encode_part(sets.test, corpus, options, false);
-  base::require(!corpus.train.samples.empty(), "{}: expected at least one pair for training, found none; left out: {}",
-                options.train, corpus.train.why_left_out(options));
+  require_pairs(corpus, " for training", options);
   return corpus;
 }
 
@@ -177,30 +207,55 @@ PairCorpus read_pair_set(PairOptions options, const std::string& path, const Pai
   options.train = path;
   options.train_target = options.valid = options.test = {};
   options.valid_fraction = options.test_fraction = 0;
-  PairCorpus corpus{.source = vocabularies.source, .target = vocabularies.target, .train = {}, .valid = {}, .test = {}};
+  PairCorpus corpus{vocabularies, {}, {}, {}};
   corpus.train = encode_part(read_pairs(options).train, corpus, options, false);
+  require_pairs(corpus, "", options);
   return corpus;
 }
 
-std::map<std::string, std::string> vocabulary_files(const PairCorpus& corpus) {
-  if (corpus.source->is_published()) return corpus.source->tokenizer().save();
-  std::map<std::string, std::string> files;
-  for (const auto& [name, content] : corpus.source->tokenizer().save()) files[kSourceFiles + name] = content;
-  if (corpus.target == corpus.source) return files;
-  for (const auto& [name, content] : corpus.target->tokenizer().save()) files[kTargetFiles + name] = content;
+namespace {
+
+using FilesOf = Files (Tokenizer::*)() const;
+
+Files prefixed(const PairVocabulary& vocabulary, FilesOf files_of, const char* prefix) {
+  Files files;
+  for (const auto& [name, content] : (vocabulary.tokenizer().*files_of)()) files[prefix + name] = content;
   return files;
 }
 
-PairVocabularies read_vocabularies(const std::map<std::string, std::string>& files, const std::string& where) {
-  const auto read = [&](std::string_view prefix) -> std::shared_ptr<const PairVocabulary> {
-    Files own;
-    for (const auto& [name, content] : files) {
-      if (name.starts_with(prefix)) own[name.substr(prefix.size())] = content;
-    }
-    if (own.empty()) return nullptr;
-    return std::make_shared<const PairVocabulary>(open_tokenizer_files(own, where));
-  };
-  PairVocabularies both{read(kSourceFiles), read(kTargetFiles)};
+Files files_of_sides(const PairVocabularies& both, FilesOf files_of, bool one_table) {
+  if (both.source->is_published()) return (both.source->tokenizer().*files_of)();
+  Files files = prefixed(*both.source, files_of, kSourceFiles);
+  if (!one_table) files.merge(prefixed(*both.target, files_of, kTargetFiles));
+  return files;
+}
+
+/// The vocabulary of one side; null where it has no files.
+std::shared_ptr<const PairVocabulary> read_side(const Files& files, std::string_view prefix, const std::string& where) {
+  Files own;
+  for (const auto& [name, content] : files) {
+    if (name.starts_with(prefix)) own[name.substr(prefix.size())] = content;
+  }
+  if (own.empty()) return nullptr;
+  try {
+    return std::make_shared<const PairVocabulary>(open_tokenizer_files(own, ""));
+  } catch (const base::InputError& error) {
+    base::input_error("{}/{}{}", where, prefix, error.what());  // the file's name, as it is in the folder
+  }
+}
+
+}  // namespace
+
+Files vocabulary_files(const PairVocabularies& vocabularies, bool one_table) {
+  return files_of_sides(vocabularies, &Tokenizer::save, one_table);
+}
+
+Files defining_files(const PairVocabularies& vocabularies) {
+  return files_of_sides(vocabularies, &Tokenizer::defining_files, vocabularies.target == vocabularies.source);
+}
+
+PairVocabularies read_vocabularies(const Files& files, const std::string& where) {
+  PairVocabularies both{read_side(files, kSourceFiles, where), read_side(files, kTargetFiles, where)};
   base::require(both.source != nullptr, "{}: expected vocabulary files {}*, found none", where, kSourceFiles);
   if (!both.target) both.target = both.source;
   return both;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -84,30 +83,33 @@ struct PairPart {
   LeftOut empty = {}, too_long = {}, unequal = {};
 
   int64_t left_out() const { return empty.count + too_long.count + unequal.count; }
+  /// A hash of all tokens and of where documents begin.
+  uint64_t fingerprint() const;
   /// "3 with an empty side (a.tsv:1, a.tsv:7, a.tsv:9), 2 with ...", reasons without a pair left out.
   std::string why_left_out(const PairOptions& options) const;
 };
 
 /// Pairs ready for training. Vocabularies are built from the training part only.
-struct PairCorpus {
-  std::shared_ptr<const PairVocabulary> source, target;  ///< the same object if joint
+struct PairCorpus : PairVocabularies {
   PairPart train, valid, test;
   const PairPart& part(Part part) const;
 };
 
-/// Reads and encodes pairs. Throws InputError as read_pairs(), and if all training pairs are too long.
-PairCorpus load_pairs(const PairOptions& options);
+/// Reads and encodes pairs. vocabularies: those of a trained model; without a source: the data's own. Throws InputError
+/// as read_pairs(), and if all training pairs are left out.
+PairCorpus load_pairs(const PairOptions& options, const PairVocabularies& vocabularies = {});
 
-struct PairVocabularies {
-  std::shared_ptr<const PairVocabulary> source, target;
-};
 /// All pairs of columns of a file or folder as the training part, whatever their length, in these vocabularies. What
-/// `options` say of files is ignored.
+/// `options` say of files is ignored. Throws InputError as read_pairs(), and if no pair has words on both sides.
 PairCorpus read_pair_set(PairOptions options, const std::string& path, const PairVocabularies& vocabularies);
 
-/// The files of the vocabularies for a model folder, and back. `where`: the folder, for errors.
-std::map<std::string, std::string> vocabulary_files(const PairCorpus& corpus);
-PairVocabularies read_vocabularies(const std::map<std::string, std::string>& files, const std::string& where);
+/// The files of the vocabularies for a model folder. one_table: the model has one table for both sides; otherwise its
+/// folder has files of both sides, equal ones where they have one vocabulary.
+Files vocabulary_files(const PairVocabularies& vocabularies, bool one_table);
+/// Those of them that decide what the tokens are (Tokenizer::defining_files()).
+Files defining_files(const PairVocabularies& vocabularies);
+/// The way back; `where`: the folder, for errors. Without files of the target it has the source's vocabulary.
+PairVocabularies read_vocabularies(const Files& files, const std::string& where);
 
 /// Prefixes of the names of their files.
 inline constexpr const char* kSourceFiles = "source.";

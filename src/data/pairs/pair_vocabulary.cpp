@@ -21,10 +21,14 @@ std::string PairVocabulary::decode(std::span<const int64_t> ids, std::string_vie
 std::string PairVocabulary::decode(std::span<const int64_t> ids,
                                    const std::function<std::string(size_t place)>& unknown) const {
   std::string line;
+  const auto join = [&](const std::string& text) {
+    const bool touches = !line.empty() && !text.empty() && !line.ends_with(' ') && !text.starts_with(' ');
+    (line += touches ? " " : "") += text;
+  };
   std::vector<int64_t> known;  // since the last unknown token
   const auto flush = [&] {
     if (known.empty()) return;
-    (line += line.empty() ? "" : " ") += tokenizer_->decode(known);
+    join(tokenizer_->decode(known));
     known.clear();
   };
   for (size_t place = 0; place < ids.size(); ++place) {
@@ -35,7 +39,7 @@ std::string PairVocabulary::decode(std::span<const int64_t> ids,
       continue;
     }
     flush();
-    (line += line.empty() ? "" : " ") += unknown(place);
+    join(unknown(place));
   }
   flush();
   return line;

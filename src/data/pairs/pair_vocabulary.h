@@ -36,7 +36,8 @@ class PairVocabulary {
   bool is_unknown(int64_t id) const { return id == unknown_ || id - special_ == tokenizer_->unknown_id(); }
   /// The tokens of a line, ending with eos. Throws InputError that names `where` for invalid UTF-8.
   std::vector<int64_t> encode(std::string_view line, const std::string& where) const;
-  /// The line of tokens that may end with eos. Special tokens give nothing, unk gives `unknown`.
+  /// The line of tokens that may end with eos. Special tokens give nothing, unk gives `unknown`, with a blank to each
+  /// side of it where there is none.
   std::string decode(std::span<const int64_t> ids, std::string_view unknown = "<unk>") const;
   /// The same; the token ids[place], which is unk, gives unknown(place).
   std::string decode(std::span<const int64_t> ids, const std::function<std::string(size_t place)>& unknown) const;
@@ -45,6 +46,11 @@ class PairVocabulary {
   std::shared_ptr<const Tokenizer> tokenizer_;
   int64_t special_ = kSpecial;  ///< tokens before those of the tokenizer
   int64_t eos_ = kEos, pad_ = kPad, unknown_ = kUnknown;
+};
+
+/// Those of both sides; the same object if they are one.
+struct PairVocabularies {
+  std::shared_ptr<const PairVocabulary> source, target;
 };
 
 }  // namespace mnemo::data

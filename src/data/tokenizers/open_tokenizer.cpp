@@ -7,6 +7,7 @@
 #include <charconv>
 #include <functional>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -25,18 +26,22 @@ namespace {
 
 constexpr uint64_t kMaxBytes = uint64_t{256} << 20;
 constexpr const char* kConfig = "tokenizer_config.json";
+/// Files of other libraries, kept as they are: an exported model has them again.
+constexpr std::string_view kBeside[] = {kConfig, "special_tokens_map.json"};
 constexpr std::string_view kSentencePieceFiles[] = {"spiece.model", "spm.model", kTrainedModelFile};
 constexpr std::array<std::string_view, 2> kBpeFiles[] = {
     {"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}, {"gpt2-vocab.json", "gpt2-merges.txt"}};
 constexpr int64_t kExtraIds = 100;  // of T5
 constexpr size_t kNamedFiles = 8;   // of a folder without a tokenizer
 
+bool is_beside(std::string_view name) { return std::ranges::find(kBeside, name) != std::end(kBeside); }
+
 bool is_known_file(const std::string& name) {
   static const std::vector<std::string_view> known = {
-      Tokenizer::kFile,  "source.spm",      "target.spm", "vocab.json", "spiece.model", "spm.model",
-      kTrainedModelFile, "tokenizer.json",  "vocab.txt",  "merges.txt", "encoder.json", "vocab.bpe",
-      "gpt2-vocab.json", "gpt2-merges.txt", "dict.txt",   kConfig};
-  return std::find(known.begin(), known.end(), name) != known.end() || name.ends_with("-vocab.txt");
+      Tokenizer::kFile, "source.spm",      "target.spm",      "vocab.json",      "spiece.model",
+      "spm.model",      kTrainedModelFile, "tokenizer.json",  "vocab.txt",       "merges.txt",
+      "encoder.json",   "vocab.bpe",       "gpt2-vocab.json", "gpt2-merges.txt", "dict.txt"};
+  return std::find(known.begin(), known.end(), name) != known.end() || is_beside(name) || name.ends_with("-vocab.txt");
 }
 
 /// The id of a token; for a few look-ups.
@@ -47,6 +52,22 @@ auto finder(const EntryList& tokens) {
     }
     return -1;
   };
+}
+
+/// The tokens of a vocab.txt, a line each.
+EntryList tokens_by_line(std::string_view rest, const std::string& where) {
+  EntryList tokens;
+  bool empty = false;  // seen: a file of line ends would cost many times its size before its tokens are compared
+  for (int64_t line = 1; !rest.empty(); ++line) {
+    const size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view token = rest.substr(0, end);
+    if (token.ends_with('\r')) token.remove_suffix(1);
+    base::require(!token.empty() || !std::exchange(empty, true), "{}:{}: expected a token, found a second empty line",
+                  where, line);
+    tokens.push_back(token);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return tokens;
 }
 
 /// The files of one folder. Those that are used are read once, and go to the tokenizer.
@@ -99,6 +120,15 @@ class Folder {
     return used != used_.end() ? used->second : used_.emplace(file, read_(file)).first->second;
   }
 
+  /// Gives a tokenizer the files that it is made of, and those that other libraries read beside them.
+  void give_files(PretrainedParts& parts) {
+    for (const std::string_view name : kBeside) {
+      const std::string file(name);
+      if (has(name) && !used_.contains(file)) parts.beside.emplace(file, read_(file));
+    }
+    parts.files = std::move(used_);
+  }
+
   /// tokenizer_config.json, or an empty table.
   base::Node config() {
     if (!has(kConfig)) return base::Node::table();
@@ -118,17 +148,10 @@ class Folder {
         .lowercase = flag(settings, "do_lower_case").value_or(name.find("-cased") == std::string::npos)};
     options.strip_accents = flag(settings, "strip_accents").value_or(options.lowercase);
     options.split_cjk = flag(settings, "tokenize_chinese_chars").value_or(true);
-    std::string_view rest = use(name);
-    EntryList tokens;
-    while (!rest.empty()) {
-      const size_t end = std::min(rest.find('\n'), rest.size());
-      std::string_view token = rest.substr(0, end);
-      if (token.ends_with('\r')) token.remove_suffix(1);
-      tokens.push_back(token);
-      rest.remove_prefix(std::min(end + 1, rest.size()));
-    }
+    EntryList tokens = tokens_by_line(use(name), path(name));
     const auto find = finder(tokens);
-    PretrainedParts parts{.files = std::move(used_), .special = find_special_tokens(find), .sequences = {}};
+    PretrainedParts parts{.special = find_special_tokens(find)};
+    give_files(parts);
     if (parts.special.begin >= 0 && parts.special.end >= 0)
       parts.sequences = SequenceTemplate::bert(static_cast<int32_t>(parts.special.begin),
                                                static_cast<int32_t>(parts.special.end));
@@ -167,7 +190,7 @@ class Folder {
       }
       if (find("<s>") >= 0 && find("<unk>") >= 0) options.unknown = "<unk>";
     }
-    parts.files = std::move(used_);
+    give_files(parts);
     return make_bpe(std::move(vocabulary), std::move(added), std::move(options), std::move(model_ids), std::move(parts),
                     path(vocabulary_name));
   }
@@ -202,7 +225,8 @@ class Folder {
     const SentencePieceModel model = read_sentencepiece_model(file, path(name));
     const auto find = finder(model.pieces);
     const base::Node settings = config();
-    PretrainedParts parts{.files = std::move(used_), .special = find_special_tokens(find), .sequences = {}};
+    PretrainedParts parts{.special = find_special_tokens(find)};
+    give_files(parts);
     const int64_t cls = find("[CLS]"), sep = find("[SEP]"), begin = find("<s>"), end = find("</s>"),
                   pad = find("<pad>");
     SentencePieceOptions options{.digit_commas = options_.digit_commas};
@@ -232,15 +256,17 @@ class Folder {
     const std::string& file = use("source.spm");
     const EntryList& pieces = *options.pieces_by_id;
     const auto find = finder(pieces);
-    PretrainedParts parts{.files = std::move(used_), .special = find_special_tokens(find), .sequences = {}};
+    PretrainedParts parts{.special = find_special_tokens(find)};
+    give_files(parts);
     if (parts.special.end >= 0) parts.sequences = SequenceTemplate::ending(static_cast<int32_t>(parts.special.end));
     return make_sentencepiece(file, std::move(options), std::move(parts), path("source.spm"));
   }
 
   std::shared_ptr<const Tokenizer> tokenizer_json() {
     const std::string& text = use("tokenizer.json");
-    return tokenizer_from_json(text, {.files = std::move(used_), .special = {}, .sequences = {}},
-                               path("tokenizer.json"));
+    PretrainedParts parts;
+    give_files(parts);
+    return tokenizer_from_json(text, std::move(parts), path("tokenizer.json"));
   }
 
   std::set<std::string> names_;
@@ -254,7 +280,7 @@ class Folder {
 
 bool has_tokenizer(const std::string& folder) {
   for (const std::string& name : base::list_folder(folder)) {
-    if (is_known_file(name) && !name.ends_with("config.json") && name != "dict.txt") return true;
+    if (is_known_file(name) && !is_beside(name) && name != "dict.txt") return true;
   }
   return false;
 }

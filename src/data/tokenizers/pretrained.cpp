@@ -50,6 +50,12 @@ class PartEncoder final : public Encoder {
 
 }  // namespace
 
+Files PretrainedTokenizer::save() const {
+  Files all = parts_.files;
+  all.insert(parts_.beside.begin(), parts_.beside.end());
+  return all;
+}
+
 std::unique_ptr<Encoder> PretrainedTokenizer::encoder(std::string where, int64_t offset) const {
   return std::make_unique<PartEncoder>(*this, std::move(where), offset);
 }

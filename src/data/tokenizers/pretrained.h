@@ -11,9 +11,10 @@ namespace mnemo::data {
 
 /// What every tokenizer of a pretrained model has beside its vocabulary.
 struct PretrainedParts {
-  Files files;  ///< those it was read from
-  SpecialTokens special;
-  SequenceTemplate sequences;
+  Files files = {};   ///< those it was read from
+  Files beside = {};  ///< files of other libraries that stood beside them; only kept
+  SpecialTokens special = {};
+  SequenceTemplate sequences = {};
 };
 
 /// A tokenizer of a pretrained model, read from that model's files. It encodes a text as a whole, or in parts where a
@@ -28,7 +29,9 @@ class PretrainedTokenizer : public Tokenizer {
     return parts_.sequences.apply(first, second);
   }
   std::unique_ptr<Encoder> encoder(std::string where, int64_t offset = 0) const override;
-  Files save() const override { return parts_.files; }
+  std::vector<int32_t> leading_tokens() const override { return parts_.sequences.leading(); }
+  Files save() const override;
+  Files defining_files() const override { return parts_.files; }
 
   /// Appends the tokens of a part of a text, valid UTF-8. `first`: it is the start of the text.
   virtual void encode_part(std::string_view part, bool first, std::vector<int32_t>& out) const = 0;

@@ -41,6 +41,15 @@ ModelInput SequenceTemplate::apply(std::span<const int32_t> first,
   return out;
 }
 
+std::vector<int32_t> SequenceTemplate::leading() const {
+  std::vector<int32_t> ids;
+  for (const TemplateItem& part : single) {
+    if (part.kind != TemplateItem::Kind::token) break;
+    ids.push_back(part.id);
+  }
+  return ids;
+}
+
 SequenceTemplate SequenceTemplate::bert(int32_t cls, int32_t sep) {
   return {.single = {token_item(cls), kFirstText, token_item(sep)},
           .pair = {token_item(cls), kFirstText, token_item(sep), second_text(1), token_item(sep, 1)}};

@@ -40,6 +40,9 @@ struct SequenceTemplate {
   /// The texts with their special tokens.
   ModelInput apply(std::span<const int32_t> first, std::optional<std::span<const int32_t>> second) const;
 
+  /// The tokens in front of one text.
+  std::vector<int32_t> leading() const;
+
   /// [CLS] a [SEP] and [CLS] a [SEP] b [SEP], with type 1 from b on.
   static SequenceTemplate bert(int32_t cls, int32_t sep);
   /// <s> a </s> and <s> a </s></s> b </s>.

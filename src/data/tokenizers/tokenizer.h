@@ -63,6 +63,8 @@ class Tokenizer {
   virtual void append(std::string& out, int64_t id) const = 0;
   /// The files for load().
   virtual Files save() const = 0;
+  /// Those of them that decide what its tokens are.
+  virtual Files defining_files() const { return save(); }
 
   /// The special tokens of a pretrained model; none for a vocabulary made from a text.
   virtual SpecialTokens special_tokens() const { return {}; }
@@ -71,6 +73,9 @@ class Tokenizer {
   /// The ids of a text, or of a pair of texts, with the special tokens around them that its model expects.
   virtual ModelInput with_special_tokens(std::span<const int32_t> first,
                                          std::optional<std::span<const int32_t>> second = {}) const;
+  /// The special tokens that its model expects in front of a text (Llama's <s>); none for a vocabulary made from a
+  /// text.
+  virtual std::vector<int32_t> leading_tokens() const { return {}; }
 
   /// Encodes a text. Text that looks like a special token is text. Throws InputError that names `where` and the offset
   /// for invalid UTF-8 (except for bytes).

@@ -113,12 +113,25 @@ EntryList all_tokens(TokenizerJson& json, const std::string& where) {
 
 using TemplatePart = SequenceTemplate::Part;
 
+constexpr int64_t kTokenTypes = 256;  // they are stored in a byte each
+
+int32_t id_from(const JsonPart& number) {
+  const int64_t id = number.integer(-1);
+  base::require(id >= 0 && id <= INT32_MAX, "{}: expected an id, found {}", number.where, id);
+  return static_cast<int32_t>(id);
+}
+
 int32_t id_of(const JsonPart& pair) {  // ["[SEP]", 102]
   const std::vector<JsonPart> items = pair.items();
   base::require(items.size() == 2, "{}: expected a token and its id", pair.where);
-  const int64_t id = items[1].integer(-1);
-  base::require(id >= 0 && id <= INT32_MAX, "{}: expected an id, found {}", items[1].where, id);
-  return static_cast<int32_t>(id);
+  return id_from(items[1]);
+}
+
+int32_t type_id_of(const JsonPart& part) {
+  const JsonPart number = part.at("type_id");
+  const int64_t type = number.integer(0);
+  base::require(type >= 0 && type < kTokenTypes, "{}: expected 0 to {}, found {}", number.where, kTokenTypes - 1, type);
+  return static_cast<int32_t>(type);
 }
 
 std::vector<TemplatePart> template_parts(const JsonPart& list, const JsonPart& specials) {
@@ -130,7 +143,7 @@ std::vector<TemplatePart> template_parts(const JsonPart& list, const JsonPart& s
                     base::in_quotes(name));
       out.push_back({.kind = name == "A" ? TemplatePart::Kind::first : TemplatePart::Kind::second,
                      .id = 0,
-                     .type = static_cast<int32_t>(text.at("type_id").integer(0))});
+                     .type = type_id_of(text)});
       continue;
     }
     const JsonPart token = item.at("SpecialToken");
@@ -138,9 +151,7 @@ std::vector<TemplatePart> template_parts(const JsonPart& list, const JsonPart& s
     const JsonPart known = specials.at(token.at("id").text());
     base::require(!known.empty(), "{}: special_tokens has no {}", token.where, base::in_quotes(token.at("id").text()));
     for (const JsonPart& id : known.at("ids").items())
-      out.push_back({.kind = TemplatePart::Kind::token,
-                     .id = static_cast<int32_t>(id.integer(-1)),
-                     .type = static_cast<int32_t>(token.at("type_id").integer(0))});
+      out.push_back({.kind = TemplatePart::Kind::token, .id = id_from(id), .type = type_id_of(token)});
   }
   return out;
 }

@@ -15,6 +15,10 @@ namespace {
 /// Of a word; longer ones are unknown. Published models have 100.
 constexpr int64_t kMaxWordCharacters = 1000;
 
+/// U+0130, a capital I with a dot: the one character whose lower case is two, "i" and U+0307.
+constexpr char32_t kDottedI = 0x0130;
+constexpr std::string_view kDottedILower = "i\u0307";
+
 bool is_cjk(char32_t c) {
   return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
          (c >= 0x2A700 && c <= 0x2B73F) || (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
@@ -102,6 +106,10 @@ class WordPiece final : public PretrainedTokenizer {
       word.clear();
     };
     const auto use = [&](char32_t c) {
+      if (options_.lowercase && c == kDottedI) {
+        word += kDottedILower;
+        return;
+      }
       if (options_.lowercase) c = base::lower(c);
       if (is_white_space(c)) {
         flush();

@@ -116,10 +116,15 @@ AbcAnswer AbcSumControl::attend(const AbcCall& call, const core::State& state) c
   }
   if (!causal_) {
     const ops::AbcSumsOutput full = ops::abc_sums_full(call.q, call.k, call.v, phi, reading, scale_);
-    AbcAnswer answer{full.o, state, {}, full.sums.v};
-    if (!reading.factor.defined())
-      answer.slots_read = {full.sums.k, full.sums.v, masked_ ? reading.open.select(1, 0).squeeze(1) : at::Tensor()};
-    return answer;
+    const auto as_read = [&](const at::Tensor& slots) {
+      return reading.factor.defined() ? slots * reading.factor.transpose(2, 3) : slots;
+    };
+    return {
+        full.o,
+        state,
+        {},
+        full.sums.v,
+        {as_read(full.sums.k), as_read(full.sums.v), masked_ ? reading.open.select(1, 0).squeeze(1) : at::Tensor()}};
   }
   const auto out = ops::abc_sums(call.q, call.k, call.v, phi, {past.k, past.v}, reading, scale_);
   next.k = out.sums.k, next.v = out.sums.v;

@@ -95,7 +95,7 @@ LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings&
   base::Where(&table(), "data")
       .require(options_.one_vocabulary() || model.embedding.shared != Shared::all,
                options_.joint ? "target_tokenizer" : "joint", "model.embedding.shared = \"all\" needs one vocabulary");
-  data::PairCorpus corpus = data::load_pairs(options_);
+  data::PairCorpus corpus = data::load_pairs(options_, settings.vocabularies);
   if (corpus.source->is_published()) {
     const models::SpecialTokens& tokens = model.tokens;
     base::require(
@@ -104,7 +104,9 @@ LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings&
         options_.tokenizer, tokens.eos, tokens.pad, tokens_line(corpus.source->tokenizer()));
   }
   require_search(corpus, model);
-  LoadedTask loaded{.task = nullptr, .shape = pair_shape(corpus), .files = data::vocabulary_files(corpus)};
+  LoadedTask loaded{.task = nullptr,
+                    .shape = pair_shape(corpus),
+                    .files = data::vocabulary_files(corpus, model.embedding.shared == Shared::all)};
   if (const data::PairPart& train = corpus.train; train.left_out() > 0)
     loaded.notices.push_back(
         fmt::format("{}: {} of {} training pairs left out: {}.", file_name(options_.train), train.left_out(),

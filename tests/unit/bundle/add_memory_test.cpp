@@ -172,6 +172,17 @@ TEST(AddMemory, AnAttentionWithTheOnlyPositionsIsNotTakenAway) {
   convert({.model = kTexts + "deberta_v3_cls", .out = folder / "turned", .attention = "abc,rotary={base=100.0}"});
 }
 
+// LSH shares one map between queries and keys, so nothing of theirs could stay.
+TEST(AddMemory, AnAttentionWithoutMapsOfItsOwnIsRefused) {
+  const test::TemporaryFolder folder;
+  convert({.model = kTexts + "gpt2", .to = "mnemo", .out = folder / "ours"});
+  for (const std::string& model : {kTexts + "gpt2", kTexts + "bert_cls", folder / "ours"})
+    expect_error<base::InputError>(
+        [&] { convert({.model = model, .out = folder / "no", .attention = "lsh", .segment = 8}); },
+        {"--attention", "q, k and v", "'lsh'"});
+  EXPECT_FALSE(std::filesystem::exists(folder / "no"));
+}
+
 TEST(AddMemory, TheModelsOwnFolderIsNotReplaced) {
   const test::TemporaryFolder folder;
   convert({.model = kTexts + "gpt2", .to = "mnemo", .out = folder / "model"});

@@ -240,6 +240,30 @@ TEST(TextFolder, GoesToMnemoAndBackWithEqualTensors) {
   }
 }
 
+// The format of the other feed-forward has no names for these tensors.
+TEST(TextFolder, AT5GoesToTheFormatOfItsFeedForward) {
+  const test::TemporaryFolder folder;
+  const auto refuses = [&](const char* model, const char* to, const char* sibling) {
+    expect_error<base::InputError>([&] { convert({.model = kTexts + model, .to = to, .out = folder / "no"}); },
+                                   {std::string("expected --to ") + sibling, std::string("found --to ") + to});
+    EXPECT_FALSE(std::filesystem::exists(folder / "no"));
+  };
+  refuses("t5_v11", "huggingface_t5", "huggingface_t5_gated");
+  refuses("t5_v10", "huggingface_t5_gated", "huggingface_t5 ");
+}
+
+// GPT-2's tokenizer in the names that it was first published under.
+TEST(TextFolder, FilesOfEveryTokenizerGoAlong) {
+  const Changed changed("gpt2");
+  changed.load();
+  for (const char* name : {"encoder.json", "vocab.bpe", "merges.txt", "source.spm", "tokenizer.model"})
+    base::write_file_atomic(changed.folder / name, "{}");
+  const std::string ours = changed.folder / "ours";
+  convert({.model = changed.folder.path(), .to = "mnemo", .out = ours});
+  for (const char* name : {"encoder.json", "vocab.bpe", "merges.txt", "source.spm", "tokenizer.model"})
+    EXPECT_TRUE(std::filesystem::exists(ours + "/" + name)) << name;
+}
+
 // T5's encoder alone has the rows that the decoder reads; a head reads their mean.
 TEST(TextFolder, AnEncoderOfAPairStandsAlone) {
   for (const char* name : {"t5_v10", "t5_v11"}) {

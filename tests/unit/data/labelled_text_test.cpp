@@ -175,6 +175,16 @@ TEST_F(LabelledTextFiles, ArticlesHaveTheirLabelsBesideThem) {
   fails("<!DOCTYPE a [<!ENTITY b \"b\">]>\n<articles/>", {"without a document type"});
   fails("<articles><article id=\"1\">" + std::string(70'000, 'x') + "</article></articles>",
         {"articles-x.xml:1: expected words of at most 65536"});
+  const auto nested = [](int elements) {
+    std::string content = "<articles>\n<article id=\"1\">\n";
+    for (int i = 2; i < elements; ++i) content += "<a>";
+    content += "one";
+    for (int i = 2; i < elements; ++i) content += "</a>";
+    return content + "</article></articles>";
+  };
+  fails(nested(257), {"articles-x.xml:3: expected elements at most 256 deep"});
+  write("articles-x.xml", nested(256));
+  EXPECT_EQ(read_hyperpartisan(articles).texts.size(), 1U);
   write("articles-x.xml", "<articles><article id=\"1\">one</article></articles>");
   const auto mislabelled = [&](const std::string& content, std::initializer_list<std::string> parts) {
     write("ground-truth-x.xml", "<articles>\n<article hyperpartisan=\"true\" id=\"1\"/>\n" + content + "</articles>");

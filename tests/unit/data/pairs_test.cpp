@@ -132,6 +132,21 @@ TEST_F(Pairs, LeftOutPairsAreNamed) {
   EXPECT_EQ(few.train.why_left_out(sorted), "9 with an empty side (m.tsv:2, m.tsv:3, m.tsv:4, ...)");
 }
 
+// Blanks that SentencePiece drops are no words: U+3000, U+00A0.
+TEST_F(Pairs, ASideOfOtherBlanksIsEmpty) {
+  PairOptions pieces = options(
+      write("b.tsv", "the cat\tdie Katze\n\u3000\tder Hund\nthe dog\tder Hund\nthe dog\t\u00A0\n"));
+  pieces.unit = PairOptions::Unit::bpe;
+  pieces.max_vocabulary = 26;
+  const PairCorpus corpus = load_pairs(pieces);
+  EXPECT_EQ(corpus.train.samples.size(), 2u);
+  EXPECT_EQ(corpus.train.why_left_out(pieces), "2 with an empty side (b.tsv:2, b.tsv:4)");
+  const std::string alone = write("alone.tsv", "\u3000\t\u00A0\n");
+  test::expect_error<base::InputError>(
+      [&] { read_pair_set(pieces, alone, corpus); },
+      {"alone.tsv: expected at least one pair, found none; left out: 1 with an empty side"});
+}
+
 TEST_F(Pairs, AMarkAndAHeaderAreNoPairs) {
   const std::string path = write("h.tsv",
                                  "\xEF\xBB\xBF"
@@ -172,7 +187,7 @@ TEST_F(Pairs, EachSideMayHaveATokenizerOfItsOwn) {
   EXPECT_FALSE(apart.one_vocabulary());
   EXPECT_FALSE(corpus.source->is_published());
   EXPECT_EQ(corpus.source->size(), 24);
-  const PairVocabularies back = read_vocabularies(vocabulary_files(corpus), "model");
+  const PairVocabularies back = read_vocabularies(vocabulary_files(corpus, false), "model");
   EXPECT_EQ(back.source->encode("the dog", "line"), corpus.source->encode("the dog", "line"));
   EXPECT_EQ(back.target->decode(corpus.target->encode("der Hund", "line")), "der Hund");
   EXPECT_NE(corpus.source->encode("the dog", "line"), corpus.target->encode("the dog", "line"));
@@ -234,7 +249,7 @@ TEST_F(Pairs, VocabulariesAreOfTheTrainingPartAndComeBackFromTheirFiles) {
   PairOptions apart = options(write("v.tsv", "the cat\tdie Katze\nthe dog\tder Hund\n"));
   apart.joint = false;
   const PairCorpus corpus = load_pairs(apart);
-  const auto back = read_vocabularies(vocabulary_files(corpus), "model");
+  const auto back = read_vocabularies(vocabulary_files(corpus, false), "model");
   for (const auto* side : {&back.source, &back.target}) ASSERT_NE(*side, nullptr);
   EXPECT_NE(back.source, back.target);
   const std::vector<int64_t> ids = back.target->encode("die Maus", "line");
@@ -245,9 +260,23 @@ TEST_F(Pairs, VocabulariesAreOfTheTrainingPartAndComeBackFromTheirFiles) {
   test::expect_error<base::InputError>([&] { back.target->decode(std::vector<int64_t>{999}); }, {"999"});
   PairOptions joint = apart;
   joint.joint = true;
-  const auto one = read_vocabularies(vocabulary_files(load_pairs(joint)), "model");
+  const auto one = read_vocabularies(vocabulary_files(load_pairs(joint), true), "model");
   EXPECT_EQ(one.source, one.target);
+  EXPECT_EQ(vocabulary_files(load_pairs(joint), false).size(), 2u) << "a model with two tables has files of both sides";
+  Files broken = vocabulary_files(corpus, false);
+  broken.at("target.vocabulary.json") += "}";
+  test::expect_error<base::InputError>([&] { read_vocabularies(broken, "model"); }, {"model/target.vocabulary.json: "});
   test::expect_error<base::InputError>([&] { read_vocabularies({}, "model"); }, {"model", "vocabulary"});
+}
+
+// One blank to each side of what an unknown token stands for, none where it stands for nothing.
+TEST_F(Pairs, UnknownTokensStandBetweenBlanks) {
+  const PairVocabulary words(make_word_tokenizer(TextSource::in_memory("text", "a b")));
+  const std::vector<int64_t> ids = words.encode("a x b", "line");
+  EXPECT_EQ(words.decode(ids), "a <unk> b");
+  EXPECT_EQ(words.decode(ids, ""), "a b");
+  const PairVocabulary pieces(train_sentencepiece("bpe", {TextSource::in_memory("text", "the cat\nthe dog\n")}, 20));
+  EXPECT_EQ(pieces.decode(pieces.encode("the \u2603 cat", "line"), "\u2603"), "the \u2603 cat");
 }
 
 std::shared_ptr<const std::vector<PairSample>> samples_of(int64_t count) {

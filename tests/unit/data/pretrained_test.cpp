@@ -15,6 +15,7 @@
 #include "data/tokenizers/open_tokenizer.h"
 #include "data/tokenizers/text_splitter.h"
 #include "data/tokenizers/train_tokenizer.h"
+#include "tests/support/temporary_folder.h"
 
 namespace mnemo::data {
 namespace {
@@ -75,10 +76,26 @@ TEST(WordPiece, CaseIsSetByTheConfig) {
   EXPECT_EQ(cased->encode("A a"), (Ids{1, 7}));
 }
 
+/// As the package tokenizers has it. Where accents are taken away the mark goes with them.
+TEST(WordPiece, ADottedCapitalIBecomesTwoCharacters) {
+  const std::string vocabulary = "[UNK]\ni\ni\u0307\na\n##i\n##\u0307\n##b\n";
+  const auto with = [&](const std::string& config) {
+    return open_tokenizer_files({{"vocab.txt", vocabulary}, {"tokenizer_config.json", config}}, "folder");
+  };
+  const auto marked = with(R"({"do_lower_case": true, "strip_accents": false})");
+  EXPECT_EQ(marked->encode("\u0130"), Ids{2});
+  EXPECT_EQ(marked->encode("A\u0130B"), (Ids{3, 4, 5, 6}));
+  EXPECT_EQ(with(R"({"do_lower_case": true})")->encode("\u0130"), Ids{1});
+  EXPECT_EQ(with(R"({"do_lower_case": false})")->encode("\u0130"), Ids{0});
+}
+
 TEST(WordPiece, BrokenFilesAreRefused) {
   expect_refused({{"vocab.txt", "a\n[UNK]\na\n"}}, "the token \"a\" appears twice");
   expect_refused({{"vocab.txt", "a\nb\n"}}, "expected the token \"[UNK]\", found none");
   expect_refused({{"vocab.txt", ""}}, "expected the token \"[UNK]\"");
+  EXPECT_EQ(open_tokenizer_files({{"vocab.txt", "[UNK]\r\n\r\na\r\n"}}, "folder")->encode("a"), Ids{2});
+  expect_refused({{"vocab.txt", "[UNK]\n\na\n\r\n"}}, "vocab.txt:4: expected a token, found a second empty line");
+  expect_refused({{"vocab.txt", std::string(1 << 20, '\n')}}, "vocab.txt:2: expected a token");
   expect_refused({}, "expected the files of a tokenizer");
   expect_refused({{"merges.txt", ""}}, "found merges.txt");
 }
@@ -267,6 +284,31 @@ TEST(Pretrained, AreSavedAsTheyWereRead) {
     EXPECT_EQ(again->encode("Tom, I like it. 12"), tokenizer->encode("Tom, I like it. 12")) << name;
     EXPECT_EQ(again->save(), tokenizer->save());
   }
+}
+
+/// Other libraries read them: without them transformers puts a cased BERT into lower case.
+TEST(Pretrained, SettingsOfOtherLibrariesAreSavedBesideThem) {
+  const Files settings = {{"tokenizer_config.json", "{\"do_lower_case\": false}"},
+                          {"special_tokens_map.json", "{\"cls_token\": \"[CLS]\"}"}};
+  const std::string json = R"({"normalizer": {"type": "BertNormalizer", "lowercase": false},
+      "pre_tokenizer": {"type": "BertPreTokenizer"}, "model": {"type": "WordPiece", "vocab": {"[UNK]": 0, "a": 1}}})";
+  for (Files files : {Files{{"tokenizer.json", json}}, Files{{"vocab.txt", kWordPiece}},
+                      Files{{"vocab.json", byte_vocabulary()}, {"merges.txt", ""}}}) {
+    const auto alone = open_tokenizer_files(files, "folder");
+    EXPECT_EQ(alone->save(), files);
+    EXPECT_EQ(alone->defining_files(), files);
+    files.insert(settings.begin(), settings.end());
+    const auto all = open_tokenizer_files(files, "folder");
+    EXPECT_EQ(all->save(), files);
+    EXPECT_FALSE(all->defining_files().contains("special_tokens_map.json"));
+    EXPECT_EQ(open_tokenizer_files(all->save(), "folder")->save(), files);
+  }
+  const test::TemporaryFolder folder;
+  for (const auto& [name, content] : settings) base::write_file_atomic(folder / name, content);
+  EXPECT_FALSE(has_tokenizer(folder.path()));
+  base::write_file_atomic(folder / "tokenizer.json", json);
+  EXPECT_EQ(open_tokenizer(folder.path())->save().size(), 3u);
+  EXPECT_EQ(open_tokenizer(folder.path())->defining_files(), (Files{{"tokenizer.json", json}}));
 }
 
 /// Encodes lines of one character or word, known and unknown ones.

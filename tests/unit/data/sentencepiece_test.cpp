@@ -219,6 +219,10 @@ TEST(SentencePiece, MarianHasIdsOfItsOwn) {
   EXPECT_EQ(marian->with_special_tokens(ids).ids, (PieceIds{2, 0}));
   EXPECT_EQ(marian->decode(std::vector<int64_t>{2, 2, 0}), "the the");
   EXPECT_THROW(open_tokenizer_files({{"source.spm", file}}, "folder"), base::InputError);
+  Files more = files;
+  more["tokenizer_config.json"] = "{\"separate_vocabs\": false}";
+  more["special_tokens_map.json"] = "{}";
+  EXPECT_EQ(open_tokenizer_files(more, "folder")->save(), more);
 }
 
 // Ids as transformers' MarianTokenizer has them: the code is a token, the rest goes through SentencePiece.

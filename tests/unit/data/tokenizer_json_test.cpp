@@ -118,6 +118,19 @@ TEST(TokenizerJson, OtherKindsAreRefusedByName) {
   refused(kBert, "\"un\": 4", "\"un\": 4, \"un\": 7", "appears twice");
   refused(kBert, "\"un\": 4", "\"un\": {}", "expected an id behind every token, found an object");
   refused(kBert, "\"model\"", "\"other\"", "expected the key \"model\"");
+  const auto numbers = [&](const std::string& id, const std::string& first, const std::string& second,
+                           const std::string& what) {
+    refused(kBert, R"({"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]})",
+            R"({"type": "TemplateProcessing", "pair": [], "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [)" + id +
+                R"(]}}, "single": [{"SpecialToken": {"id": "[CLS]", "type_id": )" + first +
+                R"(}}, {"Sequence": {"id": "A", "type_id": )" + second + "}}]}",
+            what);
+  };
+  numbers("2", "1000000000000", "0",
+          "post_processor.single[0].SpecialToken.type_id: expected 0 to 255, found 1000000000000");
+  numbers("2", "0", "-1", "post_processor.single[1].Sequence.type_id: expected 0 to 255, found -1");
+  numbers("2", "0", "256", "Sequence.type_id: expected 0 to 255, found 256");
+  numbers("4294967298", "0", "0", "ids[0]: expected an id, found 4294967298");
   const std::string split = byte_level({}, kSplit);
   refused(split, "Isolated", "Removed", "behavior: unsupported: \"Removed\"");
   refused(split, "\"NFC\"", "\"NFKC\"", "unsupported: normalizer \"NFKC\"");
@@ -126,6 +139,25 @@ TEST(TokenizerJson, OtherKindsAreRefusedByName) {
   std::string deep;
   for (int i = 0; i < 100'000; ++i) deep += "[";
   refused(split, "{\"type\": \"NFC\"}", deep, "nested more than 32 deep");
+}
+
+TEST(TokenizerJson, TokensInFrontOfATextAreThoseOfTheTemplate) {
+  const auto leading = [](const std::string& single) {
+    return from_json(
+               byte_level({}, R"("pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "added_tokens":
+          [{"id": 256, "content": "<s>", "special": true}, {"id": 257, "content": "</s>", "special": true}],
+          "post_processor": {"type": "TemplateProcessing", "pair": [], "single": [)" +
+                                  single + R"(], "special_tokens": {"<s>": {"id": "<s>", "ids": [256]},
+          "</s>": {"id": "</s>", "ids": [257]}}})"))
+        ->leading_tokens();
+  };
+  const std::string begin = R"({"SpecialToken": {"id": "<s>", "type_id": 0}})",
+                    text = R"({"Sequence": {"id": "A", "type_id": 0}})",
+                    end = R"({"SpecialToken": {"id": "</s>", "type_id": 0}})";
+  EXPECT_EQ(leading(begin + "," + text), JsonIds{256});
+  EXPECT_EQ(leading(begin + "," + text + "," + end), JsonIds{256});
+  EXPECT_EQ(leading(text + "," + end), JsonIds{});
+  EXPECT_EQ(from_json(kBert)->leading_tokens(), JsonIds{2});
 }
 
 /// A Unigram model with pieces for one and two spaces; normalizer and pre_tokenizer as JSON.

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "data/text/text_source.h"
+#include "data/tokenizers/sentencepiece_model.h"
+#include "data/tokenizers/sentencepiece_tokenizer.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/pair_models.h"
 
@@ -80,14 +82,45 @@ TEST(TokenWords, WordsCharactersAndUnknownOnes) {
   EXPECT_EQ(source.words, (std::vector<std::string>{"a", "blue", "house"}));
   EXPECT_EQ(source.word_of, (std::vector<int64_t>{0, 1, 2}));
   const auto tokens = by_word.encode("a blue house", "here");
-  EXPECT_EQ(target_words(by_word, std::span(tokens).first(3)), (std::vector<int64_t>{0, 1, 2}));
+  const auto shown_as = [](std::string text) { return [text](size_t) { return text; }; };
+  EXPECT_EQ(target_words(by_word, std::span(tokens).first(3), shown_as("<unk>")), (std::vector<int64_t>{0, 1, 2}));
+  EXPECT_EQ(target_words(by_word, std::span(tokens).first(3), shown_as("")), (std::vector<int64_t>{0, -1, 1}));
 
   const data::PairVocabulary by_character(
       data::make_character_tokenizer(data::TextSource::in_memory("text", "abc de ")));
   EXPECT_EQ(source_words(by_character, "ab c", 4).word_of, (std::vector<int64_t>{0, 0, 1, 1}));
   const auto letters = by_character.encode("ab c", "here");
-  EXPECT_EQ(target_words(by_character, std::span(letters).first(4)), (std::vector<int64_t>{0, 0, 0, 1}));
+  EXPECT_EQ(target_words(by_character, std::span(letters).first(4), shown_as("<unk>")),
+            (std::vector<int64_t>{0, 0, 0, 1}));
   EXPECT_EQ(source_words(by_character, "ab c", 2).word_of, (std::vector<int64_t>{0, 0})) << "cut";
+}
+
+// A line is read no further than its tokens reach.
+TEST(TokenWords, OfALongLine) {
+  std::string line;
+  for (int i = 0; i < 200'000; ++i) line += "house ";
+  const TokenWords found = source_words(words("a house"), line, 1024);
+  EXPECT_EQ(found.words.size(), 1024u);
+  EXPECT_EQ(found.word_of.back(), 1023);
+}
+
+// Where a word by itself has other tokens than in its line, the line counts.
+TEST(TokenWords, OfAVocabularyThatKeepsBlanks) {
+  const auto trained = data::train_sentencepiece("bpe", {data::TextSource::in_memory("text", "the cat\nthe dog\n")},
+                                                 20);
+  data::SentencePieceModel model = data::read_sentencepiece_model(trained->save().at(data::kTrainedModelFile), "text");
+  model.single_spaces = false;
+  const data::PairVocabulary vocabulary(
+      data::make_sentencepiece(data::write_sentencepiece_model(model), {}, {}, "text"));
+  const std::string line = "the cat  dog the";
+  const auto tokens_of = [&](std::string_view text) {
+    return static_cast<int64_t>(vocabulary.encode(text, "text").size()) - 1;
+  };
+  ASSERT_NE(tokens_of("the") + tokens_of(" cat"), tokens_of("the cat"));
+  std::vector<int64_t> expected;
+  for (const size_t end : {size_t{3}, size_t{7}, size_t{12}, size_t{16}})
+    expected.resize(static_cast<size_t>(tokens_of(line.substr(0, end))), end == 3 ? 0 : expected.back() + 1);
+  EXPECT_EQ(source_words(vocabulary, line, tokens_of(line)).word_of, expected);
 }
 
 TEST(WordLinks, JoinWhatReadsWhat) {

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/printable.h"
+#include "data/tokenizers/open_tokenizer.h"
 #include "infer/stop_text.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
@@ -168,6 +169,38 @@ TEST(TextSession, StopsAtATokenAndWhenNoMoreIsWanted) {
   EXPECT_EQ(fork.generate({.max_tokens = 20}, [&](std::string_view piece) { return text += piece, text.size() < 5; }),
             5);
   EXPECT_EQ(text, "bcdab");
+}
+
+/// "[UNK]", "<s>", "</s>", "a", "b" and "c" are 0 to 5; its model expects <s> in front of a text and </s> behind it.
+std::shared_ptr<const data::Tokenizer> tokenizer_with_beginning() {
+  return data::open_tokenizer_files({{"tokenizer.json", R"({"normalizer": {"type": "BertNormalizer"},
+      "pre_tokenizer": {"type": "BertPreTokenizer"}, "post_processor": {"type": "TemplateProcessing", "pair": [],
+        "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "</s>"}}],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [1]}, "</s>": {"id": "</s>", "ids": [2]}}},
+      "model": {"type": "WordPiece", "vocab": {"[UNK]": 0, "<s>": 1, "</s>": 2, "a": 3, "b": 4, "c": 5}}})"}},
+                                    "folder");
+}
+
+TEST(TextSession, ThePublishedBeginningIsReadOnceAndIsNotScored) {
+  const auto model = std::make_shared<Parrot>(6, std::vector<int64_t>{1, 3, 4, 5});
+  const auto begun = [&] { return TextSession(Session(model, SamplingOptions::greedy()), tokenizer_with_beginning()); };
+  const double likely = 10 - std::log(std::exp(10.0) + 5), unlikely = -std::log(std::exp(10.0) + 5);
+  TextSession scored = begun();
+  const std::vector<ScoredToken> first = scored.score("a c"), more = scored.score("b");
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_EQ(first[0].text, "a");
+  EXPECT_NEAR(first[0].log_probability, likely, 1e-9) << "behind <s>";
+  EXPECT_NEAR(first[1].log_probability, unlikely, 1e-9);
+  EXPECT_EQ(more.size(), 1u);
+  EXPECT_EQ(scored.session().position(), 4);
+  TextSession fed = begun();
+  fed.feed("a");
+  EXPECT_EQ(fed.session().position(), 2);
+  fed.feed("b");
+  EXPECT_EQ(fed.session().position(), 3);
+  EXPECT_EQ(fed.generate({.max_tokens = 1}), " c");
+  EXPECT_EQ(begun().generate({.max_tokens = 2}), "a b") << "from <s> alone";
+  test::expect_error<base::InputError>([&] { parrot("abc").generate({.max_tokens = 1}); }, {"nothing to continue"});
 }
 
 TEST(TextSession, WordsAreJoinedByBlanksAcrossThePrompt) {

@@ -99,6 +99,17 @@ TEST_F(BeamSearch, LengthsPrefixesAndRepeats) {
   }
 }
 
+// Directly behind a prefix, and nowhere else.
+TEST_F(BeamSearch, SomeTokensNeverFollowAPrefix) {
+  BeamSearchOptions options{.beam_size = 4, .max_len_b = 6};
+  for (int64_t token = 4; token < 18; ++token) options.not_after_prefix.push_back(token);
+  const auto found = search(options, {{5, 6}, {}, {7}});
+  for (const Hypothesis& hypothesis : found[0]) EXPECT_TRUE(hypothesis.tokens[2] < 4 || hypothesis.tokens[2] == 18);
+  for (const Hypothesis& hypothesis : found[2]) EXPECT_TRUE(hypothesis.tokens[1] < 4 || hypothesis.tokens[1] == 18);
+  const auto free = search({.beam_size = 4, .max_len_b = 6}, {{5, 6}, {}, {7}});
+  for (size_t k = 0; k < free[1].size(); ++k) EXPECT_EQ(found[1][k].tokens, free[1][k].tokens) << "without a prefix";
+}
+
 // Where every token is forbidden a hypothesis ends, so that each sentence has a translation.
 TEST_F(BeamSearch, AHypothesisThatNothingMayFollowEnds) {
   for (const int64_t beam : {1, 4}) {

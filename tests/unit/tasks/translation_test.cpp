@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/random.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/pair_models.h"
 
 namespace mnemo::tasks {
@@ -16,6 +18,30 @@ TEST(LastSentence, IsWhatStandsAfterTheLastSeparator) {
   EXPECT_EQ(last_sentence("a b |", "|"), "");
   EXPECT_EQ(last_sentence("a b", "|"), "a b") << "a translation may leave the separator out";
   EXPECT_EQ(last_sentence("a | b", ""), "a | b");
+}
+
+data::PairCorpus corpus_of(int64_t word) {
+  data::PairCorpus corpus;
+  for (int64_t i = 0; i < 4; ++i) {
+    corpus.train.samples.push_back({{4 + i, 2}, {word, 4 + i, 2}});
+    corpus.train.texts.push_back({"", ""});
+  }
+  return corpus;
+}
+
+// A position belongs to its pairs, not only to their number.
+TEST(TranslationPosition, OfOtherPairsIsRefused) {
+  const Translation own(corpus_of(9), {});
+  const weights::NamedTensors saved = own.save();
+  const auto find = [&](const std::string& name) {
+    for (const auto& [key, value] : saved) {
+      if (key == name) return value;
+    }
+    return at::Tensor();
+  };
+  EXPECT_NO_THROW(Translation(corpus_of(9), {}).load(find));
+  test::expect_error<base::InputError>([&] { Translation(corpus_of(10), {}).load(find); },
+                                       {"data position: it belongs to other pairs than those of data.train"});
 }
 
 // Padding on the left or on the right: the same loss and the same gradients, in documents with memory too.

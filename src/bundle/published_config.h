@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+
+#include "base/node.h"
+#include "bundle/model_folder.h"
+#include "weights/foreign.h"
+
+namespace mnemo::bundle {
+
+/// The config.json that another library's folder came with, kept beside ours: written back as it was where it still
+/// says the same.
+inline constexpr const char* kSourceConfig = "source_config.json";
+
+/// Another library's configuration in a folder.
+struct PublishedConfig {
+  const weights::ForeignFormat* format = nullptr;  ///< null: there is none
+  base::Node config = {};
+};
+/// The file of that name, if it is another library's. Throws InputError naming an architecture that is not known.
+PublishedConfig read_published(const std::string& folder, const char* file = kConfigFile);
+/// config.json if it is another library's; in a folder of ours that was converted from one, what that said.
+PublishedConfig find_published(const std::string& folder);
+
+}  // namespace mnemo::bundle

@@ -1,0 +1,105 @@
+#include "bundle/take_weights.h"
+
+#include <fmt/ranges.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/node.h"
+#include "bundle/bundle.h"
+#include "bundle/generation_file.h"
+#include "bundle/load.h"
+#include "bundle/preprocessing.h"
+
+namespace mnemo::bundle {
+namespace {
+
+/// The layer with a row for each class.
+bool is_classifier(const std::string& name) { return name.starts_with("head.classifier."); }
+
+bool differs_in_classes(const std::string& name, const at::Tensor& source, const at::Tensor& target) {
+  return is_classifier(name) && source.dim() == target.dim() && source.dim() > 0 && source.size(0) != target.size(0) &&
+         source.sizes().slice(1) == target.sizes().slice(1);
+}
+
+/// Whether they are the names that transformers gives to classes without any: LABEL_0, LABEL_1 and so on.
+bool are_numbered(const std::vector<std::string>& names) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] != fmt::format("LABEL_{}", i)) return false;
+  }
+  return true;
+}
+
+/// For each class the place of the same name among `names`; empty unless one list is the other in some order.
+std::vector<int64_t> places_of_classes(const std::vector<std::string>& classes, const std::vector<std::string>& names) {
+  std::map<std::string, int64_t> numbers;
+  for (const std::string& name : names) numbers.emplace(name, static_cast<int64_t>(numbers.size()));
+  std::vector<int64_t> places;
+  std::set<int64_t> taken;
+  for (const std::string& name : classes) {
+    const auto found = numbers.find(name);
+    if (found == numbers.end() || !taken.insert(found->second).second) return {};
+    places.push_back(found->second);
+  }
+  return numbers.size() == names.size() ? places : std::vector<int64_t>{};
+}
+
+/// "'a', 'b' and 3 more".
+std::string first_names(const std::vector<std::string>& names) {
+  constexpr size_t kShown = 5;
+  std::vector<std::string> shown;
+  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) shown.push_back(base::in_quotes(names[i], '\''));
+  const std::string more = names.size() > kShown ? fmt::format(" and {} more", names.size() - kShown) : "";
+  return fmt::format("{}{}", fmt::join(shown, ", "), more);
+}
+
+/// Which row of the folder's classifier each class takes; empty: its own.
+struct ClassRows {
+  std::vector<int64_t> places;
+  std::string note;
+};
+ClassRows class_rows(const std::string& folder, const models::Model& stored, const std::vector<std::string>& classes) {
+  const base::Node* count = stored.options().head.find("num_classes");
+  if (count == nullptr || count->as_int() != static_cast<int64_t>(classes.size())) return {};
+  const std::vector<std::string> names = class_names(folder);
+  if (names.size() != classes.size() || names == classes) return {};
+  std::vector<int64_t> places = places_of_classes(classes, names);
+  if (!places.empty())
+    return {places, fmt::format("the rows of its classes change places, to the order {}", first_names(classes))};
+  if (are_numbered(names)) return {};
+  return {{},
+          fmt::format("its classes have other names: {} begin, in this order, with the rows of {}",
+                      first_names(classes), first_names(names))};
+}
+
+at::Tensor in_places(const at::Tensor& rows, const std::vector<int64_t>& places) {
+  return places.empty() ? rows : rows.index_select(0, at::tensor(places, at::kLong).to(rows.device()));
+}
+
+}  // namespace
+
+Taken take_weights(const std::string& path, models::Model& model, const std::vector<std::string>& classes) {
+  const std::string folder = model_folder(path);
+  const AnyModel stored = load_any(folder);
+  const layers::ParameterSet& from = stored.model->parameters();
+  const ClassRows rows = class_rows(folder, *stored.model, classes);
+  const at::NoGradGuard no_grad;
+  Taken taken{.note = rows.note};
+  if (model.input_kind() == core::InputKind::pairs) taken.files = generation_file_of(folder);
+  for (const auto& [name, tensor] : model.parameters().named()) {
+    const at::Tensor source = from.find(name);
+    if (!source.defined() || differs_in_classes(name, source, tensor)) {
+      taken.fresh.push_back(name);
+      continue;
+    }
+    base::require(source.sizes() == tensor.sizes(), "{}: expected '{}' {}, as the model has it, found {}", folder, name,
+                  c10::str(tensor.sizes()), c10::str(source.sizes()));
+    at::Tensor(tensor).copy_(is_classifier(name) ? in_places(source, rows.places) : source);
+  }
+  model.commit(stored.model->initial_state(1));
+  return taken;
+}
+
+}  // namespace mnemo::bundle

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "models/model.h"
+
+namespace mnemo::bundle {
+
+/// What a model that starts from a folder has of it.
+struct Taken {
+  std::vector<std::string> fresh = {};  ///< weights that the folder lacks, or has for another number of classes
+  std::string note = {};                ///< what is to be said of the classes; empty: nothing
+  /// Files that stay with a translation model: how it wants to be searched.
+  std::map<std::string, std::string> files = {};
+};
+
+/// Fills `model` with the weights of the model in a folder, by our names, and with the memory that belongs to it (GRC's
+/// cache).
+///   classes   of the model to be, in order; empty: not known. If they are the folder's in another order, the rows of
+///             the classifier change places; under other names they stay, and the note says so.
+/// Throws InputError naming a tensor of another shape.
+Taken take_weights(const std::string& folder, models::Model& model, const std::vector<std::string>& classes = {});
+
+}  // namespace mnemo::bundle

@@ -1,0 +1,144 @@
+// What a model that starts from a folder has of it: weights, classes, settings of its search.
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "bundle/convert.h"
+#include "bundle/load.h"
+#include "bundle/take_weights.h"
+#include "models/presets.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/text_folders.h"
+
+namespace mnemo::bundle {
+namespace {
+
+using test::expect_error;
+using test::kTexts;
+
+const std::vector<std::string> kClassifierNames = {"head.classifier.weight", "head.classifier.bias"};
+
+/// BERT with a head for four classes, of these names.
+std::string with_class_names(const test::TemporaryFolder& folder, const std::vector<std::string>& names) {
+  const std::string copy = folder / "bert";
+  std::filesystem::create_directories(copy);
+  std::filesystem::copy(kTexts + "bert_cls/model.safetensors", copy + "/model.safetensors");
+  base::Node config = base::parse_json(base::read_file(kTexts + "bert_cls/config.json", 1 << 20), "config.json"),
+             labels = base::Node::table(), numbers = base::Node::table();
+  for (size_t i = 0; i < names.size(); ++i) {
+    labels.set(std::to_string(i), names[i]);
+    numbers.set(names[i], static_cast<int64_t>(i));
+  }
+  config.set("id2label", labels);
+  config.set("label2id", numbers);
+  base::write_file_atomic(copy + "/config.json", base::to_json(config));
+  return copy;
+}
+
+std::unique_ptr<models::Model> bert_of_classes(int64_t classes) {
+  models::ModelOptions options = load_any(kTexts + "bert_cls").model->options();
+  options.head.set("num_classes", classes);
+  return models::build(models::read_model_options(base::write_options(options)), 1);
+}
+
+TEST(TakeWeights, AClassifierOfAnotherNumberOfClassesIsFresh) {
+  const auto old = load_any(kTexts + "bert_cls").model;
+  const auto model = bert_of_classes(2);
+  const at::Tensor drawn = model->parameters().find(kClassifierNames[0]).detach().clone();
+  const Taken taken = take_weights(kTexts + "bert_cls", *model, {"no", "yes"});
+  EXPECT_EQ(taken.fresh, kClassifierNames);
+  EXPECT_EQ(taken.note, "");
+  EXPECT_TRUE(at::equal(model->parameters().find(kClassifierNames[0]), drawn));
+  for (const auto& [name, tensor] : model->parameters().named()) {
+    if (name.starts_with("head.classifier.")) continue;
+    EXPECT_TRUE(at::equal(tensor, old->parameters().find(name))) << name;
+  }
+  // Any other layer of another shape is an error.
+  models::ModelOptions wide = model->options();
+  wide.backbone.ffn_dim += 4;
+  const auto other = models::build(models::read_model_options(base::write_options(wide)), 1);
+  expect_error<base::InputError>([&] { take_weights(kTexts + "bert_cls", *other); }, {"ffn", "expected"});
+}
+
+TEST(TakeWeights, ClassesOfTheSameNamesTakeTheirRows) {
+  const test::TemporaryFolder folder;
+  const std::string published = with_class_names(folder, {"a", "b", "c", "d"}), ours = folder / "ours";
+  convert({.model = published, .to = "mnemo", .out = ours});
+  const auto old = load_any(published).model;
+  const std::vector<int64_t> places = {3, 0, 2, 1};
+  for (const std::string& from : {published, ours}) {
+    const auto model = bert_of_classes(4);
+    const Taken taken = take_weights(from, *model, {"d", "a", "c", "b"});
+    EXPECT_NE(taken.note.find("change places"), std::string::npos) << taken.note;
+    EXPECT_TRUE(taken.fresh.empty());
+    for (const std::string& name : kClassifierNames)
+      EXPECT_TRUE(at::equal(model->parameters().find(name),
+                            old->parameters().find(name).index_select(0, at::tensor(places, at::kLong))))
+          << from << ": " << name;
+    EXPECT_EQ(take_weights(from, *model, {"a", "b", "c", "d"}).note, "");
+    EXPECT_TRUE(at::equal(model->parameters().find(kClassifierNames[0]), old->parameters().find(kClassifierNames[0])));
+  }
+}
+
+TEST(TakeWeights, ClassesOfOtherNamesKeepTheirRowsAndAreNamed) {
+  const test::TemporaryFolder folder;
+  const std::string published = with_class_names(folder, {"a", "b", "c", "d"});
+  const auto old = load_any(published).model;
+  const auto model = bert_of_classes(4);
+  for (const std::vector<std::string>& classes :
+       {std::vector<std::string>{"north", "east", "south", "west"}, {"d", "c", "b", "e"}, {"a", "a", "b", "c"}}) {
+    const std::string note = take_weights(published, *model, classes).note;
+    for (const char* part : {"other names", "'a', 'b', 'c', 'd'"})
+      EXPECT_NE(note.find(part), std::string::npos) << note;
+    EXPECT_NE(note.find("'" + classes[0] + "'"), std::string::npos) << note;
+    EXPECT_TRUE(at::equal(model->parameters().find(kClassifierNames[0]), old->parameters().find(kClassifierNames[0])));
+  }
+  // LABEL_0 and so on are no names.
+  EXPECT_EQ(take_weights(kTexts + "bert_cls", *model, {"a", "b", "c", "d"}).note, "");
+}
+
+base::Node search_settings_in(const std::string& folder) {
+  const std::string path = folder + "/generation_config.json";
+  return base::parse_json(base::read_file(path, 1 << 20), path);
+}
+
+// The first Marian models keep the settings of their search in config.json.
+TEST(TakeWeights, SettingsOfTheSearchStayWithTheModel) {
+  const test::TemporaryFolder folder;
+  const std::string published = kTexts + "marian_published_names", ours = folder / "ours";
+  convert({.model = published, .to = "mnemo", .out = ours});
+  const base::Node settings = search_settings_in(ours);
+  EXPECT_EQ(settings.at("num_beams").as_int(), 4);
+  EXPECT_EQ(settings.at("forced_eos_token_id").as_int(), 0);
+  EXPECT_EQ(settings.at("bad_words_ids"), base::Node::array({base::Node::array({30})}));
+  EXPECT_EQ(settings.find("d_model"), nullptr);
+  std::filesystem::remove(ours + "/generation_config.json");  // as earlier versions converted
+  for (const std::string& from : {published, ours}) {
+    const auto model = load_any(published).model;
+    const Taken taken = take_weights(from, *model);
+    ASSERT_TRUE(taken.files.contains("generation_config.json")) << from;
+    EXPECT_EQ(base::parse_json(taken.files.at("generation_config.json"), from), settings);
+  }
+  // With memory, too.
+  std::filesystem::create_directories(folder / "t5");
+  for (const char* file : {"/config.json", "/model.safetensors"})
+    std::filesystem::copy_file(kTexts + "t5_v10" + file, folder / "t5" + file);
+  convert({.model = folder / "t5",
+           .out = folder / "memory",
+           .memory = {"recurrent_tokens,layout=encoder,memory_position=front,num_mem_tokens=2,pad_token=0,"
+                      "eos_token=1"}});
+  EXPECT_EQ(search_settings_in(folder / "memory"),
+            base::Node::table({{"decoder_start_token_id", 0}, {"eos_token_id", 1}, {"pad_token_id", 0}}));
+  // A file of its own goes along as it is; an encoder alone writes nothing.
+  convert({.model = kTexts + "marian", .to = "mnemo", .out = folder / "own"});
+  EXPECT_EQ(search_settings_in(folder / "own"), search_settings_in(kTexts + "marian"));
+  convert({.model = kTexts + "t5_v10", .to = "source_encoder", .out = folder / "encoder"});
+  EXPECT_FALSE(std::filesystem::exists(folder / "encoder/generation_config.json"));
+}
+
+}  // namespace
+}  // namespace mnemo::bundle
