@@ -127,9 +127,11 @@ TEST_F(TranslationLines, AnEmptyLineStaysOne) {
 }
 
 TEST_F(TranslationLines, AByteOrderMarkIsNoText) {
-  const std::string model = trained_pairs(), mark = "\xEF\xBB\xBF", lines = "number 3 of 4\nnumber 5\n";
-  const std::string expected = translate(lines, model).out;
-  EXPECT_EQ(translate(mark + lines, model).out, expected);
+  const std::string model = trained_pairs({"train.steps=1", "data.unit=words", "data.max_vocabulary=0"});
+  const std::string mark = "\xEF\xBB\xBF", lines = "number 3 of 4\nnumber 5\n";
+  const Finished with = translate(mark + lines, model + " --json"), without = translate(lines, model + " --json");
+  EXPECT_EQ(with.out, without.out);
+  EXPECT_EQ(with.err.find("not in the vocabulary"), std::string::npos) << with.err;
   write(folder_ / "plain", "von\n\n");
   write(folder_ / "marked", mark + "von\n\n");
   const Finished plain = translate(lines, model + " --prefix " + (folder_ / "plain")),
@@ -169,6 +171,9 @@ TEST_F(TranslationLines, TranslationsBeginWithThePrefixes) {
       EXPECT_EQ(lines_of(found.out), in_json ? 4 : 8) << how;
       EXPECT_FALSE(goes_on(found.out, begins + "von Zahl 7")) << unit << how << found.out;
     }
+    const Finished drawn = translate(lines, model + " --max-len-b 20 --sample --nbest 40" + prefixes);
+    EXPECT_GE(times(drawn.out, "\tvon Zahl 7"), 40) << unit << drawn.err;
+    EXPECT_FALSE(goes_on(drawn.out, "\tvon Zahl 7")) << unit << drawn.out;
   }
   const std::string model = trained_pairs();
   write(file, "von\n\n");
