@@ -12,26 +12,44 @@ namespace mnemo::core {
 namespace {
 
 /// Initial capacity for keys; doubled when it is full.
-constexpr int64_t kFirstRoom = 128;
+constexpr int64_t kFirstRoom = 32;
+/// Room for keys of its own that a copy has.
+constexpr int64_t kRoomOfCopy = 8;
 
 }  // namespace
 
-/// Moves the keys to the front of new memory with `capacity` rows per head.
+KeyRowsState::KeyRowsState(const KeyRowsState& other)
+    : CopiedState(other), layout_(other.layout_), missing_(other.missing_), keys_(other.keys_) {
+  if (other.capacity_ == 0) return;
+  capacity_ = keys_ - missing_ + kRoomOfCopy;
+  k_ = other.copy_of(other.k_, capacity_);
+  v_ = other.copy_of(other.v_, capacity_);
+}
+
+/// New memory with `capacity` rows per head, which begins with the keys or values that are held.
+ops::AlignedBytes KeyRowsState::copy_of(const ops::AlignedBytes& memory, int64_t capacity) const {
+  const int64_t row = layout_.bytes_of_row(), held = keys_ - missing_;
+  ops::AlignedBytes fresh(layout_.heads * capacity * row);
+  // The padding between the head's width and the padded width must be zero everywhere.
+  if (layout_.width != layout_.head_dim) std::memset(fresh.as<std::byte>(), 0, static_cast<size_t>(fresh.size));
+  for (int64_t head = 0; head < layout_.heads && held > 0; ++head)
+    std::memcpy(fresh.as<std::byte>() + head * capacity * row,
+                memory.as<std::byte>() + (head * capacity_ + first_) * row, static_cast<size_t>(held * row));
+  return fresh;
+}
+
+/// Moves the keys to the front of memory with `capacity` rows per head.
 void KeyRowsState::move(int64_t capacity) {
   const int64_t row = layout_.bytes_of_row(), held = keys_ - missing_;
   for (ops::AlignedBytes* memory : {&k_, &v_}) {
-    ops::AlignedBytes fresh;
     if (capacity != capacity_) {
-      fresh = ops::AlignedBytes(layout_.heads * capacity * row);
-      // The padding between the head's width and the padded width must be zero everywhere.
-      if (layout_.width != layout_.head_dim) std::memset(fresh.as<std::byte>(), 0, static_cast<size_t>(fresh.size));
+      *memory = copy_of(*memory, capacity);
+      continue;
     }
     for (int64_t head = 0; head < layout_.heads && held > 0; ++head) {
-      const std::byte* from = memory->as<std::byte>() + (head * capacity_ + first_) * row;
-      std::byte* to = (capacity != capacity_ ? fresh : *memory).as<std::byte>() + head * capacity * row;
-      std::memmove(to, from, static_cast<size_t>(held * row));
+      std::byte* of_head = memory->as<std::byte>() + head * capacity_ * row;
+      std::memmove(of_head, of_head + first_ * row, static_cast<size_t>(held * row));
     }
-    if (capacity != capacity_) *memory = std::move(fresh);
   }
   capacity_ = capacity;
   first_ = 0;

@@ -25,6 +25,9 @@ class KeyRowsState final : public CopiedState<KeyRowsState> {
  public:
   /// Stores keys from number `first` on; earlier ones were never imported.
   explicit KeyRowsState(const KeyLayout& layout, int64_t first = 0) : layout_(layout), missing_(first), keys_(first) {}
+  /// A copy has room for a few more keys only: a search copies hypotheses at every step.
+  KeyRowsState(const KeyRowsState& other);
+  KeyRowsState& operator=(const KeyRowsState&) = delete;
 
   /// Reserves space for `more` keys.
   void reserve(int64_t more);
@@ -62,6 +65,7 @@ class KeyRowsState final : public CopiedState<KeyRowsState> {
   int64_t num_bytes() const override;
 
  private:
+  ops::AlignedBytes copy_of(const ops::AlignedBytes& memory, int64_t capacity) const;
   void move(int64_t capacity);
   /// The part of a run at or after key `first`, if the run begins with key `number`.
   static KeptKeys held_part(const KeptKeys& run, int64_t number, int64_t first) {
