@@ -26,6 +26,16 @@ class Sha256 {
   uint64_t length_ = 0;  // total number of bytes
 };
 
+/// FNV-1a over whole values, for telling data apart that nobody has forged.
+class Fingerprint {
+ public:
+  void mix(uint64_t value) { sum_ = (sum_ ^ value) * 0x100000001b3; }
+  uint64_t value() const { return sum_; }
+
+ private:
+  uint64_t sum_ = 0xcbf29ce484222325;
+};
+
 std::string sha256(std::string_view bytes);
 
 /// Digest of a file's content, read in pieces of 1 MB. Throws InputError if it cannot be read.

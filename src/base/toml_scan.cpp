@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/utf8.h"
+
 namespace mnemo::base {
 namespace {
 
@@ -10,7 +12,6 @@ namespace {
 constexpr size_t kSlack = 4;
 // Tokens that a value may use: its key's dots, the equals sign or comma, a number's point.
 constexpr int64_t kTokensPerValue = 4;
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 bool beyond_ascii(char c) { return static_cast<unsigned char>(c) >= 0x80; }
 

@@ -6,6 +6,9 @@
 
 namespace mnemo::base {
 
+/// What some editors write in front of a text; no part of it.
+inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
 /// The first character of a text.
 ///   length > 0   a valid character of that many bytes, with its code point
 ///   length = 0   the text ends inside a character that is valid so far

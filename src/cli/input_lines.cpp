@@ -10,11 +10,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 
 namespace mnemo::cli {
 namespace {
-
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 bool is_ready() {
   pollfd input{STDIN_FILENO, POLLIN, 0};
@@ -30,8 +29,8 @@ bool InputLines::read(size_t count, std::vector<std::string>& lines) {
   base::require(!lines.empty() || !is_too_long(),
                 "standard input:{}: expected lines of at most {} bytes, found a longer one", taken_ + 1, kMaxLine);
   if (lines.empty() && !pending_.empty()) lines.push_back(std::exchange(pending_, {}));  // the last without an end
-  if (taken_ == 0 && !lines.empty() && lines.front().starts_with(kByteOrderMark))
-    lines.front().erase(0, kByteOrderMark.size());
+  if (taken_ == 0 && !lines.empty() && lines.front().starts_with(base::kByteOrderMark))
+    lines.front().erase(0, base::kByteOrderMark.size());
   for (std::string& line : lines) {
     if (line.ends_with('\r')) line.pop_back();
   }

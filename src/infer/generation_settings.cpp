@@ -8,14 +8,13 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/log.h"
+#include "bundle/generation_file.h"
 #include "bundle/model_folder.h"
 #include "bundle/published_config.h"
 #include "weights/foreign_config.h"
 
 namespace mnemo::infer {
 namespace {
-
-constexpr const char* kGenerationFile = "generation_config.json";
 
 /// A JSON file of a published model, an object.
 base::Node read_settings(const std::string& path, const std::string& folder) {
@@ -110,7 +109,7 @@ class GenerationFile {
 
 std::optional<search::GenerationOptions> generation_settings(const bundle::Bundle& stored) {
   if (stored.model->input_kind() != core::InputKind::pairs) return std::nullopt;
-  std::string path = base::join_path(stored.folder, kGenerationFile);
+  std::string path = base::join_path(stored.folder, bundle::kGenerationConfig);
   if (!base::path_exists(path)) {
     if (stored.format == nullptr) return std::nullopt;
     path = base::join_path(stored.folder, bundle::kConfigFile);
@@ -120,7 +119,7 @@ std::optional<search::GenerationOptions> generation_settings(const bundle::Bundl
 
 std::vector<int64_t> end_tokens(const bundle::Bundle& stored) {
   if (stored.folder.empty()) return {};
-  std::string path = base::join_path(stored.folder, kGenerationFile);
+  std::string path = base::join_path(stored.folder, bundle::kGenerationConfig);
   if (!base::path_exists(path))
     path = base::join_path(stored.folder, stored.format == nullptr ? bundle::kSourceConfig : bundle::kConfigFile);
   if (!base::path_exists(path)) return {};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "base/checksum.h"
 #include "base/error.h"
 
 namespace mnemo::data {
@@ -14,9 +15,9 @@ constexpr int64_t kMaxRefused = 2'000'000;
 constexpr std::string_view kHeader = "Source\tTarget";
 
 uint64_t fingerprint(const std::vector<uint8_t>& tokens) {
-  uint64_t sum = 0xcbf29ce484222325;
-  for (const uint8_t token : tokens) sum = (sum ^ token) * 0x100000001b3;
-  return sum ^ (sum >> 29);
+  base::Fingerprint sum;
+  for (const uint8_t token : tokens) sum.mix(token);
+  return sum.value() ^ (sum.value() >> 29);
 }
 
 void add_to(LabelledDocuments& documents, const ListOpsExpression& expression) {

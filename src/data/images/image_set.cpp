@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/random.h"
@@ -213,15 +214,14 @@ ImageSet ImageSet::with_classes(const std::vector<int32_t>& numbers,
 }
 
 uint64_t ImageSet::fingerprint() const {
-  uint64_t sum = 0xcbf29ce484222325;
-  const auto add = [&](uint8_t byte) { sum = (sum ^ byte) * 0x100000001b3; };
+  base::Fingerprint sum;
   for (int64_t i = 0; i < size(); ++i) {
     // Only the file name: moving a set to another folder does not change it.
     const std::string path = name(i);
-    for (size_t at = path.find_last_of('/') + 1; at < path.size(); ++at) add(static_cast<uint8_t>(path[at]));
-    for (int64_t rest = label(i), byte = 0; byte < 4; ++byte, rest >>= 8) add(static_cast<uint8_t>(rest & 255));
+    for (size_t at = path.find_last_of('/') + 1; at < path.size(); ++at) sum.mix(static_cast<uint8_t>(path[at]));
+    for (int64_t rest = label(i), byte = 0; byte < 4; ++byte, rest >>= 8) sum.mix(static_cast<uint8_t>(rest & 255));
   }
-  return sum ^ (sum >> 29);
+  return sum.value() ^ (sum.value() >> 29);
 }
 
 ImageSets load_images(const ImageOptions& options) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/printable.h"
 #include "data/tokenizers/open_tokenizer.h"
@@ -142,8 +143,8 @@ std::string PairPart::why_left_out(const PairOptions& options) const {
 }
 
 uint64_t PairPart::fingerprint() const {
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a, one word at a time
-  const auto mix = [&](int64_t value) { hash = (hash ^ static_cast<uint64_t>(value)) * 0x100000001b3; };
+  base::Fingerprint hash;
+  const auto mix = [&](int64_t value) { hash.mix(static_cast<uint64_t>(value)); };
   for (size_t i = 0; i < samples.size(); ++i) {
     mix(texts[i].document);
     for (const std::vector<int64_t>* side : {&samples[i].source, &samples[i].target}) {
@@ -151,7 +152,7 @@ uint64_t PairPart::fingerprint() const {
       for (const int64_t token : *side) mix(token);
     }
   }
-  return hash;
+  return hash.value();
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include "base/glob.h"
 #include "base/node.h"
 #include "base/printable.h"
+#include "base/utf8.h"
 #include "data/unpack.h"
 
 namespace mnemo::data {
@@ -15,7 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr base::ReadLimits kRecordLimits{.max_bytes = size_t{64} << 20, .max_depth = 64, .max_values = 1 << 20};
 
 bool has_wildcard(std::string_view name) { return name.find_first_of("*?") != std::string_view::npos; }
@@ -83,7 +83,7 @@ void add_records(const std::string& path, const std::string& key, Joined& joined
   const auto record = [&] {
     ++number;
     if (line.ends_with('\r')) line.pop_back();
-    if (number == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
+    if (number == 1 && line.starts_with(base::kByteOrderMark)) line.erase(0, base::kByteOrderMark.size());
     if (line.find_first_not_of(" \t") != std::string::npos) {
       joined.put(text_of(line, base::printable(path, 400) + ":" + std::to_string(number), key));
       joined.end();
@@ -109,9 +109,10 @@ void add_file(const std::string& path, bool any_bytes, Joined& joined) {
   unpack(path, packing_of(path), [&](std::string_view piece) {
     if (begun) return joined.put(piece);
     start += piece;
-    if (start.size() < kByteOrderMark.size()) return;
+    if (start.size() < base::kByteOrderMark.size()) return;
     begun = true;
-    joined.put(std::string_view(start).substr(start.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0));
+    joined.put(
+        std::string_view(start).substr(start.starts_with(base::kByteOrderMark) ? base::kByteOrderMark.size() : 0));
   });
   if (!begun) joined.put(start);
   joined.end();

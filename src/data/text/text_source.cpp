@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/utf8.h"
 
 namespace mnemo::data {
 
@@ -30,11 +31,10 @@ TextSource TextSource::range(int64_t begin, int64_t end) const {
 }
 
 TextSource TextSource::without_byte_order_mark() const {
-  constexpr std::string_view kMark = "\xEF\xBB\xBF";
-  if (begin_ > 0 || size() < static_cast<int64_t>(kMark.size())) return *this;
-  TextSource start = range(0, kMark.size()), text = *this;
+  if (begin_ > 0 || size() < static_cast<int64_t>(base::kByteOrderMark.size())) return *this;
+  TextSource start = range(0, base::kByteOrderMark.size()), text = *this;
   start.for_each_chunk([&](std::string_view found) {
-    if (found == kMark) text = range(kMark.size(), end_);
+    if (found == base::kByteOrderMark) text = range(base::kByteOrderMark.size(), end_);
     return false;
   });
   return text;

@@ -48,7 +48,7 @@ void TokenStore::append(std::span<const int32_t> ids) {
         const int32_t id = ids[i];
         base::ensure(id >= 0 && id < vocabulary_size_, "token id {} in a store of {}", id, vocabulary_size_);
         to[i] = static_cast<std::remove_reference_t<decltype(*type)>>(id);
-        mix(static_cast<uint64_t>(id));
+        fingerprint_.mix(static_cast<uint64_t>(id));
       }
     });
     size_ += static_cast<int64_t>(count);
@@ -60,7 +60,7 @@ void TokenStore::start_document() {
   base::ensure(documents_, "a document starts in a store without documents");
   if (starts_.back() == size_) return;
   starts_.push_back(size_);
-  mix(~uint64_t{0});
+  fingerprint_.mix(~uint64_t{0});
 }
 
 void TokenStore::count_text(int64_t bytes, int64_t characters) {

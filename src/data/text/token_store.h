@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "base/checksum.h"
+
 namespace mnemo::data {
 
 /// The tokens of a text in memory, with one, two or four bytes each depending on the vocabulary size (up to 256, up to
@@ -45,7 +47,7 @@ class TokenStore {
   /// Bytes of memory held.
   int64_t num_bytes() const;
   /// A hash of all tokens and document starts; protects a resumed position against use with another text.
-  uint64_t fingerprint() const { return fingerprint_; }
+  uint64_t fingerprint() const { return fingerprint_.value(); }
 
   /// Copies tokens [begin, begin + out.size()) to `out`.
   void read(int64_t begin, std::span<int64_t> out) const;
@@ -53,8 +55,6 @@ class TokenStore {
   at::Tensor slice(int64_t begin, int64_t count) const;
 
  private:
-  void mix(uint64_t value) { fingerprint_ = (fingerprint_ ^ value) * 0x100000001b3; }  // FNV-1a, one word at a time
-
   int64_t vocabulary_size_;
   bool documents_;
   int64_t width_;  // bytes per token
@@ -62,7 +62,7 @@ class TokenStore {
   std::vector<std::unique_ptr<unsigned char[]>> blocks_;
   std::vector<int64_t> starts_;
   int64_t text_bytes_ = 0, text_characters_ = 0, num_unknown_ = 0;
-  uint64_t fingerprint_ = 0xcbf29ce484222325;
+  base::Fingerprint fingerprint_;
 };
 
 }  // namespace mnemo::data
