@@ -12,7 +12,7 @@ namespace mnemo::bundle {
 struct Taken {
   std::vector<std::string> fresh = {};  ///< weights that the folder lacks, or has for another number of classes
   std::string note = {};                ///< what is to be said of the classes; empty: nothing
-  /// Files that stay with a translation model: how it wants to be searched.
+  /// Files that stay with a model that writes: how it wants to be searched, and where its texts end.
   std::map<std::string, std::string> files = {};
 };
 

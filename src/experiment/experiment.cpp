@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <sstream>
 
@@ -12,7 +13,10 @@
 #include "base/progress.h"
 #include "base/text_format.h"
 #include "bundle/bundle.h"
+#include "bundle/published_config.h"
 #include "bundle/take_weights.h"
+#include "data/pairs/pair_options.h"
+#include "data/tokenizers/open_tokenizer.h"
 #include "experiment/finetune_model.h"
 #include "memory/learnable_tokens.h"
 #include "models/full_state.h"
@@ -261,6 +265,25 @@ void start_finetuning(Experiment& bench) {
 
 }  // namespace
 
+void require_same_vocabulary(const std::string& folder, const Experiment& experiment, const std::string& place) {
+  const core::InputKind kind = experiment.model->input_kind();
+  if (kind == core::InputKind::images) return;
+  data::Files before, now = experiment.files;
+  if (data::has_tokenizer(folder)) {
+    before = data::open_tokenizer(folder)->defining_files();
+  } else if (kind == core::InputKind::pairs) {
+    before = data::defining_files(data::read_vocabularies(bundle::files_beside(folder), folder));
+  }
+  if (experiment.tokenizer) now.merge(experiment.tokenizer->defining_files());
+  const bool same = std::ranges::all_of(before, [&](const auto& file) {
+    const auto found = now.find(file.first);
+    return found != now.end() && found->second == file.second;
+  });
+  base::require(same && (!before.empty() || experiment.tokenizer == nullptr),
+                "{}: {}: its vocabulary is not that of the recipe's data, so its tokens would mean others", place,
+                folder);
+}
+
 Experiment make_experiment(const Recipe& recipe) {
   Experiment bench{.recipe = recipe, .tokenizer = {}, .model = {}, .task = {}};
   if (recipe.finetune) {
@@ -277,13 +300,18 @@ Experiment make_experiment(const Recipe& recipe) {
     limit->require(loaded.shape.length, "the longest sample has so many tokens");
   take_vocabulary(model, loaded.shape);
   bench.model = build_with(bench.recipe, 2);
+  bench.files = std::move(loaded.files);
+  bench.tokenizer = loaded.tokenizer;
   if (recipe.init) {
+    const std::string folder = bundle::model_folder(*recipe.init);
+    // A published model may have got more words.
+    if (bundle::read_published(folder).format == nullptr) require_same_vocabulary(folder, bench, "recipe: 'init'");
     warn_of_other_vocabulary(*recipe.init, model, loaded.shape);
     const bundle::Taken taken = bundle::take_weights(*recipe.init, *bench.model, loaded.shape.classes);
     base::log_info("{}: initial weights{}{}{}{}", *recipe.init,
                    taken.fresh.empty() ? "" : "; fresh: ", fmt::join(taken.fresh, ", "), taken.note.empty() ? "" : "; ",
                    taken.note);
-    loaded.files.insert(taken.files.begin(), taken.files.end());
+    bench.files.insert(taken.files.begin(), taken.files.end());
   }
   task->check_model(*bench.model, loaded.shape);
   bench.tokens_per_step = recipe.train.batch_size * loaded.tokens_per_row;
@@ -291,8 +319,6 @@ Experiment make_experiment(const Recipe& recipe) {
   bench.targets = task->targets();
   bench.notices = loaded.notices;
   bench.classes = loaded.shape.classes;
-  bench.files = std::move(loaded.files);
-  bench.tokenizer = loaded.tokenizer;
   bench.task = std::move(loaded.task);
   return bench;
 }

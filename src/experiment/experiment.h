@@ -44,6 +44,10 @@ struct Experiment {
 };
 Experiment make_experiment(const Recipe& recipe);
 
+/// Throws InputError, which begins with `place`, unless the model in that folder has the tokens of the experiment's
+/// data.
+void require_same_vocabulary(const std::string& folder, const Experiment& experiment, const std::string& place);
+
 /// Refuses a training whose parameters, gradients and optimizer, or, of models of texts, a step's graph and the
 /// memories beside them, do not fit into the memory of this machine, in bytes. An estimate.
 void require_step_fits(const Experiment& experiment, int64_t usable = base::usable_memory());

@@ -182,10 +182,6 @@ Measured measure_own(const bundle::Bundle& stored, const Recipe& recipe, const M
 Measured measure_pairs(const bundle::Bundle& stored, const std::optional<Recipe>& recipe,
                        const MeasureOptions& options) {
   require_no_text_options(options);
-  base::require(stored.format == nullptr,
-                "eval: {}: --data measures models of pairs that Mnemo has trained; translate the sources with mnemo "
-                "translate and compare them with mnemo score",
-                stored.folder);
   tasks::PairSpecOptions pairs;
   if (recipe && recipe->task()->input() == tasks::InputKind::pairs)
     pairs = base::read_typed_options<tasks::PairSpecOptions>(recipe->data);
@@ -193,6 +189,10 @@ Measured measure_pairs(const bundle::Bundle& stored, const std::optional<Recipe>
   if (options.translated) translation.translated = *options.translated;
   translation.eval_batch_size = options.batch;
   translation.eval_samples = INT64_MAX;
+  // A recipe says how its own model translates.
+  if (!recipe) translation.generation = infer::generation_settings(stored);
+  if (translation.generation)
+    search::require_fitting(*translation.generation, core::pair_input(stored.model->input()).target_vocab_size);
   data::PairCorpus corpus = data::read_pair_set(pairs, *options.data, infer::vocabularies_of(stored));
   const int64_t left_out = corpus.train.left_out();
   if (left_out > 0 && (!options.group || options.group->rank() == 0))

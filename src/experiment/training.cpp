@@ -19,7 +19,6 @@
 #include "experiment/finetune_model.h"
 #include "experiment/run_record.h"
 #include "experiment/run_samples.h"
-#include "infer/translator.h"
 #include "models/presets.h"
 #include "train/signals.h"
 #include "weights/checkpoint.h"
@@ -132,25 +131,10 @@ std::string commands(const TrainingOptions& options) {
   return before.ends_with(line) ? before : before + line;
 }
 
-/// Whether the data give a model of pairs the tokens that it has.
-bool has_vocabularies(const bundle::Bundle& stored, const Experiment& experiment) {
-  if (stored.model->input_kind() != core::InputKind::pairs) return true;
-  const data::Files files = data::defining_files(infer::vocabularies_of(stored));
-  return std::ranges::all_of(files, [&](const auto& file) {
-    const auto now = experiment.files.find(file.first);
-    return now != experiment.files.end() && now->second == file.second;
-  });
-}
-
 /// Weights of another model in place of fresh ones.
 void start_from(const std::string& path, Experiment& experiment) {
   const bundle::Bundle stored = bundle::read_bundle(path);
-  const bool same_tokens = (stored.tokenizer == nullptr) == (experiment.tokenizer == nullptr) &&
-                           (stored.tokenizer == nullptr ||
-                            stored.tokenizer->defining_files() == experiment.tokenizer->defining_files());
-  base::require(same_tokens && has_vocabularies(stored, experiment),
-                "train: --init {}: its vocabulary is not that of the recipe's data, so its tokens would mean others",
-                stored.folder);
+  require_same_vocabulary(stored.folder, experiment, "train: --init");
   weights::TensorFile file;
   file.tensors = weights::model_tensors(*stored.model);
   weights::load_model_tensors(file, *experiment.model, stored.folder);

@@ -107,22 +107,31 @@ class GenerationFile {
 
 }  // namespace
 
+namespace {
+
+/// The file that says how a published model generates, also where its folder was converted; empty: there is none.
+std::string settings_path(const bundle::Bundle& stored) {
+  if (stored.folder.empty()) return "";
+  const char* const config = stored.format == nullptr ? bundle::kSourceConfig : bundle::kConfigFile;
+  for (const char* name : {bundle::kGenerationConfig, config}) {
+    const std::string path = base::join_path(stored.folder, name);
+    if (base::path_exists(path)) return path;
+  }
+  return "";
+}
+
+}  // namespace
+
 std::optional<search::GenerationOptions> generation_settings(const bundle::Bundle& stored) {
   if (stored.model->input_kind() != core::InputKind::pairs) return std::nullopt;
-  std::string path = base::join_path(stored.folder, bundle::kGenerationConfig);
-  if (!base::path_exists(path)) {
-    if (stored.format == nullptr) return std::nullopt;
-    path = base::join_path(stored.folder, bundle::kConfigFile);
-  }
-  return GenerationFile(std::move(path), stored.folder).options();
+  const std::string path = settings_path(stored);
+  if (path.empty()) return std::nullopt;
+  return GenerationFile(path, stored.folder).options();
 }
 
 std::vector<int64_t> end_tokens(const bundle::Bundle& stored) {
-  if (stored.folder.empty()) return {};
-  std::string path = base::join_path(stored.folder, bundle::kGenerationConfig);
-  if (!base::path_exists(path))
-    path = base::join_path(stored.folder, stored.format == nullptr ? bundle::kSourceConfig : bundle::kConfigFile);
-  if (!base::path_exists(path)) return {};
+  const std::string path = settings_path(stored);
+  if (path.empty()) return {};
   const base::Node file = read_settings(path, stored.folder);
   const base::Node end = weights::member_or(file, "eos_token_id", base::Node::array());
   std::vector<int64_t> tokens;

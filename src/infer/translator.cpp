@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "base/unicode.h"
 #include "base/utf8.h"
+#include "bundle/generation_file.h"
 #include "bundle/model_folder.h"
 #include "data/tokenizers/open_tokenizer.h"
 #include "distributed/shared_batches.h"
@@ -119,9 +120,10 @@ std::vector<int64_t> Translator::encode_prefix(const std::string& prefix, const 
 
 void Translator::require_fitting(const TranslateOptions& options) const {
   const int64_t words = core::pair_input(model_->input()).target_vocab_size;
-  base::require(options.prefixes.empty() || !settings_,
-                "{}: a published model's translations cannot begin with a prefix; expected a model trained by Mnemo",
-                options.prefixes_name);
+  base::require(
+      options.prefixes.empty() || !settings_,
+      "{}: a model whose folder has the search of transformers ({}) cannot begin with a prefix; expected none",
+      options.prefixes_name, bundle::kGenerationConfig);
   if (options.sampling) return;
   if (options.generation) {
     search::require_fitting(*options.generation, words);

@@ -10,6 +10,7 @@
 #include "data/pairs/pair_options.h"
 #include "models/encoder_decoder.h"
 #include "search/beam_search.h"
+#include "search/generation_search.h"
 #include "search/side_by_side.h"
 #include "tasks/task.h"
 
@@ -29,6 +30,7 @@ struct TranslationOptions {
   int64_t segments_per_step = 1;  ///< by documents: pairs of a row in one step
   /// The search of evaluations, and how many of their pairs are translated; 0: none.
   search::BeamSearchOptions search;
+  std::optional<search::GenerationOptions> generation = {};  ///< set: a published model's search in its place
   int64_t translated = 0;
   std::string translation_metric = "bleu";  ///< of these the deciding one
   models::SpecialTokens tokens = {};        ///< of the model

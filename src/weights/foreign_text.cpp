@@ -114,6 +114,10 @@ base::Node TextConfig::rotary(int64_t head_dim, double base_value, double partia
   const std::string_view where = rotary_key(*this);
   const base::Node settings = get(where, base::Node::table());
   if (!settings.is_table()) fail(where, fmt::format("expected an object or null, found {}", settings.found()));
+  for (const auto& [name, value] : settings.members()) {
+    if (value.is_table())
+      fail(where, fmt::format("expected the same for all layers, found settings of {}", base::in_quotes(name)));
+  }
   const TextConfig inner(settings);
   const double theta = inner.has("rope_theta") ? inner.number("rope_theta", base_value) : number(base_key, base_value);
   const std::string_view outside = partial_key.empty() ? kPartialKey : partial_key;

@@ -54,8 +54,12 @@ TEST_F(TranslationVocabulary, AnotherVocabularyIsNoStart) {
   const std::vector<std::string> from = {"--init", folder_ / "run"};
   const Finished same = train("same", {}, from);
   EXPECT_EQ(same.status, 0) << same.err;
+  const Finished by_recipe = train("by_recipe", {"init=" + (folder_ / "run")});
+  EXPECT_EQ(by_recipe.status, 0) << by_recipe.err;
   replace(" von ", " vom ");
   refused(train("other", {}, from), "its vocabulary is not that of the recipe's data");
+  refused(train("third", {"init=" + (folder_ / "run")}), "recipe: 'init': ");
+  EXPECT_FALSE(fs::exists(folder_ / "third"));
 }
 
 // The words of the run keep their numbers, although others are now the most frequent.

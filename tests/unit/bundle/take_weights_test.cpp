@@ -106,6 +106,15 @@ base::Node search_settings_in(const std::string& folder) {
   return base::parse_json(base::read_file(path, 1 << 20), path);
 }
 
+// Where its texts end; an encoder writes none.
+TEST(TakeWeights, SettingsOfALanguageModelStayWithIt) {
+  const std::string name = "generation_config.json";
+  const auto taken = [](const std::string& folder) { return take_weights(folder, *load_any(folder).model).files; };
+  EXPECT_EQ(taken(kTexts + "llama"),
+            (std::map<std::string, std::string>{{name, base::read_file(kTexts + "llama/" + name, 1 << 20)}}));
+  EXPECT_TRUE(taken(kTexts + "bert_cls").empty());
+}
+
 // The first Marian models keep the settings of their search in config.json.
 TEST(TakeWeights, SettingsOfTheSearchStayWithTheModel) {
   const test::TemporaryFolder folder;

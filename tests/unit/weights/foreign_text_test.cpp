@@ -63,6 +63,9 @@ TEST(ForeignText, RotarySettingsNameATypeAndAFactor) {
   refused(Node::table({{"type", "linear"}}), {"expected a factor", "\"linear\""});
   refused(Node::table({{"rope_type", "llama3"}, {"original_max_position_embeddings", 16}}),
           {"expected a factor", "\"llama3\""});
+  const Node turned = Node::table({{"rope_type", "default"}, {"rope_theta", 500.0}});
+  refused(Node::table({{"full_attention", turned}, {"sliding_attention", turned}}),
+          {"expected the same for all layers", "\"full_attention\""});
   const Node old = Node::table({{"rope_type", Node()}, {"type", "linear"}, {"factor", 2.0}});
   EXPECT_EQ(rotary_of(with_keys("llama", {{"rope_scaling", old}})).at("scaling").at("factor").as_double(), 2.0);
 }
