@@ -47,6 +47,7 @@ class TrainedSubject {
                               {"layers", pairs.encoder.num_layers},
                               {"vocab", model_->options().embedding.vocab_size},
                               {"least", 0},
+                              {"pre_norm", pairs.norm == models::EncoderDecoderOptions::Norm::pre},
                               {"length", kMaxTokens},
                               {"threads", at::get_num_threads()}});
   }
@@ -95,8 +96,8 @@ class TrainedSubject {
     const auto plain = [](const base::Node& attention) { return attention.at("type").as_string() == "softmax"; };
     using Positions = models::PairPositionOptions;
     const bool known = options.embedding.shared == models::EmbeddingOptions::Shared::all && options.embedding.scale &&
-                       pairs.norm == models::EncoderDecoderOptions::Norm::post && pairs.encoder.memory.empty() &&
-                       !pairs.encoder.segment_size && pairs.activation == ops::Activation::relu && !pairs.ffn_gated &&
+                       pairs.encoder.memory.empty() && !pairs.encoder.segment_size &&
+                       pairs.activation == ops::Activation::relu && !pairs.ffn_gated &&
                        pairs.encoder.num_layers == pairs.decoder.num_layers && !pairs.encoder.num_heads &&
                        !pairs.decoder.num_heads && !pairs.encoder.ffn_dim && !pairs.decoder.ffn_dim &&
                        plain(pairs.encoder.attention) && plain(pairs.decoder.attention) &&
@@ -105,7 +106,7 @@ class TrainedSubject {
                        !model_->parameters().find("head.weight").defined() &&
                        !model_->parameters().find("head.bias").defined();
     base::require(known,
-                  "--model: {}: expected a model like transformer_iwslt_de_en: post-norm, relu, softmax attention, one "
+                  "--model: {}: expected a model like transformer_iwslt_de_en: relu, softmax attention, one "
                   "table for source, target and output, no memories; found another shape",
                   folder);
   }

@@ -126,6 +126,7 @@ TranslationPeers start_translation_peers(const BenchArguments& arguments, const 
                                                 {"layers", 6},
                                                 {"vocab", kWords},
                                                 {"least", kLength},
+                                                {"pre_norm", false},
                                                 {"length", kLength},
                                                 {"threads", at::get_num_threads()}});
   const auto start = [&](std::vector<std::string> words, bool best) {

@@ -11,8 +11,10 @@
 #include "base/machine.h"
 #include "base/text_format.h"
 #include "bundle/bundle.h"
+#include "bundle/foreign_images.h"
 #include "bundle/generation_file.h"
 #include "bundle/model_folder.h"
+#include "bundle/preprocessing.h"
 #include "bundle/published_config.h"
 #include "bundle/take_weights.h"
 #include "models/presets.h"
@@ -175,9 +177,10 @@ at::Tensor random_targets(const models::Model& model, const at::Tensor& tokens) 
 
 /// Mean of -log p after random tokens, two segments one after the other. Throws NotFinite where it is not finite.
 double first_loss(const models::Model& model, const std::string& who) {
-  base::require(model.head().input() == core::HeadInput::tokens || model.num_classes() > 0,
-                "{}: the model has no head to train on; add the memory in a recipe, with [model] from, memory and head",
-                who);
+  base::require(
+      model.head().input() == core::HeadInput::tokens || model.num_classes() > 0,
+      "{}: the model has no head to train on; expected one that has, or a recipe with [model] from, memory and head",
+      who);
   const at::NoGradGuard no_grad;
   constexpr int64_t kTokens = 32;
   const bool pairs = model.input_kind() == core::InputKind::pairs;
@@ -237,6 +240,7 @@ std::map<std::string, std::string> text_files_of(const std::string& folder) {
   constexpr uint64_t kMaxBytes = uint64_t{256} << 20;
   std::map<std::string, std::string> files = generation_file_of(folder);
   files[kSourceConfig] = read_model_config(folder);
+  if (std::string lines = foreign_class_lines(folder); !lines.empty()) files[kClassesFile] = std::move(lines);
   for (const std::string& name : base::list_folder(folder)) {
     const bool readable = name.ends_with(".json") || name.ends_with(".txt") || name.ends_with(".model") ||
                           name.ends_with(".spm") || name.ends_with(".bpe");

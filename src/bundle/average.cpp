@@ -1,5 +1,6 @@
 #include "bundle/average.h"
 
+#include <fmt/ranges.h>
 #include <torch/types.h>
 
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/log.h"
 #include "bundle/bundle.h"
 #include "weights/checkpoint.h"
 
@@ -19,6 +21,10 @@ ModelFolder average_of(const std::string& run, int64_t count) {
                 "{}: expected {} good checkpoints to average, found {}; train.save_every writes them, train.keep_last "
                 "says how many are kept",
                 run, count, checkpoints.size());
+  std::vector<int64_t> steps;
+  for (const weights::CheckpointInfo& checkpoint : checkpoints) steps.push_back(checkpoint.step);
+  base::log_info("convert: the mean of steps {}; the best checkpoint is one of those that are kept",
+                 fmt::join(steps, ", "));
   ModelFolder made;
   const std::string& newest = checkpoints.front().path;
   made.config = read_model_config(newest);

@@ -46,6 +46,7 @@ Converted to_t2r(const ConvertOptions& options) {
   const auto made = models::to_t2r(*stored.text_model("convert: --to t2r"), options.features,
                                    static_cast<uint64_t>(options.seed));
   BundleContent content{.options = made->options(), .model = *made, .tokenizer = stored.tokenizer};
+  content.files = generation_file_of(folder);
   if (stored.tokenizer) content.files[TextConventions::kFile] = stored.conventions.text();
   content.card = fmt::format(
       "---\nlibrary_name: mnemo\n---\n\n# T2R of {0}\n\n{1} parameters. The weights of `{0}`, a softmax model, with "
@@ -64,7 +65,7 @@ Converted to_encoder(const ConvertOptions& options) {
   const auto made = models::to_encoder(*loaded.model);
   BundleContent content{.options = made->options(), .model = *made};
   content.files = loaded.format != nullptr ? text_files_of(folder) : files_beside(folder);
-  for (const char* file : {kSourceConfig, kGenerationConfig}) content.files.erase(file);
+  for (const char* file : {kSourceConfig, kGenerationConfig, kClassesFile}) content.files.erase(file);
   content.card = fmt::format(
       "---\nlibrary_name: mnemo\n---\n\n# Encoder of {0}\n\n{1} parameters. The encoder of `{0}`, for a head of its "
       "own.\n\nMade with Mnemo {2}:\n\n    mnemo convert {0} --to source_encoder --out FOLDER\n",
@@ -152,7 +153,7 @@ Converted to_format(const ConvertOptions& options) {
     if (format->variants) {
       content.config = text_config_for(*format, loaded, folder);
       content.vocabulary = text_files_of(folder);
-      content.vocabulary.erase(kSourceConfig);
+      for (const char* file : {kSourceConfig, kClassesFile}) content.vocabulary.erase(file);  // config.json says it
     } else {
       content.config = config_for(*format, loaded, folder, content.vocabulary);
     }

@@ -2,7 +2,7 @@
 
 #include "base/file_io.h"
 #include "bundle/published_config.h"
-#include "models/encoder_decoder.h"
+#include "models/presets.h"
 
 namespace mnemo::bundle {
 namespace {
@@ -46,11 +46,14 @@ std::map<std::string, std::string> generation_file_of(const std::string& folder)
   const std::string path = base::join_path(folder, kGenerationConfig);
   if (base::path_exists(path)) return {{kGenerationConfig, base::read_file(path, uint64_t{16} << 20)}};
   const PublishedConfig found = find_published(folder);
-  if (found.format == nullptr || found.format->backbone != models::EncoderDecoderOptions::kType) return {};
+  if (found.format == nullptr || !found.format->variants) return {};
+  const models::BackboneOptions backbone = models::read_model_options(found.format->options(found.config)).backbone;
+  if (!backbone.is_pairs() && !backbone.causal()) return {};  // an encoder writes nothing
   base::Node settings = base::Node::table();
   for (const char* key : kGenerationKeys) {
     if (const base::Node* value = found.config.find(key)) settings.set(key, *value);
   }
+  if (settings.size() == 0) return {};
   return {{kGenerationConfig, base::to_json(settings) + "\n"}};
 }
 

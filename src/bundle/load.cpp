@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/node.h"
+#include "base/printable.h"
 #include "bundle/model_folder.h"
 #include "models/model.h"
 #include "models/presets.h"
@@ -43,6 +44,19 @@ void require_held(const models::ModelOptions& config, const weights::TensorFile&
   const int64_t asked = models::count_parameters(config);
   base::require(asked <= held + kLeft, "{}: expected a model of at most {} parameters, as {} holds, found one of {}",
                 config_path, held, weights_path, asked);
+}
+
+/// Throws InputError for weights of a text model whose numbers alone do not say what they are.
+void require_plain_weights(const base::Node& said, const weights::TensorFile& file, const std::string& config_path,
+                           const std::string& weights_path) {
+  const base::Node* quantised = said.find("quantization_config");
+  base::require(quantised == nullptr || quantised->is_null(),
+                "{}: 'quantization_config': unsupported: expected weights in float32, bf16 or float16, found {}",
+                config_path, quantised == nullptr ? "none" : quantised->found());
+  for (const auto& [name, tensor] : file.tensors)
+    base::require(!c10::isFloatingType(tensor.scalar_type()) || tensor.element_size() > 1,
+                  "{}: '{}': unsupported: expected float32, bf16 or float16, found {}", weights_path,
+                  base::printable(name), c10::toString(tensor.scalar_type()));
 }
 
 }  // namespace
@@ -103,6 +117,7 @@ AnyModel load_any(const std::string& folder, const LoadModelOptions& options) {
           "it with the library that wrote it: transformers' model.save_pretrained(FOLDER), or safetensors' save_model",
           pickle);
     const weights::TensorFile file = sharded ? weights::read_sharded(index) : weights::read_safetensors(whole);
+    if (loaded.format->variants) require_plain_weights(said, file, config_path, weights_path);
     if (loaded.format->fit) loaded.format->fit(*loaded.format, config, said, file);
     // Of the model as it was published: what a change adds is the caller's.
     if (loaded.format->variants) require_held(models::read_model_options(config), file, config_path, weights_path);

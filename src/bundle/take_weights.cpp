@@ -99,6 +99,9 @@ Taken take_weights(const std::string& path, models::Model& model, const std::vec
                   c10::str(tensor.sizes()), c10::str(source.sizes()));
     at::Tensor(tensor).copy_(is_classifier(name) ? in_places(source, rows.places) : source);
   }
+  for (const auto& [name, tensor] : from.named()) {
+    if (!model.parameters().find(name).defined()) taken.unused.push_back(name);
+  }
   model.commit(stored.model->initial_state(1));
   return taken;
 }

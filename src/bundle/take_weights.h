@@ -10,8 +10,9 @@ namespace mnemo::bundle {
 
 /// What a model that starts from a folder has of it.
 struct Taken {
-  std::vector<std::string> fresh = {};  ///< weights that the folder lacks, or has for another number of classes
-  std::string note = {};                ///< what is to be said of the classes; empty: nothing
+  std::vector<std::string> fresh = {};   ///< weights that the folder lacks, or has for another number of classes
+  std::vector<std::string> unused = {};  ///< weights of the folder that the model has no place for
+  std::string note = {};                 ///< what is to be said of the classes; empty: nothing
   /// Files that stay with a model that writes: how it wants to be searched, and where its texts end.
   std::map<std::string, std::string> files = {};
 };

@@ -144,7 +144,7 @@ search::GenerationOptions published_search(const TranslateArguments& arguments, 
 /// The limits of drawn translations that such a search has. Lengths count the end there, here they do not.
 search::BeamSearchOptions limits_of(const search::GenerationOptions& search) {
   return {.min_len = search.min_new_tokens,
-          .max_len_b = std::max<int64_t>(1, search.max_new_tokens - 1),
+          .max_len_b = search.max_new_tokens - 1,
           .no_repeat_ngram = search.no_repeat_ngram};
 }
 
@@ -281,6 +281,10 @@ void add_translate(CLI::App& app) {
             "write, for words the vocabulary lacks, the source's word that the model reads there")
       .option("--unknown", options.unknown, "TEXT", "what stands for words the vocabulary lacks (default <unk>)")
       .option("--batch", options.batch_size, "N", "sentences per batch (default 32)", base::range(1, 1 << 16))
+      .option(
+          "--max-source", options.max_source, "N",
+          "a source of more tokens, or of more than the model has places for, is cut, with a warning (default 1024)",
+          base::range(2, 1 << 20))
       .option("--precision", arguments->precision, "NAME",
               "weights of the decoding engine: float32, bf16, int8 or w8a8 (default: float32; the model itself if the "
               "engine "

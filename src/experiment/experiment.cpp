@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/glob.h"
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/text_format.h"
@@ -63,7 +64,9 @@ std::shared_ptr<models::Model> build_with(const Recipe& recipe, int64_t copies) 
   const std::string sizes = recipe.model.backbone.input() == core::InputKind::images
                                 ? std::string()
                                 : fmt::format("; embedding.vocab_size is {}, backbone.dim {}",
-                                              recipe.model.embedding.vocab_size, recipe.model.backbone.dim);
+                                              recipe.model.embedding.vocab_size,
+                                              recipe.model.backbone.is_pairs() ? recipe.model.backbone.pairs.dim
+                                                                               : recipe.model.backbone.dim);
   base::require(parameters <= memory / copies / 4,
                 "recipe: 'model': {} parameters{} need {} MB, and this machine has {} MB{}", base::grouped(parameters),
                 copies > 1 ? " and their gradients" : "", base::grouped(parameters / 1'000'000 * copies * 4),
@@ -75,6 +78,19 @@ std::shared_ptr<models::Model> build_with(const Recipe& recipe, int64_t copies) 
 std::optional<core::RowLimit> places_of(const models::ModelOptions& model) {
   if (model.backbone.input() != core::InputKind::tokens || !model.backbone.causal()) return std::nullopt;
   return models::row_limit(model.backbone.attention);
+}
+
+/// Throws InputError if a segment of such data has more rows than the model has learned positions. length: the longest
+/// sample; 0: segments are full.
+void require_positions(const models::ModelOptions& model, int64_t length) {
+  using Type = backbones::PositionOptions::Type;
+  const backbones::PositionOptions& position = model.backbone.position;
+  if (model.backbone.input() != core::InputKind::tokens || position.type != Type::learned) return;
+  const int64_t rows = length > 0 ? std::min(length, model.segment_size) : model.segment_size;
+  base::require(rows <= position.places(),
+                "recipe: 'model.segment_size': expected at most {}, the rows that the model has learned positions for "
+                "(backbone.position.max_len), found {}",
+                position.places(), model.segment_size);
 }
 
 /// Tokens go to models of tokens, images to models of images.
@@ -263,6 +279,27 @@ void start_finetuning(Experiment& bench) {
   bench.task = std::move(loaded.task);
 }
 
+/// "; fresh: a, b and 3 more": nothing where there are none.
+std::string listed(const char* title, std::vector<std::string> names) {
+  constexpr size_t kShown = 8;
+  if (names.empty()) return "";
+  const size_t more = names.size() > kShown ? names.size() - kShown : 0;
+  names.resize(names.size() - more);
+  return fmt::format("{}{}{}", title, fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+/// Fresh weights that are not trained stay as they were drawn.
+void warn_of_untrained(const train::TrainOptions& train, std::vector<std::string> fresh) {
+  if (train.only.empty() && !train.lora) return;
+  std::erase_if(fresh, [&](const std::string& name) {
+    const auto takes = [&](const std::string& pattern) { return base::matches(pattern, name); };
+    return std::ranges::any_of(train.only, takes) || (train.lora && std::ranges::any_of(train.lora->targets, takes));
+  });
+  if (!fresh.empty())
+    base::log_warning("train.only, train.lora: fresh weights that are not trained stay as they were drawn: {}",
+                      fmt::join(fresh, ", "));
+}
+
 }  // namespace
 
 void require_same_vocabulary(const std::string& folder, const Experiment& experiment, const std::string& place) {
@@ -298,6 +335,7 @@ Experiment make_experiment(const Recipe& recipe) {
   fit_to(loaded.shape, *task, model);
   if (const auto limit = places_of(model); limit && loaded.shape.length > 0)
     limit->require(loaded.shape.length, "the longest sample has so many tokens");
+  require_positions(model, loaded.shape.length);
   take_vocabulary(model, loaded.shape);
   bench.model = build_with(bench.recipe, 2);
   bench.files = std::move(loaded.files);
@@ -308,9 +346,9 @@ Experiment make_experiment(const Recipe& recipe) {
     if (bundle::read_published(folder).format == nullptr) require_same_vocabulary(folder, bench, "recipe: 'init'");
     warn_of_other_vocabulary(*recipe.init, model, loaded.shape);
     const bundle::Taken taken = bundle::take_weights(*recipe.init, *bench.model, loaded.shape.classes);
-    base::log_info("{}: initial weights{}{}{}{}", *recipe.init,
-                   taken.fresh.empty() ? "" : "; fresh: ", fmt::join(taken.fresh, ", "), taken.note.empty() ? "" : "; ",
-                   taken.note);
+    base::log_info("{}: initial weights{}{}{}", *recipe.init, listed("; fresh: ", taken.fresh),
+                   listed("; not used: ", taken.unused), taken.note.empty() ? "" : "; " + taken.note);
+    warn_of_untrained(recipe.train, taken.fresh);
     bench.files.insert(taken.files.begin(), taken.files.end());
   }
   task->check_model(*bench.model, loaded.shape);

@@ -191,8 +191,6 @@ Measured measure_pairs(const bundle::Bundle& stored, const std::optional<Recipe>
   translation.eval_samples = INT64_MAX;
   // A recipe says how its own model translates.
   if (!recipe) translation.generation = infer::generation_settings(stored);
-  if (translation.generation)
-    search::require_fitting(*translation.generation, core::pair_input(stored.model->input()).target_vocab_size);
   data::PairCorpus corpus = data::read_pair_set(pairs, *options.data, infer::vocabularies_of(stored));
   const int64_t left_out = corpus.train.left_out();
   if (left_out > 0 && (!options.group || options.group->rank() == 0))

@@ -175,10 +175,15 @@ void require_same_ranks(const TrainingOptions& options, const Experiment& experi
 
 }  // namespace
 
-double Training::speed() const {
-  const double processed = static_cast<double>(experiment.tokens_per_step) * static_cast<double>(report.steps);
-  return report.seconds > 0 ? processed / report.seconds : 0;
+double tokens_per_second(const Experiment& experiment, const train::TrainReport& report) {
+  // Of pairs a batch may have any number of tokens up to tokens_per_step; those of the targets are counted.
+  const int64_t processed = experiment.model->input_kind() == core::InputKind::pairs
+                                ? report.tokens
+                                : experiment.tokens_per_step * report.steps;
+  return report.seconds > 0 ? static_cast<double>(processed) / report.seconds : 0;
 }
+
+double Training::speed() const { return tokens_per_second(experiment, report); }
 
 Training run_training(const TrainingOptions& options) {
   require_folder(options);

@@ -36,6 +36,10 @@ struct TrainingOptions {
   std::function<void(const train::EvaluationPoint& point, const std::string& metric)> on_evaluation = {};
 };
 
+/// Tokens or images that ran through the model in a second; of pairs, whose batches may have any number of tokens up to
+/// data.batch_tokens, those of the targets.
+double tokens_per_second(const Experiment& experiment, const train::TrainReport& report);
+
 struct Training {
   Experiment experiment;
   train::TrainReport report;
@@ -44,8 +48,7 @@ struct Training {
   std::string model;                                      ///< the model's folder; empty where a signal came first
   std::optional<std::string> task = {};                   ///< the task memory that a fine-tuning wrote
 
-  /// Tokens or images that ran through the model in a second.
-  double speed() const;
+  double speed() const;  ///< tokens_per_second() of these
 };
 
 /// Trains, and writes the model into the folder, unless a signal stopped the training (report.signal). Throws

@@ -40,26 +40,33 @@ constexpr OtherSetting kOthers[] = {{"repetition_penalty", 1.0},
                                     {"sequence_bias"},
                                     {"suppress_tokens"},
                                     {"begin_suppress_tokens"},
+                                    {"forced_decoder_ids"},
+                                    {"force_words_ids"},
+                                    {"constraints"},
+                                    {"stop_strings"},
+                                    {"watermarking_config"},
                                     {"exponential_decay_length_penalty"}};
 
 class GenerationFile {
  public:
   GenerationFile(std::string path, const std::string& folder)
       : path_(std::move(path)), file_(read_settings(path_, folder)) {}
-  search::GenerationOptions options() const {
+  /// tokens: of the model, whose start and end the search has.
+  search::GenerationOptions options(const models::SpecialTokens& tokens) const {
     using Options = search::GenerationOptions;
     refuse_others();
+    require_token("decoder_start_token_id", tokens.first());
+    require_token("eos_token_id", tokens.eos);
     Options options;
-    options.num_beams = get("num_beams", 1).as_int();
-    options.length_penalty = get("length_penalty", 1.0).as_double();
+    options.num_beams = integer("num_beams", 1);
+    options.length_penalty = number("length_penalty", 1.0);
     options.early_stopping = early_stopping();
     // Lengths without "new" count the decoder's first token.
-    options.max_new_tokens = get("max_new_tokens", get("max_length", 512).as_int() - 1).as_int();
-    options.min_new_tokens = get("min_new_tokens", std::max<int64_t>(0, get("min_length", 0).as_int() - 1)).as_int();
-    options.no_repeat_ngram = get("no_repeat_ngram_size", 0).as_int();
-    options.renormalize = get("renormalize_logits", false).as_bool();
-    if (const base::Node end = get("forced_eos_token_id", base::Node()); !end.is_null())
-      options.forced_eos = end.as_int();
+    options.max_new_tokens = integer("max_new_tokens", integer("max_length", 512) - 1);
+    options.min_new_tokens = integer("min_new_tokens", std::max<int64_t>(0, integer("min_length", 0) - 1));
+    options.no_repeat_ngram = integer("no_repeat_ngram_size", 0);
+    options.renormalize = flag("renormalize_logits");
+    options.forced_eos = token("forced_eos_token_id");
     const base::Node words = get("bad_words_ids", base::Node::array());
     base::require(words.is_array(), "{}: 'bad_words_ids': expected a list of lists, found {}", path_, words.found());
     for (const base::Node& word : words.items()) {
@@ -79,14 +86,45 @@ class GenerationFile {
   base::Node get(std::string_view key, const base::Node& otherwise) const {
     return weights::member_or(file_, key, otherwise);
   }
+  void require(bool is_right, std::string_view key, std::string_view expected, const base::Node& found) const {
+    base::require(is_right, "{}: '{}': expected {}, found {}", path_, key, expected, found.found());
+  }
+  int64_t integer(std::string_view key, int64_t otherwise) const {
+    const base::Node value = get(key, otherwise);
+    require(value.is_int(), key, "an integer", value);
+    return value.as_int();
+  }
+  double number(std::string_view key, double otherwise) const {
+    const base::Node value = get(key, otherwise);
+    require(value.is_int() || value.is_real(), key, "a number", value);
+    return value.as_double();
+  }
+  bool flag(std::string_view key) const {
+    const base::Node value = get(key, false);
+    require(value.is_bool(), key, "true or false", value);
+    return value.as_bool();
+  }
+  /// A token, also as a list of one; unset: there is none.
+  std::optional<int64_t> token(std::string_view key) const {
+    const base::Node found = get(key, base::Node()),
+                     value = found.is_array() && found.size() == 1 ? found.items()[0] : found;
+    if (value.is_null()) return std::nullopt;
+    require(value.is_int(), key, "a token's number", value);
+    return value.as_int();
+  }
+  void require_token(std::string_view key, int64_t expected) const {
+    const int64_t found = token(key).value_or(expected);
+    base::require(found == expected, "{}: '{}': unsupported: expected {}, that of config.json, found {}", path_, key,
+                  expected, found);
+  }
   void refuse_others() const {
     for (const auto& [key, neutral] : kOthers) {
       const base::Node value = get(key, base::Node());
-      if (value.is_null() || (neutral && value.as_double() == *neutral)) continue;
+      if (value.is_null() || (neutral && number(key, 0.0) == *neutral)) continue;
       base::input_error("{}: '{}': unsupported: expected {}, found {}", path_, key,
                         neutral ? fmt::format("{}", *neutral) : "no such key", value.found());
     }
-    if (get("do_sample", false).as_bool())
+    if (flag("do_sample"))
       base::log_warning(
           "{}: 'do_sample': the file asks for drawn texts; translate searches for the best ones unless --sample is "
           "given",
@@ -126,7 +164,14 @@ std::optional<search::GenerationOptions> generation_settings(const bundle::Bundl
   if (stored.model->input_kind() != core::InputKind::pairs) return std::nullopt;
   const std::string path = settings_path(stored);
   if (path.empty()) return std::nullopt;
-  return GenerationFile(path, stored.folder).options();
+  const models::SpecialTokens& tokens = stored.options().tokens;
+  const search::GenerationOptions options = GenerationFile(path, stored.folder).options(tokens);
+  try {
+    search::require_fitting(options, core::pair_input(stored.model->input()).target_vocab_size);
+  } catch (const base::InputError& error) {
+    base::input_error("{}: {}", path, error.what());
+  }
+  return options;
 }
 
 std::vector<int64_t> end_tokens(const bundle::Bundle& stored) {
@@ -139,6 +184,11 @@ std::vector<int64_t> end_tokens(const bundle::Bundle& stored) {
     base::require(token.is_int(), "{}: 'eos_token_id': expected a token's number or a list of them, found {}", path,
                   token.found());
     tokens.push_back(token.as_int());
+    const bool texts = stored.model && stored.model->input_kind() == core::InputKind::tokens;
+    if (const int64_t words = texts ? stored.model->vocab_size() : INT64_MAX;
+        token.as_int() < 0 || token.as_int() >= words)
+      base::log_warning("{}: 'eos_token_id': {} is none of the model's {} tokens, so it ends no text", path,
+                        token.as_int(), words);
   }
   return tokens;
 }

@@ -90,8 +90,10 @@ std::string in_layers(const ModelSummary& summary, const models::LayerTable& of)
 ModelSummary summarize(const models::Model& model) {
   const at::NoGradGuard no_grad;
   const bool texts = model.input_kind() == core::InputKind::tokens;
+  // Of pairs the memories of the source are not run: they say how much they hold.
+  const bool carries = model.source() != nullptr && model.source()->carries_memory();
   const FilledState filled = texts ? fill_memories(model, 1, model.segment_size())
-                                   : FilledState{model.initial_state(1)};
+                                   : FilledState{.state = model.initial_state(1), .full = !carries};
   const core::State& full = filled.state;
   ModelSummary facts;
   if (!filled.full) {
@@ -121,10 +123,11 @@ std::string to_text(const ModelSummary& facts) {
     text += !facts.tables.empty() ? "The model carries no state from segment to segment.\n"
                                   : "The model carries no state.\n";
   } else {
-    text += facts.measured_after ? fmt::format(
-                                       "State between segments after {} tokens (filling the memories takes "
-                                       "too long to run):\n",
-                                       base::grouped(*facts.measured_after))
+    text += facts.measured_after && facts.tables.empty() ? "State before the first text:\n"
+            : facts.measured_after                       ? fmt::format(
+                                                               "State between segments after {} tokens (filling the memories takes "
+                                                                                     "too long to run):\n",
+                                                               base::grouped(*facts.measured_after))
             : !facts.tables.empty() ? "State between segments, once every memory is full:\n"
                                     : "State from one training step to the next:\n";
     text += state_table(facts).text();
@@ -227,10 +230,12 @@ void add_details(page::Document& page, const ModelSummary& facts, const std::str
   std::string html = std::string(!facts.tables.empty() ? "<h2>State between segments</h2>\n" : "<h2>State</h2>\n") +
                      (state.rows.empty() ? std::string("<p>None.</p>\n") : page::html_of(state));
   if (facts.measured_after)
-    html += fmt::format(
-        "<p class=\"note\">After {} tokens; filling the memories takes too long to run. Once they are full, a sequence "
-        "carries at most {}.</p>\n",
-        base::grouped(*facts.measured_after), bytes_text(facts.full_bytes));
+    html += fmt::format("<p class=\"note\">{} Once the memories are full, a sequence carries at most {}.</p>\n",
+                        facts.tables.empty()
+                            ? std::string("Before the first text.")
+                            : fmt::format("After {} tokens; filling the memories takes too long to run.",
+                                          base::grouped(*facts.measured_after)),
+                        bytes_text(facts.full_bytes));
   if (facts.open_bytes && !facts.tables.empty())
     html += fmt::format("<p class=\"note\">Inside a segment, token by token, a sequence holds at most {}.</p>\n",
                         bytes_text(*facts.open_bytes));

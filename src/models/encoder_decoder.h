@@ -26,9 +26,9 @@ struct PairPositionOptions {
       "of "
       "the paper, rounded to float32 as Marian models store them",
       base::one_of("paper", "fairseq", "marian"));
-    v("first", first, "sinusoidal: number of the first position (fairseq: that of the padding token + 1)",
-      base::range(0, 1 << 20));
-    v("max_len", max_len, "learned: maximum number of positions", base::range(1, 1 << 24));
+    v("first", first, "number of the first position (fairseq: that of the padding token + 1)", base::range(0, 1 << 20));
+    v("max_len", max_len, "learned: number of rows of the table of positions; max_len - first tokens have one",
+      base::range(1, 1 << 24));
   }
 };
 

@@ -20,6 +20,7 @@
 #include "experiment/device.h"
 #include "experiment/experiment.h"
 #include "experiment/run_record.h"
+#include "experiment/training.h"
 #include "infer/session.h"
 #include "infer/text_session.h"
 #include "inspect/cost.h"
@@ -149,7 +150,7 @@ void show_model(const experiment::Experiment& bench, RunResult& result) {
     result.mflops = static_cast<double>(cost.total.flops) / 1e6 /
                     static_cast<double>(std::max<int64_t>(1, cost.segment_size));
   }
-  result.state_bytes = facts.state_bytes;
+  result.state_bytes = facts.measured_after ? facts.full_bytes : facts.state_bytes;
   result.model_state_bytes = facts.model_state_bytes;
   for (const models::LayerTable& of : facts.tables)
     result.masks.push_back({{of.layers.begin(), of.layers.end()}, of.table.draw(), inspect::svg_of(of.table)});
@@ -274,7 +275,7 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
   result.steps = report.steps;
   result.tokens = report.tokens;
   result.seconds = report.seconds;
-  result.train_tokens_per_second = finite(static_cast<double>(bench.tokens_per_step * report.steps) / report.seconds);
+  result.train_tokens_per_second = finite(experiment::tokens_per_second(bench, report));
   result.curve = curve_of(report.history, *bench.task);
 
   result.parameters = bench.model->parameters().count();

@@ -86,8 +86,7 @@ std::optional<Evaluation> Classification::evaluate(const core::Model& model, dat
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
   distributed::SharedBatches shared(ranks());
-  const int64_t samples = std::min(documents->size(), options_.eval_samples);
-  for_own_batches(shared, samples, options_.eval_batch_size, [&](const std::vector<int64_t>& rows) {
+  const auto measure = [&](const std::vector<int64_t>& rows) {
     metrics::Likelihood likelihood;
     std::vector<double> counts(static_cast<size_t>(2 + 2 * options_.eval_batch_size), -1.0);  // -1: no such row
     core::State state = model.initial_state(static_cast<int64_t>(rows.size()));
@@ -108,7 +107,8 @@ std::optional<Evaluation> Classification::evaluate(const core::Model& model, dat
     counts[0] = likelihood.nll_sum();
     counts[1] = static_cast<double>(likelihood.count());
     shared.add(counts);
-  });
+  };
+  for_own_batches(shared, documents->size(), options_.eval_samples, options_.eval_batch_size, measure);
   metrics::Likelihood likelihood;
   std::vector<int64_t> predictions, labels;
   for (const std::vector<double>& counts : shared.all()) {

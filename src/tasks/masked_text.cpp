@@ -93,20 +93,23 @@ std::optional<Evaluation> MaskedText::evaluate(const core::Model& model, data::P
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
   const Pieces pieces = pieces_of(*text);
-  const int64_t samples = std::min(static_cast<int64_t>(pieces.size()), options_.eval_samples);
+  const auto size = static_cast<int64_t>(pieces.size());
   distributed::SharedBatches shared(ranks());
-  for_own_batches(shared, samples, options_.eval_batch_size, [&](const std::vector<int64_t>& numbers) {
-    TokenCounts counts;
-    core::State state = model.initial_state(static_cast<int64_t>(numbers.size()));
-    for (const data::TokenSegment& segment : segments_of(*text, pieces, numbers, kEvaluationStream)) {
-      const data::TokenSegment moved = to(segment, device);
-      core::StepResult step = model.forward(model_input(moved, core::Mode::evaluate), state);
-      state = std::move(step.state);
-      const at::Tensor all = moved.targets.flatten(), hidden_tokens = all.ne(base::kIgnoreTarget).nonzero().squeeze(1);
-      counts.add(model, step.hidden.flatten(0, 1).index_select(0, hidden_tokens), all.index_select(0, hidden_tokens));
-    }
-    shared.add(counts.values());
-  });
+  for_own_batches(shared, size, options_.eval_samples, options_.eval_batch_size,
+                  [&](const std::vector<int64_t>& numbers) {
+                    TokenCounts counts;
+                    core::State state = model.initial_state(static_cast<int64_t>(numbers.size()));
+                    for (const data::TokenSegment& segment : segments_of(*text, pieces, numbers, kEvaluationStream)) {
+                      const data::TokenSegment moved = to(segment, device);
+                      core::StepResult step = model.forward(model_input(moved, core::Mode::evaluate), state);
+                      state = std::move(step.state);
+                      const at::Tensor all = moved.targets.flatten(),
+                                       hidden_tokens = all.ne(base::kIgnoreTarget).nonzero().squeeze(1);
+                      counts.add(model, step.hidden.flatten(0, 1).index_select(0, hidden_tokens),
+                                 all.index_select(0, hidden_tokens));
+                    }
+                    shared.add(counts.values());
+                  });
   return TokenCounts::sum(shared).evaluation();
 }
 

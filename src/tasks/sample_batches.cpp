@@ -7,6 +7,13 @@
 
 namespace mnemo::tasks {
 
+std::vector<int64_t> evenly_spread(int64_t size, int64_t count) {
+  std::vector<int64_t> chosen;
+  count = std::min(size, count);
+  for (int64_t i = 0; i < count; ++i) chosen.push_back(i * size / count);
+  return chosen;
+}
+
 SampleBatches::Batch SampleBatches::next() {
   const int64_t first = next_batch_++ * batch_size_;
   Batch batch{{}, first / order_.size()};

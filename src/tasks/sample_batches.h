@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -41,15 +40,20 @@ class SampleBatches {
   int64_t next_batch_ = 0;
 };
 
-/// Calls `use` with the numbers of the samples of each of this rank's batches, of the first `samples` of a set.
+/// `count` of the numbers 0 .. size-1, evenly spread, or all of them: neighbours may have the same label, or come from
+/// one document.
+std::vector<int64_t> evenly_spread(int64_t size, int64_t count);
+
+/// Calls `use` with the numbers of the samples of each of this rank's batches, of at most `count` of a set of `size`.
 template <class Use>
-void for_own_batches(const distributed::SharedBatches& shared, int64_t samples, int64_t batch_size, Use&& use) {
+void for_own_batches(const distributed::SharedBatches& shared, int64_t size, int64_t count, int64_t batch_size,
+                     Use&& use) {
+  const std::vector<int64_t> chosen = evenly_spread(size, count);
+  const auto samples = static_cast<int64_t>(chosen.size());
   for (int64_t number = 0; number * batch_size < samples; ++number) {
     if (!shared.own(number)) continue;
-    const int64_t first = number * batch_size;
-    std::vector<int64_t> batch(static_cast<size_t>(std::min(batch_size, samples - first)));
-    std::iota(batch.begin(), batch.end(), first);
-    use(batch);
+    const auto first = chosen.begin() + number * batch_size;
+    use(std::vector<int64_t>(first, first + std::min(batch_size, samples - number * batch_size)));
   }
 }
 

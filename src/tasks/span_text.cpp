@@ -53,16 +53,17 @@ std::optional<Evaluation> SpanText::evaluate(const core::Model& model, data::Par
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
   const Pieces pieces = pieces_of(*text);
-  const int64_t samples = std::min(static_cast<int64_t>(pieces.size()), options_.eval_samples);
+  const auto size = static_cast<int64_t>(pieces.size());
   distributed::SharedBatches shared(ranks());
-  for_own_batches(shared, samples, options_.eval_batch_size, [&](const std::vector<int64_t>& numbers) {
-    const data::TokenSegment batch = to(batch_of(*text, pieces, numbers, kHeldOutStream), device);
-    const core::StepResult step = model.forward(model_input(batch, core::Mode::evaluate),
-                                                model.initial_state(batch.targets.size(0)));
-    TokenCounts counts;
-    counts.add(model, step.hidden, batch.targets);
-    shared.add(counts.values());
-  });
+  for_own_batches(shared, size, options_.eval_samples, options_.eval_batch_size,
+                  [&](const std::vector<int64_t>& numbers) {
+                    const data::TokenSegment batch = to(batch_of(*text, pieces, numbers, kHeldOutStream), device);
+                    const core::StepResult step = model.forward(model_input(batch, core::Mode::evaluate),
+                                                                model.initial_state(batch.targets.size(0)));
+                    TokenCounts counts;
+                    counts.add(model, step.hidden, batch.targets);
+                    shared.add(counts.values());
+                  });
   return TokenCounts::sum(shared).evaluation();
 }
 

@@ -13,20 +13,10 @@
 #include "metrics/bleu.h"
 #include "metrics/chrf.h"
 #include "tasks/data_position.h"
+#include "tasks/sample_batches.h"
 #include "tasks/token_counts.h"
 
 namespace mnemo::tasks {
-namespace {
-
-/// `count` of the numbers 0 .. size-1, evenly spread.
-std::vector<int64_t> spread(int64_t size, int64_t count) {
-  std::vector<int64_t> chosen;
-  count = std::min(size, count);
-  for (int64_t i = 0; i < count; ++i) chosen.push_back(i * size / count);
-  return chosen;
-}
-
-}  // namespace
 
 std::string last_sentence(const std::string& text, const std::string& separator) {
   const size_t at = separator.empty() ? std::string::npos : text.rfind(separator);
@@ -113,7 +103,7 @@ void Translation::for_each_batch(const core::Model& model, const data::PairPart&
                                  const search::VisitPairs& visit) const {
   if (!documents_) {
     for (const std::vector<int64_t>& chosen :
-         data::bucket_pairs(part.samples, spread(static_cast<int64_t>(part.samples.size()), count),
+         data::bucket_pairs(part.samples, evenly_spread(static_cast<int64_t>(part.samples.size()), count),
                             options_.batch_tokens, options_.eval_batch_size))
       visit(chosen, model.initial_state(static_cast<int64_t>(chosen.size())));
     return;

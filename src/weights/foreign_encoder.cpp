@@ -38,6 +38,20 @@ std::string masked_activation(const TextConfig& keys) {
   return activation;
 }
 
+void fit_masked_head(const base::Node& options, const base::Node& config, const ForeignFormat& format,
+                     const TensorFile& file, std::string_view head) {
+  if (options.at("head").at("type").as_string() != "masked_language_model") return;
+  for (const auto& [own, shared] :
+       {std::pair(fmt::format("{}.decoder.weight", head), std::string(format.variants->embedding)),
+        std::pair(fmt::format("{}.decoder.bias", head), fmt::format("{}.bias", head))}) {
+    const at::Tensor *one = find_tensor(format, file, own), *other = find_tensor(format, file, shared);
+    base::require(one == nullptr || other == nullptr || is_copy(*one, *other),
+                  "{}: unsupported: a head for masked tokens with an output of its own (tie_word_embeddings = false): "
+                  "expected '{}' to be '{}', found other numbers",
+                  config.place().text(), own, shared);
+  }
+}
+
 base::Node first_token_head(const base::Node& config, const std::string& pooler) {
   const base::Node* labels = config.find("id2label");
   const int64_t classes = labels != nullptr && labels->is_table() ? static_cast<int64_t>(labels->size())

@@ -19,6 +19,10 @@ base::Node encoder_options(const TextConfig& keys, double norm_eps);
 base::Node masked_head(const std::string& activation, double norm_eps);
 /// Its activation: hidden_act. Throws InputError for one that the head lacks.
 std::string masked_activation(const TextConfig& keys);
+/// Throws InputError if a model with that head has an output matrix, or a bias beside it, of its own: ours is the
+/// embedding. `head` is the name of the head in the file.
+void fit_masked_head(const base::Node& options, const base::Node& config, const ForeignFormat& format,
+                     const TensorFile& file, std::string_view head);
 /// Our head for classes, which reads the first token through a pooler with that function.
 base::Node first_token_head(const base::Node& config, const std::string& pooler);
 

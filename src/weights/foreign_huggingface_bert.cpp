@@ -33,12 +33,14 @@ base::Node bert_options_of(const base::Node& config, const BertKind& kind) {
   backbone.set("attention",
                base::Node::table({{"type", "softmax"}, {"dropout", keys.number("attention_probs_dropout_prob", 0.1)}}));
   options.set("segment_size", kind.roberta ? std::max<int64_t>(places - pad - 1, 1) : places);
-  // RoBERTa's masked LM has the erf form whatever hidden_act says.
-  const std::string activation = kind.roberta ? "gelu" : masked_activation(keys);
   const std::string architecture = architecture_of(config);
-  options.set("head", architecture == kind.names.masked ? masked_head(activation, eps)
-                      : architecture == kind.names.bare ? bare_head(kind.bare_pooler)
-                                                        : first_token_head(config, "tanh"));
+  if (architecture == kind.names.masked) {
+    // RoBERTa's masked LM has the erf form whatever hidden_act says.
+    options.set("head", masked_head(kind.roberta ? "gelu" : masked_activation(keys), eps));
+  } else {
+    options.set("head",
+                architecture == kind.names.bare ? bare_head(kind.bare_pooler) : first_token_head(config, "tanh"));
+  }
   return options;
 }
 
@@ -94,7 +96,8 @@ ForeignFormat huggingface_bert_format() {
           .claims = [](const base::Node& config) { return kBert.names.contain(architecture_of(config)); },
           .options = [](const base::Node& config) { return bert_options_of(config, kBert); },
           .fit =
-              [](const ForeignFormat& format, base::Node& options, const base::Node&, const TensorFile& file) {
+              [](const ForeignFormat& format, base::Node& options, const base::Node& config, const TensorFile& file) {
+                fit_masked_head(options, config, format, file, "cls.predictions");
                 // A model without a head may have been saved without its pooler.
                 base::Node head = options.at("head");
                 const base::Node* classes = head.find("num_classes");
@@ -137,6 +140,8 @@ ForeignFormat huggingface_roberta_format() {
                                    .copies = {"lm_head.decoder.weight"}},
           .claims = [](const base::Node& config) { return kRoberta.names.contain(architecture_of(config)); },
           .options = [](const base::Node& config) { return bert_options_of(config, kRoberta); },
+          .fit = [](const ForeignFormat& format, base::Node& options, const base::Node& config,
+                    const TensorFile& file) { fit_masked_head(options, config, format, file, "lm_head"); },
           .config = [](const models::ModelOptions& options) { return bert_config_of(options, kRoberta); }};
 }
 

@@ -24,10 +24,9 @@ std::string deberta_architecture(const base::Node& config) {
 bool has_term(const TextConfig& keys, const std::string& kind) {
   const base::Node kinds = keys.get("pos_att_type", base::Node::array());
   std::string all = "|";
-  if (kinds.is_array()) {
-    for (const base::Node& one : kinds.items()) all += one.as_string() + "|";
-  } else {
-    all += kinds.as_string() + "|";
+  for (const base::Node& one : kinds.is_array() ? kinds.items() : std::vector<base::Node>{kinds}) {
+    if (!one.is_string()) keys.fail("pos_att_type", fmt::format("expected c2p and p2c, found {}", one.found()));
+    all += one.as_string() + "|";
   }
   for (size_t at = 1; at < all.size(); at = all.find('|', at) + 1) {
     const std::string one = all.substr(at, all.find('|', at) - at);
@@ -160,6 +159,8 @@ ForeignFormat huggingface_deberta_format() {
                                .copies = {"cls.predictions.decoder.weight"}},
       .claims = [](const base::Node& config) { return kDeberta.contain(deberta_architecture(config)); },
       .options = deberta_options,
+      .fit = [](const ForeignFormat& format, base::Node& options, const base::Node& config,
+                const TensorFile& file) { fit_masked_head(options, config, format, file, "cls.predictions"); },
       .config = deberta_config};
 }
 

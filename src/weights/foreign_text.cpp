@@ -183,19 +183,21 @@ const at::Tensor* find_tensor(const ForeignFormat& format, const TensorFile& fil
   return name.starts_with(prefix) ? file.find(name.substr(prefix.size())) : file.find(std::string(prefix).append(name));
 }
 
+bool is_copy(const at::Tensor& one, const at::Tensor& other) {
+  return one.sizes() == other.sizes() && one.scalar_type() == other.scalar_type() && at::equal(one, other);
+}
+
 void fit_output(base::Node& options, const base::Node& config, const ForeignFormat& format, const TensorFile& file,
                 std::string_view output, std::string_view embedding, bool tied_by_default) {
   const bool says_tied = TextConfig(config).flag("tie_word_embeddings", tied_by_default);
   const at::Tensor* own = find_tensor(format, file, output);
-  const at::Tensor* table = find_tensor(format, file, embedding);
-  if (table == nullptr) table = file.find(name_of_shared(*format.variants, file, std::string(embedding)));
   base::require(own != nullptr || says_tied,
                 "{}: 'tie_word_embeddings': expected true, as the file has no '{}', found false", config.place().text(),
                 output);
-  const bool copy = own != nullptr && table != nullptr && own->sizes() == table->sizes() &&
-                    own->scalar_type() == table->scalar_type() && at::equal(*own, *table);
+  const at::Tensor* table = find_tensor(format, file, embedding);
+  if (table == nullptr) table = file.find(name_of_shared(*format.variants, file, std::string(embedding)));
   base::Node head = options.at("head");
-  head.set("tied", own == nullptr || (says_tied && copy));
+  head.set("tied", own == nullptr || (says_tied && table != nullptr && is_copy(*own, *table)));
   options.set("head", head);
 }
 

@@ -57,6 +57,9 @@ void write_rotary(base::Node& config, const base::Node& rotary);
 void fit_output(base::Node& options, const base::Node& config, const ForeignFormat& format, const TensorFile& file,
                 std::string_view output, std::string_view embedding, bool tied_by_default);
 
+/// Whether both have the same type, shape and numbers.
+bool is_copy(const at::Tensor& one, const at::Tensor& other);
+
 /// The tensor of that name, with or without the format's prefix; null if there is none.
 const at::Tensor* find_tensor(const ForeignFormat& format, const TensorFile& file, std::string_view name);
 

@@ -49,7 +49,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     data::SentencePieceOptions options;
     options.straight_quotes = options.strip_accents = options.lowercase = (choice & 2) != 0;
     options.digit_commas = (choice & 4) != 0;
-    options.extra_ids = (choice & 8) != 0 ? 3 : 0;
+    if ((choice & 8) != 0) options.added = {"<extra_id_2>", "<extra_id_1>", "<extra_id_0>"};
     const auto tokenizer = data::make_sentencepiece(input.substr(std::min(end + 1, input.size())), options, {},
                                                     "model");
     check(*tokenizer, text);

@@ -332,6 +332,13 @@ TEST(PublishedTranslation, FollowsOrRefusesEverySetting) {
                                    {"early_stopping", 3},
                                    {"num_beam_groups", 2},
                                    {"forced_bos_token_id", 4},
+                                   {"decoder_start_token_id", 7},
+                                   {"eos_token_id", 29},
+                                   {"eos_token_id", base::Node::array({0, 29})},
+                                   {"stop_strings", base::Node::array({"a"})},
+                                   {"num_beams", "4"},
+                                   {"repetition_penalty", "x"},
+                                   {"renormalize_logits", "yes"},
                                    {"no_repeat_ngram_size", -1},
                                    {"max_new_tokens", 0}}) {
     const Finished refused = translated(key, value);
@@ -340,6 +347,10 @@ TEST(PublishedTranslation, FollowsOrRefusesEverySetting) {
     EXPECT_TRUE(holds(refused.err, name) && holds(refused.err, "generation_config.json")) << key << refused.err;
   }
   found(translated("repetition_penalty", 1));
+  EXPECT_EQ(found(translated("forced_eos_token_id", base::Node::array({0}), " --max-len-b 12")), plain);
+  const Finished outside = translated("forced_eos_token_id", 99);
+  EXPECT_EQ(outside.status, 2);
+  EXPECT_TRUE(holds(outside.err, "generation_config.json: ") && holds(outside.err, "99")) << outside.err;
   // Draws keep its lengths and leave its words out: of the one token that is left all are the same.
   EXPECT_LE(found(translated("max_new_tokens", 3, " --sample")).at("tokens").as_int(), 3);
   EXPECT_GE(found(translated("min_new_tokens", 9, " --sample --max-len-b 12")).at("tokens").as_int(), 10);

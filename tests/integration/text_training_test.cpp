@@ -107,6 +107,26 @@ TEST_F(TextTraining, AnEncoderWithoutAHeadGetsOne) {
   EXPECT_TRUE(holds(trained.err, "fresh: head.classifier.weight, head.classifier.bias\n")) << trained.err;
   EXPECT_GE(metrics_of(folder_ / "run").at("accuracy").as_double(), 0.95);
 
+  const auto with = [&](const std::vector<std::string>& more, const std::string& out) {
+    std::vector<std::string> all = settings;
+    all.insert(all.end(), more.begin(), more.end());
+    return train(kClassifier, all, folder_ / out);
+  };
+  const Finished frozen = with({"train.lora={rank=2,targets=[\"*.attn.?.weight\"]}", "train.steps=1"}, "frozen");
+  EXPECT_EQ(frozen.status, 0) << frozen.err;
+  EXPECT_TRUE(holds(frozen.err, "stay as they were drawn: head.classifier.weight, head.classifier.bias")) << frozen.err;
+  const Finished smaller = with({"model.backbone.token_types=0", "train.steps=1"}, "smaller");
+  EXPECT_TRUE(holds(smaller.err, "not used: backbone.token_types.weight")) << smaller.err;
+  const Finished longer = with({"model.segment_size=100", "data.max_length=90"}, "longer");
+  EXPECT_EQ(longer.status, 0) << "the texts are short: " << longer.err;
+  std::string words;
+  for (int i = 0; i < 90; ++i) words += " good";
+  write(folder_ / "long.tsv", "sentence\tlabel\nthe film" + words + "\t0\nthe film\t1\n");
+  const Finished outside = with({"data.train=" + (folder_ / "long.tsv"), "model.segment_size=100"}, "outside");
+  EXPECT_EQ(outside.status, 2);
+  EXPECT_TRUE(holds(outside.err, "'model.segment_size': expected at most ")) << outside.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "outside"));
+
   const Finished kept = run({"convert", bert, "--to", "mnemo", "--out", folder_ / "ours"}),
                  back = run({"convert", folder_ / "ours", "--to", "huggingface_bert", "--out", folder_ / "back"});
   ASSERT_EQ(kept.status, 0) << kept.err;
@@ -238,6 +258,7 @@ TEST_F(TextTraining, LowRankUpdatesLieInASmallFile) {
       out);
   ASSERT_EQ(trained.status, 0) << trained.err;
   EXPECT_TRUE(holds(trained.err, "trains ")) << trained.err;
+  EXPECT_FALSE(holds(trained.err, "stay as they were drawn")) << trained.err;
   const Finished merged = run({"convert", bert, "--lora", out + "/lora.safetensors", "--out", folder_ / "merged"});
   ASSERT_EQ(merged.status, 0) << merged.err;
   const auto whole = weights::read_safetensors(out + "/model/model.safetensors"),

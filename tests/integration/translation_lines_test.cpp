@@ -89,6 +89,16 @@ TEST_F(TranslationLines, ALineLongerThanTheModelReadsIsCut) {
           "data.max_length: expected at most 4, the tokens of a source");
 }
 
+TEST_F(TranslationLines, HowMuchOfALineIsReadIsSaid) {
+  const std::string model = trained_pairs();
+  const Finished cut = translate("number 3 of 4\nnumber 3\n", model + " --max-source 4");
+  EXPECT_EQ(cut.status, 0) << cut.err;
+  EXPECT_TRUE(holds(cut.err, "standard input:1: 5 tokens, cut to 4")) << cut.err;
+  EXPECT_FALSE(holds(cut.err, "standard input:2: ")) << cut.err;
+  EXPECT_EQ(translate("\u00A0 \n", model).out, "\n");
+  EXPECT_EQ(translate(" \tnumber 3 of 4 \n", model).out, translate("number 3 of 4\n", model).out);
+}
+
 TEST_F(TranslationLines, ASearchThatDoesNotFitIsRefusedAtOnce) {
   const std::string model = trained_pairs();
   refused(translate("\n\nTom\n", model + " --beam 1000"), "beam_size: expected at most the vocabulary's");

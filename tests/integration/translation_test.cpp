@@ -217,6 +217,10 @@ model.backbone.decoder.cross_attention = { type = "abc", num_slots = 3 }
   ASSERT_EQ(compared.status, 0) << compared.err;
   const base::Node variants = json(content(out + "/results.json")).at("studies").items()[0].at("variants");
   ASSERT_EQ(variants.items().size(), 2u);
+  for (const base::Node& one : variants.items())
+    for (const base::Node& result : one.at("runs").items())
+      EXPECT_NEAR(result.at("train_tokens_per_second").as_double() * result.at("seconds").as_double(),
+                  result.at("tokens").as_double(), 1.0);
   const std::string page = content(out + "/report.html");
   for (const char* part : {"[decoder.cross_attention]", "num_slots = 3", "BLEU"})
     EXPECT_TRUE(holds(page, part)) << part;
@@ -317,6 +321,8 @@ TEST_F(TranslationRun, MemoriesAroundTheEncoderGoThroughDocuments) {
     ASSERT_EQ(run({"train", "--resume", parts, "-q", "--set", "train.steps=150"}).status, 0);
     EXPECT_EQ(content(whole + "/model/model.safetensors"), content(parts + "/model/model.safetensors")) << memories;
     EXPECT_TRUE(json(run({"eval", whole, "--part", "valid", "--json"}).out).contains("bleu"));
+    const base::Node facts = json(run({"inspect", whole, "--json"}).out);
+    EXPECT_GE(facts.at("full_state_bytes").as_int(), memories == recurrent ? 2 * 16 * 4 : 6 * 16 * 4) << memories;
 
     const std::string options = whole + " --documents --json --alignment --max-len-b 5 ";
     const std::string one = translate(first, options).out, other = translate(second, options).out;

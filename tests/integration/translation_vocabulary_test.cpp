@@ -62,6 +62,14 @@ TEST_F(TranslationVocabulary, AnotherVocabularyIsNoStart) {
   EXPECT_FALSE(fs::exists(folder_ / "third"));
 }
 
+// The search would wait for an end that no pair has.
+TEST_F(TranslationVocabulary, SpecialTokensAreThoseOfTheData) {
+  for (const char* tokens : {"{pad=0, eos=1, unk=2, bos=0}", "{pad=2}", "{eos=7}", "{unk=5}"})
+    refused(train("other", {std::string("model.tokens=") + tokens}),
+            "'model.tokens': expected pad = 1, eos = 2 and unk = 3");
+  EXPECT_FALSE(fs::exists(folder_ / "other"));
+}
+
 // The words of the run keep their numbers, although others are now the most frequent.
 TEST_F(TranslationVocabulary, AnEvaluationHasTheWordsOfItsRun) {
   write(folder_ / "held_out.tsv", "number 3 of 4\tZahl 3 von 4\nnumber 5 of 1\tZahl 5 von 1\n");

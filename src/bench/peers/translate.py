@@ -121,7 +121,7 @@ class CTranslate2:
         self.case, self.length = case, case["length"]
         self.sentences = [[str(token) for token in row if token != PAD] for row in tensors["bench.source"].tolist()]
         theirs = {name: tensor.numpy() for name, tensor in tensors.items()}
-        spec = transformer_spec.TransformerSpec.from_config((case["layers"], case["layers"]), case["heads"], pre_norm=False,
+        spec = transformer_spec.TransformerSpec.from_config((case["layers"], case["layers"]), case["heads"], pre_norm=case["pre_norm"],
                                                             activation=ctranslate2.specs.Activation.RELU)
 
         def linear(target, *names):
@@ -136,6 +136,8 @@ class CTranslate2:
             tables[0].weight = theirs["embed.weight"]
             stack.scale_embeddings = True
             stack.position_encodings.encodings = sinusoids(1024, case["dim"]).numpy()
+            if case["pre_norm"]:
+                norm(stack.layer_norm, f"backbone.{side}.final_norm")
             for i, layer in enumerate(stack.layer):
                 name = f"backbone.{side}.layers.{i}."
                 norm(layer.self_attention.layer_norm, name + "norm1")

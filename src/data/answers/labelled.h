@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -29,6 +30,11 @@ class LabelledDocuments {
   /// Of all documents together.
   int64_t num_tokens() const { return tokens_.size(); }
   int64_t length(int64_t i) const { return tokens_.document_end(i) - tokens_.document_begin(i); }
+  int64_t longest() const {
+    int64_t found = 0;
+    for (int64_t i = 0; i < size(); ++i) found = std::max(found, length(i));
+    return found;
+  }
   int64_t label(int64_t i) const { return labels_[static_cast<size_t>(i)]; }
   /// The first `out.size()` tokens of document i.
   void read(int64_t i, std::span<int64_t> out) const { tokens_.read(tokens_.document_begin(i), out); }

@@ -71,7 +71,7 @@ std::vector<TextPair> windows_of(const std::vector<TextPair>& pairs, const PairO
 PairPart encode_part(const TextPairs& pairs, const PairCorpus& corpus, const PairOptions& options, bool training) {
   PairPart part;
   part.empty = pairs.empty;
-  // Of a side of blanks that SentencePiece drops (U+00A0, U+3000, ...).
+  // Of a side of blanks (U+00A0, U+3000, ...).
   const std::vector<int64_t> no_source = corpus.source->encode(options.source_prefix, "data.source_prefix"),
                              no_target = corpus.target->encode({}, "target");
   for (TextPair& pair : windows_of(pairs.pairs, options)) {
@@ -118,6 +118,8 @@ void PairOptions::validate(const base::Where& where) const {
   where.require(!subwords() || (max_vocabulary > 0 && min_count == 1), "max_vocabulary",
                 "unit = \"{}\" needs the size of its vocabulary, and has no min_count", unit_name());
   where.require(window > 1 || separator.empty(), "separator", "stands between the sentences of a window; window is 1");
+  where.require(window > 1 || stride == 1, "stride", "goes from window to window; window is 1: expected 1, found {}",
+                stride);
   where.require(reset == Reset::pairs || window == 1, "window",
                 "reset = \"documents\" reads sentence by sentence: expected 1, found {}", window);
   where.require(batch_tokens >= max_length, "batch_tokens", "expected at least max_length = {}, found {}", max_length,
@@ -209,7 +211,9 @@ PairCorpus read_pair_set(PairOptions options, const std::string& path, const Pai
   options.train_target = options.valid = options.test = {};
   options.valid_fraction = options.test_fraction = 0;
   PairCorpus corpus{vocabularies, {}, {}, {}};
-  corpus.train = encode_part(read_pairs(options).train, corpus, options, false);
+  const PairSets sets = read_pairs(options);
+  require_no_separator(sets, options.separator);
+  corpus.train = encode_part(sets.train, corpus, options, false);
   require_pairs(corpus, "", options);
   return corpus;
 }

@@ -177,6 +177,8 @@ void divide(PairSets& sets, const PairTextOptions& options) {
 void PairTextOptions::validate(const base::Where& where) const {
   where.require(valid_fraction + test_fraction < 1.0, "test_fraction",
                 "expected valid_fraction + test_fraction below 1, found {} + {}", valid_fraction, test_fraction);
+  where.require(valid_target.empty() || !valid.empty(), "valid_target", "is the target of `valid`, which is empty");
+  where.require(test_target.empty() || !test.empty(), "test_target", "is the target of `test`, which is empty");
   where.require(train_target.empty() || document_column == 0, "document_column",
                 "requires tab-separated columns; train_target is set");
 }

@@ -34,7 +34,8 @@ class PairVocabulary {
   /// Whether a token stands for what the vocabulary lacks: unk, or the tokenizer's own unknown token, which no line
   /// has.
   bool is_unknown(int64_t id) const { return id == unknown_ || id - special_ == tokenizer_->unknown_id(); }
-  /// The tokens of a line, ending with eos. Throws InputError that names `where` for invalid UTF-8.
+  /// The tokens of a line, without the blanks around it, ending with eos. Throws InputError that names `where` for
+  /// invalid UTF-8.
   std::vector<int64_t> encode(std::string_view line, const std::string& where) const;
   /// The line of tokens that may end with eos. Special tokens give nothing, unk gives `unknown`, with a blank to each
   /// side of it where there is none.

@@ -31,8 +31,9 @@ constexpr std::string_view kBeside[] = {kConfig, "special_tokens_map.json"};
 constexpr std::string_view kSentencePieceFiles[] = {"spiece.model", "spm.model", kTrainedModelFile};
 constexpr std::array<std::string_view, 2> kBpeFiles[] = {
     {"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}, {"gpt2-vocab.json", "gpt2-merges.txt"}};
-constexpr int64_t kExtraIds = 100;  // of T5
-constexpr size_t kNamedFiles = 8;   // of a folder without a tokenizer
+constexpr int64_t kExtraIds = 100, kMaxExtraIds = 10'000;  // of T5
+const std::vector<std::string> kMaskAlone = {"[MASK]"};
+constexpr size_t kNamedFiles = 8;  // of a folder without a tokenizer
 
 bool is_beside(std::string_view name) { return std::ranges::find(kBeside, name) != std::end(kBeside); }
 
@@ -142,8 +143,26 @@ class Folder {
     return found->as_bool();
   }
 
+  std::string text(const base::Node& config, std::string_view key) const {
+    const base::Node* found = config.find(key);
+    if (found == nullptr || found->is_null()) return "";
+    base::require(found->is_string(), "{}: {}: expected a string, found {}", path(kConfig), key, found->found());
+    return found->as_string();
+  }
+  /// Throws InputError for a setting that would give other tokens than those of the class read here.
+  void require_unset(const base::Node& config, std::string_view key, bool otherwise) const {
+    base::require(flag(config, key).value_or(otherwise) == otherwise, "{}: {}: unsupported: expected {}, found {}",
+                  path(kConfig), key, otherwise, !otherwise);
+  }
+
   std::shared_ptr<const Tokenizer> word_piece(std::string_view name) {
     const base::Node settings = config();
+    require_unset(settings, "do_basic_tokenize", true);
+    for (const auto& [key, known] :
+         {std::pair("word_tokenizer_type", "basic"), {"subword_tokenizer_type", "wordpiece"}})
+      base::require(text(settings, key).empty() || text(settings, key) == known,
+                    "{}: {}: unsupported: expected \"{}\", found {}", path(kConfig), key, known,
+                    base::in_quotes(text(settings, key)));
     WordPieceOptions options{
         .lowercase = flag(settings, "do_lower_case").value_or(name.find("-cased") == std::string::npos)};
     options.strip_accents = flag(settings, "strip_accents").value_or(options.lowercase);
@@ -220,30 +239,62 @@ class Folder {
     return out;
   }
 
+  /// Tokens behind the pieces of a model: T5's for spans, the last of them <extra_id_0>, and DeBERTa's [MASK].
+  std::vector<std::string> added_tokens(const std::function<int64_t(std::string_view)>& find,
+                                        const base::Node& config) const {
+    std::vector<std::string> added;
+    const bool t5 = find("<pad>") == 0 && find("</s>") == 1 && find("<s>") < 0;
+    if (t5 && find("<extra_id_0>") < 0 && find("\u2581<extra_id_0>") < 0) {
+      const base::Node* count = config.find("extra_ids");
+      const base::Node found = count == nullptr || count->is_null() ? base::Node(kExtraIds) : *count;
+      base::require(found.is_int() && found.as_int() >= 0 && found.as_int() <= kMaxExtraIds,
+                    "{}: extra_ids: expected an integer from 0 to {}, found {}", path(kConfig), kMaxExtraIds,
+                    found.found());
+      for (int64_t id = found.as_int() - 1; id >= 0; --id) added.push_back(fmt::format("<extra_id_{}>", id));
+    }
+    if (find("[CLS]") >= 0 && find("[SEP]") >= 0 && find("[PAD]") >= 0 && find("[MASK]") < 0) return kMaskAlone;
+    return added;
+  }
+
+  /// Whether a tokenizer.json beside a model of SentencePiece adds tokens of its own: it is then what is read.
+  bool has_more_tokens(int64_t known) const {
+    constexpr const char* kJson = "tokenizer.json";
+    if (!has(kJson)) return false;
+    const TokenizerJson json = parse_tokenizer_json(read_(kJson), path(kJson));
+    return std::ranges::any_of(json.added.ids, [&](int64_t id) { return id >= known; });
+  }
+
   std::shared_ptr<const Tokenizer> sentencepiece(std::string_view name) {
     const std::string& file = use(name);
     const SentencePieceModel model = read_sentencepiece_model(file, path(name));
     const auto find = finder(model.pieces);
     const base::Node settings = config();
+    SentencePieceOptions options{.digit_commas = options_.digit_commas, .added = added_tokens(find, settings)};
+    if (has_more_tokens(model.pieces.size() + static_cast<int64_t>(options.added.size()))) {
+      used_.clear();
+      return tokenizer_json();
+    }
     PretrainedParts parts{.special = find_special_tokens(find)};
+    if (options.added == kMaskAlone) parts.special.mask = model.pieces.size();
     give_files(parts);
     const int64_t cls = find("[CLS]"), sep = find("[SEP]"), begin = find("<s>"), end = find("</s>"),
                   pad = find("<pad>");
-    SentencePieceOptions options{.digit_commas = options_.digit_commas};
     if (cls >= 0 && sep >= 0) {
       parts.sequences = SequenceTemplate::bert(static_cast<int32_t>(cls), static_cast<int32_t>(sep));
       // ALBERT's files have <pad>, those of DeBERTa [PAD].
       const bool albert = pad >= 0;
       options.straight_quotes = albert;
-      options.lowercase = albert && flag(settings, "do_lower_case").value_or(true);
+      options.lowercase = flag(settings, "do_lower_case").value_or(albert);
+      require_unset(settings, "split_by_punct", false);
       options.strip_accents = albert && !flag(settings, "keep_accents").value_or(false);
     } else if (begin >= 0 && pad < 0) {
-      parts.sequences = SequenceTemplate::beginning(static_cast<int32_t>(begin));
+      // Llama's; without its first token it has none.
+      require_unset(settings, "add_eos_token", false);
+      if (flag(settings, "add_bos_token").value_or(true))
+        parts.sequences = SequenceTemplate::beginning(static_cast<int32_t>(begin));
     } else if (end >= 0) {
       parts.sequences = SequenceTemplate::ending(static_cast<int32_t>(end));
     }
-    const bool t5 = pad == 0 && end == 1 && begin < 0;
-    if (t5 && find("<extra_id_0>") < 0 && find("\u2581<extra_id_0>") < 0) options.extra_ids = kExtraIds;
     base::require(!options.digit_commas || options.straight_quotes, "{}: the rule for digits and commas is ALBERT's",
                   path(name));
     return make_sentencepiece(file, std::move(options), std::move(parts), path(name));

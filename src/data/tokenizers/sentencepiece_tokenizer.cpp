@@ -113,13 +113,15 @@ class SentencePieceTokenizer final : public PretrainedTokenizer {
   }
 
   std::string type() const override { return "sentencepiece"; }
-  int64_t size() const override { return index_ ? options_.pieces_by_id->size() : model_.size() + options_.extra_ids; }
+  int64_t size() const override {
+    return index_ ? options_.pieces_by_id->size() : model_.size() + static_cast<int64_t>(options_.added.size());
+  }
   int64_t unknown_id() const override { return unknown_; }
 
   int64_t find(std::string_view token) const override {
     if (index_) return index_->find(token);
     for (int64_t id = model_.size(); id < size(); ++id) {
-      if (token == extra_text(id)) return id;
+      if (token == added(id)) return id;
     }
     return model_.find(token);
   }
@@ -163,7 +165,7 @@ class SentencePieceTokenizer final : public PretrainedTokenizer {
       const int64_t piece = model.find((*options_.pieces_by_id)[id]);
       if (piece >= 0) model.append(out, piece);
     } else if (id >= model_.size()) {
-      out += extra_text(id);
+      out += added(id);
     } else {
       model_.append(out, id);
     }
@@ -182,7 +184,7 @@ class SentencePieceTokenizer final : public PretrainedTokenizer {
     part.remove_prefix(code.size());
   }
 
-  std::string extra_text(int64_t id) const { return fmt::format("<extra_id_{}>", size() - 1 - id); }
+  const std::string& added(int64_t id) const { return options_.added[static_cast<size_t>(id - model_.size())]; }
 
   std::string prepared(std::string_view part) const {
     std::string text(part);
@@ -241,8 +243,6 @@ class SentencePieceTokenizer final : public PretrainedTokenizer {
 
 std::shared_ptr<const Tokenizer> make_sentencepiece(std::string_view file, SentencePieceOptions options,
                                                     PretrainedParts parts, const std::string& where) {
-  base::require(options.extra_ids >= 0 && options.extra_ids <= 10'000, "{}: extra_ids: expected 0 to 10000, found {}",
-                where, options.extra_ids);
   return std::make_shared<SentencePieceTokenizer>(file, std::move(options), std::move(parts), where);
 }
 

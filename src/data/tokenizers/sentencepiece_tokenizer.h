@@ -20,8 +20,7 @@ struct SentencePieceOptions {
   bool digit_commas = false;
   /// Hugging Face's Metaspace: the space in front of a text is put only where the text does not begin with one.
   bool space_where_missing = false;
-  /// T5's <extra_id_N>: ids behind the pieces, the last of them <extra_id_0>.
-  int64_t extra_ids = 0;
+  std::vector<std::string> added = {};  ///< tokens behind the pieces, which no text has
   /// Marian: ids of pieces (vocab.json), and the model of the language that ids are decoded to, if not the same. A text
   /// may begin with one of the pieces >>CODE<<, the language to translate to; another code is an InputError.
   std::optional<EntryList> pieces_by_id = {};

@@ -1,5 +1,6 @@
 #include "data/tokenizers/tokenizer_config.h"
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -17,7 +18,10 @@ class SettingsParser final : public nlohmann::json_sax<nlohmann::json> {
   bool null() override { return value({}); }
   bool boolean(bool v) override { return value(v); }
   bool number_integer(number_integer_t v) override { return value(v); }
-  bool number_unsigned(number_unsigned_t v) override { return value(static_cast<double>(v)); }
+  bool number_unsigned(number_unsigned_t v) override {
+    const bool fits = v <= static_cast<number_unsigned_t>(std::numeric_limits<int64_t>::max());
+    return value(fits ? base::Node(static_cast<int64_t>(v)) : base::Node(static_cast<double>(v)));
+  }
   bool number_float(number_float_t v, const string_t&) override { return value(v); }
   bool string(string_t& v) override { return value(std::move(v)); }
   bool binary(binary_t&) override { return false; }

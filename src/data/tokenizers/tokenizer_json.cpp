@@ -226,7 +226,11 @@ std::shared_ptr<const Tokenizer> word_piece(const JsonPart& root, TokenizerJson&
 // ---- BPE
 
 void read_byte_level(const JsonPart& part, BpeOptions& options) {
-  if (part.at("add_prefix_space").flag(true)) options.first_space = BpeOptions::FirstSpace::where_missing;
+  const bool adds_space = part.at("add_prefix_space").flag(true);
+  base::require(!adds_space || options.patterns.empty(),
+                "{}.add_prefix_space: unsupported: a space in front of every piece that a pattern has split",
+                part.where);
+  if (adds_space) options.first_space = BpeOptions::FirstSpace::where_missing;
   if (part.at("use_regex").flag(true)) options.patterns.push_back(TextSplitter::gpt2_pattern());
 }
 

@@ -78,8 +78,12 @@ LoadedTask LabelledTextSpec::load(const models::ModelOptions& model, const TaskS
                                                              {.special_tokens = !memory_surrounds(model),
                                                               .token_types = model.backbone.token_types > 1,
                                                               .max_length = max_length});
+  int64_t longest = 0;
+  for (const data::Part part : {data::Part::train, data::Part::valid, data::Part::test})
+    if (const auto& some = documents.part(part)) longest = std::max(longest, some->longest());
   loaded.shape = {.vocabulary = loaded.tokenizer->size(),
                   .num_classes = static_cast<int64_t>(sets.labels.size()),
+                  .length = std::min(longest, max_length),
                   .classes = sets.labels};
   loaded.tokens_per_row = documents.train->num_tokens() / documents.train->size();
   loaded.task = std::make_unique<Classification>(

@@ -58,7 +58,7 @@ LoadedTask MaskedTextSpec::load(const models::ModelOptions& model, const TaskSet
       .require(length <= model.segment_size, "max_length", "expected at most model.segment_size = {}, found {}",
                model.segment_size, length);
   LoadedTask loaded{.task = nullptr,
-                    .shape = {.vocabulary = tokenizer.size()},
+                    .shape = {.vocabulary = tokenizer.size(), .length = length},
                     .tokens_per_row = settings.segments_per_step * length,
                     .tokenizer = corpus.tokenizer};
   MaskedTextTaskOptions options{.batch_size = settings.batch_size,

@@ -96,8 +96,15 @@ LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings&
       .require(options_.one_vocabulary() || model.embedding.shared != Shared::all,
                options_.joint ? "target_tokenizer" : "joint", "model.embedding.shared = \"all\" needs one vocabulary");
   data::PairCorpus corpus = data::load_pairs(options_, settings.vocabularies);
-  if (corpus.source->is_published()) {
-    const models::SpecialTokens& tokens = model.tokens;
+  const models::SpecialTokens& tokens = model.tokens;
+  if (!corpus.source->is_published()) {
+    using Vocabulary = data::PairVocabulary;
+    base::require(
+        tokens.pad == Vocabulary::kPad && tokens.eos == Vocabulary::kEos && tokens.unk == Vocabulary::kUnknown,
+        "recipe: 'model.tokens': expected pad = {}, eos = {} and unk = {}, as the data's own vocabulary has them, "
+        "found pad = {}, eos = {} and unk = {}; leave [model.tokens] out",
+        Vocabulary::kPad, Vocabulary::kEos, Vocabulary::kUnknown, tokens.pad, tokens.eos, tokens.unk);
+  } else {
     base::require(
         tokens.eos == corpus.source->eos() && tokens.pad == corpus.source->pad(),
         "recipe: 'model.tokens': expected the tokens of {}, found eos = {} and pad = {}; write under [model]: {}",

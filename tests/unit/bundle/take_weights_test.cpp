@@ -3,16 +3,19 @@
 #include <torch/types.h>
 
 #include <filesystem>
+#include <functional>
 
 #include "base/error.h"
 #include "base/file_io.h"
 #include "bundle/convert.h"
 #include "bundle/load.h"
+#include "bundle/preprocessing.h"
 #include "bundle/take_weights.h"
 #include "models/presets.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/text_folders.h"
+#include "weights/safetensors.h"
 
 namespace mnemo::bundle {
 namespace {
@@ -64,6 +67,48 @@ TEST(TakeWeights, AClassifierOfAnotherNumberOfClassesIsFresh) {
   expect_error<base::InputError>([&] { take_weights(kTexts + "bert_cls", *other); }, {"ffn", "expected"});
 }
 
+/// A copy of a golden folder with other tensors.
+std::string with_tensors(const test::TemporaryFolder& folder, const std::string& name,
+                         const std::function<void(weights::NamedTensors&)>& change) {
+  const std::string copy = folder / name;
+  std::filesystem::create_directories(copy);
+  std::filesystem::copy(kTexts + name + "/config.json", copy + "/config.json");
+  weights::TensorFile file = weights::read_safetensors(kTexts + name + "/model.safetensors");
+  change(file.tensors);
+  weights::write_safetensors(copy + "/model.safetensors", file.tensors, file.metadata);
+  return copy;
+}
+
+TEST(TakeWeights, AHeadWithAnOutputOfItsOwnIsAnotherModel) {
+  const test::TemporaryFolder folder;
+  const std::string embedding = "bert.embeddings.word_embeddings.weight", own = "cls.predictions.decoder.weight";
+  const auto with_output = [&](double more) {
+    return with_tensors(folder, "bert_mlm", [&](weights::NamedTensors& tensors) {
+      for (const auto& [name, tensor] : tensors) {
+        if (name != embedding) continue;
+        tensors.emplace_back(own, tensor.add(more));
+        break;
+      }
+    });
+  };
+  load_any(with_output(0.0));  // a copy
+  std::filesystem::remove_all(folder / "bert_mlm");
+  const std::string other = with_output(1.0);
+  expect_error<base::InputError>([&] { load_any(other); }, {"tie_word_embeddings", own, embedding});
+}
+
+TEST(TakeWeights, QuantisedWeightsAreNotReadAsPlainOnes) {
+  const test::TemporaryFolder folder;
+  const std::string narrow = with_tensors(folder, "llama", [](weights::NamedTensors& tensors) {
+    tensors.front().second = tensors.front().second.to(at::kFloat8_e4m3fn);
+  });
+  expect_error<base::InputError>([&] { load_any(narrow); }, {"model.safetensors", "Float8", "float32, bf16"});
+  base::Node config = base::parse_json(base::read_file(narrow + "/config.json", 1 << 20), "config.json");
+  config.set("quantization_config", base::Node::table({{"quant_method", "fp8"}}));
+  base::write_file_atomic(narrow + "/config.json", base::to_json(config));
+  expect_error<base::InputError>([&] { load_any(narrow); }, {"config.json", "'quantization_config'"});
+}
+
 TEST(TakeWeights, ClassesOfTheSameNamesTakeTheirRows) {
   const test::TemporaryFolder folder;
   const std::string published = with_class_names(folder, {"a", "b", "c", "d"}), ours = folder / "ours";
@@ -113,6 +158,32 @@ TEST(TakeWeights, SettingsOfALanguageModelStayWithIt) {
   EXPECT_EQ(taken(kTexts + "llama"),
             (std::map<std::string, std::string>{{name, base::read_file(kTexts + "llama/" + name, 1 << 20)}}));
   EXPECT_TRUE(taken(kTexts + "bert_cls").empty());
+}
+
+// A model made with memory knows its classes by the names that the folder has, and where its texts end.
+TEST(TakeWeights, NamesAndEndsStayWithAModelThatGetsMemory) {
+  const test::TemporaryFolder folder;
+  const std::vector<std::string> names = {"n", "e", "s", "w"};
+  const std::string published = with_class_names(folder, names), made = folder / "made", back = folder / "back";
+  convert({.model = published,
+           .out = made,
+           .memory = {"recurrent_tokens,layout=encoder,num_mem_tokens=2,cls_token=1,sep_token=2,pad_token=0"}});
+  EXPECT_EQ(class_names(made), names);
+  convert({.model = published, .to = "mnemo", .out = folder / "ours"});
+  convert({.model = folder / "ours", .to = "huggingface_bert", .out = back});
+  EXPECT_EQ(class_names(back), names);
+  EXPECT_FALSE(std::filesystem::exists(back + "/classes.txt"));
+
+  const std::string llama = folder / "llama", name = "/generation_config.json";
+  std::filesystem::create_directories(llama);
+  std::filesystem::copy(kTexts + "llama/model.safetensors", llama + "/model.safetensors");
+  base::Node config = base::parse_json(base::read_file(kTexts + "llama/config.json", 1 << 20), "config.json");
+  config.set("eos_token_id", 9);
+  base::write_file_atomic(llama + "/config.json", base::to_json(config));
+  convert({.model = llama, .out = folder / "short", .segment = 8});
+  EXPECT_EQ(search_settings_in(folder / "short").at("eos_token_id").as_int(), 9);
+  convert({.model = kTexts + "gpt2", .to = "t2r", .out = folder / "t2r"});
+  EXPECT_EQ(base::read_file(folder / "t2r" + name, 1 << 20), base::read_file(kTexts + "gpt2" + name, 1 << 20));
 }
 
 // The first Marian models keep the settings of their search in config.json.

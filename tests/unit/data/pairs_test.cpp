@@ -132,19 +132,53 @@ TEST_F(Pairs, LeftOutPairsAreNamed) {
   EXPECT_EQ(few.train.why_left_out(sorted), "9 with an empty side (m.tsv:2, m.tsv:3, m.tsv:4, ...)");
 }
 
-// Blanks that SentencePiece drops are no words: U+3000, U+00A0.
+// Blanks of any script are no words: U+3000, U+00A0.
 TEST_F(Pairs, ASideOfOtherBlanksIsEmpty) {
   PairOptions pieces = options(
       write("b.tsv", "the cat\tdie Katze\n\u3000\tder Hund\nthe dog\tder Hund\nthe dog\t\u00A0\n"));
-  pieces.unit = PairOptions::Unit::bpe;
-  pieces.max_vocabulary = 26;
-  const PairCorpus corpus = load_pairs(pieces);
-  EXPECT_EQ(corpus.train.samples.size(), 2u);
-  EXPECT_EQ(corpus.train.why_left_out(pieces), "2 with an empty side (b.tsv:2, b.tsv:4)");
+  PairCorpus corpus;
+  for (const auto& [unit, words] :
+       {std::pair(PairOptions::Unit::words, 0), {PairOptions::Unit::characters, 0}, {PairOptions::Unit::bpe, 26}}) {
+    pieces.unit = unit;
+    pieces.max_vocabulary = words;
+    corpus = load_pairs(pieces);
+    EXPECT_EQ(corpus.train.samples.size(), 2u);
+    EXPECT_EQ(corpus.train.why_left_out(pieces), "2 with an empty side (b.tsv:2, b.tsv:4)");
+  }
   const std::string alone = write("alone.tsv", "\u3000\t\u00A0\n");
   test::expect_error<base::InputError>(
       [&] { read_pair_set(pieces, alone, corpus); },
       {"alone.tsv: expected at least one pair, found none; left out: 1 with an empty side"});
+}
+
+// A line is read alike wherever it stands.
+TEST_F(Pairs, BlanksAroundALineAreNoPartOfIt) {
+  PairOptions characters = options(write("c.tsv", "a b\tc\n"));
+  characters.unit = PairOptions::Unit::characters;
+  const PairCorpus corpus = load_pairs(characters);
+  const std::vector<int64_t> plain = corpus.source->encode("a b", "line");
+  EXPECT_EQ(plain.size(), 4u);
+  EXPECT_EQ(corpus.source->encode(" \t a b  ", "line"), plain);
+  for (const char* blanks : {"", "   ", "\t", "\u00A0", " \u3000 \u00A0"})
+    EXPECT_EQ(corpus.source->encode(blanks, "line"), std::vector<int64_t>{corpus.source->eos()}) << blanks;
+}
+
+TEST_F(Pairs, KeysWithoutWhatTheyBelongToAreRefused) {
+  const auto refused = [](const std::string& keys, std::initializer_list<std::string> parts) {
+    const base::Node table = base::parse_toml("train = \"a.tsv\"\n" + keys, "recipe");
+    test::expect_error<base::InputError>([&] { base::read_options<PairOptions>(table); }, parts);
+  };
+  refused("valid_target = \"b\"", {"valid_target", "`valid`"});
+  refused("test_target = \"b\"", {"test_target", "`test`"});
+  refused("stride = 2", {"stride", "expected 1, found 2"});
+  PairOptions windows = options(write("w.tsv", "d\ta\tx\nd\tb\ty\n"));
+  windows.document_column = 1, windows.source_column = 2, windows.target_column = 3;
+  windows.window = 2;
+  windows.separator = "|";
+  const PairCorpus corpus = load_pairs(windows);
+  const std::string other = write("o.tsv", "d\ta\tx | z\n");
+  test::expect_error<base::InputError>([&] { read_pair_set(windows, other, corpus); },
+                                       {"data.separator", "found '|' in 'x | z'"});
 }
 
 TEST_F(Pairs, AMarkAndAHeaderAreNoPairs) {

@@ -76,6 +76,17 @@ TEST(WordPiece, CaseIsSetByTheConfig) {
   EXPECT_EQ(cased->encode("A a"), (Ids{1, 7}));
 }
 
+TEST(WordPiece, OtherWaysToSplitAreRefused) {
+  for (const char* setting : {R"("word_tokenizer_type": "mecab")", R"("subword_tokenizer_type": "character")",
+                              R"("do_basic_tokenize": false)", R"("word_tokenizer_type": 3)"})
+    expect_refused({{"vocab.txt", kWordPiece}, {"tokenizer_config.json", fmt::format("{{{}}}", setting)}},
+                   std::string(setting).substr(1, std::string(setting).find('"', 1) - 1));
+  EXPECT_EQ(open_tokenizer_files(
+                {{"vocab.txt", kWordPiece}, {"tokenizer_config.json", R"({"word_tokenizer_type": "basic"})"}}, "folder")
+                ->encode("un"),
+            Ids{4});
+}
+
 /// As the package tokenizers has it. Where accents are taken away the mark goes with them.
 TEST(WordPiece, ADottedCapitalIBecomesTwoCharacters) {
   const std::string vocabulary = "[UNK]\ni\ni\u0307\na\n##i\n##\u0307\n##b\n";

@@ -121,6 +121,65 @@ TEST(SentencePiece, ExtraIdsOfT5StandBehindThePieces) {
   EXPECT_EQ(t5->decode(std::vector<int64_t>{t5->size() - 1, t5->find("\u2581the")}), "<extra_id_0> the");
 }
 
+/// A unigram model of these pieces; "<unk>" is its unknown one, and those in brackets are controls.
+std::string model_of(const std::vector<std::string>& pieces) {
+  std::string model;
+  const auto field = [](char tag, const std::string& content) {
+    return std::string(1, tag) + static_cast<char>(content.size()) + content;
+  };
+  for (const std::string& piece : pieces) {
+    const char type = piece == "<unk>" ? 2 : piece.front() == '[' || piece.front() == '<' ? 3 : 1;
+    model += field('\x0a', field('\x0a', piece) + std::string("\x15\0\0\x80\xbf\x18", 6) + type);
+  }
+  return model;
+}
+
+TEST(SentencePiece, DebertasMaskStandsBehindThePieces) {
+  const std::string file = model_of({"[PAD]", "[CLS]", "[SEP]", "<unk>", "\u2581a", "b", "a"});
+  const auto tokenizer = open_tokenizer_files({{"spm.model", file}}, "folder");
+  EXPECT_EQ(tokenizer->size(), 8);
+  EXPECT_EQ(tokenizer->special_tokens().mask, 7);
+  EXPECT_EQ(tokenizer->find("[MASK]"), 7);
+  EXPECT_EQ(tokenizer->decode(std::vector<int64_t>{4, 7}), "a[MASK]");
+  const auto with = [&](const std::string& config) {
+    return open_tokenizer_files({{"spm.model", file}, {"tokenizer_config.json", config}}, "folder");
+  };
+  EXPECT_EQ(tokenizer->encode("A"), PieceIds{3});
+  EXPECT_EQ(with(R"({"do_lower_case": true})")->encode("A"), PieceIds{4});
+  EXPECT_THROW(with(R"({"split_by_punct": true})"), base::InputError);
+}
+
+TEST(SentencePiece, SettingsOfItsTokensAreFollowedOrRefused) {
+  const std::string llama = model_of({"<unk>", "<s>", "</s>", "\u2581a", "b"}),
+                    t5 = model_of({"<pad>", "</s>", "<unk>", "\u2581a", "b"});
+  const auto with = [](const std::string& name, const std::string& file, const std::string& config) {
+    return open_tokenizer_files({{name, file}, {"tokenizer_config.json", config}}, "folder");
+  };
+  EXPECT_EQ(with("tokenizer.model", llama, "{}")->leading_tokens(), PieceIds{1});
+  EXPECT_TRUE(with("tokenizer.model", llama, R"({"add_bos_token": false})")->leading_tokens().empty());
+  EXPECT_THROW(with("tokenizer.model", llama, R"({"add_eos_token": true})"), base::InputError);
+  EXPECT_EQ(with("spiece.model", t5, "{}")->size(), 105);
+  EXPECT_EQ(with("spiece.model", t5, R"({"extra_ids": 2})")->find("<extra_id_1>"), 5);
+  for (const char* count : {"-1", "10001", "\"2\""})
+    EXPECT_THROW(with("spiece.model", t5, fmt::format(R"({{"extra_ids": {}}})", count)), base::InputError) << count;
+}
+
+/// Tokens that were added after the model was trained stand in tokenizer.json alone.
+TEST(SentencePiece, ATokenizerJsonWithMoreTokensIsRead) {
+  const auto open = [](int64_t added) {
+    const std::string json = fmt::format(
+        R"({{"model": {{"type": "BPE", "vocab": {{"<unk>": 0, "<s>": 1, "</s>": 2, "\u2581": 3, "b": 4}}, "merges": [], "unk_token": "<unk>"}},
+            "normalizer": {{"type": "Sequence", "normalizers": [{{"type": "Prepend", "prepend": "\u2581"}}, {{"type": "Replace", "pattern": {{"String": " "}}, "content": "\u2581"}}]}},
+            "added_tokens": [{{"id": {}, "content": "{}", "special": true}}]}})",
+        added, added == 2 ? "</s>" : "<|end|>");
+    return open_tokenizer_files(
+        {{"tokenizer.model", model_of({"<unk>", "<s>", "</s>", "\u2581", "b"})}, {"tokenizer.json", json}}, "folder");
+  };
+  EXPECT_EQ(open(5)->find("<|end|>"), 5);
+  EXPECT_EQ(open(5)->type(), "bpe");
+  EXPECT_EQ(open(2)->type(), "sentencepiece");
+}
+
 /// Pieces of the library for the same text: equally good, and the same where no other is as good.
 TEST(SentencePiece, UnigramEncodingIsTheLibrarysUpToTies) {
   const std::string file = t5_model();

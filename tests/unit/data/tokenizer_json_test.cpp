@@ -136,6 +136,7 @@ TEST(TokenizerJson, OtherKindsAreRefusedByName) {
   refused(split, "\"NFC\"", "\"NFKC\"", "unsupported: normalizer \"NFKC\"");
   refused(split, "(?i:", "((", "missing closing parenthesis");
   refused(split, "\"invert\": false", "\"invert\": true", "invert: unsupported: true");
+  refused(split, "\"add_prefix_space\": false", "\"add_prefix_space\": true", "add_prefix_space: unsupported");
   std::string deep;
   for (int i = 0; i < 100'000; ++i) deep += "[";
   refused(split, "{\"type\": \"NFC\"}", deep, "nested more than 32 deep");

@@ -126,6 +126,25 @@ at::Tensor logits(const models::Model& model, const data::LabelledDocuments& doc
   return found;
 }
 
+// Folders of texts, one a label, are read label by label.
+TEST(Classification, SomeDocumentsOfASortedSetHaveEveryLabel) {
+  auto sorted = std::make_shared<data::LabelledDocuments>(100, 2);
+  for (int32_t i = 0; i < 40; ++i) sorted->add(std::vector<int32_t>{7, 8}, i < 20 ? 0 : 1);
+  const Classification task({.train = sorted, .valid = sorted, .test = nullptr},
+                            {.eval_batch_size = 3, .eval_samples = 8, .max_length = 9});
+  const std::optional<Evaluation> found = task.evaluate(*encoder(4, ""), data::Part::valid);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->predictions, 8);
+  // All are alike, so one label is found for all: it is right of half of them, or of none where it is a third one.
+  const double accuracy = found->at("accuracy");
+  EXPECT_TRUE(accuracy == 0.5 || accuracy == 0.0) << accuracy;
+  auto reversed = std::make_shared<data::LabelledDocuments>(100, 2);
+  for (int32_t i = 0; i < 40; ++i) reversed->add(std::vector<int32_t>{7, 8}, i < 20 ? 1 : 0);
+  const Classification other({.train = reversed, .valid = reversed, .test = nullptr},
+                             {.eval_batch_size = 3, .eval_samples = 8, .max_length = 9});
+  EXPECT_EQ(other.evaluate(*encoder(4, ""), data::Part::valid)->at("nll"), found->at("nll"));
+}
+
 TEST(Classification, ADocumentsLabelDoesNotDependOnItsNeighbours) {
   const auto documents = documents_of({3, 8, 11, 1});
   for (

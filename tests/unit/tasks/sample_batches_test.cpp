@@ -33,10 +33,19 @@ TEST(SampleBatches, RepeatTheSetAndContinueWhereTheyWere) {
                                        {"data position: it belongs to other words"});
 }
 
+TEST(SampleBatches, SomeOfASetAreSpreadOverIt) {
+  std::vector<std::vector<int64_t>> found;
+  for_own_batches(distributed::SharedBatches(nullptr), 10, 4, 3,
+                  [&](const std::vector<int64_t>& samples) { found.push_back(samples); });
+  EXPECT_EQ(found, (std::vector<std::vector<int64_t>>{{0, 2, 5}, {7}}));
+  EXPECT_EQ(evenly_spread(3, 9), (std::vector<int64_t>{0, 1, 2}));
+  EXPECT_TRUE(evenly_spread(0, 9).empty());
+}
+
 TEST(SampleBatches, RanksTakeTurns) {
   const auto batches_of = [](distributed::Group* group) {
     std::vector<std::vector<int64_t>> found;
-    for_own_batches(distributed::SharedBatches(group), 8, 3,
+    for_own_batches(distributed::SharedBatches(group), 8, 99, 3,
                     [&](const std::vector<int64_t>& samples) { found.push_back(samples); });
     return found;
   };

@@ -70,6 +70,13 @@ TEST(ForeignText, RotarySettingsNameATypeAndAFactor) {
   EXPECT_EQ(rotary_of(with_keys("llama", {{"rope_scaling", old}})).at("scaling").at("factor").as_double(), 2.0);
 }
 
+// Only a head for masked tokens has an activation of its own.
+TEST(ForeignText, AClassifierMayHaveSilu) {
+  EXPECT_EQ(with_keys("bert_cls", {{"hidden_act", "silu"}}).backbone.activation, ops::Activation::silu);
+  refused_with_keys("bert_mlm", {{"hidden_act", "silu"}}, {"'hidden_act'", "masked tokens"});
+  refused_with_keys("deberta_v3_cls", {{"pos_att_type", -3}}, {"'pos_att_type'", "c2p"});
+}
+
 TEST(ForeignText, WholeHeadsAreTurnedWhereAnArchitectureHasNoShare) {
   const auto settings = [](double share) {
     return Node::table({{"rope_type", "default"}, {"rope_theta", 10000.0}, {"partial_rotary_factor", share}});
