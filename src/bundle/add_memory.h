@@ -20,7 +20,7 @@ Converted add_memory(const ConvertOptions& options);
 base::Node model_table(const std::string& folder);
 
 /// Files of a published text model beside configuration, weights and card: its tokenizer, its config.json as
-/// source_config.json, and how it wants to be searched.
+/// source_config.json, the names of its classes, and how it wants to be searched.
 std::map<std::string, std::string> text_files_of(const std::string& folder);
 
 }  // namespace mnemo::bundle

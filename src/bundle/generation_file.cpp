@@ -11,6 +11,7 @@ namespace {
 constexpr const char* kGenerationKeys[] = {"bad_words_ids",
                                            "begin_suppress_tokens",
                                            "bos_token_id",
+                                           "constraints",
                                            "decoder_start_token_id",
                                            "diversity_penalty",
                                            "do_sample",
@@ -19,7 +20,9 @@ constexpr const char* kGenerationKeys[] = {"bad_words_ids",
                                            "encoder_repetition_penalty",
                                            "eos_token_id",
                                            "exponential_decay_length_penalty",
+                                           "force_words_ids",
                                            "forced_bos_token_id",
+                                           "forced_decoder_ids",
                                            "forced_eos_token_id",
                                            "guidance_scale",
                                            "length_penalty",
@@ -35,10 +38,12 @@ constexpr const char* kGenerationKeys[] = {"bad_words_ids",
                                            "renormalize_logits",
                                            "repetition_penalty",
                                            "sequence_bias",
+                                           "stop_strings",
                                            "suppress_tokens",
                                            "temperature",
                                            "top_k",
-                                           "top_p"};
+                                           "top_p",
+                                           "watermarking_config"};
 
 }  // namespace
 

@@ -144,7 +144,7 @@ search::GenerationOptions published_search(const TranslateArguments& arguments, 
 /// The limits of drawn translations that such a search has. Lengths count the end there, here they do not.
 search::BeamSearchOptions limits_of(const search::GenerationOptions& search) {
   return {.min_len = search.min_new_tokens,
-          .max_len_b = search.max_new_tokens - 1,
+          .max_len_b = std::max<int64_t>(1, search.max_new_tokens - 1),
           .no_repeat_ngram = search.no_repeat_ngram};
 }
 

@@ -305,19 +305,23 @@ void warn_of_untrained(const train::TrainOptions& train, std::vector<std::string
 void require_same_vocabulary(const std::string& folder, const Experiment& experiment, const std::string& place) {
   const core::InputKind kind = experiment.model->input_kind();
   if (kind == core::InputKind::images) return;
-  data::Files before, now = experiment.files;
+  data::Files before;
   if (data::has_tokenizer(folder)) {
     before = data::open_tokenizer(folder)->defining_files();
   } else if (kind == core::InputKind::pairs) {
-    before = data::defining_files(data::read_vocabularies(bundle::files_beside(folder), folder));
+    try {
+      before = data::defining_files(data::read_vocabularies(bundle::files_beside(folder), folder));
+    } catch (const base::InputError& error) {
+      base::input_error("{}: {}", place, error.what());
+    }
   }
-  if (experiment.tokenizer) now.merge(experiment.tokenizer->defining_files());
-  const bool same = std::ranges::all_of(before, [&](const auto& file) {
-    const auto found = now.find(file.first);
-    return found != now.end() && found->second == file.second;
-  });
-  base::require(same && (!before.empty() || experiment.tokenizer == nullptr),
-                "{}: {}: its vocabulary is not that of the recipe's data, so its tokens would mean others", place,
+  // Of pairs the experiment's files hold those that are only kept, too.
+  const bool same = experiment.tokenizer ? before == experiment.tokenizer->defining_files()
+                                         : std::ranges::all_of(before, [&](const auto& file) {
+                                             const auto found = experiment.files.find(file.first);
+                                             return found != experiment.files.end() && found->second == file.second;
+                                           });
+  base::require(same, "{}: {}: its vocabulary is not that of the recipe's data, so its tokens would mean others", place,
                 folder);
 }
 
@@ -342,8 +346,10 @@ Experiment make_experiment(const Recipe& recipe) {
   bench.tokenizer = loaded.tokenizer;
   if (recipe.init) {
     const std::string folder = bundle::model_folder(*recipe.init);
-    // A published model may have got more words.
-    if (bundle::read_published(folder).format == nullptr) require_same_vocabulary(folder, bench, "recipe: 'init'");
+    // A published model may have got more words, and come without a tokenizer.
+    const bool has_own = bench.model->input_kind() == core::InputKind::pairs || data::has_tokenizer(folder);
+    if (has_own && bundle::find_published(folder).format == nullptr)
+      require_same_vocabulary(folder, bench, "recipe: 'init'");
     warn_of_other_vocabulary(*recipe.init, model, loaded.shape);
     const bundle::Taken taken = bundle::take_weights(*recipe.init, *bench.model, loaded.shape.classes);
     base::log_info("{}: initial weights{}{}{}", *recipe.init, listed("; fresh: ", taken.fresh),

@@ -183,14 +183,14 @@ Measured measure_pairs(const bundle::Bundle& stored, const std::optional<Recipe>
                        const MeasureOptions& options) {
   require_no_text_options(options);
   tasks::PairSpecOptions pairs;
-  if (recipe && recipe->task()->input() == tasks::InputKind::pairs)
-    pairs = base::read_typed_options<tasks::PairSpecOptions>(recipe->data);
+  const bool own = stored.format == nullptr && recipe && recipe->task()->input() == tasks::InputKind::pairs;
+  if (own) pairs = base::read_typed_options<tasks::PairSpecOptions>(recipe->data);
   tasks::TranslationOptions translation = tasks::translation_options(pairs, stored.options());
   if (options.translated) translation.translated = *options.translated;
   translation.eval_batch_size = options.batch;
   translation.eval_samples = INT64_MAX;
   // A recipe says how its own model translates.
-  if (!recipe) translation.generation = infer::generation_settings(stored);
+  if (!own && translation.translated > 0) translation.generation = infer::generation_settings(stored);
   data::PairCorpus corpus = data::read_pair_set(pairs, *options.data, infer::vocabularies_of(stored));
   const int64_t left_out = corpus.train.left_out();
   if (left_out > 0 && (!options.group || options.group->rank() == 0))

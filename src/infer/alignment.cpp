@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "data/pairs/pair_text.h"
 
 namespace mnemo::infer {
 namespace {
@@ -29,7 +30,7 @@ int64_t count_words(std::string_view text) {
 }
 
 int64_t count_tokens(const data::PairVocabulary& vocabulary, std::string_view text) {
-  return static_cast<int64_t>(vocabulary.encode(text, "source").size()) - 1;  // without the end
+  return static_cast<int64_t>(vocabulary.encode_part(text, "source").size());
 }
 
 /// The words of a line up to a number of tokens.
@@ -90,6 +91,7 @@ at::Tensor source_weights(const models::Model& model, const data::TokenSegment& 
 }
 
 TokenWords source_words(const data::PairVocabulary& vocabulary, std::string_view line, int64_t num_tokens) {
+  line = data::words_in(line);
   SourceWords found = words_of(vocabulary, line, num_tokens, true);
   // A vocabulary whose tokens depend on the words before them (blanks that it keeps) is asked for all of these.
   if (count_tokens(vocabulary, line.substr(0, found.end)) != found.num_tokens)

@@ -49,9 +49,9 @@ std::vector<ScoredToken> TextSession::score(std::string_view text, data::Unknown
 
 int64_t TextSession::generate(const TextLimits& limits, const std::function<bool(std::string_view)>& on_text) {
   // A token that ends texts may be the one that stands for what the vocabulary lacks.
-  if (const int64_t unknown = tokenizer_->unknown_id();
-      std::ranges::find(limits.stop_tokens, unknown) != limits.stop_tokens.end())
-    session_.set_vocabulary(-1, tokenizer_->size());
+  const int64_t unknown = tokenizer_->unknown_id();
+  const bool ends = std::ranges::find(limits.stop_tokens, unknown) != limits.stop_tokens.end();
+  session_.set_vocabulary(ends ? -1 : unknown, tokenizer_->size());
   StopText stop(limits.stop);
   stopped_ = false;
   bool wanted = true;

@@ -34,12 +34,13 @@ struct StateFieldSummary {
 struct ModelSummary {
   std::vector<ModuleSummary> modules = {};
   int64_t parameters = 0;
-  std::vector<StateFieldSummary> state = {};  ///< between segments, once every memory is full
+  std::vector<StateFieldSummary> state = {};  ///< between segments, once every memory is full; of pairs the first one
   int64_t state_bytes = 0;                    ///< per sequence
   int64_t model_state_bytes = 0;              ///< of the model, shared by all sequences
   /// Of one sequence at its largest, inside a segment decoded token by token; unset if that takes too long to run.
   std::optional<int64_t> open_bytes = 0;
-  /// Tokens before `state` was measured, if filling the memories takes too long to run; unset: they are full.
+  /// Tokens before `state` was measured, if filling the memories takes too long to run, or 0 of pairs, whose memories
+  /// are not run; unset: they are full.
   std::optional<int64_t> measured_after = {};
   /// With measured_after: of a sequence once every memory is full, as the memories declare it.
   int64_t full_bytes = 0;

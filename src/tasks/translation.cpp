@@ -152,14 +152,17 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
     distributed::Texts& texts = translated.emplace_back();
     if (!shared.own(static_cast<int64_t>(translated.size()) - 1)) return before;
     const data::TokenSegment batch = batch_of(chosen);
-    core::State read = model.read_source(batch.source, batch.source_valid, core::Mode::evaluate, before);
     const auto decoder = search::make_model_decoder(model);
     const models::SpecialTokens& special = options_.tokens;
-    const auto translations = options_.generation
-                                  ? search::generation_search(*decoder, special.first(), special.eos, batch.source,
-                                                              batch.source_valid, *options_.generation)
-                                  : search::beam_search(*decoder, special, batch.source, batch.source_valid, best, {},
-                                                        read);
+    core::State read = before;
+    std::vector<std::vector<search::Hypothesis>> translations;
+    if (options_.generation) {
+      translations = search::generation_search(*decoder, special.first(), special.eos, batch.source, batch.source_valid,
+                                               *options_.generation);
+    } else {
+      read = model.read_source(batch.source, batch.source_valid, core::Mode::evaluate, before);
+      translations = search::beam_search(*decoder, special, batch.source, batch.source_valid, best, {}, read);
+    }
     for (size_t i = 0; i < chosen.size(); ++i) {
       texts.push_back(last_sentence(corpus_->target->decode(translations[i].front().tokens), options_.separator));
       texts.push_back(last_sentence(pairs.texts[static_cast<size_t>(chosen[i])].target, options_.separator));

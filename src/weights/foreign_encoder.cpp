@@ -45,11 +45,16 @@ void fit_masked_head(const base::Node& options, const base::Node& config, const 
        {std::pair(fmt::format("{}.decoder.weight", head), std::string(format.variants->embedding)),
         std::pair(fmt::format("{}.decoder.bias", head), fmt::format("{}.bias", head))}) {
     const at::Tensor *one = find_tensor(format, file, own), *other = find_tensor(format, file, shared);
-    base::require(one == nullptr || other == nullptr || is_copy(*one, *other),
-                  "{}: unsupported: a head for masked tokens with an output of its own (tie_word_embeddings = false): "
-                  "expected '{}' to be '{}', found other numbers",
-                  config.place().text(), own, shared);
+    base::require(
+        one == nullptr || other == nullptr || is_copy(*one, *other),
+        "{}: unsupported: a head for masked tokens with an output of its own: expected '{}' of the weights to "
+        "be '{}', found other numbers",
+        config.place().text(), own, shared);
   }
+  const std::string output = fmt::format("{}.decoder.weight", head);
+  base::require(TextConfig(config).flag("tie_word_embeddings", true) || find_tensor(format, file, output) != nullptr,
+                "{}: 'tie_word_embeddings': expected true, as the file has no '{}', found false", config.place().text(),
+                output);
 }
 
 base::Node first_token_head(const base::Node& config, const std::string& pooler) {

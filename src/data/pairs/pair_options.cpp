@@ -71,7 +71,7 @@ std::vector<TextPair> windows_of(const std::vector<TextPair>& pairs, const PairO
 PairPart encode_part(const TextPairs& pairs, const PairCorpus& corpus, const PairOptions& options, bool training) {
   PairPart part;
   part.empty = pairs.empty;
-  // Of a side of blanks (U+00A0, U+3000, ...).
+  // Of a side that SentencePiece's rules leave nothing of.
   const std::vector<int64_t> no_source = corpus.source->encode(options.source_prefix, "data.source_prefix"),
                              no_target = corpus.target->encode({}, "target");
   for (TextPair& pair : windows_of(pairs.pairs, options)) {

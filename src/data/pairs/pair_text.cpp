@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/printable.h"
+#include "base/unicode.h"
 #include "base/utf8.h"
 #include "data/text/lines.h"
 #include "data/tokenizers/utf8_error.h"
@@ -20,11 +21,6 @@ constexpr int64_t kMaxLine = int64_t{1} << 20;
 
 void require_utf8_line(const LinePlace& place, std::string_view line) {
   if (base::first_invalid_utf8(line)) require_utf8(fmt::format("{}:{}", place.file, place.line), line);
-}
-
-std::string_view trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t"), last = text.find_last_not_of(" \t");
-  return first == std::string_view::npos ? std::string_view() : text.substr(first, last - first + 1);
 }
 
 /// The column with that number, from 1, of a line that has so many.
@@ -41,8 +37,8 @@ int64_t number_of(Documents& documents, std::string_view name) {
 }
 
 void add(TextPairs& pairs, std::string_view source, std::string_view target, TextPair pair) {
-  pair.source = trimmed(source);
-  pair.target = trimmed(target);
+  pair.source = words_in(source);
+  pair.target = words_in(target);
   if (pair.source.empty() || pair.target.empty()) {
     pairs.empty.add(pair);
   } else {
@@ -174,6 +170,18 @@ void divide(PairSets& sets, const PairTextOptions& options) {
 
 }  // namespace
 
+std::string_view words_in(std::string_view line) {
+  const size_t first = line.find_first_not_of(" \t"), last = line.find_last_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  line = line.substr(first, last - first + 1);
+  for (std::string_view rest = line; !rest.empty();) {
+    const base::Utf8Character one = base::front_character(rest);
+    if (!base::is_space(one.code_point)) return line;
+    rest.remove_prefix(static_cast<size_t>(one.length));
+  }
+  return {};
+}
+
 void PairTextOptions::validate(const base::Where& where) const {
   where.require(valid_fraction + test_fraction < 1.0, "test_fraction",
                 "expected valid_fraction + test_fraction below 1, found {} + {}", valid_fraction, test_fraction);
@@ -204,7 +212,7 @@ PairSets read_pairs(const PairTextOptions& options) {
   if (!options.test.empty()) sets.test = read_part(options.test, options.test_target, options);
   divide(sets, options);
   base::require(!sets.train.pairs.empty(),
-                "{}: expected at least one pair for training, found none; {} lines have an empty side", options.train,
+                "{}: expected at least one pair, found none; left out: {} with an empty side", options.train,
                 sets.train.empty.count);
   return sets;
 }

@@ -3,12 +3,16 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/options.h"
 #include "data/part.h"
 
 namespace mnemo::data {
+
+/// A line of UTF-8 without the blanks and tabs around it; empty if nothing but blanks of any script is left.
+std::string_view words_in(std::string_view line);
 
 /// Where the pairs of a translation recipe come from.
 struct PairTextOptions {

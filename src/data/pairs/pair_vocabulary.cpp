@@ -1,36 +1,22 @@
 #include "data/pairs/pair_vocabulary.h"
 
 #include "base/error.h"
-#include "base/unicode.h"
-#include "base/utf8.h"
+#include "data/pairs/pair_text.h"
 #include "data/tokenizers/utf8_error.h"
 
 namespace mnemo::data {
 
-namespace {
-
-/// Without the blanks and tabs around it; empty if nothing but blanks of any script is left.
-std::string_view words_in(std::string_view line) {
-  const size_t first = line.find_first_not_of(" \t"), last = line.find_last_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  line = line.substr(first, last - first + 1);
-  for (std::string_view rest = line; !rest.empty();) {
-    const base::Utf8Character one = base::front_character(rest);
-    if (!base::is_space(one.code_point)) return line;
-    rest.remove_prefix(static_cast<size_t>(one.length));
-  }
-  return {};
-}
-
-}  // namespace
-
 std::vector<int64_t> PairVocabulary::encode(std::string_view line, const std::string& where) const {
   require_utf8(where, line);
-  line = words_in(line);
-  std::vector<int64_t> ids;
-  for (const int32_t id : tokenizer_->encode(line, where))
-    ids.push_back(id == tokenizer_->unknown_id() ? unknown_ : id + special_);
+  std::vector<int64_t> ids = encode_part(words_in(line), where);
   ids.push_back(eos_);
+  return ids;
+}
+
+std::vector<int64_t> PairVocabulary::encode_part(std::string_view part, const std::string& where) const {
+  std::vector<int64_t> ids;
+  for (const int32_t id : tokenizer_->encode(part, where))
+    ids.push_back(id == tokenizer_->unknown_id() ? unknown_ : id + special_);
   return ids;
 }
 

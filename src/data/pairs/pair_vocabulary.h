@@ -37,6 +37,8 @@ class PairVocabulary {
   /// The tokens of a line, without the blanks around it, ending with eos. Throws InputError that names `where` for
   /// invalid UTF-8.
   std::vector<int64_t> encode(std::string_view line, const std::string& where) const;
+  /// The tokens of a part of a line of UTF-8, blanks included.
+  std::vector<int64_t> encode_part(std::string_view part, const std::string& where) const;
   /// The line of tokens that may end with eos. Special tokens give nothing, unk gives `unknown`, with a blank to each
   /// side of it where there is none.
   std::string decode(std::span<const int64_t> ids, std::string_view unknown = "<unk>") const;

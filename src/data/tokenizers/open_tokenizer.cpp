@@ -6,11 +6,13 @@
 #include <array>
 #include <charconv>
 #include <functional>
+#include <map>
 #include <set>
 #include <utility>
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/log.h"
 #include "base/node.h"
 #include "base/printable.h"
 #include "data/tokenizers/bpe_tokenizer.h"
@@ -256,12 +258,31 @@ class Folder {
     return added;
   }
 
-  /// Whether a tokenizer.json beside a model of SentencePiece adds tokens of its own: it is then what is read.
-  bool has_more_tokens(int64_t known) const {
+  /// Tokens that a tokenizer.json beside a model of SentencePiece adds behind its `known` ones, by id without a gap.
+  std::vector<std::string> more_tokens(int64_t known) {
     constexpr const char* kJson = "tokenizer.json";
-    if (!has(kJson)) return false;
-    const TokenizerJson json = parse_tokenizer_json(read_(kJson), path(kJson));
-    return std::ranges::any_of(json.added.ids, [&](int64_t id) { return id >= known; });
+    if (!has(kJson)) return {};
+    TokenizerJson json;
+    try {
+      json = parse_tokenizer_json(read_(kJson), path(kJson));
+    } catch (const base::InputError&) {
+      return {};  // the model is what counts
+    }
+    std::map<int64_t, size_t> places;
+    for (size_t i = 0; i < json.added.size(); ++i) places.emplace(json.added.ids[i], i);
+    std::vector<std::string> more;
+    std::string in_texts;
+    for (auto place = places.find(known); place != places.end();
+         place = places.find(known + static_cast<int64_t>(more.size()))) {
+      more.emplace_back(json.added.text(place->second));
+      if (!json.added.special[place->second]) in_texts += (in_texts.empty() ? "" : ", ") + base::in_quotes(more.back());
+    }
+    if (!more.empty()) use(kJson);  // a model that is saved has them too
+    if (!in_texts.empty())
+      base::log_warning(
+          "{}: added_tokens: other libraries find these tokens in texts, which are read as pieces here: {}",
+          path(kJson), base::printable(in_texts, 400));
+    return more;
   }
 
   std::shared_ptr<const Tokenizer> sentencepiece(std::string_view name) {
@@ -270,12 +291,10 @@ class Folder {
     const auto find = finder(model.pieces);
     const base::Node settings = config();
     SentencePieceOptions options{.digit_commas = options_.digit_commas, .added = added_tokens(find, settings)};
-    if (has_more_tokens(model.pieces.size() + static_cast<int64_t>(options.added.size()))) {
-      used_.clear();
-      return tokenizer_json();
-    }
     PretrainedParts parts{.special = find_special_tokens(find)};
     if (options.added == kMaskAlone) parts.special.mask = model.pieces.size();
+    for (std::string& token : more_tokens(model.pieces.size() + static_cast<int64_t>(options.added.size())))
+      options.added.push_back(std::move(token));
     give_files(parts);
     const int64_t cls = find("[CLS]"), sep = find("[SEP]"), begin = find("<s>"), end = find("</s>"),
                   pad = find("<pad>");

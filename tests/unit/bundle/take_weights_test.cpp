@@ -94,7 +94,7 @@ TEST(TakeWeights, AHeadWithAnOutputOfItsOwnIsAnotherModel) {
   load_any(with_output(0.0));  // a copy
   std::filesystem::remove_all(folder / "bert_mlm");
   const std::string other = with_output(1.0);
-  expect_error<base::InputError>([&] { load_any(other); }, {"tie_word_embeddings", own, embedding});
+  expect_error<base::InputError>([&] { load_any(other); }, {"output of its own", own, embedding});
 }
 
 TEST(TakeWeights, QuantisedWeightsAreNotReadAsPlainOnes) {

@@ -165,7 +165,7 @@ TEST(SentencePiece, SettingsOfItsTokensAreFollowedOrRefused) {
 }
 
 /// Tokens that were added after the model was trained stand in tokenizer.json alone.
-TEST(SentencePiece, ATokenizerJsonWithMoreTokensIsRead) {
+TEST(SentencePiece, TokensThatATokenizerJsonAddsAreKnown) {
   const auto open = [](int64_t added) {
     const std::string json = fmt::format(
         R"({{"model": {{"type": "BPE", "vocab": {{"<unk>": 0, "<s>": 1, "</s>": 2, "\u2581": 3, "b": 4}}, "merges": [], "unk_token": "<unk>"}},
@@ -176,8 +176,18 @@ TEST(SentencePiece, ATokenizerJsonWithMoreTokensIsRead) {
         {{"tokenizer.model", model_of({"<unk>", "<s>", "</s>", "\u2581", "b"})}, {"tokenizer.json", json}}, "folder");
   };
   EXPECT_EQ(open(5)->find("<|end|>"), 5);
-  EXPECT_EQ(open(5)->type(), "bpe");
-  EXPECT_EQ(open(2)->type(), "sentencepiece");
+  EXPECT_EQ(open(5)->size(), 6);
+  EXPECT_EQ(open_tokenizer_files(open(5)->save(), "folder")->find("<|end|>"), 5) << "saved with it";
+  for (const int64_t none : {2, 9}) EXPECT_EQ(open(none)->size(), 5) << none;
+  const auto beside = [](const std::string& json) {
+    return open_tokenizer_files(
+        {{"spiece.model", model_of({"<pad>", "</s>", "<unk>", "\u2581", "b"})}, {"tokenizer.json", json}}, "folder");
+  };
+  const auto t5 = beside(R"({"model": {"type": "Unigram", "vocab": [["b", -1.0]], "unk_id": 0},
+                             "added_tokens": [{"id": 105, "content": "<hl>", "special": false, "lstrip": false}]})");
+  EXPECT_EQ(t5->find("<hl>"), 105);
+  EXPECT_EQ(t5->decode(std::vector<int64_t>{4, 105}), "b<hl>");
+  EXPECT_EQ(beside("{broken")->size(), 105) << "the model is what counts";
 }
 
 /// Pieces of the library for the same text: equally good, and the same where no other is as good.
