@@ -419,7 +419,7 @@ TEST_F(TranslationRun, LinesAndFilesThatHaveNothingOrTooMuch) {
     refused(run({"train", pair_recipe_, "--out", folder_ / "none"}), words);
     EXPECT_FALSE(fs::exists(folder_ / "none")) << words;
   };
-  refused_pairs("", "expected at least one pair for training, found none");
+  refused_pairs("", "expected at least one pair, found none\n");
   refused_pairs("a\t\n\tb\n", "left out: 2 with an empty side");
   refused_pairs("a\tb\n\xff\tb\n", "pairs.tsv:2");
 }

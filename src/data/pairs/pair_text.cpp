@@ -211,9 +211,9 @@ PairSets read_pairs(const PairTextOptions& options) {
   if (!options.valid.empty()) sets.valid = read_part(options.valid, options.valid_target, options);
   if (!options.test.empty()) sets.test = read_part(options.test, options.test_target, options);
   divide(sets, options);
-  base::require(!sets.train.pairs.empty(),
-                "{}: expected at least one pair, found none; left out: {} with an empty side", options.train,
-                sets.train.empty.count);
+  const int64_t empty = sets.train.empty.count;
+  base::require(!sets.train.pairs.empty(), "{}: expected at least one pair, found none{}", options.train,
+                empty == 0 ? "" : fmt::format("; left out: {} with an empty side", empty));
   return sets;
 }
 
