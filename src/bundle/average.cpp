@@ -23,7 +23,7 @@ ModelFolder average_of(const std::string& run, int64_t count) {
                 run, count, checkpoints.size());
   std::vector<int64_t> steps;
   for (const weights::CheckpointInfo& checkpoint : checkpoints) steps.push_back(checkpoint.step);
-  base::log_info("convert: the mean of steps {}; the best checkpoint is one of those that are kept",
+  base::log_info("convert: the mean of the checkpoints of steps {} (a run keeps its best one, too)",
                  fmt::join(steps, ", "));
   ModelFolder made;
   const std::string& newest = checkpoints.front().path;

@@ -12,6 +12,7 @@
 #include "bundle/model_folder.h"
 #include "bundle/published_config.h"
 #include "weights/foreign_config.h"
+#include "weights/foreign_text.h"
 
 namespace mnemo::infer {
 namespace {
@@ -58,14 +59,15 @@ class GenerationFile {
     require_token("decoder_start_token_id", tokens.first());
     require_token("eos_token_id", tokens.eos);
     Options options;
-    options.num_beams = integer("num_beams", 1);
-    options.length_penalty = number("length_penalty", 1.0);
+    options.num_beams = keys().integer("num_beams", 1);
+    options.length_penalty = keys().number("length_penalty", 1.0);
     options.early_stopping = early_stopping();
     // Lengths without "new" count the decoder's first token.
-    options.max_new_tokens = integer("max_new_tokens", integer("max_length", 512) - 1);
-    options.min_new_tokens = integer("min_new_tokens", std::max<int64_t>(0, integer("min_length", 0) - 1));
-    options.no_repeat_ngram = integer("no_repeat_ngram_size", 0);
-    options.renormalize = flag("renormalize_logits");
+    options.max_new_tokens = keys().integer("max_new_tokens", keys().integer("max_length", 512) - 1);
+    options.min_new_tokens = keys().integer("min_new_tokens",
+                                            std::max<int64_t>(0, keys().integer("min_length", 0) - 1));
+    options.no_repeat_ngram = keys().integer("no_repeat_ngram_size", 0);
+    options.renormalize = keys().flag("renormalize_logits", false);
     options.forced_eos = token("forced_eos_token_id");
     const base::Node words = get("bad_words_ids", base::Node::array());
     base::require(words.is_array(), "{}: 'bad_words_ids': expected a list of lists, found {}", path_, words.found());
@@ -86,30 +88,13 @@ class GenerationFile {
   base::Node get(std::string_view key, const base::Node& otherwise) const {
     return weights::member_or(file_, key, otherwise);
   }
-  void require(bool is_right, std::string_view key, std::string_view expected, const base::Node& found) const {
-    base::require(is_right, "{}: '{}': expected {}, found {}", path_, key, expected, found.found());
-  }
-  int64_t integer(std::string_view key, int64_t otherwise) const {
-    const base::Node value = get(key, otherwise);
-    require(value.is_int(), key, "an integer", value);
-    return value.as_int();
-  }
-  double number(std::string_view key, double otherwise) const {
-    const base::Node value = get(key, otherwise);
-    require(value.is_int() || value.is_real(), key, "a number", value);
-    return value.as_double();
-  }
-  bool flag(std::string_view key) const {
-    const base::Node value = get(key, false);
-    require(value.is_bool(), key, "true or false", value);
-    return value.as_bool();
-  }
+  weights::TextConfig keys() const { return weights::TextConfig(file_); }
   /// A token, also as a list of one; unset: there is none.
   std::optional<int64_t> token(std::string_view key) const {
     const base::Node found = get(key, base::Node()),
                      value = found.is_array() && found.size() == 1 ? found.items()[0] : found;
     if (value.is_null()) return std::nullopt;
-    require(value.is_int(), key, "a token's number", value);
+    base::require(value.is_int(), "{}: '{}': expected a token's number, found {}", path_, key, value.found());
     return value.as_int();
   }
   void require_token(std::string_view key, int64_t expected) const {
@@ -120,11 +105,11 @@ class GenerationFile {
   void refuse_others() const {
     for (const auto& [key, neutral] : kOthers) {
       const base::Node value = get(key, base::Node());
-      if (value.is_null() || (neutral && number(key, 0.0) == *neutral)) continue;
+      if (value.is_null() || (neutral && keys().number(key, 0.0) == *neutral)) continue;
       base::input_error("{}: '{}': unsupported: expected {}, found {}", path_, key,
                         neutral ? fmt::format("{}", *neutral) : "no such key", value.found());
     }
-    if (flag("do_sample"))
+    if (keys().flag("do_sample", false))
       base::log_warning(
           "{}: 'do_sample': the file asks for drawn texts; translate searches for the best ones unless --sample is "
           "given",
@@ -142,10 +127,6 @@ class GenerationFile {
   std::string path_;
   base::Node file_;
 };
-
-}  // namespace
-
-namespace {
 
 /// The file that says how a published model generates, also where its folder was converted; empty: there is none.
 std::string settings_path(const bundle::Bundle& stored) {

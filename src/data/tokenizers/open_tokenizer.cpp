@@ -152,14 +152,14 @@ class Folder {
     return found->as_string();
   }
   /// Throws InputError for a setting that would give other tokens than those of the class read here.
-  void require_unset(const base::Node& config, std::string_view key, bool otherwise) const {
+  void require_flag(const base::Node& config, std::string_view key, bool otherwise) const {
     base::require(flag(config, key).value_or(otherwise) == otherwise, "{}: {}: unsupported: expected {}, found {}",
                   path(kConfig), key, otherwise, !otherwise);
   }
 
   std::shared_ptr<const Tokenizer> word_piece(std::string_view name) {
     const base::Node settings = config();
-    require_unset(settings, "do_basic_tokenize", true);
+    require_flag(settings, "do_basic_tokenize", true);
     for (const auto& [key, known] :
          {std::pair("word_tokenizer_type", "basic"), {"subword_tokenizer_type", "wordpiece"}})
       base::require(text(settings, key).empty() || text(settings, key) == known,
@@ -304,11 +304,11 @@ class Folder {
       const bool albert = pad >= 0;
       options.straight_quotes = albert;
       options.lowercase = flag(settings, "do_lower_case").value_or(albert);
-      require_unset(settings, "split_by_punct", false);
+      require_flag(settings, "split_by_punct", false);
       options.strip_accents = albert && !flag(settings, "keep_accents").value_or(false);
     } else if (begin >= 0 && pad < 0) {
       // Llama's; without its first token it has none.
-      require_unset(settings, "add_eos_token", false);
+      require_flag(settings, "add_eos_token", false);
       if (flag(settings, "add_bos_token").value_or(true))
         parts.sequences = SequenceTemplate::beginning(static_cast<int32_t>(begin));
     } else if (end >= 0) {
