@@ -83,7 +83,8 @@ void add_compare(CLI::App& app) {
                 "recipe with [[study]] tables or a [sweep], or the name of one (see mnemo recipes)", false)
       .allow_ranks()
       .option("--out", options->out, "DIR",
-              "folder for report.html, results.json, results.md and all runs (default: runs/ and the recipe's name)")
+              "folder for report.html, results.json, results.md and all runs (default: runs/ and the name of the "
+              "recipe's file without .toml)")
       .option("--seeds", options->seeds, "N",
               "seeds per variant (default: the recipe's, or 1); with two or more the table uses Welch's t-test")
       .option("--jobs", options->jobs, "N", "number of parallel training processes (default: number of cores)")

@@ -252,8 +252,7 @@ ComparisonOutcome run_comparison(const ComparisonOptions& options) {
                 options.recipe);
   check_same_data(file);
   ComparisonOutcome outcome;
-  outcome.folder = options.out.empty() ? "runs/" + slug(std::filesystem::path(options.recipe).stem().string())
-                                       : options.out;
+  outcome.folder = options.out.empty() ? "runs/" + std::filesystem::path(options.recipe).stem().string() : options.out;
   const std::vector<std::string> arguments = options.device ? std::vector<std::string>{"--device", *options.device}
                                                             : std::vector<std::string>();
   if (options.group) {
