@@ -34,6 +34,9 @@ LowRank::LowRank(const std::vector<layers::Parameter>& model, const LoraOptions&
     factors_.push_back({parameter.name + std::string(weights::kLoraA), a, layers::ParameterKind::weight});
     factors_.push_back({parameter.name + std::string(weights::kLoraB), b, layers::ParameterKind::weight});
   }
+  std::map<std::string, at::Tensor> starts;
+  for (const Target& target : targets_) starts[target.name] = target.start;
+  metadata_ = {{weights::kLoraScale, fmt::format("{}", scale_)}, {weights::kLoraStart, weights::digest_of(starts)}};
 }
 
 bool LowRank::has(const std::string& weight) const {

@@ -7,6 +7,7 @@
 #include "base/option_rules.h"
 #include "base/options.h"
 #include "layers/parameters.h"
+#include "weights/safetensors.h"
 
 namespace mnemo::train {
 
@@ -40,8 +41,8 @@ class LowRank {
   /// A and B of each weight, "NAME.lora_a" and "NAME.lora_b".
   const std::vector<layers::Parameter>& factors() const { return factors_; }
   bool has(const std::string& weight) const;
-  /// alpha / r.
-  double scale() const { return scale_; }
+  /// What a file of the factors says of them: alpha / r and which weights W0 are (weights/lora.h).
+  const weights::Metadata& metadata() const { return metadata_; }
   /// Takes the gradients of the weights to the factors.
   void take_gradients() const;
   /// Sets the weights to what the factors make of them.
@@ -59,6 +60,7 @@ class LowRank {
   double scale_;
   std::vector<Target> targets_;
   std::vector<layers::Parameter> factors_;
+  weights::Metadata metadata_;
 };
 
 }  // namespace mnemo::train

@@ -107,8 +107,7 @@ std::string Trainer::write_checkpoint(const weights::NamedTensors& optimiser, co
   writer.add_tensors(kModel, weights::model_tensors(model_));
   writer.add_tensors(kOptimiser, optimiser);
   if (average_) writer.add_tensors(weights::kAverageFile, average_->state());
-  if (lora_)
-    writer.add_tensors(weights::kLoraFile, lora_tensors(), {{weights::kLoraScale, fmt::format("{}", lora_->scale())}});
+  if (lora_) writer.add_tensors(weights::kLoraFile, lora_tensors(), lora_->metadata());
   writer.add_tensors(kState, carried);
   writer.add_tensors(kData, task_.save());
 
@@ -144,7 +143,7 @@ weights::NamedTensors Trainer::lora_tensors() const {
 
 void Trainer::write_lora(const std::string& path) const {
   if (!lora_ || !writes()) return;
-  weights::write_safetensors(path, lora_tensors(), {{weights::kLoraScale, fmt::format("{}", lora_->scale())}});
+  weights::write_safetensors(path, lora_tensors(), lora_->metadata());
 }
 
 bool Trainer::resume_latest() {

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -10,17 +11,22 @@
 namespace mnemo::weights {
 
 /// What a training with LoRA (Hu et al. 2022) leaves, lora.safetensors: the factors of each weight NAME as NAME.lora_a
-/// [r,m] and NAME.lora_b [n,r], alpha / r in the metadata under `lora_scale`, and every other parameter that was
-/// trained under its own name.
+/// [r,m] and NAME.lora_b [n,r], every other parameter that was trained under its own name, and in the metadata alpha / r
+/// as `lora_scale` and the digest of the weights it started from as `lora_start`.
 inline constexpr const char* kLoraFile = "lora.safetensors";
 inline constexpr std::string_view kLoraA = ".lora_a", kLoraB = ".lora_b";
 inline constexpr const char* kLoraScale = "lora_scale";
+inline constexpr const char* kLoraStart = "lora_start";
 
 /// W = W0 + scale B A:   start [n,m], a [r,m], b [n,r] -> [n,m].
 at::Tensor lora_weight(const at::Tensor& start, const at::Tensor& a, const at::Tensor& b, double scale);
 
+/// SHA-256 of the bytes of weights, one after another in the order of their names.
+std::string digest_of(const std::map<std::string, at::Tensor>& weights);
+
 /// Moves the tensors of a model to where the file's training left them. Throws InputError naming file and tensor for a
-/// parameter that the model lacks, another shape, or a factor without the other.
+/// parameter that the model lacks, another shape, a factor without the other, or a model that is not where the training
+/// started, as one that the file was merged into before; a file without `lora_start` is not checked for that.
 void apply_lora(const TensorFile& file, const NamedTensors& model, const std::string& path);
 
 }  // namespace mnemo::weights

@@ -267,6 +267,10 @@ TEST_F(TextTraining, LowRankUpdatesLieInASmallFile) {
   EXPECT_EQ(small.tensors.size(), 2U * 2 * 4 + 2);
   for (const auto& [name, tensor] : whole.tensors)
     EXPECT_TRUE(at::allclose(again.at(name, "merged"), tensor, 1e-6, 1e-7)) << name;
+  const Finished twice = run(
+      {"convert", folder_ / "merged", "--lora", out + "/lora.safetensors", "--out", folder_ / "twice"});
+  EXPECT_EQ(twice.status, 2);
+  EXPECT_TRUE(holds(twice.err, "found another, or one that it is merged into already")) << twice.err;
   const Finished refused = run({"convert", bert, "--lora", bert + "/model.safetensors", "--out", folder_ / "no"});
   EXPECT_EQ(refused.status, 2);
   EXPECT_TRUE(holds(refused.err, "lora_scale")) << refused.err;
