@@ -232,6 +232,9 @@ TEST_F(TextTraining, MistakesAreToldWithStatusTwo) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"data.train=" + (folder_ / "bad.tsv")}, "bad.tsv:2: expected a label of 0, 1, found \"3\""},
       {{"data.train=" + (folder_ / "none.tsv")}, "none.tsv"},
+      {{"data.train=" + texts, "data.align=left"}, "'data.align': the model has no memory, so every text is one"},
+      {{"data.train=" + texts, "data.loss=every"}, "'data.loss': the model has no memory, so every text is one"},
+      {{"data.train=" + texts, "data.label_column=class"}, "'data.text_column': expected the name of a column beside"},
       {{"data.train=" + texts, "data.metric=\"f1\"", "data.labels=[\"0\",\"1\",\"2\"]"}, "'data.metric'"},
       {{"data.train=" + texts, "data.tokenizer=" + (folder_ / "none")}, "none"},
   };

@@ -135,6 +135,8 @@ void LabelledTextOptions::validate(const base::Where& where) const {
                 "expected valid_fraction + test_fraction below 1, found {} + {}", valid_fraction, test_fraction);
   where.require(second_column.empty() || !text_column.empty(), "text_column",
                 "expected the name of a column beside second_column, found none");
+  where.require(label_column == "label" || !text_column.empty(), "text_column",
+                "expected the name of a column beside label_column, found none");
   where.require(tokenizer.empty() || (min_count == 1 && max_vocabulary == 0), "tokenizer",
                 "'{}' has a vocabulary of its own; remove min_count and max_vocabulary", tokenizer);
   where.require(unit != "bytes" || (min_count == 1 && max_vocabulary == 0), "unit",

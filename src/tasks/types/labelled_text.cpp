@@ -70,6 +70,10 @@ LoadedTask LabelledTextSpec::load(const models::ModelOptions& model, const TaskS
                 "the model has no memory, so it reads one segment of a text; expected at most model.segment_size = {}, "
                 "found {}",
                 model.segment_size, max_length);
+  for (const auto& [key, set] : {std::pair("align", options_.align != Options::Align::right),
+                                 std::pair("loss", options_.loss != Options::Loss::last)})
+    where.require(!set || !model.memory.empty(), key,
+                  "the model has no memory, so every text is one segment; remove it, or add a memory");
   const data::LabelledTextSets sets = data::read_labelled_texts(options_);
   where.require(options_.metric != Metric::f1 || sets.labels.size() == 2, "metric",
                 "\"f1\" is of the second of two labels; expected another metric for {} labels", sets.labels.size());
