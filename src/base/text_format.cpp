@@ -1,6 +1,6 @@
 #include "base/text_format.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace mnemo::base {
 
@@ -25,6 +25,12 @@ std::string grouped(int64_t value) {
 
 std::string counted(int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", grouped(count), noun, count == 1 ? "" : "s");
+}
+
+std::string listed(std::vector<std::string> names, size_t most) {
+  const size_t more = names.size() > most ? names.size() - most : 0;
+  names.resize(names.size() - more);
+  return fmt::format("{}{}", fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
 std::string shell_quoted(const std::string& word) {

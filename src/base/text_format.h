@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace mnemo::base {
 
@@ -23,6 +24,9 @@ std::string grouped(int64_t value);
 
 /// "1 token", "12,345 tokens"
 std::string counted(int64_t count, std::string_view noun);
+
+/// "a, b and 3 more": `most` names at most.
+std::string listed(std::vector<std::string> names, size_t most);
 
 /// Quotes a word for the shell if necessary.
 std::string shell_quoted(const std::string& word);

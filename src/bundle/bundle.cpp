@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/log.h"
+#include "bundle/class_names.h"
 #include "bundle/model_folder.h"
 #include "data/tokenizers/open_tokenizer.h"
 #include "models/model.h"

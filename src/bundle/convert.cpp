@@ -17,6 +17,7 @@
 #include "bundle/add_memory.h"
 #include "bundle/average.h"
 #include "bundle/bundle.h"
+#include "bundle/class_names.h"
 #include "bundle/foreign_images.h"
 #include "bundle/foreign_texts.h"
 #include "bundle/generation_file.h"

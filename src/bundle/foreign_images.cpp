@@ -5,8 +5,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/json_value.h"
-#include "base/log.h"
-#include "base/printable.h"
+#include "bundle/class_names.h"
 #include "bundle/model_folder.h"
 #include "bundle/published_config.h"
 #include "weights/foreign_config.h"
@@ -56,40 +55,6 @@ std::optional<base::Node> facts_of(const std::string& folder, const base::Node& 
   const std::string path = base::join_path(folder, kProcessor);
   if (!base::path_exists(path)) return std::nullopt;
   return of_hugging_face(base::parse_json(base::read_file(path, 1 << 20), path));
-}
-
-std::vector<std::string> names_in(const base::Node& config) {
-  std::vector<std::string> names;
-  if (const base::Node* listed = config.find("label_names"); listed != nullptr && listed->is_array()) {
-    for (const base::Node& name : listed->items()) names.push_back(name.as_string());
-  } else if (const base::Node* labels = config.find("id2label"); labels != nullptr && labels->is_table()) {
-    for (size_t i = 0; i < labels->size(); ++i) names.push_back(labels->at(std::to_string(i)).as_string());
-  }
-  return names;
-}
-
-std::string class_lines(const base::Node& config, int64_t num_classes) {
-  const std::vector<std::string> names = names_in(config);
-  base::require(names.empty() || static_cast<int64_t>(names.size()) == num_classes,
-                "expected {} names, as many as there are classes, found {}", num_classes, names.size());
-  std::string lines;
-  for (const std::string& name : names) {
-    base::require(name.find('\n') == std::string::npos, "class {}: expected a name of one line", base::in_quotes(name));
-    lines += name + "\n";
-  }
-  return lines;
-}
-
-/// What `make` makes of it; empty, with a warning, where it cannot be honoured.
-template <class F>
-std::string text_of(const PublishedConfig& found, const std::string& folder, const char* file, F&& make) {
-  if (found.format == nullptr) return {};
-  try {
-    return make(found);
-  } catch (const base::InputError& error) {
-    base::log_warning("{}: without {}: {}", base::printable(folder, 400), file, error.what());
-  }
-  return {};
 }
 
 bool is_hugging_face(const weights::ForeignFormat& format) { return format.name == "huggingface_vit"; }
@@ -151,17 +116,9 @@ base::Node to_hugging_face(const ImagePreprocessing& facts, const std::string& w
 }  // namespace
 
 std::string foreign_preprocessing(const std::string& folder) {
-  return text_of(read_published(folder), folder, ImagePreprocessing::kFile, [&](const PublishedConfig& found) {
+  return said_by(read_published(folder), folder, ImagePreprocessing::kFile, [&](const PublishedConfig& found) {
     const auto facts = facts_of(folder, found.config);
     return facts ? base::read_options<ImagePreprocessing>(*facts).text() : std::string();
-  });
-}
-
-std::string foreign_class_lines(const std::string& folder) {
-  return text_of(find_published(folder), folder, kClassesFile, [&](const PublishedConfig& found) {
-    const base::Node head = found.format->options(found.config).at("head");
-    const base::Node* classes = head.find("num_classes");
-    return classes == nullptr ? std::string() : class_lines(found.config, classes->as_int());
   });
 }
 
@@ -171,16 +128,6 @@ std::map<std::string, std::string> image_files_of(const std::string& folder) {
     files[ImagePreprocessing::kFile] = std::move(facts);
   if (std::string lines = foreign_class_lines(folder); !lines.empty()) files[kClassesFile] = std::move(lines);
   return files;
-}
-
-void name_classes(base::Node& config, const std::vector<std::string>& classes) {
-  base::Node names = base::Node::table(), numbers = base::Node::table();
-  for (size_t i = 0; i < classes.size(); ++i) {
-    names.set(std::to_string(i), base::json_text(classes[i]));
-    numbers.set(base::json_text(classes[i]), static_cast<int64_t>(i));
-  }
-  config.set("id2label", names);
-  config.set("label2id", numbers);
 }
 
 std::map<std::string, std::string> add_image_facts(base::Node& config, const weights::ForeignFormat& format,
@@ -204,7 +151,7 @@ std::map<std::string, std::string> add_image_facts(base::Node& config, const wei
 
 bool says_image_facts(const base::Node& config, const weights::ForeignFormat& format,
                       const std::optional<ImagePreprocessing>& facts, const std::vector<std::string>& classes) {
-  if (!classes.empty() && names_in(config) != classes) return false;
+  if (!classes.empty() && classes_in(config) != classes) return false;
   if (is_hugging_face(format) || !facts) return true;  // these stand in a file of their own there
   const base::Node* pretrained = config.find("pretrained_cfg");
   return pretrained != nullptr && pretrained->is_table() &&

@@ -15,15 +15,9 @@ namespace mnemo::bundle {
 /// `pretrained_cfg`, Hugging Face's preprocessor_config.json. Empty for a folder of ours, and where nothing is said
 /// that can be honoured; the latter with a warning.
 std::string foreign_preprocessing(const std::string& folder);
-/// The text of classes.txt: `label_names` or `id2label`, if they are as many as the model's classes. Empty as above; of
-/// a folder of ours that was converted from one, what that said.
-std::string foreign_class_lines(const std::string& folder);
 
-/// Both and config.json, as files of a folder of ours.
+/// That, the names of classes and config.json, as files of a folder of ours.
 std::map<std::string, std::string> image_files_of(const std::string& folder);
-
-/// Puts the names of classes into a config.json of Hugging Face, `id2label` and `label2id`.
-void name_classes(base::Node& config, const std::vector<std::string>& classes);
 
 /// The way back: puts into a config.json of that format how images are read and what classes are called; returns the
 /// files that belong beside it. Throws InputError "WHERE: ..." for what the format cannot say.

@@ -7,8 +7,7 @@
 #include <utility>
 
 #include "base/file_io.h"
-#include "bundle/foreign_images.h"
-#include "bundle/preprocessing.h"
+#include "bundle/class_names.h"
 #include "bundle/published_config.h"
 #include "bundle/require_said.h"
 #include "data/tokenizers/open_tokenizer.h"

@@ -4,7 +4,7 @@
 #include "base/file_io.h"
 #include "base/nearest.h"
 #include "base/node.h"
-#include "bundle/preprocessing.h"
+#include "bundle/class_names.h"
 
 namespace mnemo::bundle {
 namespace {

@@ -1,7 +1,5 @@
 #include "bundle/preprocessing.h"
 
-#include <sstream>
-
 #include "base/error.h"
 #include "base/file_io.h"
 #include "bundle/foreign_images.h"
@@ -53,15 +51,6 @@ data::ImageOptions ImagePreprocessing::options() const {
   options.std = std;
   options.test_crop = test_crop;
   return options;
-}
-
-std::vector<std::string> class_names(const std::string& folder) {
-  const std::string path = base::join_path(folder, kClassesFile);
-  std::vector<std::string> names;
-  std::istringstream lines(base::path_exists(path) ? base::read_file(path, uint64_t{16} << 20)
-                                                   : foreign_class_lines(folder));
-  for (std::string line; std::getline(lines, line);) names.push_back(line);
-  return names;
 }
 
 }  // namespace mnemo::bundle

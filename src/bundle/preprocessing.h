@@ -38,9 +38,4 @@ struct ImagePreprocessing {
   data::ImageOptions options() const;
 };
 
-/// The class names from classes.txt of a model folder, one per line, or from the files of another library; empty if
-/// there are neither.
-std::vector<std::string> class_names(const std::string& folder);
-inline constexpr const char* kClassesFile = "classes.txt";
-
 }  // namespace mnemo::bundle

@@ -1,6 +1,9 @@
 #include "bundle/published_config.h"
 
+#include "base/error.h"
 #include "base/file_io.h"
+#include "base/log.h"
+#include "base/printable.h"
 
 namespace mnemo::bundle {
 
@@ -16,6 +19,17 @@ PublishedConfig read_published(const std::string& folder, const char* file) {
 PublishedConfig find_published(const std::string& folder) {
   PublishedConfig found = read_published(folder);
   return found.format != nullptr ? found : read_published(folder, kSourceConfig);
+}
+
+std::string said_by(const PublishedConfig& found, const std::string& folder, const char* file,
+                    const std::function<std::string(const PublishedConfig&)>& make) {
+  if (found.format == nullptr) return {};
+  try {
+    return make(found);
+  } catch (const base::InputError& error) {
+    base::log_warning("{}: without {}: {}", base::printable(folder, 400), file, error.what());
+  }
+  return {};
 }
 
 }  // namespace mnemo::bundle

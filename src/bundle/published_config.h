@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "base/node.h"
@@ -21,5 +22,9 @@ struct PublishedConfig {
 PublishedConfig read_published(const std::string& folder, const char* file = kConfigFile);
 /// config.json if it is another library's; in a folder of ours that was converted from one, what that said.
 PublishedConfig find_published(const std::string& folder);
+/// What `make` makes of it for that file of ours; empty where there is none, and with a warning where it cannot be
+/// honoured.
+std::string said_by(const PublishedConfig& found, const std::string& folder, const char* file,
+                    const std::function<std::string(const PublishedConfig&)>& make);
 
 }  // namespace mnemo::bundle

@@ -1,6 +1,5 @@
 #include "bundle/take_weights.h"
 
-#include <fmt/ranges.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -8,10 +7,12 @@
 
 #include "base/error.h"
 #include "base/node.h"
+#include "base/printable.h"
+#include "base/text_format.h"
 #include "bundle/bundle.h"
+#include "bundle/class_names.h"
 #include "bundle/generation_file.h"
 #include "bundle/load.h"
-#include "bundle/preprocessing.h"
 
 namespace mnemo::bundle {
 namespace {
@@ -48,11 +49,9 @@ std::vector<int64_t> places_of_classes(const std::vector<std::string>& classes, 
 
 /// "'a', 'b' and 3 more".
 std::string first_names(const std::vector<std::string>& names) {
-  constexpr size_t kShown = 5;
-  std::vector<std::string> shown;
-  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) shown.push_back(base::in_quotes(names[i], '\''));
-  const std::string more = names.size() > kShown ? fmt::format(" and {} more", names.size() - kShown) : "";
-  return fmt::format("{}{}", fmt::join(shown, ", "), more);
+  std::vector<std::string> quoted;
+  for (const std::string& name : names) quoted.push_back(base::in_quotes(name, '\''));
+  return base::listed(quoted, 5);
 }
 
 /// Which row of the folder's classifier each class takes; empty: its own.

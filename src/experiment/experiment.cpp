@@ -14,6 +14,7 @@
 #include "base/progress.h"
 #include "base/text_format.h"
 #include "bundle/bundle.h"
+#include "bundle/class_names.h"
 #include "bundle/published_config.h"
 #include "bundle/take_weights.h"
 #include "data/pairs/pair_options.h"
@@ -280,12 +281,8 @@ void start_finetuning(Experiment& bench) {
 }
 
 /// "; fresh: a, b and 3 more": nothing where there are none.
-std::string listed(const char* title, std::vector<std::string> names) {
-  constexpr size_t kShown = 8;
-  if (names.empty()) return "";
-  const size_t more = names.size() > kShown ? names.size() - kShown : 0;
-  names.resize(names.size() - more);
-  return fmt::format("{}{}{}", title, fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+std::string titled(const char* title, const std::vector<std::string>& names) {
+  return names.empty() ? "" : title + base::listed(names, 8);
 }
 
 /// Fresh weights that are not trained stay as they were drawn.
@@ -352,8 +349,8 @@ Experiment make_experiment(const Recipe& recipe) {
       require_same_vocabulary(folder, bench, "recipe: 'init'");
     warn_of_other_vocabulary(*recipe.init, model, loaded.shape);
     const bundle::Taken taken = bundle::take_weights(*recipe.init, *bench.model, loaded.shape.classes);
-    base::log_info("{}: initial weights{}{}{}", *recipe.init, listed("; fresh: ", taken.fresh),
-                   listed("; not used: ", taken.unused), taken.note.empty() ? "" : "; " + taken.note);
+    base::log_info("{}: initial weights{}{}{}", *recipe.init, titled("; fresh: ", taken.fresh),
+                   titled("; not used: ", taken.unused), taken.note.empty() ? "" : "; " + taken.note);
     warn_of_untrained(recipe.train, taken.fresh);
     bench.files.insert(taken.files.begin(), taken.files.end());
   }

@@ -14,6 +14,7 @@
 #include "base/progress.h"
 #include "base/text_format.h"
 #include "bundle/bundle.h"
+#include "bundle/class_names.h"
 #include "bundle/model_folder.h"
 #include "experiment/device.h"
 #include "experiment/finetune_model.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "train/trainer.h"
 
@@ -10,21 +11,20 @@
 namespace mnemo::train {
 namespace {
 
-/// 64 bits that stand for the bytes of a tensor (FNV-1a over words).
+/// 64 bits that stand for the bytes of a tensor.
 int64_t fingerprint(const at::Tensor& tensor) {
   const at::Tensor plain = tensor.detach().to(at::kCPU).contiguous();
   const auto* bytes = static_cast<const unsigned char*>(plain.const_data_ptr());
-  uint64_t hash = 0xcbf29ce484222325;
+  base::Fingerprint sum;
   for (size_t left = plain.nbytes(); left > 0;) {
     uint64_t word = 0;
     const size_t count = std::min(left, sizeof(word));
     std::memcpy(&word, bytes, count);
-    hash = (hash ^ word) * 0x100000001b3;
-    hash ^= hash >> 29;
+    sum.mix(word);
     bytes += count;
     left -= count;
   }
-  return static_cast<int64_t>(hash);
+  return static_cast<int64_t>(sum.value());
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 
 #include <torch/types.h>
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <cctype>
 #include <map>
@@ -13,6 +11,7 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "base/printable.h"
+#include "base/text_format.h"
 #include "weights/foreign_text.h"
 
 namespace mnemo::weights {
@@ -132,12 +131,8 @@ TensorFile under_usual_names(const NameVariants& variants, const TensorFile& fil
     usual.tensors.emplace_back(name, file.at(kept, where));
     std::erase(unused, base::printable(kept));
   }
-  constexpr size_t kShown = 8;
-  const size_t more = unused.size() > kShown ? unused.size() - kShown : 0;
-  unused.resize(unused.size() - more);
   if (!unused.empty())
-    base::log_info("{}: not used by this model: {}{}", base::printable(where, 400), fmt::join(unused, ", "),
-                   more > 0 ? fmt::format(" and {} more", more) : "");
+    base::log_info("{}: not used by this model: {}", base::printable(where, 400), base::listed(std::move(unused), 8));
   return usual;
 }
 

@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "bundle/class_names.h"
 #include "bundle/convert.h"
 #include "bundle/load.h"
-#include "bundle/preprocessing.h"
 #include "bundle/take_weights.h"
 #include "models/presets.h"
 #include "tests/support/expect_error.h"

@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "base/text_format.h"
 #include "tests/unit/study/sample_comparison.h"
 
 namespace mnemo::study {
@@ -188,7 +187,7 @@ TEST(Summary, TableHasARowForEachVariantAndLeavesOutEmptyColumns) {
   EXPECT_EQ(wide.rows[1][10], "7");
 }
 
-TEST(Summary, PercentagesAndGroups) {
+TEST(Summary, Percentages) {
   const StudyMetric accuracy{.name = "accuracy", .higher_is_better = true, .percent = true};
   EXPECT_EQ(value_text(accuracy, over({0.991})), "99.1 %");
   VariantSummary variant;
@@ -196,10 +195,6 @@ TEST(Summary, PercentagesAndGroups) {
   EXPECT_EQ(difference_text(accuracy, variant), "−4.2");
   variant.difference = 0.00001;
   EXPECT_EQ(difference_text(accuracy, variant), "±0.0");
-  EXPECT_EQ(base::grouped(0), "0");
-  EXPECT_EQ(base::grouped(999), "999");
-  EXPECT_EQ(base::grouped(1000), "1,000");
-  EXPECT_EQ(base::grouped(-1234567), "-1,234,567");
 }
 
 TEST(Summary, ResultsJsonHoldsEveryRun) {

@@ -1,0 +1,66 @@
+#include "bundle/class_names.h"
+
+#include <sstream>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/json_value.h"
+#include "base/printable.h"
+#include "bundle/published_config.h"
+
+namespace mnemo::bundle {
+
+std::vector<std::string> classes_in(const base::Node& config) {
+  std::vector<std::string> names;
+  if (const base::Node* listed = config.find("label_names"); listed != nullptr && listed->is_array()) {
+    for (const base::Node& name : listed->items()) names.push_back(name.as_string());
+  } else if (const base::Node* labels = config.find("id2label"); labels != nullptr && labels->is_table()) {
+    for (size_t i = 0; i < labels->size(); ++i) names.push_back(labels->at(std::to_string(i)).as_string());
+  }
+  return names;
+}
+
+namespace {
+
+std::string class_lines(const base::Node& config, int64_t num_classes) {
+  const std::vector<std::string> names = classes_in(config);
+  base::require(names.empty() || static_cast<int64_t>(names.size()) == num_classes,
+                "expected {} names, as many as there are classes, found {}", num_classes, names.size());
+  std::string lines;
+  for (const std::string& name : names) {
+    base::require(name.find('\n') == std::string::npos, "class {}: expected a name of one line", base::in_quotes(name));
+    lines += name + "\n";
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string foreign_class_lines(const std::string& folder) {
+  return said_by(find_published(folder), folder, kClassesFile, [&](const PublishedConfig& found) {
+    const base::Node head = found.format->options(found.config).at("head");
+    const base::Node* classes = head.find("num_classes");
+    return classes == nullptr ? std::string() : class_lines(found.config, classes->as_int());
+  });
+}
+
+std::vector<std::string> class_names(const std::string& folder) {
+  const std::string path = base::join_path(folder, kClassesFile);
+  std::vector<std::string> names;
+  std::istringstream lines(base::path_exists(path) ? base::read_file(path, uint64_t{16} << 20)
+                                                   : foreign_class_lines(folder));
+  for (std::string line; std::getline(lines, line);) names.push_back(line);
+  return names;
+}
+
+void name_classes(base::Node& config, const std::vector<std::string>& classes) {
+  base::Node names = base::Node::table(), numbers = base::Node::table();
+  for (size_t i = 0; i < classes.size(); ++i) {
+    names.set(std::to_string(i), base::json_text(classes[i]));
+    numbers.set(base::json_text(classes[i]), static_cast<int64_t>(i));
+  }
+  config.set("id2label", names);
+  config.set("label2id", numbers);
+}
+
+}  // namespace mnemo::bundle
