@@ -19,50 +19,13 @@
 #include "bundle/take_weights.h"
 #include "models/presets.h"
 #include "models/registry.h"
+#include "models/replaced_attention.h"
 #include "weights/lora.h"
 #include "weights/safetensors.h"
 #include "weights/sharded.h"
 
 namespace mnemo::bundle {
 namespace {
-
-/// Options that another attention keeps of the softmax that it replaces, where it has them.
-constexpr const char* kKeptKeys[] = {"bias", "qkv_bias"};
-/// What another attention would silently lose.
-constexpr const char* kNeededKeys[] = {"rotary", "num_kv_heads"};
-/// Only an attention with relative positions of its own has one of these.
-constexpr const char* kPositionKeys[] = {"rel_shift", "max_distance"};
-
-bool is_set(const base::Node& table, const char* key) {
-  const base::Node* found = table.find(key);
-  return found != nullptr && !found->is_null();
-}
-
-/// "softmax, sliding_window": the attentions that have an option of that name.
-std::string attentions_with(const base::PolyType& types, const char* key) {
-  std::string names;
-  for (const std::string& type : types.types()) {
-    const std::vector<base::OptionDoc> options = types.describe(type);
-    const bool has = std::any_of(options.begin(), options.end(), [&](const base::OptionDoc& option) {
-      return option.path.substr(0, option.path.find('.')) == key;
-    });
-    if (has) names += (names.empty() ? "" : ", ") + type;
-  }
-  return names;
-}
-
-/// Throws InputError if the new attention takes the model's only positions away.
-void require_positions(const models::BackboneOptions& backbone, const base::Node& made) {
-  const auto has = [](const base::Node& attention) {
-    return is_set(attention, "rotary") || std::any_of(std::begin(kPositionKeys), std::end(kPositionKeys),
-                                                      [&](const char* key) { return attention.find(key) != nullptr; });
-  };
-  base::require(
-      backbone.position.type != backbones::PositionOptions::Type::none || !has(backbone.attention) || has(made),
-      "convert: --attention: the model has positions in its attention alone ('{}'), and '{}' has none, so the order of "
-      "tokens would be lost; expected an attention with positions",
-      base::type_of(backbone.attention), base::type_of(made));
-}
 
 /// Throws InputError unless the attention has the maps whose weights it is to keep: of queries, keys and values.
 void require_maps(models::ModelOptions model) {
@@ -74,28 +37,6 @@ void require_maps(models::ModelOptions model) {
                   "convert: --attention: expected an attention with maps q, k and v of its own, which keep the model's "
                   "weights, found '{}', which has no {}",
                   base::type_of(model.backbone.attention), map);
-}
-
-/// The attention given, with the old one's biases.
-base::Node replaced_attention(const models::BackboneOptions& backbone, const std::string& argument) {
-  const base::Node& old = backbone.attention;
-  const base::PolyType& types = models::BackboneOptions::attention_types();
-  base::Node made = table_of_argument(argument, "--attention");
-  const base::Node complete = types.complete(made);
-  for (const char* key : kNeededKeys)
-    base::require(
-        !is_set(old, key) || complete.find(key) != nullptr,
-        "convert: --attention: '{}' has no '{}', which the model's attention needs; expected one that has: {}",
-        base::type_of(complete), key, attentions_with(types, key));
-  for (const char* key : kKeptKeys) {
-    if (made.find(key) == nullptr && is_set(old, key) && complete.find(key) != nullptr) made.set(key, old.at(key));
-  }
-  for (const char* key : kNeededKeys) {
-    if (made.find(key) == nullptr && is_set(old, key)) made.set(key, old.at(key));
-  }
-  made = types.complete(made);
-  require_positions(backbone, made);
-  return made;
 }
 
 /// The memories of the list, then those of the command line. beside: the rows that these add to a segment's.
@@ -138,7 +79,9 @@ void change_model(base::Node& model, const ConvertOptions& options) {
   }
   if (options.attention) {
     base::Node backbone = whole.at("backbone");
-    backbone.set("attention", replaced_attention(before.backbone, *options.attention));
+    backbone.set("attention",
+                 models::replaced_attention(before.backbone, table_of_argument(*options.attention, "--attention"),
+                                            "convert: --attention"));
     whole.set("backbone", backbone);
   }
   int64_t beside = 0;

@@ -14,6 +14,7 @@
 #include "base/text_table.h"
 #include "bundle/add_memory.h"
 #include "models/presets.h"
+#include "models/replaced_attention.h"
 
 namespace mnemo::experiment {
 namespace {
@@ -90,6 +91,17 @@ void name_data_type(base::Node& recipe) {
     data->set("type", tasks::TaskTypes::all().default_type);
 }
 
+/// Another attention than that of the model `under` keeps what the model's weights need.
+void keep_for_attention(base::Node& model, const base::Node& under) {
+  const models::BackboneOptions before = models::read_model_options(under).backbone;
+  base::Node* backbone = model.find("backbone");
+  if (before.is_pairs() || !backbone->is_table() || base::type_of(*backbone) != before.type) return;
+  const base::Node& said = backbone->at("attention");
+  const base::Node attention = said.is_table() ? said : base::Node::table({{"type", said}});
+  if (base::type_of(attention) == base::type_of(before.attention)) return;
+  backbone->set("attention", models::replaced_attention(before, attention, said.place().text()));
+}
+
 /// A recipe whose [model] is that of the folder it starts `from`, under the other keys, with the folder as `init`.
 base::Node with_folder(const base::Node& recipe) {
   const base::Node& model = recipe.at("model");
@@ -106,6 +118,7 @@ base::Node with_folder(const base::Node& recipe) {
   changes.erase("from");
   changes.erase("preset");
   base::Node merged = base::merge(under, changes);
+  keep_for_attention(merged, under);
   merged.set_place(model.place());
   merged.set_path(model.path());
   base::Node complete = recipe;

@@ -2,10 +2,10 @@
 
 #include <torch/types.h>
 
-#include "attention/softmax.h"
 #include "base/error.h"
 #include "models/presets.h"
 #include "models/registry.h"
+#include "models/replaced_attention.h"
 
 namespace mnemo::models {
 
@@ -16,13 +16,9 @@ std::unique_ptr<Model> to_t2r(const Model& model, std::optional<int64_t> num_fea
                 "t2r: expected a softmax model, whose q, k, v and o projections are copied; found "
                 "backbone.attention.type = \"{}\"",
                 type);
-  const auto softmax = base::read_typed_options<attention::SoftmaxOptions>(options.backbone.attention);
-  base::Node attention = base::Node::table({{"type", "linear"}, {"feature_map", "t2r"}, {"bias", softmax.bias}});
-  if (softmax.qkv_bias) attention.set("qkv_bias", *softmax.qkv_bias);
-  for (const char* key : {"num_kv_heads", "rotary"})
-    if (const base::Node& kept = options.backbone.attention.at(key); !kept.is_null()) attention.set(key, kept);
+  base::Node attention = base::Node::table({{"type", "linear"}, {"feature_map", "t2r"}});
   if (num_features) attention.set("num_features", *num_features);
-  options.backbone.attention = Mechanisms::all().attention_types.complete(attention);
+  options.backbone.attention = replaced_attention(options.backbone, attention, "t2r");
   const layers::ParameterSet& from = model.parameters();
   auto made = build(options, seed, from.all().front().tensor.scalar_type());
   const at::NoGradGuard no_grad;

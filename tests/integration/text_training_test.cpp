@@ -365,6 +365,27 @@ TEST_F(TextTraining, DecodersLearnATextWithTheirOwnTokenizer) {
   refused({"model.from=" + (folder_ / "gpt2"), "data.unit=bytes", data},
           "expected at least the data's 256 different tokens, found 29");
   refused({"model.from=" + (folder_ / "gpt2"), tokens, data, "model.backbone.ffn_dim=7"}, "[7, 24]");
+
+  // Another attention keeps rotary positions, grouped keys and the absence of biases, as with convert.
+  const std::string llama = folder_ / "llama";
+  const Finished converted = run(
+      {"convert", llama, "--attention", "linear,feature_map=elu", "--out", folder_ / "linear"});
+  ASSERT_EQ(converted.status, 0) << converted.err;
+  const auto attention_of = [&](const std::string& model) {
+    return base::parse_json(content(model + "/config.json"), model).at("backbone").at("attention");
+  };
+  for (const std::string said : {"{type=\"linear\",feature_map=\"elu\"}", "\"linear\""}) {
+    std::filesystem::remove_all(folder_ / "linear_run");
+    const Finished trained = train(
+        kDecoder,
+        {"model.from=" + llama, "data.tokenizer=" + llama, data, "train.steps=1", "model.backbone.attention=" + said},
+        folder_ / "linear_run");
+    ASSERT_EQ(trained.status, 0) << trained.err;
+    EXPECT_FALSE(holds(trained.err, "fresh")) << trained.err;
+    EXPECT_EQ(attention_of(folder_ / "linear_run/model"), attention_of(folder_ / "linear"));
+  }
+  refused({"model.from=" + llama, "data.tokenizer=" + llama, data, "model.backbone.attention=lsh"},
+          "'lsh' has no 'rotary', which the model's attention needs");
 }
 
 TEST_F(TextTraining, T5AnswersInWords) {
