@@ -1,5 +1,7 @@
 #include "bundle/class_names.h"
 
+#include <fmt/format.h>
+
 #include <sstream>
 
 #include "base/error.h"
@@ -51,6 +53,13 @@ std::vector<std::string> class_names(const std::string& folder) {
                                                    : foreign_class_lines(folder));
   for (std::string line; std::getline(lines, line);) names.push_back(line);
   return names;
+}
+
+bool are_numbered(const std::vector<std::string>& names) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] != fmt::format("LABEL_{}", i)) return false;
+  }
+  return true;
 }
 
 void name_classes(base::Node& config, const std::vector<std::string>& classes) {

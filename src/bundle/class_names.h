@@ -13,6 +13,9 @@ inline constexpr const char* kClassesFile = "classes.txt";
 /// there are neither.
 std::vector<std::string> class_names(const std::string& folder);
 
+/// Whether they are the names that transformers gives to classes without any: LABEL_0, LABEL_1 and so on.
+bool are_numbered(const std::vector<std::string>& names);
+
 /// What another library's folder calls its classes, as the text of classes.txt: `label_names` or `id2label`, if they
 /// are as many as the model's classes; of a folder of ours that was converted from one, what that said. Empty where
 /// nothing is said that can be honoured, then with a warning.

@@ -9,7 +9,7 @@
 
 namespace mnemo::bundle {
 
-/// One head of an image model, with its class names.
+/// One head that classifies, with the names of its classes.
 struct ModelHead {
   std::string name;  ///< "base": the model's own; else a task's
   int64_t num_classes = 0;

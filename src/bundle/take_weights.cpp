@@ -25,14 +25,6 @@ bool differs_in_classes(const std::string& name, const at::Tensor& source, const
          source.sizes().slice(1) == target.sizes().slice(1);
 }
 
-/// Whether they are the names that transformers gives to classes without any: LABEL_0, LABEL_1 and so on.
-bool are_numbered(const std::vector<std::string>& names) {
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (names[i] != fmt::format("LABEL_{}", i)) return false;
-  }
-  return true;
-}
-
 /// For each class the place of the same name among `names`; empty unless one list is the other in some order.
 std::vector<int64_t> places_of_classes(const std::vector<std::string>& classes, const std::vector<std::string>& names) {
   std::map<std::string, int64_t> numbers;

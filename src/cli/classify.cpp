@@ -13,9 +13,14 @@
 #include "base/printable.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/input_lines.h"
 #include "cli/ranks.h"
+#include "data/answers/labelled_files.h"
 #include "data/images/image_reader.h"
+#include "data/text/lines.h"
+#include "data/text/text_files.h"
 #include "experiment/device.h"
+#include "experiment/text_classifier.h"
 #include "infer/image_classifier.h"
 
 namespace mnemo::cli {
@@ -23,10 +28,10 @@ namespace {
 
 struct ClassifyArguments {
   std::string model;
-  std::vector<std::string> images, tasks;
-  std::optional<std::string> checkpoint, device;
-  std::string broken = "stop";
-  int64_t top = 5, batch = 8;
+  std::vector<std::string> inputs, tasks;
+  std::optional<std::string> checkpoint, device, broken;
+  std::optional<int64_t> top;
+  int64_t batch = 8;
   bool json = false;
   Ranks ranks{.command = "classify"};
 };
@@ -57,40 +62,116 @@ std::string text_of(const infer::ImageAnswer& answer) {
   return text;
 }
 
+base::Node to_node(const infer::ClassShare& share) {
+  return base::Node::table({{"label", share.label}, {"probability", base::json_number(share.probability)}});
+}
+
 base::Node to_node(const infer::ImageAnswer& answer) {
   if (!answer.error.empty()) return base::Node::table({{"image", answer.image}, {"error", answer.error}});
   base::Node tasks = base::Node::table();
   for (const infer::HeadAnswer& head : answer.heads) {
     base::Node best = base::Node::array();
-    for (const infer::ClassShare& share : head.best) {
-      best.push_back(
-          base::Node::table({{"label", share.label}, {"probability", base::json_number(share.probability)}}));
-    }
+    for (const infer::ClassShare& share : head.best) best.push_back(to_node(share));
     tasks.set(head.head, std::move(best));
   }
   return base::Node::table({{"image", answer.image}, {"tasks", std::move(tasks)}});
 }
 
+/// A text, or the two of a pair with a tab between them.
+data::LabelledText text_of_line(std::string line, std::string where) {
+  data::LabelledText text{.where = std::move(where), .first = std::move(line), .second = {}, .label = {}};
+  data::require_words(text.where, text.first, 1);
+  const size_t tab = text.first.find('\t');
+  if (tab == std::string::npos) return text;
+  text.second = text.first.substr(tab + 1);
+  text.first.resize(tab);
+  base::require(text.second->find('\t') == std::string::npos,
+                "{}: expected a text, or two with a tab between them, found more than one tab", text.where);
+  return text;
+}
+
+/// A line for each text: classes and probabilities, separated by tabs.
+void classify_texts(const ClassifyArguments& arguments, const bundle::Bundle& stored) {
+  base::require(arguments.tasks.empty() && !arguments.broken,
+                "classify: --task and --broken go with models of images; {} classifies texts", stored.folder);
+  const experiment::TextClassifier classifier(stored, "classify");
+  const int64_t top = arguments.top.value_or(1);
+  base::Node results = base::Node::array();
+  const auto answer = [&](std::vector<data::LabelledText>& texts) {
+    if (texts.empty()) return;
+    std::vector<std::string> places;
+    for (const data::LabelledText& text : texts) places.push_back(text.where);
+    const auto answers = classifier(std::exchange(texts, {}), top);
+    for (size_t i = 0; i < answers.size(); ++i) {
+      base::Node classes = base::Node::array();
+      std::string line;
+      for (const infer::ClassShare& share : answers[i]) {
+        classes.push_back(to_node(share));
+        line += fmt::format("{}{}\t{:.4f}", line.empty() ? "" : "\t", base::printable(share.label, 400),
+                            share.probability);
+      }
+      if (arguments.json)
+        results.push_back(base::Node::table({{"where", places[i]}, {"classes", std::move(classes)}}));
+      else
+        base::print(line + "\n");
+    }
+  };
+  std::vector<data::LabelledText> texts;
+  const auto take = [&](std::string line, const std::string& file, int64_t number) {
+    texts.push_back(text_of_line(std::move(line), fmt::format("{}:{}", file, number)));
+    if (static_cast<int64_t>(texts.size()) == arguments.batch) answer(texts);
+  };
+  for (const std::string& path :
+       arguments.inputs.empty() ? std::vector<std::string>{kStandardInput} : arguments.inputs) {
+    if (path == kStandardInput) {
+      InputLines input;
+      int64_t number = 0;
+      for (std::vector<std::string> lines; input.read(static_cast<size_t>(arguments.batch), lines);) {
+        for (std::string& line : lines) take(std::move(line), "standard input", ++number);
+        answer(texts);  // a pipe's lines as they come
+      }
+      continue;
+    }
+    data::for_each_line(data::open_text(path).without_byte_order_mark(), InputLines::kMaxLine,
+                        [&](const data::LinePlace& place, std::string_view line) {
+                          take(std::string(line), std::string(place.file), place.line);
+                        });
+  }
+  answer(texts);
+  if (arguments.json) base::print_json(results);
+}
+
 int classify(const ClassifyArguments& arguments, const std::shared_ptr<distributed::Group>& group) {
-  base::require(arguments.broken == "stop" || arguments.broken == "skip",
-                "classify: --broken: expected stop or skip, found '{}'", base::printable(arguments.broken));
+  const std::string broken = arguments.broken.value_or("stop");
+  base::require(broken == "stop" || broken == "skip", "classify: --broken: expected stop or skip, found '{}'",
+                base::printable(broken));
+  base::require(arguments.batch >= 1 && arguments.batch <= 1 << 16, "classify: --batch: expected 1 to {}, found {}",
+                1 << 16, arguments.batch);
+  const int64_t top = arguments.top.value_or(5);
+  base::require(top >= 1, "classify: --top: expected at least 1, found {}", top);
   const at::Device device = experiment::device_named(arguments.device, group.get());
   const bundle::Bundle stored = bundle::read_bundle(arguments.model, arguments.checkpoint);
   experiment::move_to(*stored.model, device);
+  if (!stored.is_images()) {
+    base::require(!group, "classify: --processes: texts are classified by one process; drop it");
+    classify_texts(arguments, stored);
+    return base::kDone;
+  }
+  base::require(!arguments.inputs.empty(), "classify: expected images, folders of images or -, found none");
   begin_sharing(group, "classify", *stored.model);
   const infer::ImageClassifier classifier(stored, {.tasks = arguments.tasks,
-                                                   .top = arguments.top,
+                                                   .top = top,
                                                    .batch = arguments.batch,
-                                                   .skip_broken = arguments.broken == "skip",
+                                                   .skip_broken = broken == "skip",
                                                    .read = image_at,
                                                    .ranks = group});
-  const std::vector<std::string> images = infer::image_paths(arguments.images, kStandardInput);
+  const std::vector<std::string> images = infer::image_paths(arguments.inputs, kStandardInput);
   base::require(!group || std::find(images.begin(), images.end(), kStandardInput) == images.end(),
                 "classify: several processes cannot read one standard input; expected files");
   base::Node results = base::Node::array();
-  size_t broken = 0;
+  size_t skipped = 0;
   classifier(images, [&](const infer::ImageAnswer& answer) {
-    broken += !answer.error.empty();
+    skipped += !answer.error.empty();
     if (arguments.json) {
       results.push_back(to_node(answer));
     } else if (answer.error.empty()) {
@@ -99,7 +180,7 @@ int classify(const ClassifyArguments& arguments, const std::shared_ptr<distribut
   });
   if (group) group->leave();
   if (arguments.json) base::print_json(results);
-  if (broken > 0) base::log_warning("{} of {} images skipped", broken, images.size());
+  if (skipped > 0) base::log_warning("{} of {} images skipped", skipped, images.size());
   return base::kDone;
 }
 
@@ -108,21 +189,26 @@ int classify(const ClassifyArguments& arguments, const std::shared_ptr<distribut
 void add_classify(CLI::App& app) {
   auto arguments = std::make_shared<ClassifyArguments>();
   Command command(app, "classify",
-                  "classify images with the model's own classes and those of all attached tasks, in one pass");
+                  "classify texts, or images with the model's own classes and those of all attached tasks in one pass");
   command.argument("MODEL", arguments->model, "model folder, run folder or checkpoint")
-      .arguments("IMAGE", arguments->images,
-                 "JPEG or PNG files, folders (all image files in them), or - to read one image from standard input")
+      .arguments("INPUT", arguments->inputs,
+                 "JPEG or PNG files, folders (all image files in them), or - to read one image from standard input; of "
+                 "a model of texts files with a text a line, a pair of texts with a tab between them, or - for "
+                 "standard input (default)",
+                 false)
       .option("--checkpoint", arguments->checkpoint, "WHICH",
               "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
-      .option("--top", arguments->top, "K", "number of classes to print per head (default 5)")
+      .option("--top", arguments->top, "K", "number of classes to print per head, or text (default 5; of texts 1)")
       .option("--task", arguments->tasks, "NAME", "only this head; \"base\" is the model's own; may be repeated")
-      .option("--batch", arguments->batch, "N", "images per batch (default 8)")
+      .option("--batch", arguments->batch, "N", "images, or texts, per batch (default 8)")
       .option("--broken", arguments->broken, "HOW",
               "on an unreadable image: stop with an error, or skip and count it (default stop)")
       .option("--device", arguments->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)");
   add_ranks(command, arguments->ranks, "classify on N processes of this machine, each with its share of the batches");
   command.flag("--json", arguments->json, "print JSON")
-      .footer("mnemo classify models/vit picture.jpg --top 3\ncat picture.png | mnemo classify models/vit -")
+      .footer(
+          "mnemo classify models/vit picture.jpg --top 3\ncat picture.png | mnemo classify models/vit -\n"
+          "mnemo classify runs/sst2 < sentences.txt")
       .action([arguments] {
         return on_ranks(arguments->ranks, "",
                         [&](const std::shared_ptr<distributed::Group>& group) { return classify(*arguments, group); });

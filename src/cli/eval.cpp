@@ -89,9 +89,10 @@ void add_eval(CLI::App& app) {
   command.argument("MODEL", options->model, "a model folder, a run's folder or a checkpoint")
       .option("--checkpoint", options->checkpoint, "WHICH",
               "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
-      .option("--data", options->measure.data, "FILE",
-              "a text, tab-separated pairs, or of a model of images the folder of a set; without: the held-out part of "
-              "the run's own data")
+      .option(
+          "--data", options->measure.data, "FILE",
+          "a text, tab-separated pairs, labelled texts as `data.train` of a classifier of texts takes them, or of a "
+          "model of images the folder of a set; without: the held-out part of the run's own data")
       .option("--translated", options->measure.translated, "N",
               "of a model of pairs: how many are translated for BLEU and chrF, evenly spread; more than there are: all "
               "(as the recipe says)")
@@ -106,7 +107,7 @@ void add_eval(CLI::App& app) {
               "tokens of a segment in front of the scored ones, for models whose segments stand alone (as the run "
               "evaluated)")
       .option("--batch", options->measure.batch, "N",
-              "parts of the text side by side; 1: every token sees all that came before it")
+              "parts of the text, or samples, side by side; 1: every token sees all that came before it")
       .option("--documents", options->measure.documents, "RULE",
               "where memory starts again: none, blank_line, heading or line (none)")
       .option("--separator", options->measure.separator, "LINE", "the line that ends a document, for --documents line")

@@ -13,6 +13,7 @@
 #include "data/images/image_set.h"
 #include "data/text/text_files.h"
 #include "experiment/experiment.h"
+#include "experiment/text_classifier.h"
 #include "infer/evaluate.h"
 #include "infer/open_text.h"
 #include "infer/translator.h"
@@ -69,7 +70,7 @@ Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::
   return measured;
 }
 
-/// Number of the head of each class of the data: by name where the head has a class of each name, by order where it has
+/// Number in the head of each class of the data: by name where the head has a class of each name, by order where it has
 /// as many classes.
 std::vector<int32_t> matched_classes(const std::vector<std::string>& classes, const bundle::ModelHead& head,
                                      const std::string& what) {
@@ -203,6 +204,27 @@ Measured measure_pairs(const bundle::Bundle& stored, const std::optional<Recipe>
   return measured;
 }
 
+/// Labelled texts of a file, in the columns that the model's own recipe names.
+Measured measure_labelled(const bundle::Bundle& stored, const MeasureOptions& options) {
+  require_no_text_options(options);
+  const TextClassifier classifier(stored, "eval");
+  data::LabelledTexts read = data::read_labelled_file(*options.data, classifier.columns());
+  const bundle::ModelHead& head = classifier.head();
+  const std::vector<std::string> classes = data::labels_of(read);
+  std::vector<std::string> labels(static_cast<size_t>(head.num_classes));
+  const std::vector<int32_t> numbers = matched_classes(classes, head, *options.data);
+  for (size_t i = 0; i < classes.size(); ++i) labels[static_cast<size_t>(numbers[i])] = classes[i];
+  tasks::ClassificationOptions reading = classifier.segments();
+  reading.eval_batch_size = options.batch;
+  reading.eval_samples = INT64_MAX;
+  tasks::Classification task(
+      classifier.encode({.train = std::move(read.texts), .valid = {}, .test = {}, .labels = std::move(labels)}),
+      reading);
+  task.share_evaluations(options.group);
+  const auto found = task.evaluate(*measured_model(stored, options), data::Part::train);
+  return {*options.data, found->predictions, found->metrics, 0, found->notes};
+}
+
 }  // namespace
 
 void MeasureOptions::validate() const {
@@ -236,6 +258,7 @@ Measured measure_any(const bundle::Bundle& stored, const MeasureOptions& options
   base::require(!options.data || !options.part, "eval: --part goes with a run's own data; drop it or --data");
   if (options.data && stored.model->input_kind() == core::InputKind::pairs)
     return measure_pairs(stored, recipe_beside(stored.folder), options);
+  if (options.data && stored.model->num_classes() > 0) return measure_labelled(stored, options);
   if (options.data) {
     base::require(stored.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a made task, not on a text",
                   stored.folder);
@@ -249,6 +272,7 @@ Measured measure_any(const bundle::Bundle& stored, const MeasureOptions& options
                 stored.folder,
                 images                                                 ? "the folder of an image set"
                 : stored.model->input_kind() == core::InputKind::pairs ? "tab-separated pairs"
+                : stored.model->num_classes() > 0                      ? "labelled texts"
                                                                        : "a text");
   return measure_own(stored, *recipe, options);
 }

@@ -15,7 +15,7 @@ namespace mnemo::experiment {
 /// What a model is measured on, and how. Messages name an option as the command line does: --segment-size.
 struct MeasureOptions {
   std::optional<std::string> data =
-      {};  ///< a text, pairs, or of a model of images the folder of a set; unset: the run's own
+      {};  ///< a text, pairs, labelled texts, or of a model of images the folder of a set; unset: the run's own
   std::optional<std::string> part = {};  ///< "valid", "test" or "train" of the run's own data or of a set of images
   std::optional<std::string> documents = {};  ///< of a text: "none", "blank_line", "heading" or "line"
   std::optional<std::string> separator = {};  ///< the line that ends a document, for documents = "line"

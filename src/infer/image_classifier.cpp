@@ -87,17 +87,6 @@ std::vector<ImageAnswer> ImageClassifier::read_batch(const std::vector<std::stri
   return batch;
 }
 
-HeadAnswer ImageClassifier::answer_of(const bundle::ModelHead& head, const at::Tensor& logits) const {
-  const at::Tensor shares = at::softmax(logits.to(at::kCPU, at::kDouble), 0);
-  if (!shares.isfinite().all().item<bool>())
-    throw base::NotFinite(fmt::format("classify: head '{}': expected finite logits, found others", head.name));
-  const auto [values, numbers] = shares.topk(std::min(options_.top, shares.size(0)));
-  HeadAnswer answer{head.name, {}};
-  for (int64_t i = 0; i < values.size(0); ++i)
-    answer.best.push_back({head.label(numbers[i].item<int64_t>()), values[i].item<double>()});
-  return answer;
-}
-
 std::vector<ImageAnswer> ImageClassifier::answers(const std::vector<std::string>& paths) const {
   at::Tensor pixels;
   std::vector<ImageAnswer> batch = read_batch(paths, pixels);
@@ -111,7 +100,7 @@ std::vector<ImageAnswer> ImageClassifier::answers(const std::vector<std::string>
       const auto found = std::find_if(all.begin(), all.end(),
                                       [&](const models::TaskLogits& one) { return one.name == head.name; });
       base::ensure(found != all.end(), "no logits of '{}'", head.name);
-      answer.heads.push_back(answer_of(head, found->logits[row]));
+      answer.heads.push_back({head.name, best_classes(head, found->logits[row], options_.top)});
     }
     ++row;
   }

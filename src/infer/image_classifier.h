@@ -9,15 +9,10 @@
 #include "bundle/bundle.h"
 #include "data/images/image.h"
 #include "distributed/group.h"
+#include "infer/class_shares.h"
 #include "infer/task_classifier.h"
 
 namespace mnemo::infer {
-
-/// A class of a head and its probability.
-struct ClassShare {
-  std::string label;
-  double probability = 0;
-};
 
 /// The most likely classes of one head, most likely first.
 struct HeadAnswer {
@@ -58,7 +53,6 @@ class ImageClassifier {
   std::vector<ImageAnswer> answers(const std::vector<std::string>& paths) const;
   /// Reads images into pixels [B,3,H,W], without those that are skipped.
   std::vector<ImageAnswer> read_batch(const std::vector<std::string>& paths, at::Tensor& pixels) const;
-  HeadAnswer answer_of(const bundle::ModelHead& head, const at::Tensor& logits) const;
 
   ClassifyOptions options_;
   std::vector<bundle::ModelHead> heads_;

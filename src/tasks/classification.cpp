@@ -67,6 +67,24 @@ std::vector<data::TokenSegment> document_segments(const data::LabelledDocuments&
   return segments;
 }
 
+at::Tensor document_logits(const core::Model& model, const data::LabelledDocuments& documents,
+                           const std::vector<int64_t>& rows, const ClassificationOptions& options,
+                           const std::function<void(const data::TokenSegment&, const core::StepResult&)>& each) {
+  const at::NoGradGuard no_grad;
+  const at::Device device = device_of(model);
+  core::State state = model.initial_state(static_cast<int64_t>(rows.size()));
+  at::Tensor hidden;
+  for (const data::TokenSegment& one : document_segments(documents, rows, model.segment_size(), options)) {
+    const data::TokenSegment segment = to(one, device);
+    state = start_documents(model, state, segment.reset);
+    core::StepResult step = model.forward(model_input(segment, core::Mode::evaluate), state);
+    state = std::move(step.state);
+    if (each) each(segment, step);
+    hidden = step.hidden;
+  }
+  return model.logits(hidden).flatten(0, -2);
+}
+
 Classification::Classification(data::LabelledSets sets, const ClassificationOptions& options)
     : sets_(std::move(sets)),
       options_(options),
@@ -83,26 +101,17 @@ std::optional<Evaluation> Classification::evaluate(const core::Model& model, dat
   base::require(documents->vocabulary_size() <= model.vocab_size(),
                 "evaluation: the documents have {} distinct tokens, but the model's vocabulary only {}",
                 documents->vocabulary_size(), model.vocab_size());
-  const at::NoGradGuard no_grad;
-  const at::Device device = device_of(model);
   distributed::SharedBatches shared(ranks());
   const auto measure = [&](const std::vector<int64_t>& rows) {
     metrics::Likelihood likelihood;
     std::vector<double> counts(static_cast<size_t>(2 + 2 * options_.eval_batch_size), -1.0);  // -1: no such row
-    core::State state = model.initial_state(static_cast<int64_t>(rows.size()));
-    const auto segments = document_segments(*documents, rows, model.segment_size(), options_);
-    for (size_t s = 0; s < segments.size(); ++s) {
-      const data::TokenSegment segment = to(segments[s], device);
-      state = start_documents(model, state, segment.reset);
-      core::StepResult step = model.forward(model_input(segment, core::Mode::evaluate), state);
-      state = std::move(step.state);
+    const auto score = [&](const data::TokenSegment& segment, const core::StepResult& step) {
       if (segment.num_targets > 0) likelihood.add(model.nll(step.hidden, segment.targets), segment.targets);
-      if (s + 1 < segments.size()) continue;
-      const at::Tensor best = model.logits(step.hidden).argmax(-1).flatten().cpu();
-      for (size_t b = 0; b < rows.size(); ++b) {
-        counts[2 + 2 * b] = static_cast<double>(best[static_cast<int64_t>(b)].item<int64_t>());
-        counts[3 + 2 * b] = static_cast<double>(documents->label(rows[b]));
-      }
+    };
+    const at::Tensor best = document_logits(model, *documents, rows, options_, score).argmax(-1).cpu();
+    for (size_t b = 0; b < rows.size(); ++b) {
+      counts[2 + 2 * b] = static_cast<double>(best[static_cast<int64_t>(b)].item<int64_t>());
+      counts[3 + 2 * b] = static_cast<double>(documents->label(rows[b]));
     }
     counts[0] = likelihood.nll_sum();
     counts[1] = static_cast<double>(likelihood.count());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,6 +35,12 @@ struct ClassificationOptions {
 std::vector<data::TokenSegment> document_segments(const data::LabelledDocuments& documents,
                                                   const std::vector<int64_t>& rows, int64_t segment_size,
                                                   const ClassificationOptions& options);
+
+/// Logits [B,K] after the last segment of each document of `rows`; `each` is given every segment and what the model
+/// made of it.
+at::Tensor document_logits(const core::Model& model, const data::LabelledDocuments& documents,
+                           const std::vector<int64_t>& rows, const ClassificationOptions& options,
+                           const std::function<void(const data::TokenSegment&, const core::StepResult&)>& each = {});
 
 /// Document classification, for a model whose head makes one prediction per segment: the class with the largest logit
 /// after the last segment. An evaluation has "accuracy", "nll", "macro_f1", "matthews" and, of two classes, "f1", which

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 
 #include "tests/support/command_line.h"
 #include "weights/safetensors.h"
@@ -45,6 +46,16 @@ struct TextTraining : CommandLine {
     const Finished found = run(words);
     EXPECT_EQ(found.status, 0) << found.err;
     return base::parse_json(found.out, "json");
+  }
+  /// The classes that `classify` gives to lines of text.
+  std::vector<std::string> classes_of(const std::string& model, const std::string& lines) {
+    write(folder_ / "lines.txt", lines);
+    const Finished found = run({"classify", model, folder_ / "lines.txt"});
+    EXPECT_EQ(found.status, 0) << found.err;
+    std::vector<std::string> classes;
+    std::istringstream rows(found.out);
+    for (std::string row; std::getline(rows, row);) classes.push_back(row.substr(0, row.find('\t')));
+    return classes;
   }
   Finished train(const std::string& recipe, const std::vector<std::string>& settings, const std::string& out) {
     write(folder_ / "recipe.toml", recipe);
@@ -201,6 +212,54 @@ TEST_F(TextTraining, PairsAndTheirTypes) {
   ASSERT_EQ(trained.status, 0) << trained.err;
   EXPECT_GE(metrics_of(folder_ / "run").at("accuracy").as_double(), 0.9);
   EXPECT_EQ(content(folder_ / "run/model/classes.txt"), "entailment\nnot_entailment\n");
+  // A file of its own, and texts without labels.
+  EXPECT_EQ(metrics_of(folder_ / "run", {"--data", folder_ / "rte.tsv"}).at("nll"),
+            metrics_of(folder_ / "run").at("nll"));
+  EXPECT_EQ(classes_of(folder_ / "run", "the film was good\ta good film\nthe film was good\ta bad film\n"),
+            (std::vector<std::string>{"entailment", "not_entailment"}));
+  const auto refused = [&](const std::vector<std::string>& words, const std::string& part) {
+    const Finished found = run(words);
+    EXPECT_EQ(found.status, 2) << found.err;
+    EXPECT_TRUE(holds(found.err, part)) << found.err;
+  };
+  const std::string lines = folder_ / "lines.txt", model = folder_ / "run";
+  refused({"classify", model, lines, "--broken", "skip"}, "--task and --broken go with models of images");
+  refused({"classify", model, lines, "--top", "0"}, "--top: expected at least 1");
+  write(lines, "good\tbad\tfilm\n");
+  refused({"classify", model, lines}, "lines.txt:1: expected a text, or two with a tab between them");
+  write(lines, "good\n\xff\n");
+  refused({"classify", model, lines}, "lines.txt:2: invalid UTF-8");
+  refused({"classify", kFolders + "bert_cls", lines}, "has no tokenizer");
+  refused({"classify", kFolders + "gpt2", lines}, "expected a model that classifies texts");
+  write(folder_ / "three.tsv", "sentence\tlabel\ngood\t2\n");
+  refused({"eval", model, "--data", folder_ / "three.tsv"}, "expected a label of 0, 1");
+}
+
+TEST_F(TextTraining, LabelsOfAFileAreMatchedWithThoseOfTheModel) {
+  const std::string bert = published("bert_cls"), out = folder_ / "run";
+  std::string texts = "body\tlabel\n", turned = "body\tlabel\n", other = turned;
+  for (int i = 0; i < 32; ++i) {
+    const std::string word = i % 2 == 1 ? "good" : "bad";
+    texts += "the film was " + word + "\t" + (i % 2 == 1 ? "fine" : "poor") + "\n";
+    turned += "the film was " + word + "\t" + (i % 2 == 1 ? "poor" : "fine") + "\n";
+    other += "the film was " + word + "\t" + (i % 2 == 1 ? "1" : "2") + "\n";
+  }
+  write(folder_ / "texts.tsv", texts);
+  write(folder_ / "turned.tsv", turned);
+  write(folder_ / "other.tsv", other);
+  write(folder_ / "one.tsv", "body\tlabel\nthe film was bad\tpoor\n");
+  const Finished trained = train(kClassifier,
+                                 {"model.from=" + bert, "data.tokenizer=" + bert, "data.metric=accuracy",
+                                  "data.train=" + (folder_ / "texts.tsv"), "data.text_column=body"},
+                                 out);
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const auto accuracy = [&](const char* file) {
+    return metrics_of(out, {"--data", folder_ / file}).at("accuracy").as_double();
+  };
+  EXPECT_EQ(accuracy("texts.tsv"), 1.0);
+  EXPECT_EQ(accuracy("turned.tsv"), 0.0);
+  EXPECT_EQ(accuracy("one.tsv"), 1.0) << "by its name, though it is the file's first";
+  EXPECT_EQ(accuracy("other.tsv"), 1.0) << "other names are matched by order";
 }
 
 TEST_F(TextTraining, ARecurrentMemoryCarriesTheLabelThroughTheSegments) {
@@ -219,6 +278,9 @@ TEST_F(TextTraining, ARecurrentMemoryCarriesTheLabelThroughTheSegments) {
   const Finished trained = train(kClassifier, settings, folder_ / "run");
   ASSERT_EQ(trained.status, 0) << trained.err;
   EXPECT_GE(metrics_of(folder_ / "run").at("accuracy").as_double(), 0.9);
+  EXPECT_EQ(metrics_of(folder_ / "run", {"--data", texts}).at("nll"), metrics_of(folder_ / "run").at("nll"));
+  EXPECT_EQ(classes_of(folder_ / "run", "good w20 the a was film the a was .\nbad w20 the a was film the a was .\n"),
+            (std::vector<std::string>{"1", "0"}));
   // Without a memory the last segment does not know the first.
   settings.pop_back();
   const Finished refused = train(kClassifier, settings, folder_ / "none");

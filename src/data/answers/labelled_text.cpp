@@ -18,17 +18,10 @@
 namespace mnemo::data {
 namespace {
 
-LabelledTexts read_texts(const std::string& path, const LabelledTextOptions& options) {
-  if (base::is_folder(path)) return read_labelled_folder(path, options.labels);
-  if (path.ends_with(".xml")) return read_hyperpartisan(path);
-  return read_labelled_table(path, {options.text_column, options.second_column, options.label_column});
-}
-
 bool is_whole_number(const std::string& text) {
   return !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
-/// The different labels of the texts: numbers by value, else by their bytes.
 std::vector<std::string> sorted_labels(const std::vector<LabelledText>& texts) {
   std::set<std::string> found;
   for (const LabelledText& text : texts) found.insert(text.label);
@@ -146,23 +139,34 @@ void LabelledTextOptions::validate(const base::Where& where) const {
                 "expected different labels, found one twice");
 }
 
+LabelledTexts read_labelled_file(const std::string& path, const LabelledTextOptions& options) {
+  if (base::is_folder(path)) return read_labelled_folder(path, options.labels);
+  if (path.ends_with(".xml")) return read_hyperpartisan(path);
+  return read_labelled_table(path, {options.text_column, options.second_column, options.label_column});
+}
+
+std::vector<std::string> labels_of(const LabelledTexts& read) {
+  return read.labels.empty() ? sorted_labels(read.texts) : read.labels;
+}
+
 LabelledTextSets read_labelled_texts(const LabelledTextOptions& options) {
   base::require(!options.train.empty(),
                 "data.train: expected labelled texts, found none; use --set data.train=PATH, or train's --data PATH");
-  LabelledTexts train = read_texts(options.train, options);
-  LabelledTextSets sets{.train = std::move(train.texts), .valid = {}, .test = {}, .labels = options.labels};
-  if (sets.labels.empty()) sets.labels = train.labels.empty() ? sorted_labels(sets.train) : train.labels;
+  LabelledTexts train = read_labelled_file(options.train, options);
+  LabelledTextSets sets{.train = {}, .valid = {}, .test = {}, .labels = options.labels};
+  if (sets.labels.empty()) sets.labels = labels_of(train);
+  sets.train = std::move(train.texts);
   base::require(sets.labels.size() > 1, "{}: expected texts of at least 2 labels, found {}", options.train,
                 sets.labels.size());
   const size_t whole = sets.train.size();
   base::Random random{static_cast<uint64_t>(options.seed)};
   if (!options.valid.empty()) {
-    sets.valid = read_texts(options.valid, options).texts;
+    sets.valid = read_labelled_file(options.valid, options).texts;
   } else {
     hold_out(sets.train, sets.valid, options.valid_fraction, whole, random);
   }
   if (!options.test.empty()) {
-    sets.test = read_texts(options.test, options).texts;
+    sets.test = read_labelled_file(options.test, options).texts;
   } else {
     hold_out(sets.train, sets.test, options.test_fraction, whole, random);
   }

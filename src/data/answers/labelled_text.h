@@ -83,6 +83,12 @@ struct LabelledTextSets {
   }
 };
 
+/// Reads one file, or folder, in the columns of the options.
+LabelledTexts read_labelled_file(const std::string& path, const LabelledTextOptions& options);
+
+/// All labels of the file's format, else the different ones of its texts: numbers by value, others by their bytes.
+std::vector<std::string> labels_of(const LabelledTexts& read);
+
 /// Reads all parts. Throws InputError that names file and line for a label that is none of the labels.
 LabelledTextSets read_labelled_texts(const LabelledTextOptions& options);
 

@@ -11,6 +11,8 @@ class LabelledTextSpec final : public TaskSpec {
   using Options = data::LabelledTextOptions;
   explicit LabelledTextSpec(const base::Node& table);
 
+  const Options& options() const { return options_; }
+
   std::string describe() const override;
   std::string targets() const override { return "texts"; }
   MetricInfo metric() const override;

@@ -1,0 +1,80 @@
+#include "experiment/text_classifier.h"
+
+#include <torch/types.h>
+
+#include <numeric>
+#include <utility>
+
+#include "base/error.h"
+#include "bundle/class_names.h"
+#include "experiment/experiment.h"
+#include "tasks/memory_rows.h"
+#include "tasks/types/labelled_text.h"
+
+namespace mnemo::experiment {
+namespace {
+
+constexpr int64_t kWholeText = int64_t{1} << 24;  // tokens
+
+}  // namespace
+
+TextClassifier::TextClassifier(const bundle::Bundle& stored, std::string_view who)
+    : model_(stored.model), tokenizer_(stored.tokenizer) {
+  base::require(stored.model->input_kind() == core::InputKind::tokens && stored.model->num_classes() > 0,
+                "{}: {}: expected a model that classifies texts, found one without classes", who, stored.folder);
+  base::require(
+      tokenizer_ != nullptr,
+      "{}: {}: has no tokenizer: expected its files (tokenizer.json, vocab.txt and their like) beside the model, as "
+      "one that was trained on texts has them",
+      who, stored.folder);
+  head_ = {.name = "base",
+           .num_classes = stored.model->num_classes(),
+           .labels = stored.folder.empty() ? std::vector<std::string>() : bundle::class_names(stored.folder)};
+  if (bundle::are_numbered(head_.labels)) head_.labels.clear();
+  base::require(head_.labels.empty() || static_cast<int64_t>(head_.labels.size()) == head_.num_classes,
+                "{}: {}: expected names of {} classes, found {}", who, stored.folder, head_.num_classes,
+                head_.labels.size());
+  const models::ModelOptions& model = stored.options();
+  max_length_ = model.memory.empty() ? model.segment_size : kWholeText;
+  const std::optional<Recipe> recipe = stored.format == nullptr ? recipe_beside(stored.folder) : std::nullopt;
+  const auto task = recipe ? recipe->task() : nullptr;
+  if (const auto* own = dynamic_cast<const tasks::LabelledTextSpec*>(task.get())) {
+    columns_ = own->options();
+    max_length_ = columns_.max_length > 0 ? columns_.max_length : model.segment_size;
+  }
+}
+
+tasks::ClassificationOptions TextClassifier::segments() const {
+  return {.max_length = max_length_,
+          .ask_every_segment = columns_.loss == data::LabelledTextOptions::Loss::every,
+          .align_left = columns_.align == data::LabelledTextOptions::Align::left};
+}
+
+data::LabelledSets TextClassifier::encode(const data::LabelledTextSets& sets) const {
+  const models::ModelOptions& model = model_->options();
+  const bool pairs = !tokenizer_->with_special_tokens({}, std::span<const int32_t>()).ids.empty();
+  for (const data::LabelledText& text : sets.train)
+    base::require(!text.second || pairs,
+                  "{}: expected one text, since the model's vocabulary has no token between the texts of a pair",
+                  text.where);
+  return data::encode_labelled_texts(sets, *tokenizer_,
+                                     {.special_tokens = !tasks::memory_surrounds(model),
+                                      .token_types = model.backbone.token_types > 1,
+                                      .max_length = max_length_});
+}
+
+std::vector<std::vector<infer::ClassShare>> TextClassifier::operator()(std::vector<data::LabelledText> texts,
+                                                                       int64_t top) const {
+  std::vector<std::string> classes;
+  for (int64_t i = 0; i < head_.num_classes; ++i) classes.push_back(head_.label(i));
+  for (data::LabelledText& text : texts) text.label = classes.front();
+  const data::LabelledSets documents = encode({.train = std::move(texts), .valid = {}, .test = {}, .labels = classes});
+  std::vector<int64_t> rows(static_cast<size_t>(documents.train->size()));
+  std::iota(rows.begin(), rows.end(), int64_t{0});
+  const at::Tensor logits = tasks::document_logits(*model_, *documents.train, rows, segments());
+  std::vector<std::vector<infer::ClassShare>> answers;
+  for (int64_t i = 0; i < logits.size(0); ++i) answers.push_back(infer::best_classes(head_, logits[i], top));
+  return answers;
+}
+
+}  // namespace mnemo::experiment

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "bundle/bundle.h"
+#include "data/answers/labelled_text.h"
+#include "infer/class_shares.h"
+#include "tasks/classification.h"
+
+namespace mnemo::experiment {
+
+/// A stored classifier of texts, which reads them as the recipe of its run says: how many tokens of a text, and which
+/// of its segments may be short. Of a folder without a run it reads a whole text where the model has a memory, else its
+/// first segment.
+class TextClassifier {
+ public:
+  /// Throws InputError "WHO: ..." for a model of another kind, and for one without a vocabulary.
+  TextClassifier(const bundle::Bundle& stored, std::string_view who);
+
+  /// Its classes; without names, or with LABEL_0 and so on, they are numbers.
+  const bundle::ModelHead& head() const { return head_; }
+  /// The columns of its run's tables.
+  const data::LabelledTextOptions& columns() const { return columns_; }
+  /// How documents are divided into segments.
+  tasks::ClassificationOptions segments() const;
+  /// Texts as the model reads them. Throws InputError that names file and line for a text without tokens, invalid UTF-8
+  /// and a pair without a token for what is between its texts.
+  data::LabelledSets encode(const data::LabelledTextSets& sets) const;
+
+  /// The `top` most likely classes of each text, whose labels do not count.
+  std::vector<std::vector<infer::ClassShare>> operator()(std::vector<data::LabelledText> texts, int64_t top) const;
+
+ private:
+  std::shared_ptr<const models::Model> model_;
+  std::shared_ptr<const data::Tokenizer> tokenizer_;
+  bundle::ModelHead head_;
+  data::LabelledTextOptions columns_;
+  int64_t max_length_ = 0;
+};
+
+}  // namespace mnemo::experiment
