@@ -20,6 +20,7 @@
 #include "models/replaced_memory.h"
 #include "tasks/images.h"
 #include "tasks/language_model.h"
+#include "tasks/types/labelled_text.h"
 #include "tasks/types/pairs.h"
 
 namespace mnemo::experiment {
@@ -140,6 +141,45 @@ Measured measure_image_folder(const bundle::Bundle& stored, const bundle::ModelH
   return measure_images(stored, images, options.part, head, options, base::printable(*options.data, 400));
 }
 
+/// Whether the data are of that kind, as far as is known.
+template <class Spec>
+bool is_of(const std::optional<Recipe>& recipe) {
+  const auto task = recipe ? recipe->task() : nullptr;
+  return task == nullptr || dynamic_cast<const Spec*>(task.get()) != nullptr;
+}
+
+/// A part of a recipe's data, by its task.
+std::optional<tasks::Evaluation> evaluated(const bundle::Bundle& stored, const Recipe& recipe,
+                                           const MeasureOptions& options, data::Part part) {
+  require_no_text_options(options);
+  const auto task = recipe.task();
+  // Of made tasks there are as many samples as one likes; a file, or a set of expressions, is measured whole.
+  tasks::TaskSettings settings = recipe.task_settings();
+  settings.translated = options.translated;
+  settings.eval_batch_size = options.batch;
+  if (task->input() == tasks::InputKind::pairs) settings.vocabularies = infer::vocabularies_of(stored);
+  if (!task->endless()) settings.eval_samples = INT64_MAX;
+  const auto loaded = task->load(stored.options(), settings);
+  loaded.task->share_evaluations(options.group);
+  return loaded.task->evaluate(*measured_model(stored, options), part);
+}
+
+/// Another file in place of the data of the model's own recipe, read as that says: hidden tokens, spans.
+Measured measure_as_trained(const bundle::Bundle& stored, std::optional<Recipe> recipe, const MeasureOptions& options) {
+  base::require(
+      recipe && recipe->data.find("train") != nullptr,
+      "eval: --data: {} lies in no run's folder whose recipe says how a text is read for its head; expected a "
+      "run, found head.type = \"{}\"",
+      stored.folder, base::type_of(stored.options().head));
+  recipe->data.set("train", *options.data);
+  for (const char* key : {"valid", "test"})
+    if (recipe->data.find(key) != nullptr) recipe->data.set(key, "");
+  for (const char* key : {"valid_fraction", "test_fraction"})
+    if (recipe->data.find(key) != nullptr) recipe->data.set(key, 0.0);
+  const auto found = evaluated(stored, *recipe, options, data::Part::train);
+  return {*options.data, found->predictions, found->metrics, 0, found->notes};
+}
+
 /// A part of the data that the model's own recipe names.
 Measured measure_own(const bundle::Bundle& stored, const Recipe& recipe, const MeasureOptions& options) {
   base::require(!options.documents && !options.separator,
@@ -165,16 +205,7 @@ Measured measure_own(const bundle::Bundle& stored, const Recipe& recipe, const M
     return measure_images(stored, images, name, answering_head(stored, recipe, options), options,
                           base::printable(images.train, 400));
   }
-  require_no_text_options(options);
-  // Of made tasks there are as many samples as one likes; a file, or a set of expressions, is measured whole.
-  tasks::TaskSettings settings = recipe.task_settings();
-  settings.translated = options.translated;
-  settings.eval_batch_size = options.batch;
-  if (task->input() == tasks::InputKind::pairs) settings.vocabularies = infer::vocabularies_of(stored);
-  if (!task->endless()) settings.eval_samples = INT64_MAX;
-  const auto loaded = task->load(stored.options(), settings);
-  loaded.task->share_evaluations(options.group);
-  const auto found = loaded.task->evaluate(*measured_model(stored, options), part);
+  const auto found = evaluated(stored, recipe, options, part);
   base::require(found.has_value(), "{}: its recipe has no {} part", stored.folder, name);
   return {task->describe() + " Part " + name + ".", found->predictions, found->metrics, 0, found->notes};
 }
@@ -184,14 +215,13 @@ Measured measure_pairs(const bundle::Bundle& stored, const std::optional<Recipe>
                        const MeasureOptions& options) {
   require_no_text_options(options);
   tasks::PairSpecOptions pairs;
-  const bool own = stored.format == nullptr && recipe && recipe->task()->input() == tasks::InputKind::pairs;
-  if (own) pairs = base::read_typed_options<tasks::PairSpecOptions>(recipe->data);
+  if (recipe) pairs = base::read_typed_options<tasks::PairSpecOptions>(recipe->data);
   tasks::TranslationOptions translation = tasks::translation_options(pairs, stored.options());
   if (options.translated) translation.translated = *options.translated;
   translation.eval_batch_size = options.batch;
   translation.eval_samples = INT64_MAX;
   // A recipe says how its own model translates.
-  if (!own && translation.translated > 0) translation.generation = infer::generation_settings(stored);
+  if (!recipe && translation.translated > 0) translation.generation = infer::generation_settings(stored);
   data::PairCorpus corpus = data::read_pair_set(pairs, *options.data, infer::vocabularies_of(stored));
   const int64_t left_out = corpus.train.left_out();
   if (left_out > 0 && (!options.group || options.group->rank() == 0))
@@ -247,6 +277,26 @@ void MeasureOptions::validate() const {
 
 namespace {
 
+/// A file of texts, in the way the model reads them.
+Measured measure_file(const bundle::Bundle& stored, const MeasureOptions& options) {
+  const std::optional<Recipe> recipe = stored.format == nullptr ? recipe_beside(stored.folder) : std::nullopt;
+  const bool pairs = stored.model->input_kind() == core::InputKind::pairs,
+             classes = !pairs && stored.model->num_classes() > 0;
+  const bool usual = pairs     ? is_of<tasks::PairSpec>(recipe)
+                     : classes ? is_of<tasks::LabelledTextSpec>(recipe)
+                               : stored.model->head().predicts_next_token();
+  if (!usual) return measure_as_trained(stored, recipe, options);
+  if (pairs) return measure_pairs(stored, recipe, options);
+  if (classes) return measure_labelled(stored, options);
+  base::require(stored.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a made task, not on a text",
+                stored.folder);
+  const auto rule = data::DocumentRule::parse(options.documents.value_or("none"), options.separator.value_or(""));
+  const bool bytes = stored.tokenizer->type() == "bytes";
+  const data::TextSource file = data::open_text(*options.data, {.any_bytes = bytes});
+  const auto text = data::encode_text(*stored.tokenizer, bytes ? file : file.without_byte_order_mark(), rule);
+  return measure_text(stored, text, options, *options.data, stored.conventions.resets_segments());
+}
+
 Measured measure_any(const bundle::Bundle& stored, const MeasureOptions& options) {
   const bool images = stored.is_images();
   base::require(images || !options.task, "eval: --task goes with a model of images");
@@ -256,18 +306,7 @@ Measured measure_any(const bundle::Bundle& stored, const MeasureOptions& options
   const std::optional<Recipe> recipe = options.data && !images ? std::nullopt : recipe_beside(stored.folder);
   if (options.data && images) return measure_image_folder(stored, answering_head(stored, recipe, options), options);
   base::require(!options.data || !options.part, "eval: --part goes with a run's own data; drop it or --data");
-  if (options.data && stored.model->input_kind() == core::InputKind::pairs)
-    return measure_pairs(stored, recipe_beside(stored.folder), options);
-  if (options.data && stored.model->num_classes() > 0) return measure_labelled(stored, options);
-  if (options.data) {
-    base::require(stored.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a made task, not on a text",
-                  stored.folder);
-    const auto rule = data::DocumentRule::parse(options.documents.value_or("none"), options.separator.value_or(""));
-    const bool bytes = stored.tokenizer->type() == "bytes";
-    const data::TextSource file = data::open_text(*options.data, {.any_bytes = bytes});
-    const auto text = data::encode_text(*stored.tokenizer, bytes ? file : file.without_byte_order_mark(), rule);
-    return measure_text(stored, text, options, *options.data, stored.conventions.resets_segments());
-  }
+  if (options.data) return measure_file(stored, options);
   base::require(recipe.has_value(), "eval: {} lies in no run's folder, so its data are unknown; give {} with --data",
                 stored.folder,
                 images                                                 ? "the folder of an image set"

@@ -359,8 +359,14 @@ TEST_F(TextTraining, MaskedLanguageModellingGoesOnAndComesBack) {
   const std::vector<std::string> settings = {"model.from=" + bert, "data.tokenizer=" + bert,
                                              "data.train=" + (folder_ / "text.txt")};
   std::vector<std::string> first = settings;
-  first.push_back("train.steps=1");
+  first.insert(first.end(), {"train.steps=1", "data.valid=" + (folder_ / "text.txt"), "data.valid_fraction=0"});
   ASSERT_EQ(train(kMasked, first, folder_ / "first").status, 0);
+  EXPECT_EQ(metrics_of(folder_ / "first", {"--data", folder_ / "text.txt"}).at("nll"),
+            metrics_of(folder_ / "first").at("nll"))
+      << "a file given is read as the run reads its own";
+  const Finished alone = run({"eval", bert, "--data", folder_ / "text.txt"});
+  EXPECT_EQ(alone.status, 2);
+  EXPECT_TRUE(holds(alone.err, "lies in no run's folder whose recipe says how a text is read")) << alone.err;
   const Finished trained = train(kMasked, settings, out);
   ASSERT_EQ(trained.status, 0) << trained.err;
   EXPECT_FALSE(holds(trained.err, "fresh")) << trained.err;
@@ -519,6 +525,7 @@ optimiser = { type = "adamw", lr = 0.005 }
   const Finished trained = train(kSpans, settings, out);
   ASSERT_EQ(trained.status, 0) << trained.err;
   EXPECT_GE(metrics_of(out).at("accuracy").as_double(), 0.8);
+  EXPECT_GE(metrics_of(out, {"--data", folder_ / "text.txt"}).at("accuracy").as_double(), 0.8);
   write(t5 + "/vocab.txt", "[PAD]\n[SEP]\n[UNK]\n[CLS]\nthe\n");
   const Finished refused = train(kSpans, settings, folder_ / "refused");
   EXPECT_EQ(refused.status, 2);
