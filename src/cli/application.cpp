@@ -182,8 +182,10 @@ std::string help_text(const std::string& command) {
 }
 
 int run(int argc, char** argv, const std::shared_ptr<CLI::App>& app) {
-  // A closed pipe shows as an error of the write, so that a training does not die of a closed terminal.
+  // A closed pipe, and a file beyond a limit of its size, show as errors of the write, so that a training does not die
+  // of a closed terminal.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return parse_and_act(argc, argv, app);
   } catch (const base::OutputClosed&) {

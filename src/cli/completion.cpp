@@ -42,7 +42,9 @@ const std::map<std::string, std::vector<std::string>>& option_words() {
       {"--memory", {"zeros", "noise"}},
       {"--type", {data::tokenizer_types().begin(), data::tokenizer_types().end()}},
       {"--precision", {"float32", "bf16", "int8", "w8a8"}},
-      {"--regime", {"head", "head_and_class_token", "memory", "masked_memory", "full", "adapters"}},
+      {"--regime",
+       {"head", "head_and_class_token", "memory", "masked_memory", "unmasked_memory", "full", "adapters",
+        "memory_and_adapters"}},
       {"--to", bundle::conversion_names()}};
   return words;
 }

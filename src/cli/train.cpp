@@ -226,8 +226,10 @@ void add_finetune(CLI::App& app) {
                 false)
       .option("--model", options->model, "MODEL",
               "model folder or run folder of the trained model; short for --set finetune.model=MODEL")
-      .option("--regime", options->regime, "REGIME",
-              "head, head_and_class_token, memory, masked_memory, full or adapters (default masked_memory)")
+      .option(
+          "--regime", options->regime, "REGIME",
+          "head, head_and_class_token, memory, masked_memory, unmasked_memory, full, adapters or memory_and_adapters "
+          "(default masked_memory)")
       .option("--name", options->name, "NAME", "name of the task")
       .option("--data", options->data, "DIR",
               "training images; short for --set data.train=DIR; without a recipe, any set that `mnemo data` can read")

@@ -28,8 +28,9 @@ namespace {
 
 void require_no_text_options(const MeasureOptions& options) {
   base::require(!options.segment_size && !options.precision && !options.documents && !options.separator &&
-                    !options.reset && !options.context,
-                "eval: --segment-size, --precision, --documents, --separator, --reset and --context go with texts");
+                    !options.reset && !options.context && !options.strict,
+                "eval: --segment-size, --precision, --documents, --separator, --reset, --context and --strict go with "
+                "texts of language models");
 }
 
 /// What is evaluated: the stored model, or the same with another memory.
@@ -290,6 +291,7 @@ Measured measure_file(const bundle::Bundle& stored, const MeasureOptions& option
   if (classes) return measure_labelled(stored, options);
   base::require(stored.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a made task, not on a text",
                 stored.folder);
+  base::require(!options.separator || options.documents == "line", "eval: --separator goes with --documents line");
   const auto rule = data::DocumentRule::parse(options.documents.value_or("none"), options.separator.value_or(""));
   const bool bytes = stored.tokenizer->type() == "bytes";
   const data::TextSource file = data::open_text(*options.data, {.any_bytes = bytes});

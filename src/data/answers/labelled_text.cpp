@@ -140,9 +140,12 @@ void LabelledTextOptions::validate(const base::Where& where) const {
 }
 
 LabelledTexts read_labelled_file(const std::string& path, const LabelledTextOptions& options) {
-  if (base::is_folder(path)) return read_labelled_folder(path, options.labels);
-  if (path.ends_with(".xml")) return read_hyperpartisan(path);
-  return read_labelled_table(path, {options.text_column, options.second_column, options.label_column});
+  LabelledTexts read = base::is_folder(path)    ? read_labelled_folder(path, options.labels)
+                       : path.ends_with(".xml") ? read_hyperpartisan(path)
+                                                : read_labelled_table(path, {options.text_column, options.second_column,
+                                                                             options.label_column});
+  base::require(!read.texts.empty(), "{}: expected at least one text with a label, found none", path);
+  return read;
 }
 
 std::vector<std::string> labels_of(const LabelledTexts& read) {

@@ -83,7 +83,7 @@ struct LabelledTextSets {
   }
 };
 
-/// Reads one file, or folder, in the columns of the options.
+/// Reads one file, or folder, in the columns of the options. Throws InputError if it has no text.
 LabelledTexts read_labelled_file(const std::string& path, const LabelledTextOptions& options);
 
 /// All labels of the file's format, else the different ones of its texts: numbers by value, others by their bytes.
