@@ -44,7 +44,8 @@ TEST_F(TranslationRun, AFileOfPairsIsMeasured) {
     EXPECT_TRUE(holds(outcome.err, words)) << outcome.err;
   };
   refused({"--data", folder_ / "held_out.tsv", "--part", "test"}, "--part goes with a run's own data");
-  refused({"--data", folder_ / "held_out.tsv", "--separator", "x"}, "--separator, --reset and --context go with texts");
+  refused({"--data", folder_ / "held_out.tsv", "--separator", "x"},
+          "--reset, --context and --strict go with texts of language models");
   refused({"--separator", "x"}, "eval: --documents and --separator go with --data");
   refused({"--rank-timeout", "10"}, "eval: --rank-timeout is for several processes, found one");
   const Finished text = run({"eval", trained("text"), "--translated", "2"});
