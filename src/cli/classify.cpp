@@ -20,6 +20,7 @@
 #include "data/text/lines.h"
 #include "data/text/text_files.h"
 #include "experiment/device.h"
+#include "experiment/experiment.h"
 #include "experiment/text_classifier.h"
 #include "infer/image_classifier.h"
 
@@ -94,7 +95,7 @@ data::LabelledText text_of_line(std::string line, std::string where) {
 void classify_texts(const ClassifyArguments& arguments, const bundle::Bundle& stored) {
   base::require(arguments.tasks.empty() && !arguments.broken,
                 "classify: --task and --broken go with models of images; {} classifies texts", stored.folder);
-  const experiment::TextClassifier classifier(stored, "classify");
+  const experiment::TextClassifier classifier(stored, experiment::own_recipe(stored), "classify");
   const int64_t top = arguments.top.value_or(1);
   base::Node results = base::Node::array();
   const auto answer = [&](std::vector<data::LabelledText>& texts) {

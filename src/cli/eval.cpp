@@ -89,10 +89,10 @@ void add_eval(CLI::App& app) {
   command.argument("MODEL", options->model, "a model folder, a run's folder or a checkpoint")
       .option("--checkpoint", options->checkpoint, "WHICH",
               "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
-      .option("--data", options->measure.data, "FILE",
-              "what data.train of its run may be: a text, tab-separated pairs, labelled texts; of a model of images "
-              "the folder "
-              "of a set; without: the held-out part of the run's own data")
+      .option(
+          "--data", options->measure.data, "FILE",
+          "what data.train of its run may be: a text, tab-separated pairs, labelled texts; of a model of images the "
+          "folder of a set; without: the held-out part of the run's own data")
       .option("--translated", options->measure.translated, "N",
               "of a model of pairs: how many are translated for BLEU and chrF, evenly spread; more than there are: all "
               "(as the recipe says)")

@@ -370,6 +370,10 @@ std::optional<Recipe> recipe_beside(const std::string& folder) {
   return read_recipe(RecipeFile::read(path).recipe());
 }
 
+std::optional<Recipe> own_recipe(const bundle::Bundle& stored) {
+  return stored.format == nullptr ? recipe_beside(stored.folder) : std::nullopt;
+}
+
 void require_step_fits(const Experiment& experiment, int64_t usable) {
   const Recipe& recipe = experiment.recipe;
   const models::ModelOptions& model = recipe.model;

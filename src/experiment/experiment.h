@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/machine.h"
+#include "bundle/bundle.h"
 #include "data/text/corpus.h"
 #include "experiment/recipe.h"
 #include "models/model.h"
@@ -57,6 +58,8 @@ std::map<std::string, std::string> model_files(const Experiment& experiment);
 
 /// recipe.toml beside or above a model, or nothing.
 std::optional<Recipe> recipe_beside(const std::string& model_folder);
+/// The recipe of the run that made a model; none for another library's.
+std::optional<Recipe> own_recipe(const bundle::Bundle& stored);
 
 /// What a model folder's README.md tells.
 struct ModelCard {

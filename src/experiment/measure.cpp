@@ -236,9 +236,10 @@ Measured measure_pairs(const bundle::Bundle& stored, const std::optional<Recipe>
 }
 
 /// Labelled texts of a file, in the columns that the model's own recipe names.
-Measured measure_labelled(const bundle::Bundle& stored, const MeasureOptions& options) {
+Measured measure_labelled(const bundle::Bundle& stored, const std::optional<Recipe>& recipe,
+                          const MeasureOptions& options) {
   require_no_text_options(options);
-  const TextClassifier classifier(stored, "eval");
+  const TextClassifier classifier(stored, recipe, "eval");
   data::LabelledTexts read = data::read_labelled_file(*options.data, classifier.columns());
   const bundle::ModelHead& head = classifier.head();
   const std::vector<std::string> classes = data::labels_of(read);
@@ -280,7 +281,7 @@ namespace {
 
 /// A file of texts, in the way the model reads them.
 Measured measure_file(const bundle::Bundle& stored, const MeasureOptions& options) {
-  const std::optional<Recipe> recipe = stored.format == nullptr ? recipe_beside(stored.folder) : std::nullopt;
+  const std::optional<Recipe> recipe = own_recipe(stored);
   const bool pairs = stored.model->input_kind() == core::InputKind::pairs,
              classes = !pairs && stored.model->num_classes() > 0;
   const bool usual = pairs     ? is_of<tasks::PairSpec>(recipe)
@@ -288,7 +289,7 @@ Measured measure_file(const bundle::Bundle& stored, const MeasureOptions& option
                                : stored.model->head().predicts_next_token();
   if (!usual) return measure_as_trained(stored, recipe, options);
   if (pairs) return measure_pairs(stored, recipe, options);
-  if (classes) return measure_labelled(stored, options);
+  if (classes) return measure_labelled(stored, recipe, options);
   base::require(stored.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a made task, not on a text",
                 stored.folder);
   base::require(!options.separator || options.documents == "line", "eval: --separator goes with --documents line");

@@ -7,8 +7,6 @@
 
 #include "base/error.h"
 #include "bundle/class_names.h"
-#include "experiment/experiment.h"
-#include "tasks/memory_rows.h"
 #include "tasks/types/labelled_text.h"
 
 namespace mnemo::experiment {
@@ -18,7 +16,7 @@ constexpr int64_t kWholeText = int64_t{1} << 24;  // tokens
 
 }  // namespace
 
-TextClassifier::TextClassifier(const bundle::Bundle& stored, std::string_view who)
+TextClassifier::TextClassifier(const bundle::Bundle& stored, const std::optional<Recipe>& recipe, std::string_view who)
     : model_(stored.model), tokenizer_(stored.tokenizer) {
   base::require(stored.model->input_kind() == core::InputKind::tokens && stored.model->num_classes() > 0,
                 "{}: {}: expected a model that classifies texts, found one without classes", who, stored.folder);
@@ -27,40 +25,28 @@ TextClassifier::TextClassifier(const bundle::Bundle& stored, std::string_view wh
       "{}: {}: has no tokenizer: expected its files (tokenizer.json, vocab.txt and their like) beside the model, as "
       "one that was trained on texts has them",
       who, stored.folder);
-  head_ = {.name = "base",
-           .num_classes = stored.model->num_classes(),
-           .labels = stored.folder.empty() ? std::vector<std::string>() : bundle::class_names(stored.folder)};
+  head_ = bundle::heads_of(*stored.model, stored.folder).front();
   if (bundle::are_numbered(head_.labels)) head_.labels.clear();
-  base::require(head_.labels.empty() || static_cast<int64_t>(head_.labels.size()) == head_.num_classes,
-                "{}: {}: expected names of {} classes, found {}", who, stored.folder, head_.num_classes,
-                head_.labels.size());
   const models::ModelOptions& model = stored.options();
   max_length_ = model.memory.empty() ? model.segment_size : kWholeText;
-  const std::optional<Recipe> recipe = stored.format == nullptr ? recipe_beside(stored.folder) : std::nullopt;
   const auto task = recipe ? recipe->task() : nullptr;
   if (const auto* own = dynamic_cast<const tasks::LabelledTextSpec*>(task.get())) {
     columns_ = own->options();
-    max_length_ = columns_.max_length > 0 ? columns_.max_length : model.segment_size;
+    max_length_ = own->max_length(model);
   }
 }
 
 tasks::ClassificationOptions TextClassifier::segments() const {
-  return {.max_length = max_length_,
-          .ask_every_segment = columns_.loss == data::LabelledTextOptions::Loss::every,
-          .align_left = columns_.align == data::LabelledTextOptions::Align::left};
+  return tasks::labelled_text_segments(columns_, max_length_);
 }
 
 data::LabelledSets TextClassifier::encode(const data::LabelledTextSets& sets) const {
-  const models::ModelOptions& model = model_->options();
   const bool pairs = !tokenizer_->with_special_tokens({}, std::span<const int32_t>()).ids.empty();
   for (const data::LabelledText& text : sets.train)
     base::require(!text.second || pairs,
                   "{}: expected one text, since the model's vocabulary has no token between the texts of a pair",
                   text.where);
-  return data::encode_labelled_texts(sets, *tokenizer_,
-                                     {.special_tokens = !tasks::memory_surrounds(model),
-                                      .token_types = model.backbone.token_types > 1,
-                                      .max_length = max_length_});
+  return data::encode_labelled_texts(sets, *tokenizer_, tasks::labelled_text_shape(model_->options(), max_length_));
 }
 
 std::vector<std::vector<infer::ClassShare>> TextClassifier::operator()(std::vector<data::LabelledText> texts,

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "bundle/bundle.h"
 #include "data/answers/labelled_text.h"
+#include "experiment/recipe.h"
 #include "infer/class_shares.h"
 #include "tasks/classification.h"
 
@@ -17,8 +19,9 @@ namespace mnemo::experiment {
 /// first segment.
 class TextClassifier {
  public:
-  /// Throws InputError "WHO: ..." for a model of another kind, and for one without a vocabulary.
-  TextClassifier(const bundle::Bundle& stored, std::string_view who);
+  /// recipe: that of its run. Throws InputError "WHO: ..." for a model of another kind, and for one without a
+  /// vocabulary.
+  TextClassifier(const bundle::Bundle& stored, const std::optional<Recipe>& recipe, std::string_view who);
 
   /// Its classes; without names, or with LABEL_0 and so on, they are numbers.
   const bundle::ModelHead& head() const { return head_; }

@@ -41,45 +41,38 @@ double scale_of(const TensorFile& file, const std::string& path) {
 void apply_lora(const TensorFile& file, const NamedTensors& model, const std::string& path) {
   const double scale = scale_of(file, path);
   const at::NoGradGuard no_grad;
-  const auto find = [&](const std::string& name) {
-    const auto found = std::find_if(model.begin(), model.end(), [&](const auto& one) { return one.first == name; });
-    base::require(found != model.end(), "{}: the model has no parameter '{}'", path, name);
-    return found->second;
+  struct Move {
+    at::Tensor target, a, b;  // without b the target becomes a
   };
-  const auto is_factor = [](const std::string& name) { return name.ends_with(kLoraA); };
-  const auto weight_of = [](const std::string& name) { return name.substr(0, name.size() - kLoraA.size()); };
+  std::vector<Move> moves;
   std::map<std::string, at::Tensor> starts;
   for (const auto& [name, tensor] : file.tensors) {
-    const std::string weight = is_factor(name) ? weight_of(name) : name;
     if (name.ends_with(kLoraB)) {
       file.at(name.substr(0, name.size() - kLoraB.size()).append(kLoraA), path);
       continue;
     }
-    const at::Tensor target = find(weight);
-    const at::Tensor b = is_factor(name) ? file.at(weight + std::string(kLoraB), path) : at::Tensor();
-    const bool fits = is_factor(name) ? tensor.dim() == 2 && b.dim() == 2 && b.size(1) == tensor.size(0) &&
-                                            target.sizes() == at::IntArrayRef({b.size(0), tensor.size(1)})
-                                      : tensor.sizes() == target.sizes();
+    const bool factor = name.ends_with(kLoraA);
+    const std::string weight = factor ? name.substr(0, name.size() - kLoraA.size()) : name;
+    const auto found = std::find_if(model.begin(), model.end(), [&](const auto& one) { return one.first == weight; });
+    base::require(found != model.end(), "{}: the model has no parameter '{}'", path, weight);
+    const at::Tensor& target = found->second;
+    const at::Tensor b = factor ? file.at(weight + std::string(kLoraB), path) : at::Tensor();
+    const bool fits = factor ? tensor.dim() == 2 && b.dim() == 2 && b.size(1) == tensor.size(0) &&
+                                   target.sizes() == at::IntArrayRef({b.size(0), tensor.size(1)})
+                             : tensor.sizes() == target.sizes();
     base::require(fits, "{}: '{}': expected the shape of the model's {}, found {}", path, name,
                   c10::str(target.sizes()), c10::str(tensor.sizes()));
-    if (is_factor(name)) starts[weight] = target;
+    if (factor) starts[weight] = target;
+    moves.push_back({target, tensor, b});
   }
-  if (const auto start = file.metadata.find(kLoraStart); start != file.metadata.end()) {
-    base::require(digest_of(starts) == start->second,
-                  "{}: expected the model that its training started from, found another, or one that it is merged into "
-                  "already: the weights that it moves differ from the digest '{}' of its metadata",
-                  path, kLoraStart);
-  }
-  for (const auto& [name, tensor] : file.tensors) {
-    if (name.ends_with(kLoraB)) continue;
-    at::Tensor target = find(is_factor(name) ? weight_of(name) : name);
-    if (!is_factor(name)) {
-      target.copy_(tensor);
-      continue;
-    }
-    const at::Tensor& b = file.at(weight_of(name) + std::string(kLoraB), path);
-    target.copy_(lora_weight(target, tensor.to(target.options()), b.to(target.options()), scale));
-  }
+  const auto start = file.metadata.find(kLoraStart);
+  base::require(start == file.metadata.end() || digest_of(starts) == start->second,
+                "{}: expected the model that its training started from, found another, or one that it is merged into "
+                "already: the weights that it moves differ from the digest '{}' of its metadata",
+                path, kLoraStart);
+  for (const auto& [target, a, b] : moves)
+    at::Tensor(target).copy_(b.defined() ? lora_weight(target, a.to(target.options()), b.to(target.options()), scale)
+                                         : a);
 }
 
 }  // namespace mnemo::weights

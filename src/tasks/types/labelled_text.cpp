@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "data/tokenizers/open_tokenizer.h"
-#include "tasks/classification.h"
 #include "tasks/memory_rows.h"
 
 namespace mnemo::tasks {
@@ -30,6 +29,19 @@ MetricInfo info_of(Metric metric) {
 }
 
 }  // namespace
+
+data::LabelledTextShape labelled_text_shape(const models::ModelOptions& model, int64_t max_length) {
+  return {.special_tokens = !memory_surrounds(model),
+          .token_types = model.backbone.token_types > 1,
+          .max_length = max_length};
+}
+
+ClassificationOptions labelled_text_segments(const data::LabelledTextOptions& texts, int64_t max_length) {
+  using Options = data::LabelledTextOptions;
+  return {.max_length = max_length,
+          .ask_every_segment = texts.loss == Options::Loss::every,
+          .align_left = texts.align == Options::Align::left};
+}
 
 LabelledTextSpec::LabelledTextSpec(const base::Node& table)
     : TaskSpec(table), options_(base::read_typed_options<Options>(table)) {}
@@ -64,7 +76,7 @@ DataShape LabelledTextSpec::shape(const models::ModelOptions&) const {
 }
 
 LoadedTask LabelledTextSpec::load(const models::ModelOptions& model, const TaskSettings& settings) const {
-  const int64_t max_length = options_.max_length > 0 ? options_.max_length : model.segment_size;
+  const int64_t max_length = this->max_length(model);
   const base::Where where(&table(), "data");
   where.require(max_length <= model.segment_size || !model.memory.empty(), "max_length",
                 "the model has no memory, so it reads one segment of a text; expected at most model.segment_size = {}, "
@@ -79,9 +91,7 @@ LoadedTask LabelledTextSpec::load(const models::ModelOptions& model, const TaskS
                 "\"f1\" is of the second of two labels; expected another metric for {} labels", sets.labels.size());
   LoadedTask loaded{.task = nullptr, .shape = {}, .tokenizer = data::tokenizer_of(options_, sets)};
   data::LabelledSets documents = data::encode_labelled_texts(sets, *loaded.tokenizer,
-                                                             {.special_tokens = !memory_surrounds(model),
-                                                              .token_types = model.backbone.token_types > 1,
-                                                              .max_length = max_length});
+                                                             labelled_text_shape(model, max_length));
   int64_t longest = 0;
   for (const data::Part part : {data::Part::train, data::Part::valid, data::Part::test})
     if (const auto& some = documents.part(part)) longest = std::max(longest, some->longest());
@@ -90,16 +100,14 @@ LoadedTask LabelledTextSpec::load(const models::ModelOptions& model, const TaskS
                   .length = std::min(longest, max_length),
                   .classes = sets.labels};
   loaded.tokens_per_row = documents.train->num_tokens() / documents.train->size();
-  loaded.task = std::make_unique<Classification>(
-      std::move(documents), ClassificationOptions{.batch_size = settings.batch_size,
-                                                  .shuffle = settings.shuffle,
-                                                  .seed = settings.seed,
-                                                  .eval_batch_size = settings.eval_batch_size,
-                                                  .eval_samples = settings.eval_samples,
-                                                  .max_length = max_length,
-                                                  .ask_every_segment = options_.loss == Options::Loss::every,
-                                                  .align_left = options_.align == Options::Align::left,
-                                                  .metric = metric().key()});
+  ClassificationOptions classification = labelled_text_segments(options_, max_length);
+  classification.batch_size = settings.batch_size;
+  classification.shuffle = settings.shuffle;
+  classification.seed = settings.seed;
+  classification.eval_batch_size = settings.eval_batch_size;
+  classification.eval_samples = settings.eval_samples;
+  classification.metric = metric().key();
+  loaded.task = std::make_unique<Classification>(std::move(documents), classification);
   return loaded;
 }
 

@@ -1,9 +1,14 @@
 #pragma once
 
 #include "data/answers/labelled_text.h"
+#include "tasks/classification.h"
 #include "tasks/task_spec.h"
 
 namespace mnemo::tasks {
+
+/// How texts become documents for a model, and these its segments, of at most max_length tokens in all.
+data::LabelledTextShape labelled_text_shape(const models::ModelOptions& model, int64_t max_length);
+ClassificationOptions labelled_text_segments(const data::LabelledTextOptions& texts, int64_t max_length);
 
 /// Texts, or pairs of texts, with a label each: tasks::Classification.
 class LabelledTextSpec final : public TaskSpec {
@@ -12,6 +17,10 @@ class LabelledTextSpec final : public TaskSpec {
   explicit LabelledTextSpec(const base::Node& table);
 
   const Options& options() const { return options_; }
+  /// Tokens of a text at most.
+  int64_t max_length(const models::ModelOptions& model) const {
+    return options_.max_length > 0 ? options_.max_length : model.segment_size;
+  }
 
   std::string describe() const override;
   std::string targets() const override { return "texts"; }
