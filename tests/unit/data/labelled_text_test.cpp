@@ -76,7 +76,7 @@ TEST_F(LabelledTextFiles, MistakesInTablesAreToldWithTheirLine) {
   refused("index\tsentence\n0\tof the test set\n", {"bad.tsv:1:1: expected the first line of SST-2"});
   refused("sentence\tlabel\nno " + std::string(70'000, 'x') + "\t1\n",
           {"bad.tsv:2:4: expected words of at most 65536 bytes, found one of 70000"});
-  refused("sentence\tlabel\n", {"expected at least one text for training"});
+  refused("sentence\tlabel\n", {"bad.tsv: expected at least one text with a label, found none"});
   const std::string good = write("good.tsv", "sentence\tlabel\nfine\t1\n");
   test::expect_error<base::InputError>([&] { read(good, write("v.tsv", "sentence\tlabel\nx\tmaybe\n")); },
                                        {"v.tsv:2: expected a label of 0, 1, found \"maybe\""});
