@@ -136,8 +136,9 @@ class Segments {
     return model_.forward(segment.input, start_documents(model_, state, segment.reset));
   }
 
-  /// Runs segment s for the first time and returns the state the next one reads. The first segment always has a graph,
-  /// from which the rest is learned; the others where it is stored or used at once.
+  /// Runs segment s for the first time and returns the state the next one reads. Its graph stays for the first segment,
+  /// from which the rest is learned, and where it is stored or used at once. Elsewhere it is dropped at once: a pass
+  /// without one takes other kernels, which round otherwise than those of the second run.
   core::State forward(int64_t s, core::State state) {
     Node& own = node(s);
     if (!stores_all()) {
@@ -145,7 +146,6 @@ class Segments {
       if (s > 0 && node(s - 1).random) own.random->share(*node(s - 1).random);
     }
     own.graph = s == 0 || has_room_ || slides() || used_at_once(s);
-    const c10::AutoGradMode mode(own.graph);
     const bool measured = own.graph && !stores_all() && stored_bytes_ > 0;
     std::optional<TensorMeter> meter;
     if (measured) meter.emplace();
