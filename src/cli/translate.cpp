@@ -19,6 +19,7 @@
 #include "cli/ranks.h"
 #include "data/text/lines.h"
 #include "experiment/device.h"
+#include "experiment/translation_search.h"
 #include "infer/translator.h"
 
 namespace mnemo::cli {
@@ -97,15 +98,21 @@ void show(const std::vector<infer::TranslatedText>& texts, const std::string& so
   base::print(std::string(static_cast<size_t>(wanted.translate.nbest) - found, '\n'));
 }
 
-/// The search or the sampling that the command line asks for.
+/// The model's beam search, with what the command line changes.
+search::BeamSearchOptions beam_search(const TranslateArguments& arguments, search::BeamSearchOptions search) {
+  search.length_penalty = arguments.length_penalty.value_or(search.length_penalty);
+  search.max_len_a = arguments.max_len_a.value_or(search.max_len_a);
+  search.beam_size = arguments.beam.value_or(search.beam_size);
+  search.min_len = arguments.min_len.value_or(search.min_len);
+  search.max_len_b = arguments.max_len_b.value_or(search.max_len_b);
+  search.no_repeat_ngram = arguments.no_repeat_ngram.value_or(search.no_repeat_ngram);
+  base::check_options(search);
+  return search;
+}
+
+/// What the command line asks for beside the search.
 infer::TranslateOptions asked_options(const TranslateArguments& arguments) {
   infer::TranslateOptions options = arguments.translate;
-  options.search.length_penalty = arguments.length_penalty.value_or(options.search.length_penalty);
-  options.search.max_len_a = arguments.max_len_a.value_or(options.search.max_len_a);
-  options.search.beam_size = arguments.beam.value_or(options.search.beam_size);
-  options.search.min_len = arguments.min_len.value_or(options.search.min_len);
-  options.search.max_len_b = arguments.max_len_b.value_or(options.search.max_len_b);
-  options.search.no_repeat_ngram = arguments.no_repeat_ngram.value_or(options.search.no_repeat_ngram);
   const bool draws = arguments.temperature || arguments.top_k || arguments.top_p || arguments.seed;
   base::require(arguments.sample || !draws,
                 "translate: --temperature, --top-k, --top-p and --seed are for drawn translations; add --sample");
@@ -124,7 +131,6 @@ infer::TranslateOptions asked_options(const TranslateArguments& arguments) {
     base::check_options(sampling);
     options.sampling = sampling;
   }
-  base::check_options(options.search);
   return options;
 }
 
@@ -184,13 +190,16 @@ int translate(const TranslateArguments& arguments, const std::shared_ptr<distrib
   std::optional<ops::Precision> precision;
   if (arguments.precision) precision = ops::precision_of(*arguments.precision, "translate: --precision");
   const infer::Translator translator(stored, precision);
-  if (translator.settings()) {
-    const search::GenerationOptions published = published_search(arguments, *translator.settings());
+  const experiment::TranslationSearch how = experiment::translation_search(stored, experiment::own_recipe(stored));
+  if (how.generation) {
+    const search::GenerationOptions published = published_search(arguments, *how.generation);
     if (arguments.sample) {
       options.search = limits_of(published);
     } else {
       options.generation = published;
     }
+  } else {
+    options.search = beam_search(arguments, how.beam);
   }
   const int64_t beams = arguments.sample     ? options.nbest
                         : options.generation ? options.generation->num_beams

@@ -20,6 +20,7 @@
 #include "data/pairs/pair_options.h"
 #include "data/tokenizers/open_tokenizer.h"
 #include "experiment/finetune_model.h"
+#include "experiment/translation_search.h"
 #include "memory/learnable_tokens.h"
 #include "models/full_state.h"
 #include "models/make_attention.h"
@@ -332,7 +333,9 @@ Experiment make_experiment(const Recipe& recipe) {
   models::ModelOptions& model = bench.recipe.model;
   require_fitting_model(*task, model);
   require_buildable(recipe);
-  tasks::LoadedTask loaded = task->load(model, recipe.task_settings());
+  tasks::TaskSettings settings = recipe.task_settings();
+  settings.generation = search_of_start(recipe);
+  tasks::LoadedTask loaded = task->load(model, settings);
   fit_to(loaded.shape, *task, model);
   if (const auto limit = places_of(model); limit && loaded.shape.length > 0)
     limit->require(loaded.shape.length, "the longest sample has so many tokens");

@@ -14,6 +14,7 @@
 #include "data/text/text_files.h"
 #include "experiment/experiment.h"
 #include "experiment/text_classifier.h"
+#include "experiment/translation_search.h"
 #include "infer/evaluate.h"
 #include "infer/open_text.h"
 #include "infer/translator.h"
@@ -159,6 +160,9 @@ std::optional<tasks::Evaluation> evaluated(const bundle::Bundle& stored, const R
   settings.translated = options.translated;
   settings.eval_batch_size = options.batch;
   if (task->input() == tasks::InputKind::pairs) settings.vocabularies = infer::vocabularies_of(stored);
+  if (const auto* pairs = dynamic_cast<const tasks::PairSpec*>(task.get());
+      pairs != nullptr && options.translated.value_or(pairs->options().translated) > 0)
+    settings.generation = translation_search(stored, recipe).generation;
   if (!task->endless()) settings.eval_samples = INT64_MAX;
   const auto loaded = task->load(stored.options(), settings);
   loaded.task->share_evaluations(options.group);
@@ -221,8 +225,7 @@ Measured measure_pairs(const bundle::Bundle& stored, const std::optional<Recipe>
   if (options.translated) translation.translated = *options.translated;
   translation.eval_batch_size = options.batch;
   translation.eval_samples = INT64_MAX;
-  // A recipe says how its own model translates.
-  if (!recipe && translation.translated > 0) translation.generation = infer::generation_settings(stored);
+  if (translation.translated > 0) translation.generation = translation_search(stored, recipe).generation;
   data::PairCorpus corpus = data::read_pair_set(pairs, *options.data, infer::vocabularies_of(stored));
   const int64_t left_out = corpus.train.left_out();
   if (left_out > 0 && (!options.group || options.group->rank() == 0))

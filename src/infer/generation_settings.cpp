@@ -129,11 +129,11 @@ class GenerationFile {
 };
 
 /// The file that says how a published model generates, also where its folder was converted; empty: there is none.
-std::string settings_path(const bundle::Bundle& stored) {
-  if (stored.folder.empty()) return "";
-  const char* const config = stored.format == nullptr ? bundle::kSourceConfig : bundle::kConfigFile;
+std::string settings_path(const std::string& folder, bool published) {
+  if (folder.empty()) return "";
+  const char* const config = published ? bundle::kConfigFile : bundle::kSourceConfig;
   for (const char* name : {bundle::kGenerationConfig, config}) {
-    const std::string path = base::join_path(stored.folder, name);
+    const std::string path = base::join_path(folder, name);
     if (base::path_exists(path)) return path;
   }
   return "";
@@ -143,12 +143,16 @@ std::string settings_path(const bundle::Bundle& stored) {
 
 std::optional<search::GenerationOptions> generation_settings(const bundle::Bundle& stored) {
   if (stored.model->input_kind() != core::InputKind::pairs) return std::nullopt;
-  const std::string path = settings_path(stored);
+  return generation_settings(stored.folder, stored.format != nullptr, stored.options());
+}
+
+std::optional<search::GenerationOptions> generation_settings(const std::string& folder, bool published,
+                                                             const models::ModelOptions& model) {
+  const std::string path = settings_path(folder, published);
   if (path.empty()) return std::nullopt;
-  const models::SpecialTokens& tokens = stored.options().tokens;
-  const search::GenerationOptions options = GenerationFile(path, stored.folder).options(tokens);
+  const search::GenerationOptions options = GenerationFile(path, folder).options(model.tokens);
   try {
-    search::require_fitting(options, core::pair_input(stored.model->input()).target_vocab_size);
+    search::require_fitting(options, model.embedding.vocab_size);
   } catch (const base::InputError& error) {
     base::input_error("{}: {}", path, error.what());
   }
@@ -156,7 +160,7 @@ std::optional<search::GenerationOptions> generation_settings(const bundle::Bundl
 }
 
 std::vector<int64_t> end_tokens(const bundle::Bundle& stored) {
-  const std::string path = settings_path(stored);
+  const std::string path = settings_path(stored.folder, stored.format != nullptr);
   if (path.empty()) return {};
   const base::Node file = read_settings(path, stored.folder);
   const base::Node end = weights::member_or(file, "eos_token_id", base::Node::array());

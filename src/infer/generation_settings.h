@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "bundle/bundle.h"
@@ -13,6 +14,9 @@ namespace mnemo::infer {
 /// folder of ours that was converted from one, the same file. Unset: nothing. Throws InputError naming file and key,
 /// also for a setting that would make it another search; warns of settings that ask to draw.
 std::optional<search::GenerationOptions> generation_settings(const bundle::Bundle& stored);
+/// The same of a model of pairs in a folder. published: whether its config.json is another library's.
+std::optional<search::GenerationOptions> generation_settings(const std::string& folder, bool published,
+                                                             const models::ModelOptions& model);
 
 /// The tokens that end a published model's texts: eos_token_id of generation_config.json, or of config.json where there
 /// is none; in a folder of ours that was converted from one, of the same files. Empty: nothing ends them. Throws

@@ -13,6 +13,7 @@
 #include "data/text/corpus.h"
 #include "models/make_attention.h"
 #include "models/model.h"
+#include "search/generation_search.h"
 #include "tasks/task.h"
 
 namespace mnemo::tasks {
@@ -54,7 +55,9 @@ struct TaskSettings {
   int64_t eval_context = 0;                ///< of a text: tokens in front of the scored ones
   int64_t eval_train_samples = 0;          ///< of images: training images that evaluations measure too
   std::optional<int64_t> translated = {};  ///< of pairs: how many an evaluation translates; unset: as the data say
-  int64_t replay = 0;                      ///< of a text: segments of earlier steps that a step begins with
+  /// Of pairs: the search of a published model, in place of the data's.
+  std::optional<search::GenerationOptions> generation = {};
+  int64_t replay = 0;  ///< of a text: segments of earlier steps that a step begins with
   /// Of pairs: those of a trained model; without a source: the data's own.
   data::PairVocabularies vocabularies = {};
 };

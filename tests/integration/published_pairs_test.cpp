@@ -260,6 +260,55 @@ TEST(PublishedTranslation, IsMeasuredOnPairs) {
   }
 }
 
+// A run that starts from a published model is searched alike by training, eval and translate: as the model's folder says,
+// or as its recipe says in [data.search].
+TEST(PublishedTranslation, ARunSearchesAlikeEverywhere) {
+  const TemporaryFolder folder;
+  const std::string model = copy_of(folder, "marian"), settings = "/generation_config.json";
+  add_tokenizer(model);
+  base::Node search = base::parse_json(content(model + settings), settings);
+  search.set("max_length", 13);
+  search.set("min_length", 6);
+  test::write(model + settings, base::to_json(search));
+  const std::vector<std::string> sources = {"a man is at home", "the dog has a friend", "the man has a dog"};
+  const std::string pairs = folder / "pairs.tsv", lines = fmt::format("{}\n", fmt::join(sources, "\n"));
+  std::vector<std::string> found;
+  for (const char* own : {"", "[data.search]\nbeam_size = 2\nmax_len_a = 0.0\nmax_len_b = 4\nmin_len = 4\n"}) {
+    test::write(pairs, "a man\tthe dog\nthe dog\ta man\n");
+    test::write(folder / "recipe.toml",
+                fmt::format("[data]\ntype = \"pairs\"\ntrain = \"{0}\"\nvalid = \"{0}\"\ntokenizer = \"{1}\"\n"
+                            "translated = 9\n{2}[model]\nfrom = \"{1}\"\n[train]\nsteps = 1\nbatch_size = 2\n"
+                            "eval_every = 1\noptimiser = {{ type = \"sgd\", lr = 0.0 }}\n",
+                            pairs, model, own));
+    const auto train = [&](const std::string& out) {
+      const Finished trained = run(folder, fmt::format("train {} --out {}", folder / "recipe.toml", out));
+      ASSERT_EQ(trained.status, 0) << trained.err;
+    };
+    const std::string out = folder / fmt::format("run{}", found.size());
+    train(out);
+    const Finished translated = run(folder, "translate " + out, lines);
+    ASSERT_EQ(translated.status, 0) << translated.err;
+    found.push_back(translated.out);
+    // Its own translations as references: every one is met, by eval and by another training from the same weights.
+    std::istringstream answers(translated.out);
+    std::string references;
+    for (const std::string& source : sources) {
+      std::string line;
+      ASSERT_TRUE(std::getline(answers, line) && !line.empty()) << translated.out << translated.err;
+      references += source + "\t" + line + "\n";
+    }
+    test::write(pairs, references);
+    for (const std::string& data : {" --data " + pairs, std::string()}) {
+      const Finished measured = run(folder, "eval " + out + data + " --json");
+      ASSERT_EQ(measured.status, 0) << measured.err;
+      EXPECT_EQ(base::parse_json(measured.out, "out").at("exact_match").as_double(), 1.0) << data;
+    }
+    train(out + "again");
+    EXPECT_TRUE(holds(content(out + "again/log.jsonl"), "\"exact_match\":1")) << content(out + "again/log.jsonl");
+  }
+  EXPECT_NE(found[0], found[1]);
+}
+
 // The first folders keep the settings in config.json: four beams, no padding, an end that is forced.
 TEST(PublishedTranslation, SearchesAsConfigJsonSaysAfterAConversion) {
   const TemporaryFolder folder;

@@ -130,8 +130,8 @@ TEST_F(TranslationLines, UnknownTokensAreReportedOnce) {
 TEST_F(TranslationLines, AnEmptyLineStaysOne) {
   const std::string model = trained_pairs();
   EXPECT_EQ(translate("\n", model + " --alignment").out, "\n");
-  EXPECT_EQ(translate("\n", model + " --nbest 3").out, "\n\n\n");
-  const std::string both = translate("\nnumber 1\n", model + " --nbest 3 --alignment").out;
+  EXPECT_EQ(translate("\n", model + " --beam 3 --nbest 3").out, "\n\n\n");
+  const std::string both = translate("\nnumber 1\n", model + " --beam 3 --nbest 3 --alignment").out;
   EXPECT_EQ(both.substr(0, 3), "\n\n\n");
   EXPECT_EQ(lines_of(both), 6);
 }

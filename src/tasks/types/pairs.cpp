@@ -50,7 +50,7 @@ TranslationOptions translation_options(const PairSpecOptions& options, const mod
   out.by_document = options.reset == data::PairOptions::Reset::documents;
   out.separator = options.separator;
   out.padding = options.padding;
-  out.search = options.search;
+  out.search = options.search.value_or(search::BeamSearchOptions());
   out.translated = options.translated;
   out.translation_metric = pair_metric_info(options.metric).key();
   out.tokens = model.tokens;
@@ -84,10 +84,11 @@ DataShape PairSpec::shape(const models::ModelOptions&) const { return pair_shape
 
 void PairSpec::require_search(const data::PairCorpus& corpus, const models::ModelOptions& model) const {
   if (options_.translated == 0) return;
+  const search::BeamSearchOptions search = options_.search.value_or(search::BeamSearchOptions());
   const int64_t words = std::max(corpus.target->size(), model.embedding.vocab_size);
   base::Where(&table(), "data")
-      .require(options_.search.beam_size <= words, "search",
-               "beam_size: expected at most the target vocabulary's {}, found {}", words, options_.search.beam_size);
+      .require(search.beam_size <= words, "search", "beam_size: expected at most the target vocabulary's {}, found {}",
+               words, search.beam_size);
 }
 
 LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings& settings) const {
@@ -129,6 +130,7 @@ LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings&
   options.eval_samples = settings.eval_samples;
   options.segments_per_step = settings.segments_per_step;
   options.translated = settings.translated.value_or(options_.translated);
+  options.generation = settings.generation;
   loaded.tokens_per_row = std::max<int64_t>(1, options_.batch_tokens / settings.batch_size);
   loaded.task = std::make_unique<Translation>(std::move(corpus), options);
   return loaded;

@@ -12,7 +12,7 @@ struct PairSpecOptions : data::PairOptions {
   int64_t translated = 0;
   enum class Metric { bleu, chrf, exact_match };
   Metric metric = Metric::bleu;
-  search::BeamSearchOptions search;
+  std::optional<search::BeamSearchOptions> search = {};
   template <class V>
   void visit(V&& v) {
     data::PairOptions::visit(v);
@@ -24,7 +24,10 @@ struct PairSpecOptions : data::PairOptions {
       "0: none, perplexity decides",
       base::at_least(0));
     v("metric", metric, "with `translated`: which of these decides", base::one_of("bleu", "chrf", "exact_match"));
-    v("search", search, "how evaluations translate");
+    v("search", search,
+      "how evaluations, eval and translate search; unset: as the published model that the run starts from, else with "
+      "the "
+      "defaults");
   }
 };
 
@@ -36,6 +39,7 @@ class PairSpec final : public TaskSpec {
  public:
   using Options = PairSpecOptions;
   explicit PairSpec(const base::Node& table);
+  const Options& options() const { return options_; }
 
   InputKind input() const override { return InputKind::pairs; }
   bool has_segments() const override { return options_.reset == Options::Reset::documents; }
