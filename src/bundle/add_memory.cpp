@@ -89,11 +89,14 @@ void change_model(base::Node& model, const ConvertOptions& options) {
   const auto& position = before.backbone.position;
   const bool limited = position.type == backbones::PositionOptions::Type::learned;
   const int64_t places = limited ? position.places() : before.segment_size;
+  base::require((options.segment && !limited) || places > beside,
+                "convert: --memory: adds {} rows to every segment, of the model's {} places: expected fewer{}", beside,
+                places, limited ? "" : ", or --segment");
   const int64_t segment = options.segment.value_or(std::min(before.segment_size, places - beside));
+  base::require(segment >= 1, "convert: --segment: expected at least 1, found {}", segment);
   base::require(
-      segment >= 1 && (!limited || segment + beside <= places),
-      "convert: --segment: expected 1 to {}, as the model has {} positions and the memory adds {} rows, found "
-      "{}",
+      !limited || segment + beside <= places,
+      "convert: --segment: expected 1 to {}, as the model has {} positions and the memory adds {} rows, found {}",
       places - beside, places, beside, segment);
   whole.set("segment_size", segment);
   if (options.attention) require_maps(models::read_model_options(whole));
@@ -118,8 +121,9 @@ at::Tensor random_targets(const models::Model& model, const at::Tensor& tokens) 
   return tokens.narrow(1, model.head().predicts_next_token() ? 1 : 0, count);
 }
 
-/// Mean of -log p after random tokens, two segments one after the other. Throws NotFinite where it is not finite.
-double first_loss(const models::Model& model, const std::string& who) {
+/// Mean of -log p after random tokens, two segments one after the other, or each by itself where segments stand alone.
+/// Throws NotFinite where it is not finite.
+double first_loss(const models::Model& model, bool segments_alone, const std::string& who) {
   base::require(
       model.head().input() == core::HeadInput::tokens || model.num_classes() > 0,
       "{}: the model has no head to train on; expected one that has, or a recipe with [model] from, memory and head",
@@ -141,7 +145,7 @@ double first_loss(const models::Model& model, const std::string& who) {
                                    at::kLong);
     core::StepResult step = model.forward(segment, state);
     sum += model.nll(step.hidden, random_targets(model, tokens)).mean().item<double>();
-    state = std::move(step.state);
+    if (!segments_alone) state = std::move(step.state);
   }
   if (!std::isfinite(sum)) throw base::NotFinite(fmt::format("{}: the loss of random tokens is not finite", who));
   return sum / 2;
@@ -211,7 +215,7 @@ Converted add_memory(const ConvertOptions& options) {
   Converted result{.parameters = made.model->parameters().count()};
   for (const std::string& name : made.fresh) result.fresh += made.model->parameters().find(name).numel();
   result.uniform_loss = guessing_loss(*made.model);
-  result.first_loss = first_loss(*made.model, "convert");
+  result.first_loss = first_loss(*made.model, TextConventions::read(folder).resets_segments(), "convert");
   BundleContent content{.options = made.model->options(), .model = *made.model};
   content.files = foreign ? text_files_of(folder) : files_beside(folder);
   content.files.erase(kSourceConfig);

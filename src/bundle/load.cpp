@@ -14,12 +14,13 @@ namespace mnemo::bundle {
 
 namespace {
 
-/// The model that the configuration describes, if the file stands for as much.
+/// The model that the configuration describes, if the file stands for as much; on the meta device its shapes alone.
 std::unique_ptr<models::Model> fresh_model(const models::ModelOptions& config, const weights::TensorFile& weights,
-                                           const std::string& folder, at::ScalarType dtype, uint64_t seed = 0) {
+                                           const std::string& folder, at::ScalarType dtype, uint64_t seed = 0,
+                                           at::Device device = at::kCPU) {
   const std::string path = base::join_path(folder, "config.json");
   try {
-    return models::build(config, seed, dtype, weights::budget_of(weights, weights_file(folder)));
+    return models::build(config, seed, dtype, weights::budget_of(weights, weights_file(folder)), device);
   } catch (const base::InputError& error) {
     if (std::string_view(error.what()).starts_with(path)) throw;  // with line and key
     base::input_error("{}: {}", path, error.what());
@@ -123,10 +124,13 @@ AnyModel load_any(const std::string& folder, const LoadModelOptions& options) {
     if (loaded.format->variants) require_held(models::read_model_options(config), file, config_path, weights_path);
     if (options.change) options.change(config);
     const models::ModelOptions model = models::read_model_options(config);
+    const weights::Unnamed unnamed = options.change ? weights::Unnamed::keep : weights::Unnamed::refuse;
+    const auto shapes = fresh_model(model, file, folder, options.dtype, 0, at::kMeta);
+    weights::require_theirs(*loaded.format, file, shapes->parameters().named(), weights_path, model.backbone.num_heads,
+                            unnamed);
     loaded.model = fresh_model(model, file, folder, options.dtype, options.seed);
     loaded.fresh = weights::load_theirs(*loaded.format, file, loaded.model->parameters().named(), weights_path,
-                                        model.backbone.num_heads,
-                                        options.change ? weights::Unnamed::keep : weights::Unnamed::refuse);
+                                        model.backbone.num_heads, unnamed);
   }
   if (!options.device.is_cpu()) loaded.model->parameters().to(options.dtype, options.device);
   return loaded;

@@ -461,9 +461,9 @@ void require_next_token_model(const core::Model& model, std::string_view who) {
 }
 
 std::unique_ptr<Model> build(const ModelOptions& options, uint64_t seed, at::ScalarType dtype,
-                             const layers::Budget& budget) {
+                             const layers::Budget& budget, at::Device device) {
   base::check_options(options);
-  return std::make_unique<Model>(options, seed, dtype, budget);
+  return std::make_unique<Model>(options, seed, dtype, budget, device);
 }
 
 int64_t count_parameters(const ModelOptions& options) {

@@ -137,9 +137,9 @@ void require_input(const core::Model& model, core::InputKind input, std::string_
 void require_next_token_model(const core::Model& model, std::string_view who);
 
 /// Builds a model; its initial parameters depend only on the seed. Throws InputError for invalid options or options
-/// that exceed the budget.
+/// that exceed the budget. On the meta device the model has shapes and no data.
 std::unique_ptr<Model> build(const ModelOptions& options, uint64_t seed = 0, at::ScalarType dtype = at::kFloat,
-                             const layers::Budget& budget = {});
+                             const layers::Budget& budget = {}, at::Device device = at::kCPU);
 
 /// The number of parameters of a model with those options, counted from their declarations.
 int64_t count_parameters(const ModelOptions& options);

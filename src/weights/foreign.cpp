@@ -91,13 +91,13 @@ bool matches(std::string_view pattern, std::string_view name) {
   return !pattern.empty() && !theirs_by({pattern, "x"}, name).empty();
 }
 
-/// The file with the names that the rules give, of which `wanted` have a place in the model.
+/// The file with the names that the rules give, of which `wanted` have a place in the model; `unused` get the names of
+/// those that have none.
 TensorFile under_usual_names(const NameVariants& variants, const TensorFile& file, const std::set<std::string>& wanted,
-                             const std::string& where) {
+                             const std::string& where, std::vector<std::string>& unused) {
   TensorFile usual;
   usual.metadata = file.metadata;
   std::set<std::string> taken;
-  std::vector<std::string> unused;
   for (const auto& [name, tensor] : file.tensors) {
     std::string today = name;
     for (const auto& [older, newer] : variants.endings) {
@@ -131,10 +131,36 @@ TensorFile under_usual_names(const NameVariants& variants, const TensorFile& fil
     usual.tensors.emplace_back(name, file.at(kept, where));
     std::erase(unused, base::printable(kept));
   }
-  if (!unused.empty())
-    base::log_info("{}: not used by this model: {}", base::printable(where, 400), base::listed(std::move(unused), 8));
   return usual;
 }
+
+/// Our tensors joined to theirs, and tensors of those shapes that a file is copied into.
+struct Targets {
+  Targets(const ForeignFormat& format, const NamedTensors& ours, int64_t num_heads, Unnamed unnamed)
+      : joined(join(format, ours, unnamed == Unnamed::keep ? &kept : nullptr)) {
+    for (const Joined& one : joined) {
+      const at::Tensor whole = one.whole(num_heads).contiguous();
+      tensors.emplace_back(one.theirs,
+                           one.ours.size() == 1 && whole.is_alias_of(one.ours[0]) ? at::empty_like(whole) : whole);
+    }
+  }
+
+  /// Copies the file's tensors, or only compares them; returns the names of those that have no place.
+  std::vector<std::string> take(const ForeignFormat& format, const TensorFile& file, const std::string& where,
+                                const LoadOptions& options) const {
+    std::set<std::string> wanted;
+    for (const auto& [name, tensor] : tensors) wanted.insert(name);
+    const TensorFile tidy = format.tidy ? format.tidy(file, where) : file;
+    std::vector<std::string> unused;
+    load_into(format.variants ? under_usual_names(*format.variants, tidy, wanted, where, unused) : tidy, tensors, where,
+              options);
+    return unused;
+  }
+
+  std::vector<std::string> kept = {};
+  std::vector<Joined> joined;
+  NamedTensors tensors = {};
+};
 
 }  // namespace
 
@@ -254,24 +280,20 @@ NamedTensors to_theirs(const ForeignFormat& format, const NamedTensors& ours, in
   return theirs;
 }
 
+void require_theirs(const ForeignFormat& format, const TensorFile& file, const NamedTensors& shapes,
+                    const std::string& where, int64_t num_heads, Unnamed unnamed) {
+  Targets(format, shapes, num_heads, unnamed).take(format, file, where, {.compare_only = true});
+}
+
 std::vector<std::string> load_theirs(const ForeignFormat& format, const TensorFile& file, const NamedTensors& ours,
                                      const std::string& where, int64_t num_heads, Unnamed unnamed) {
   const at::NoGradGuard no_grad;
-  std::vector<std::string> kept;
-  const std::vector<Joined> all = join(format, ours, unnamed == Unnamed::keep ? &kept : nullptr);
-  NamedTensors targets;
-  std::set<std::string> wanted;
-  for (const Joined& joined : all) {
-    const at::Tensor whole = joined.whole(num_heads).contiguous();
-    targets.emplace_back(joined.theirs,
-                         joined.ours.size() == 1 && whole.is_alias_of(joined.ours[0]) ? at::empty_like(whole) : whole);
-    wanted.insert(joined.theirs);
-  }
-  const TensorFile tidy = format.tidy ? format.tidy(file, where) : file;
-  load_into(format.variants ? under_usual_names(*format.variants, tidy, wanted, where) : tidy, targets, where,
-            {.finite = true});
-  for (size_t i = 0; i < all.size(); ++i) all[i].fill(targets[i].second, num_heads);
-  return kept;
+  Targets targets(format, ours, num_heads, unnamed);
+  std::vector<std::string> unused = targets.take(format, file, where, {.finite = true});
+  if (!unused.empty())
+    base::log_info("{}: not used by this model: {}", base::printable(where, 400), base::listed(std::move(unused), 8));
+  for (size_t i = 0; i < targets.joined.size(); ++i) targets.joined[i].fill(targets.tensors[i].second, num_heads);
+  return std::move(targets.kept);
 }
 
 }  // namespace mnemo::weights

@@ -93,6 +93,10 @@ base::Node parse_model_config(const std::string& text, const std::string& where,
 NamedTensors to_theirs(const ForeignFormat& format, const NamedTensors& ours, int64_t num_heads = 0);
 /// What becomes of our tensors for which the format has no name.
 enum class Unnamed { refuse, keep };
+/// Throws InputError as load_theirs() for names and shapes, before anything is allocated.
+///   shapes   of our tensors, which may lie on the meta device
+void require_theirs(const ForeignFormat& format, const TensorFile& file, const NamedTensors& shapes,
+                    const std::string& where, int64_t num_heads, Unnamed unnamed);
 /// Fills our tensors in place from one of their files. Throws InputError that lists, by their names, tensors that are
 /// missing, unexpected or wrongly shaped; ours are then unchanged. Returns our names of tensors that are kept as they
 /// were.

@@ -58,9 +58,13 @@ void fit_masked_head(const base::Node& options, const base::Node& config, const 
 }
 
 base::Node first_token_head(const base::Node& config, const std::string& pooler) {
-  const base::Node* labels = config.find("id2label");
-  const int64_t classes = labels != nullptr && labels->is_table() ? static_cast<int64_t>(labels->size())
-                                                                  : TextConfig(config).size("num_labels", 2);
+  const TextConfig keys(config);
+  keys.only("problem_type", "single_label_classification");
+  const bool named = keys.has("id2label");
+  const int64_t classes = named ? static_cast<int64_t>(config.at("id2label").size()) : keys.size("num_labels", 2);
+  if (classes < 2)
+    keys.fail(named ? "id2label" : "num_labels",
+              fmt::format("expected at least 2 classes, found {}: a single output is a number, not a class", classes));
   return base::Node::table(
       {{"type", "classification"}, {"num_classes", classes}, {"pool", "first"}, {"pooler", pooler}});
 }

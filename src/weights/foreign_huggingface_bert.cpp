@@ -23,7 +23,7 @@ base::Node bert_options_of(const base::Node& config, const BertKind& kind) {
   keys.only("add_cross_attention", false);
   const double eps = keys.number("layer_norm_eps", 1e-12);
   const int64_t places = keys.size("max_position_embeddings", 512),
-                pad = keys.integer("pad_token_id", kind.roberta ? 1 : 0);
+                pad = keys.token("pad_token_id", kind.roberta ? 1 : 0, keys.size("vocab_size", 30522));
   base::Node options = encoder_options(keys, eps);
   base::Node& backbone = *options.find("backbone");
   base::Node position = base::Node::table({{"type", "learned"}, {"max_len", places}});

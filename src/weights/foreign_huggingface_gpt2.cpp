@@ -14,6 +14,7 @@ base::Node gpt2_options(const base::Node& config) {
   read.only("scale_attn_weights", true);
   read.only("scale_attn_by_inverse_layer_idx", false);
   read.only("add_cross_attention", false);
+  read.require_causal(read.size("n_layer", 12));
   const int64_t dim = read.size("n_embd", 768), positions = read.size("n_positions", 1024);
   const double dropout = read.number("resid_pdrop", 0.1), embedding = read.number("embd_pdrop", 0.1);
   if (dropout != embedding)

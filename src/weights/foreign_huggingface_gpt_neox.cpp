@@ -13,6 +13,7 @@ base::Node gpt_neox_options(const base::Node& config) {
   const int64_t dim = read.size("hidden_size"), heads = read.size("num_attention_heads");
   base::require(dim % heads == 0, "{}: 'num_attention_heads': expected a divisor of hidden_size = {}, found {}",
                 config.place().text(), dim, heads);
+  read.require_causal(read.size("num_hidden_layers"));
   const double hidden_dropout = read.number("hidden_dropout", 0.0);
   return base::Node::table(
       {{"embedding", base::Node::table({{"vocab_size", read.size("vocab_size")}, {"scale", false}})},

@@ -54,6 +54,7 @@ base::Node llama_options(const base::Node& config) {
   const TextConfig read(config);
   const bool bias = read.flag("attention_bias", false), wide = read.flag("mlp_bias", false);
   read.only("pretraining_tp", 1);
+  read.require_causal(read.size("num_hidden_layers"));
   base::Node options = llama_family_options(config, 10000.0, 1e-6, false);
   base::Node backbone = options.at("backbone"), attention = backbone.at("attention");
   attention.set("bias", bias);
@@ -67,7 +68,9 @@ base::Node mistral_options(const base::Node& config) {
   const TextConfig read(config);
   base::Node options = llama_family_options(config, 10000.0, 1e-6, false);
   const base::Node* window = config.find("sliding_window");
-  if (window != nullptr && window->is_null()) return options;
+  const bool whole = window != nullptr && window->is_null();
+  read.require_causal(read.size("num_hidden_layers"), whole ? "full_attention" : "sliding_attention");
+  if (whole) return options;
   // A window has no dropout of its own.
   read.only("attention_dropout", 0.0);
   base::Node backbone = options.at("backbone"), attention = backbone.at("attention");
@@ -82,6 +85,7 @@ base::Node mistral_options(const base::Node& config) {
 base::Node qwen2_options(const base::Node& config) {
   const TextConfig read(config);
   read.only("use_sliding_window", false);
+  read.require_causal(read.size("num_hidden_layers"));
   return llama_family_options(config, 10000.0, 1e-6, true);
 }
 

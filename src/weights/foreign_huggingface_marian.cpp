@@ -20,7 +20,7 @@ base::Node marian_options(const base::Node& config) {
   for (const char* key : {"static_position_embeddings", "share_encoder_decoder_embeddings", "tie_word_embeddings"})
     keys.only(key, true);
   for (const char* key : {"encoder_layerdrop", "decoder_layerdrop"}) keys.only(key, 0.0);
-  const int64_t words = keys.size("vocab_size", 58101), pad = keys.integer("pad_token_id", 58100);
+  const int64_t words = keys.size("vocab_size", 58101), pad = keys.token("pad_token_id", 58100, words);
   keys.only("decoder_vocab_size", words);
   const base::Node attention = base::Node::table(
       {{"type", "softmax"}, {"dropout", keys.number("attention_dropout", 0.0)}});
@@ -53,9 +53,9 @@ base::Node marian_options(const base::Node& config) {
                                                           {"cross_attention", attention}})}})},
        {"head", base::Node::table({{"type", "language_model"}, {"tied", true}, {"bias", true}})},
        {"tokens", base::Node::table({{"pad", pad},
-                                     {"eos", keys.integer("eos_token_id", 0)},
+                                     {"eos", keys.token("eos_token_id", 0, words)},
                                      {"unk", 1},
-                                     {"start", keys.integer("decoder_start_token_id", pad)}})}});
+                                     {"start", keys.token("decoder_start_token_id", pad, words)}})}});
 }
 
 base::Node marian_config(const models::ModelOptions& options) {

@@ -51,13 +51,12 @@ base::Node t5_options(const base::Node& config) {
                                                   {"num_buckets", keys.size("relative_attention_num_buckets", 32)},
                                                   {"max_distance", keys.size("relative_attention_max_distance", 128)},
                                                   {"dropout", dropout}});
-  const int64_t layers = keys.size("num_layers", 6);
+  const int64_t layers = keys.size("num_layers", 6), words = keys.size("vocab_size", 32128);
   // transformers 5 says tie_word_embeddings = true of every T5 that it saves; whether the output is scaled tells them
   // apart.
   const bool ties = keys.flag("tie_word_embeddings", true), scaled = keys.flag("scale_decoder_outputs", ties);
   return base::Node::table(
-      {{"embedding",
-        base::Node::table({{"vocab_size", keys.size("vocab_size", 32128)}, {"scale", false}, {"shared", "all"}})},
+      {{"embedding", base::Node::table({{"vocab_size", words}, {"scale", false}, {"shared", "all"}})},
        {"backbone",
         base::Node::table(
             {{"type", "encoder_decoder"},
@@ -82,10 +81,10 @@ base::Node t5_options(const base::Node& config) {
                                                                                    {"scaled", false},
                                                                                    {"dropout", dropout}})}})}})},
        {"head", base::Node::table({{"type", "language_model"}, {"tied", ties}, {"bias", false}, {"scaled", scaled}})},
-       {"tokens", base::Node::table({{"pad", keys.integer("pad_token_id", 0)},
-                                     {"eos", keys.integer("eos_token_id", 1)},
+       {"tokens", base::Node::table({{"pad", keys.token("pad_token_id", 0, words)},
+                                     {"eos", keys.token("eos_token_id", 1, words)},
                                      {"unk", 2},
-                                     {"start", keys.integer("decoder_start_token_id", 0)}})}});
+                                     {"start", keys.token("decoder_start_token_id", 0, words)}})}});
 }
 
 base::Node t5_config(const models::ModelOptions& options) {
@@ -144,12 +143,21 @@ ForeignFormat t5_format_of(bool gated) {
                    "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"},
                   {"backbone.decoder.relative_bias",
                    "decoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight"},
-                  {"backbone.encoder.layers.#.attn.*", "encoder.block.#.layer.0.SelfAttention.*"},
+                  {"backbone.encoder.layers.#.attn.q.*", "encoder.block.#.layer.0.SelfAttention.q.*"},
+                  {"backbone.encoder.layers.#.attn.k.*", "encoder.block.#.layer.0.SelfAttention.k.*"},
+                  {"backbone.encoder.layers.#.attn.v.*", "encoder.block.#.layer.0.SelfAttention.v.*"},
+                  {"backbone.encoder.layers.#.attn.o.*", "encoder.block.#.layer.0.SelfAttention.o.*"},
                   {"backbone.encoder.layers.#.norm1.*", "encoder.block.#.layer.0.layer_norm.*"},
                   {"backbone.encoder.layers.#.norm2.*", "encoder.block.#.layer.1.layer_norm.*"},
-                  {"backbone.decoder.layers.#.attn.*", "decoder.block.#.layer.0.SelfAttention.*"},
+                  {"backbone.decoder.layers.#.attn.q.*", "decoder.block.#.layer.0.SelfAttention.q.*"},
+                  {"backbone.decoder.layers.#.attn.k.*", "decoder.block.#.layer.0.SelfAttention.k.*"},
+                  {"backbone.decoder.layers.#.attn.v.*", "decoder.block.#.layer.0.SelfAttention.v.*"},
+                  {"backbone.decoder.layers.#.attn.o.*", "decoder.block.#.layer.0.SelfAttention.o.*"},
                   {"backbone.decoder.layers.#.norm1.*", "decoder.block.#.layer.0.layer_norm.*"},
-                  {"backbone.decoder.layers.#.cross.*", "decoder.block.#.layer.1.EncDecAttention.*"},
+                  {"backbone.decoder.layers.#.cross.q.*", "decoder.block.#.layer.1.EncDecAttention.q.*"},
+                  {"backbone.decoder.layers.#.cross.k.*", "decoder.block.#.layer.1.EncDecAttention.k.*"},
+                  {"backbone.decoder.layers.#.cross.v.*", "decoder.block.#.layer.1.EncDecAttention.v.*"},
+                  {"backbone.decoder.layers.#.cross.o.*", "decoder.block.#.layer.1.EncDecAttention.o.*"},
                   {"backbone.decoder.layers.#.norm2.*", "decoder.block.#.layer.1.layer_norm.*"},
                   {"backbone.decoder.layers.#.norm3.*", "decoder.block.#.layer.2.layer_norm.*"},
                   {"backbone.encoder.final_norm.*", "encoder.final_layer_norm.*"},

@@ -2,11 +2,25 @@
 
 #include <torch/types.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/printable.h"
 #include "weights/foreign_config.h"
 
 namespace mnemo::weights {
+
+TextConfig::TextConfig(const base::Node& config) : config_(config) {
+  for (const char* key : {"dtype", "torch_dtype", "problem_type"}) text(key, "");
+  for (const char* key : {"id2label", "label2id"}) {
+    const base::Node found = get(key, base::Node::table());
+    if (!found.is_table()) fail(key, fmt::format("expected an object, found {}", found.found()));
+  }
+  const base::Node names = get("architectures", base::Node::array());
+  const bool strings = names.is_array() && std::all_of(names.items().begin(), names.items().end(),
+                                                       [](const base::Node& name) { return name.is_string(); });
+  if (!strings) fail("architectures", fmt::format("expected a list of names, found {}", names.found()));
+}
 
 bool TextConfig::has(std::string_view key) const {
   const base::Node* found = config_.find(key);
@@ -54,6 +68,28 @@ int64_t TextConfig::size(std::string_view key, int64_t otherwise) const {
   const int64_t found = integer(key, otherwise);
   if (found <= 0) fail(key, fmt::format("expected an integer above 0, found {}", found));
   return found;
+}
+
+int64_t TextConfig::token(std::string_view key, int64_t otherwise, int64_t words) const {
+  const int64_t found = integer(key, otherwise);
+  if (found < 0 || found >= words)
+    fail(key, fmt::format("expected a token of the vocabulary, 0 to {}, found {}", words - 1, found));
+  return found;
+}
+
+void TextConfig::require_causal(int64_t layers, std::string_view layer_type) const {
+  only("is_causal", true);
+  if (!has("layer_types")) return;
+  const base::Node types = get("layer_types", {});
+  const base::Node expected{std::string(layer_type)};
+  if (!types.is_array() || static_cast<int64_t>(types.size()) != layers)
+    fail("layer_types",
+         fmt::format("expected {} of {}, one for each layer, found {}", layers, expected.found(), types.found()));
+  for (const base::Node& type : types.items()) {
+    if (type != expected)
+      fail("layer_types",
+           fmt::format("unsupported: expected {} for every layer, found {}", expected.found(), type.found()));
+  }
 }
 
 void TextConfig::only(std::string_view key, const base::Node& expected) const {

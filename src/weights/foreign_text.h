@@ -13,7 +13,9 @@ namespace mnemo::weights {
 /// A Hugging Face config.json of a text model, key by key.
 class TextConfig {
  public:
-  explicit TextConfig(const base::Node& config) : config_(config) {}
+  /// Throws InputError where a key that any of them may have is of another type: `architectures` (a list of names),
+  /// `dtype`, `torch_dtype`, `problem_type` (names), `id2label` and `label2id` (objects).
+  explicit TextConfig(const base::Node& config);
 
   bool has(std::string_view key) const;
   /// The value under that key, or `otherwise` if it is missing or null.
@@ -25,6 +27,11 @@ class TextConfig {
   /// An integer above 0. Throws InputError naming the key if it is missing or smaller.
   int64_t size(std::string_view key) const;
   int64_t size(std::string_view key, int64_t otherwise) const;
+  /// A token of a vocabulary of `words`. Throws InputError naming the key for one outside it.
+  int64_t token(std::string_view key, int64_t otherwise, int64_t words) const;
+  /// Throws InputError unless every layer is causal and has attention of that type, as `is_causal` and `layer_types`
+  /// would otherwise deny.
+  void require_causal(int64_t layers, std::string_view layer_type = "full_attention") const;
   /// Throws InputError unless the key is missing, null or `expected`: no other value is supported.
   void only(std::string_view key, const base::Node& expected) const;
   /// The name of our activation for one of theirs: gelu (erf), gelu_new, gelu_fast, gelu_pytorch_tanh, relu, silu,

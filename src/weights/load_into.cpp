@@ -77,6 +77,7 @@ LoadReport load_into(const TensorFile& file, const NamedTensors& targets, const 
   if (!problems.empty())
     throw base::ShapeError(fmt::format("{}: does not fit the model{}", base::printable(where, 400), problems));
 
+  if (options.compare_only) return report;
   const at::NoGradGuard no_grad;
   for (auto& [source, target] : copies) target.copy_(*source);
   return report;

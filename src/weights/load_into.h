@@ -15,6 +15,8 @@ struct LoadOptions {
   bool convert_floating = true;
   /// Require that every number is finite, also after conversion.
   bool finite = false;
+  /// Compare names, shapes and types, and copy nothing: targets may lie on the meta device.
+  bool compare_only = false;
 };
 
 struct LoadReport {

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <fmt/format.h>
+
 #include <filesystem>
 
 #include "base/error.h"
@@ -118,6 +120,43 @@ TEST(AddMemory, EveryCausalModelTakesEveryMemory) {
                         "grc,cache_len=4"},
              .segment = 5});
     train_and_decode(read_bundle(folder / "out").model, name + " with four memories");
+  }
+}
+
+TEST(AddMemory, EveryTranslationModelTakesMemoriesInItsEncoder) {
+  for (const auto& [name, ratio] :
+       {std::pair("t5_v10", "0.9"), std::pair("t5_v11", "0.9"), std::pair("marian", "0.5")}) {
+    const auto old = load_any(kTexts + name).model;
+    const std::string front = "recurrent_tokens,layout=encoder,memory_position=front,num_mem_tokens=2,pad_token=0",
+                      grc = fmt::format("grc,cache_len=4,cache_ratio={}", ratio);
+    for (const std::string& memory : {front + ",eos_token=1", grc, std::string("knn,memory_len=9,top_k=3")}) {
+      const test::TemporaryFolder folder;
+      const Converted made = convert({.model = kTexts + name, .out = folder / "out", .memory = {memory}});
+      EXPECT_TRUE(std::isfinite(made.first_loss)) << name << " " << memory;
+      const auto model = read_bundle(folder / "out").model;
+      for (const auto& [weight, tensor] : old->parameters().named())
+        EXPECT_TRUE(at::equal(tensor, model->parameters().find(weight))) << name << " " << memory << " " << weight;
+    }
+  }
+}
+
+// Linformer's table has a row for each place of a segment; where segments stand alone it is never asked for more.
+TEST(AddMemory, SegmentsThatStandAloneAreTriedAlone) {
+  const test::TemporaryFolder folder;
+  const auto gpt2 = load_any(kTexts + "gpt2").model;
+  const std::string linformer = "abc,num_slots=3,control={type=\"linformer\",max_len=8}";
+  for (const bool alone : {true, false}) {
+    const std::string name = alone ? "alone" : "joined";
+    BundleContent content{.options = gpt2->options(), .model = *gpt2};
+    content.files[TextConventions::kFile] = alone ? R"({"reset": "segments"})" : R"({"reset": "documents"})";
+    write_bundle(folder / name, content);
+    const ConvertOptions options{
+        .model = folder / name, .out = folder / (name + "_out"), .attention = linformer, .segment = 8};
+    if (alone) {
+      EXPECT_TRUE(std::isfinite(convert(options).first_loss));
+    } else {
+      expect_error<base::InputError>([&] { convert(options); }, {"max_len"});
+    }
   }
 }
 
@@ -257,6 +296,11 @@ TEST(AddMemory, RefusesWhatDoesNotFit) {
   const std::string gpt2 = kTexts + "gpt2", out = folder / "out";
   refuses({.model = gpt2, .out = out, .memory = {"recurrent_tokens,num_mem_tokens=4"}, .segment = 28},
           {"--segment", "20", "28"});
+  refuses({.model = gpt2, .out = out, .segment = 0}, {"--segment: expected at least 1, found 0"});
+  refuses({.model = gpt2, .out = out, .memory = {"recurrent_tokens,num_mem_tokens=40"}},
+          {"--memory: adds 80 rows to every segment", "28 places: expected fewer"});
+  refuses({.model = kTexts + "llama", .out = out, .memory = {"recurrent_tokens,num_mem_tokens=400"}},
+          {"--memory: adds 800 rows", "or --segment"});
   refuses({.model = gpt2, .out = out, .memory = {"recurrent_tokens,16"}}, {"--memory", "KEY=VALUE"});
   refuses({.model = gpt2, .out = out, .memory = {"recurent_tokens"}}, {"recurent_tokens", "recurrent_tokens"});
   refuses({.model = gpt2, .to = "mnemo", .out = out, .memory = {"grc"}}, {"--to"});

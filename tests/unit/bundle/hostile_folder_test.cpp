@@ -89,6 +89,24 @@ TEST(HostileFolder, NumbersOfConfigsTakeNoMemory) {
   }
 }
 
+// As many parameters as the file holds numbers, in other shapes.
+TEST(HostileFolder, ShapesAreComparedBeforeAModelIsMade) {
+  Copy copy("gpt2");
+  weights::TensorFile file = weights::read_safetensors(kTexts + "gpt2/model.safetensors");
+  constexpr int64_t kWords = 80'000;
+  for (auto& [name, tensor] : file.tensors)
+    if (name == "transformer.wte.weight") tensor = at::zeros({kWords, tensor.size(1)});
+  weights::write_safetensors(copy.folder / "model.safetensors", file.tensors);
+  copy.config.set("vocab_size", kWords);
+  copy.write();
+  EXPECT_EQ(error_of(copy.folder.path(), "right"), std::nullopt);
+  copy.config.set("vocab_size", kWords - 1);
+  copy.write();
+  const auto error = error_of(copy.folder.path(), "one word less");
+  ASSERT_TRUE(error);
+  EXPECT_NE(error->find("'transformer.wte.weight' expected shape [79999,"), std::string::npos) << *error;
+}
+
 TEST(HostileFolder, ManyLabelsTakeNoMemory) {
   Copy copy("bert_cls");
   base::Node labels = base::Node::table();

@@ -180,6 +180,25 @@ TEST(TextFolder, SettingsThatAreNotSupportedAreNamed) {
   refuses("gpt2", "n_layer", 0);
   refuses("gpt2", "n_embd", "wide");
   refuses("qwen2", "use_sliding_window", true);
+  for (const char* causal : {"gpt2", "llama", "mistral", "qwen2", "gpt_neox"}) {
+    refuses(causal, "is_causal", false);
+    refuses(causal, "layer_types", base::Node::array({"linear_attention", "linear_attention"}));
+  }
+  refuses("mistral", "layer_types", base::Node::array({"sliding_attention", "full_attention"}));
+  refuses("llama", "layer_types", base::Node::array({"full_attention"}));  // of two layers
+  for (const char* model : {"bert_cls", "roberta_cls", "deberta_v3_cls"}) {
+    refuses(model, "problem_type", "multi_label_classification");
+    refuses(model, "problem_type", "regression");
+    refuses(model, "id2label", base::Node::array({"no", "yes"}));
+    refuses(model, "id2label", base::Node::table({{"0", "score"}}));
+  }
+  for (const char* model : {"bert_cls", "roberta_cls", "t5_v10", "marian"}) {
+    refuses(model, "pad_token_id", -1);
+    refuses(model, "pad_token_id", int64_t{1} << 20);
+    refuses(model, "dtype", 5);
+  }
+  for (const char* model : {"gpt2", "llama", "qwen2"}) refuses(model, "architectures", "LlamaForCausalLM");
+  refuses("t5_v11", "decoder_start_token_id", int64_t{1} << 20);
   refuses("mistral", "sliding_window", 0);
   refuses("mistral", "attention_dropout", 0.1);
   refuses("llama", "num_key_value_heads", 3);
@@ -189,6 +208,15 @@ TEST(TextFolder, SettingsThatAreNotSupportedAreNamed) {
   refuses("gpt_neox_published_names", "rotary_pct", 0.2);  // 3 channels
   refuses("gpt_neox_published_names", "rotary_pct", 1.5);
   refuses("llama3", "tie_word_embeddings", false);  // the file has no matrix of its own
+}
+
+TEST(TextFolder, LayersOfTheTypeThatIsBuiltMayBeNamed) {
+  for (const auto& [of, type] : {std::pair("llama", "full_attention"), std::pair("mistral", "sliding_attention")}) {
+    Changed named(of);
+    named.config.set("layer_types", base::Node::array({type, type}));
+    named.config.set("is_causal", true);
+    EXPECT_EQ(difference(logits_of(*named.load()), logits_of(*load_any(kTexts + of).model)), 0.0) << of;
+  }
 }
 
 TEST(TextFolder, OldAndNewWordsForPositionsAreTheSame) {
