@@ -260,8 +260,8 @@ TEST(PublishedTranslation, IsMeasuredOnPairs) {
   }
 }
 
-// A run that starts from a published model is searched alike by training, eval and translate: as the model's folder says,
-// or as its recipe says in [data.search].
+// A run that starts from a published model is searched alike by training, eval and translate: as the model's folder, or
+// its own [data.search], says.
 TEST(PublishedTranslation, ARunSearchesAlikeEverywhere) {
   const TemporaryFolder folder;
   const std::string model = copy_of(folder, "marian"), settings = "/generation_config.json";
