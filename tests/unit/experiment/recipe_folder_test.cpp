@@ -67,31 +67,6 @@ int64_t parameters_of(const Recipe& recipe) {
   return models::count_parameters(model);
 }
 
-/// What a training reads: tokens of a text, images, or samples of another task.
-struct Reading {
-  int64_t count;
-  std::string unit;
-};
-
-Reading reading_of(const Recipe& recipe) {
-  const int64_t rows = recipe.train.steps * recipe.train.batch_size;
-  if (reads_images(recipe)) return {rows, "images"};
-  const base::Node* reset = recipe.data.find("reset");
-  if (recipe.task()->input() == core::InputKind::pairs && reset != nullptr && reset->as_string() == "documents")
-    return {rows * recipe.train.segments_per_step, "pairs"};
-  if (recipe.task()->input() == core::InputKind::pairs)
-    return {recipe.train.steps * recipe.data.at("batch_tokens").as_int(), "tokens"};
-  if (!writes_text(recipe)) return {rows, "samples"};
-  return {rows * recipe.train.segments_per_step * recipe.model.segment_size, recipe.data.at("unit").as_string()};
-}
-
-/// 1800000 as "1,800,000".
-std::string with_commas(int64_t number) {
-  std::string text = std::to_string(number);
-  for (size_t end = text.size(); end > 3; end -= 3) text.insert(end - 3, ",");
-  return text;
-}
-
 void for_each_recipe(const std::string& name, const std::function<void(const std::string&, const Recipe&)>& visit) {
   const RecipeFile file = file_of(name);
   if (file.studies().empty()) return visit(name, read_recipe(file.recipe()));
@@ -161,28 +136,6 @@ TEST(RecipeFolder, EveryPapersExperimentHasAReducedOneBesideIt) {
         // Figure 11 of the paper is a picture without numbers.
         const bool no_numbers = study.name == "Segments of 512 bytes" || study.name.ends_with("half the memory");
         EXPECT_FALSE(study.paper.empty() && !no_numbers) << name << ": " << study.name;
-      }
-    }
-  }
-}
-
-// Variants that read more or less than the others are named in quotation marks in the study's `about`.
-TEST(RecipeFolder, VariantsOfAStudyReadEquallyMuchAsTheStudySays) {
-  for (const std::string& name : names()) {
-    const RecipeFile file = file_of(name);
-    for (const RecipeStudy& study : file.studies()) {
-      for (size_t p = 0; p < study.points.size(); ++p) {
-        std::set<int64_t> counts;
-        for (const RecipeVariant& variant : study.variants) {
-          if (!variant.recipes[p] || study.about.find("'" + variant.name + "'") != std::string::npos) continue;
-          const Reading reading = reading_of(read_recipe(*variant.recipes[p]));
-          counts.insert(reading.count);
-          const std::string said = " " + with_commas(reading.count) + " " + reading.unit;
-          EXPECT_NE(study.about.find(said), std::string::npos)
-              << name << ": " << study.name << ": '" << study.title(variant, p) << "' reads" << said
-              << "; the study says: " << study.about;
-        }
-        EXPECT_EQ(counts.size(), 1u) << name << ": " << study.name;
       }
     }
   }
