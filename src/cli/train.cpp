@@ -152,7 +152,7 @@ void print_result(const std::string& folder, const experiment::Training& trainin
   if (experiment.recipe.train.report) text += fmt::format("report: {}\n", base::join_path(folder, "report.html"));
   const models::Model& model = *experiment.model;
   if (experiment.tokenizer && model.input_kind() == core::InputKind::tokens && model.options().backbone.causal() &&
-      model.head().predicts_next_token())
+      model.head().predicts_next_token() && !model.sees_ahead())
     text += fmt::format("try: mnemo generate {} --prompt 'Once upon a time'\n", base::shell_quoted(training.model));
   base::print(text);
 }

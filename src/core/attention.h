@@ -65,6 +65,9 @@ struct AttentionSupport {
   bool cross = false;        ///< keys of other rows: an encoder's output
   /// What it carries changes where a segment ends: the same text in other segments gives other outputs.
   bool moves_at_ends = false;
+  /// In a causal model: its queries see later tokens of their segment, which is for analysis. It reads whole segments
+  /// only, writes no text, and its perplexity is not that of a language model.
+  bool sees_ahead = false;
 };
 
 /// The attention seam: wraps or replaces one attention module. (queries, keys and values, table, state) -> (y, state').

@@ -153,7 +153,8 @@ base::Node shown_recipe(const Recipe& recipe) {
 std::string card_text(const Experiment& experiment, const ModelCard& card) {
   std::string metrics;
   for (const auto& [name, value] : card.metrics) metrics += fmt::format("| {} | {:.4f} |\n", name, value);
-  const bool writes = experiment.tokenizer != nullptr && experiment.model->head().predicts_next_token();
+  const bool writes = experiment.tokenizer != nullptr && experiment.model->head().predicts_next_token() &&
+                      !experiment.model->sees_ahead();
   std::string commands;
   std::istringstream lines(card.command);
   for (std::string line; std::getline(lines, line);) commands += "    " + line + "\n";
@@ -362,6 +363,7 @@ Experiment make_experiment(const Recipe& recipe) {
   bench.unit = task->counted();
   bench.targets = task->targets();
   bench.notices = loaded.notices;
+  if (bench.model->sees_ahead()) bench.notices.emplace_back(models::kSeesAheadNotice);
   bench.classes = loaded.shape.classes;
   bench.task = std::move(loaded.task);
   return bench;

@@ -326,6 +326,8 @@ Measured measure_any(const bundle::Bundle& stored, const MeasureOptions& options
 
 Measured measure(const bundle::Bundle& stored, const MeasureOptions& options) {
   options.validate();
+  if (stored.model->sees_ahead() && (!options.group || options.group->rank() == 0))
+    base::log_warning("eval: {}", models::kSeesAheadNotice);
   Measured measured = measure_any(stored, options);
   for (const auto& [name, value] : measured.metrics) {
     if (!std::isfinite(value))

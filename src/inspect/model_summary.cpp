@@ -80,6 +80,8 @@ base::TextTable state_table(const ModelSummary& facts) {
   return table;
 }
 
+std::string besides_the_mask() { return fmt::format("Not in the mask: {}.", models::kSeesAheadNotice); }
+
 /// " in layers 0, 2" where not all layers have the same table.
 std::string in_layers(const ModelSummary& summary, const models::LayerTable& of) {
   return summary.tables.size() == 1 ? std::string() : fmt::format(" in layers {}", fmt::join(of.layers, ", "));
@@ -100,9 +102,10 @@ ModelSummary summarize(const models::Model& model) {
     facts.measured_after = filled.position;
     facts.full_bytes = models::full_state_bytes(model, core::Mode::evaluate, INT64_MAX);
   }
+  facts.sees_ahead = model.sees_ahead();
   if (texts) {
     facts.tables = model.attend_tables(model.segment_size(), full, core::Mode::evaluate);
-    facts.open_bytes = bytes_inside(model, full);
+    facts.open_bytes = facts.sees_ahead ? std::nullopt : bytes_inside(model, full);
   }
   facts.modules = modules_of(model.parameters());
   facts.parameters = model.parameters().count();
@@ -141,6 +144,7 @@ std::string to_text(const ModelSummary& facts) {
     for (const models::LayerTable& of : facts.tables)
       text += fmt::format("Attention mask{} (rows: queries, columns: keys):\n{}", in_layers(facts, of),
                           of.table.draw());
+    if (facts.sees_ahead) text += besides_the_mask() + "\n";
   }
   if (!facts.cache_share.empty()) {
     text += "\nsigma(lambda), the fraction of each head's output that comes from the GRC cache:\n";
@@ -192,6 +196,7 @@ base::Node to_node(const ModelSummary& facts) {
                             {"memories_full", !facts.measured_after},
                             {"full_state_bytes", facts.measured_after ? facts.full_bytes : facts.state_bytes},
                             {"spans", spans},
+                            {"sees_ahead", facts.sees_ahead},
                             {"sigma_lambda", shares}});
 }
 
@@ -206,6 +211,7 @@ void add_overview(page::Document& page, const ModelSummary& facts) {
       const std::string name = "attention mask" + in_layers(facts, of);
       page.add(page::figure(svg_of(of.table), facts.tables.size() > 1 ? name : "", name), name);
     }
+    if (facts.sees_ahead) page.add("<p class=\"note\">" + besides_the_mask() + "</p>\n", "what the masks do not show");
   }
   if (!facts.cache_share.empty())
     page.add("<h2>σ(λ)</h2>\n<p>The fraction of each head's output that comes from the GRC cache.</p>\n" +

@@ -37,7 +37,8 @@ struct ModelSummary {
   std::vector<StateFieldSummary> state = {};  ///< between segments, once every memory is full; of pairs the first one
   int64_t state_bytes = 0;                    ///< per sequence
   int64_t model_state_bytes = 0;              ///< of the model, shared by all sequences
-  /// Of one sequence at its largest, inside a segment decoded token by token; unset if that takes too long to run.
+  /// Of one sequence at its largest, inside a segment decoded token by token; unset if that takes too long to run, or
+  /// the model cannot be (sees_ahead).
   std::optional<int64_t> open_bytes = 0;
   /// Tokens before `state` was measured, if filling the memories takes too long to run, or 0 of pairs, whose memories
   /// are not run; unset: they are full.
@@ -48,6 +49,7 @@ struct ModelSummary {
   /// a vision model.
   std::vector<models::LayerTable> tables = {};
   std::vector<CacheShare> cache_share = {};
+  bool sees_ahead = false;  ///< models::Model::sees_ahead: which the tables do not show
 };
 
 /// For a language model: runs segments of token 0 until no memory grows any more. For a vision model: its initial

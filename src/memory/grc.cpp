@@ -152,6 +152,7 @@ core::AttentionSupport Grc::support() const {
   core::AttentionSupport support = inner_->support();
   support.keeps_state = true;
   support.moves_at_ends = support.moves_at_ends || options_.lifetime == GrcOptions::Lifetime::sequence;
+  support.sees_ahead = support.sees_ahead || options_.sees_segment;
   return support;
 }
 

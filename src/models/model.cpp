@@ -259,6 +259,14 @@ int64_t Model::bptt_depth(const std::string& path) const {
   return 0;
 }
 
+bool Model::sees_ahead() const {
+  if (!memories_) return false;  // an image is not a sequence
+  for (int64_t layer = 0; layer < backbone_->num_layers(); ++layer) {
+    if (backbone_->attention(layer).support().sees_ahead) return true;
+  }
+  return false;
+}
+
 std::vector<core::AuxiliaryLoss> Model::auxiliary_losses(const core::StepResult& step) const {
   std::vector<core::AuxiliaryLoss> losses;
   if (!memories_) return losses;

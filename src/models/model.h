@@ -51,6 +51,8 @@ class Model final : public core::Model {
   core::State initial_state(int64_t batch) const override;
   void commit(const core::State& state) override { committed_.commit(state); }
   int64_t bptt_depth(const std::string& path) const override;
+  /// Whether an attention says so of itself: core::AttentionSupport::sees_ahead.
+  bool sees_ahead() const;
   at::Tensor logits(const at::Tensor& hidden) const override;
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override;
   std::vector<core::AuxiliaryLoss> auxiliary_losses(const core::StepResult& step) const override;
@@ -135,6 +137,11 @@ void require_input(const core::Model& model, core::InputKind input, std::string_
 /// Throws InputError naming `who` unless the model predicts the next token from those before it, as generating and
 /// evaluating text requires.
 void require_next_token_model(const core::Model& model, std::string_view who);
+
+/// What commands say of a model that sees_ahead().
+inline constexpr const char* kSeesAheadNotice =
+    "the model's queries see later tokens of their segment, which is for analysis: its perplexity is not that of a "
+    "language model";
 
 /// Builds a model; its initial parameters depend only on the seed. Throws InputError for invalid options or options
 /// that exceed the budget. On the meta device the model has shapes and no data.

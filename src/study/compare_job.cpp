@@ -284,7 +284,8 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
     if (!point.scalars.empty()) result.cache_share_curve.push_back({point.step, inspect::cache_shares(point.scalars)});
   }
   const auto task = bench.recipe.task();
-  if (task->text() != nullptr) measure_generation(bench, *task->text(), result);
+  result.sees_ahead = bench.model->sees_ahead();
+  if (task->text() != nullptr && !result.sees_ahead) measure_generation(bench, *task->text(), result);
   // After the last checkpoint; the next time begins here.
   if (const int signal = train::pending_signal(); signal != 0) {
     record.stopped(report);

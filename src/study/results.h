@@ -72,6 +72,7 @@ struct RunResult {
   std::vector<MeasuredMetric> metrics = {};
   std::optional<double> mflops = {};
   std::optional<int64_t> visible_context = {};
+  bool sees_ahead = false;
   int64_t parameters = 0;
   int64_t state_bytes = 0;
   int64_t model_state_bytes = 0;
@@ -102,6 +103,8 @@ struct RunResult {
     v("metrics", metrics, "all metrics on held-out data; empty: recorded by an earlier version");
     v("mflops", mflops, "a forward pass, in millions of floating-point operations a token or image");
     v("visible_context", visible_context, "tokens that the loss of a token reaches in training");
+    v("sees_ahead", sees_ahead,
+      "its queries see later tokens of their segment, for analysis: its perplexity is not that of a language model");
     v("parameters", parameters, "trainable parameters");
     v("state_bytes", state_bytes, "bytes of state per sequence between segments, once its memory is full");
     v("model_state_bytes", model_state_bytes, "bytes of state shared by all sequences");

@@ -216,6 +216,13 @@ std::string StudySummary::conclusion() const {
   if (!no_gain.empty()) text += fmt::format(" No gain: {}.", listed(no_gain));
   if (!worse.empty()) text += fmt::format(" Worse: {}.", listed(worse));
   if (!broken.empty()) text += fmt::format(" Failed: {}.", listed(broken));
+  std::vector<std::string> ahead;
+  for (const VariantSummary& variant : variants) {
+    if (!variant.failed() && variant.shown().sees_ahead) ahead.push_back(variant.name);
+  }
+  if (!ahead.empty())
+    text += fmt::format(" Queries see later tokens of their segment, so this is no result of a language model: {}.",
+                        listed(ahead));
   if (metric.chance) {
     text += fmt::format(" Guessing gives {}", value_text(metric, {.count = 1, .mean = *metric.chance}));
     std::vector<std::string> at_chance;

@@ -285,6 +285,18 @@ TEST(Cost, OfMoreThanAMinuteIsRefused) {
       {"at most 16777216 pixels"});
 }
 
+TEST(ModelSummary, OfAModelThatSeesAheadSaysWhatTheMaskDoesNotShow) {
+  const std::string memory = "memory = [{ type = \"grc\", cache_len = 3, sees_segment = ", note = "Not in the mask: ";
+  const auto ahead = cost_model({memory + "true }]"}), causal = cost_model({memory + "false }]"});
+  EXPECT_TRUE(ahead->sees_ahead());
+  EXPECT_FALSE(causal->sees_ahead());
+  EXPECT_FALSE(summarize(*ahead).open_bytes.has_value()) << "it cannot be run token by token";
+  EXPECT_TRUE(summarize(*causal).open_bytes.has_value());
+  EXPECT_NE(to_text(summarize(*ahead)).find(note), std::string::npos);
+  EXPECT_EQ(to_text(summarize(*causal)).find(note), std::string::npos);
+  EXPECT_GT(count_cost(*ahead).total.flops, 0);
+}
+
 // Rows within the range of a recipe, of which one segment would take minutes and gigabytes: nothing is run.
 TEST(ModelSummary, WhatTakesTooLongIsNotRun) {
   for (const char* size :

@@ -141,6 +141,8 @@ TEST(Grc, ForAnalysisACausalModelMaySeeItsSegment) {
   later.select(1, 3).add_(1.0);  // the last row that three rows of five are resampled from
   const auto changed = leaks.grc->forward({later, {}, causal, Mode::train}, leaks.grc->initial_state(2));
   EXPECT_GT(difference(changed.y.narrow(1, 0, 3), found.y.narrow(1, 0, 3)), 1e-4) << "it leaks, as it says";
+  EXPECT_TRUE(leaks.grc->support().sees_ahead);
+  EXPECT_FALSE(both_ways.grc->support().sees_ahead);
   test::expect_error<base::InputError>(
       [&] {
         leaks.grc->forward({x, {}, causal, Mode::evaluate, false}, leaks.grc->initial_state(2));

@@ -55,6 +55,14 @@ TEST(Summary, TellsWhatHelpsAndWhatDoesNot) {
             "Worse: GRC. Failed: broken.");
 }
 
+TEST(Summary, SaysWhichResultsAreNotThoseOfALanguageModel) {
+  StudySummary study = sample_study();
+  for (RunResult& run : study.variants[3].runs) run.sees_ahead = true;
+  EXPECT_TRUE(study.conclusion().ends_with(
+      " Queries see later tokens of their segment, so this is no result of a language model: GRC."))
+      << study.conclusion();
+}
+
 /// Accuracies of one seed each, over as many predictions; guessing gives 10 %.
 StudySummary accuracies(const std::vector<double>& values, int64_t predictions, int64_t seeds = 1) {
   StudySummary study;
