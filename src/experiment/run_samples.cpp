@@ -51,6 +51,9 @@ void require_samples_fit(const Recipe& recipe) {
 RunSamples::RunSamples(const Experiment& experiment, const std::string& folder, int64_t step)
     : experiment_(experiment), path_(base::join_path(folder, kFile)) {
   require_samples_fit(experiment.recipe);
+  base::require(experiment.recipe.generate.sample_every == 0 || !experiment.model->sees_ahead(),
+                "recipe: 'generate.sample_every': {}, and it writes no text; expected 0, found {}",
+                models::kSeesAheadNotice, experiment.recipe.generate.sample_every);
   every_ = experiment.recipe.generate.sample_every;
   samples_ = read_samples(path_, step);
   if (every_ == 0 && !base::path_exists(path_)) return;

@@ -209,6 +209,11 @@ TEST_F(CommandLine, AModelThatSeesAheadIsNotToldToWrite) {
   EXPECT_EQ(shown.status, 0) << shown.err;
   EXPECT_TRUE(holds(shown.out, notice)) << shown.out;
   EXPECT_EQ(run({"generate", folder, "--prompt", "line"}).status, 2);
+  const Finished samples = run({"train", recipe_, "--data", text_, "--out", folder_ / "samples", "--set",
+                                "model.memory=[{ type = \"grc\", cache_len = 4, sees_segment = true }]", "--set",
+                                "generate.sample_every=2"});
+  EXPECT_EQ(samples.status, 2);
+  EXPECT_TRUE(holds(samples.err, "'generate.sample_every'")) << samples.err;
 }
 
 TEST_F(CommandLine, ALineEndPartsTheTextFromTheSummary) {
