@@ -270,8 +270,9 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
   result.loss = finite(measured.at("nll"));
   result.predictions = measured.predictions;
   for (const auto& [name, value] : measured.metrics) result.metrics.push_back({name, finite(value)});
-  base::require(result.value.has_value(), "the held-out {} is not finite after {} steps", bench.task->metric(),
-                report.steps);
+  if (!result.value)
+    throw base::NotFinite(
+        fmt::format("the held-out {} is not finite after {} steps", bench.task->metric(), report.steps));
   result.steps = report.steps;
   result.tokens = report.tokens;
   result.seconds = report.seconds;

@@ -106,6 +106,9 @@ int Supervisor::run_here(const std::optional<std::string>& device) {
                                   show();
                                 },
                             .stops_at_signals = false});
+    } catch (const base::NotFinite& diverged) {
+      end.status = base::kAnswerIsNo;
+      error = diverged.what();
     } catch (const base::InputError& wrong) {
       end.status = base::kWrongInput;
       error = wrong.what();
@@ -158,7 +161,8 @@ void Supervisor::ended(size_t job, const ChildEnd& end) {
     result = read_result(result_file(jobs_[job]));
   } else {
     result.error = last_error(jobs_[job], end);
-    status_ = std::max(status_, end.status == base::kWrongInput ? base::kWrongInput : base::kOwnFault);
+    const bool told = end.status == base::kAnswerIsNo || end.status == base::kWrongInput;
+    status_ = std::max(status_, told ? end.status : base::kOwnFault);
   }
   if (result.peak_memory == 0) result.peak_memory = end.peak_memory;
   done_steps_[job] = jobs_[job].recipe.train.steps;  // it may have stopped earlier: time limit or goal reached

@@ -300,11 +300,11 @@ void Trainer::commit(std::vector<core::State> states, const std::vector<data::To
 void Trainer::require_finite(const StepOutcome& outcome) const {
   if (std::isfinite(outcome.total) && std::isfinite(outcome.gradient_norm)) return;
   const bool loss = !std::isfinite(outcome.total);
-  base::input_error(
+  throw base::NotFinite(fmt::format(
       "training: step {}: the {} is {} at learning rate {:g}; the weights are as before this step; {}; try a lower "
       "train.optimiser.lr, a longer warm-up or a lower train.clip_norm",
       steps_ + 1, loss ? "loss" : "norm of the gradient", loss ? outcome.total : outcome.gradient_norm, outcome.lr,
-      checkpoint_.empty() ? "no checkpoint was written" : "the last good checkpoint is " + checkpoint_);
+      checkpoint_.empty() ? "no checkpoint was written" : "the last good checkpoint is " + checkpoint_));
 }
 
 void Trainer::take_average() {

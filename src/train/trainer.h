@@ -91,7 +91,7 @@ class Trainer {
   /// Resumes from the newest good checkpoint of the run folder; returns false if there is none.
   bool resume_latest();
 
-  /// One optimiser step, without logging or saving. Throws InputError that names step, learning rate and last
+  /// One optimiser step, without logging or saving. Throws NotFinite that names step, learning rate and last
   /// checkpoint if the loss or a gradient is not finite; the weights are then unchanged.
   StepOutcome step();
 

@@ -126,7 +126,7 @@ TEST_F(CommandLine, CompareGoesOnWhenAVariantFails) {
   const Finished outcome = run({"compare", folder_ / "studies.toml", "--out", out, "--set",
                                 "study[0].variant[1].train.optimiser={type=\"sgd\", lr=1e30}", "--set",
                                 "study[0].variant[1].train.clip_norm=\"unset\""});
-  EXPECT_EQ(outcome.status, 2) << outcome.err;
+  EXPECT_EQ(outcome.status, 1) << outcome.err;
   EXPECT_TRUE(holds(outcome.err, "GRC & more, seed 0: failed: training: step")) << outcome.err;
   EXPECT_TRUE(holds(outcome.out, "Failed: GRC & more.")) << outcome.out;
   EXPECT_TRUE(holds(content(out + "/report.html"), "verdict failed"));

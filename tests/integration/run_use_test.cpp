@@ -128,6 +128,10 @@ TEST_F(RunUse, WeightsThatAreNotFiniteAreFoundByName) {
 }
 
 TEST_F(RunUse, ResultsThatAreNotFiniteHaveStatusOne) {
+  const Finished training = run({"train", recipe_, "--data", text_, "--out", folder_ / "diverged", "--quiet", "--set",
+                                 "train.optimiser.lr=1e30"});
+  EXPECT_EQ(training.status, 1) << training.err;
+  EXPECT_TRUE(holds(training.err, "training: step 2: the loss is nan at learning rate 1e+30")) << training.err;
   const std::string model = trained("run") + "/model", weights = model + "/model.safetensors";
   weights::TensorFile file = weights::read_safetensors(weights);
   for (auto& [name, tensor] : file.tensors) {

@@ -315,8 +315,8 @@ TEST_F(TrainerTest, NonFiniteLossStopsBeforeTheWeightsChange) {
     run.model->parameters().find("backbone.layers.0.ffn.0.bias").fill_(NAN);
     for (const auto& [name, tensor] : run.model->parameters().named()) before[name] = tensor.clone();
   };
-  test::expect_error<base::InputError>([&] { run.trainer->run(hooks); },
-                                       {"step 4", "nan", "learning rate 0.0085", run_folder + "/step-00000002"});
+  test::expect_error<base::NotFinite>([&] { run.trainer->run(hooks); },
+                                      {"step 4", "nan", "learning rate 0.0085", run_folder + "/step-00000002"});
   for (const auto& [name, tensor] : run.model->parameters().named()) {
     EXPECT_TRUE(at::equal(at::nan_to_num(tensor), at::nan_to_num(before.at(name)))) << name;
   }
