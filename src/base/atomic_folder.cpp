@@ -1,10 +1,12 @@
 #include "base/atomic_folder.h"
 
 #include <fcntl.h>
+#include <fmt/ranges.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <string_view>
@@ -102,6 +104,15 @@ void AtomicFolder::commit() {
   if (errno != EINVAL && errno != ENOSYS) system_failure(path_, "cannot replace", errno);
   replace_folder_in_two_steps(temporary_, path_);
   temporary_.clear();
+}
+
+void require_replaceable(const std::string& path, const std::vector<std::string>& files) {
+  if (!is_folder(path)) return;
+  for (const std::string& name : list_folder(path)) {
+    require(std::ranges::find(files, name) != files.end(),
+            "{}: not overwritten, because it contains '{}'; expected a new folder, or one with nothing but {}",
+            printable(path, 400), printable(name), fmt::join(files, ", "));
+  }
 }
 
 void replace_folder_in_two_steps(const std::string& from, const std::string& to) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace mnemo::base {
 
@@ -34,6 +35,10 @@ class AtomicFolder {
   std::string temporary_;
   int lock_ = -1;  // held open and locked, so that no other process considers the folder abandoned
 };
+
+/// Throws InputError if the folder `path` contains anything but these files: a path given by mistake must not cost a
+/// folder of other things.
+void require_replaceable(const std::string& path, const std::vector<std::string>& files);
 
 /// Used on file systems without an atomic exchange: `from` replaces the folder `to`, which is first moved to
 /// `to.old-<pid>-<token>-<n>`. If the process is killed between the two steps, `to` is missing;

@@ -18,16 +18,6 @@ constexpr uint64_t kMaxVocabularyBytes = uint64_t{256} << 20;
 
 bool reserved(const std::string& name) { return name == kConfigFile || name == kWeightsName || name == kCardName; }
 
-// A path given by mistake must not cost a folder of other things.
-void check_replaceable(const std::string& path, const ModelFolder& model) {
-  if (!base::path_exists(path)) return;
-  for (const std::string& name : base::list_folder(path)) {
-    base::require(reserved(name) || model.vocabulary.contains(name),
-                  "{}: not overwritten, because it contains '{}'; choose another folder or remove it",
-                  base::printable(path, 400), base::printable(name));
-  }
-}
-
 std::string existing(const std::string& path) {
   base::require(base::path_exists(path), "{}: missing; a model folder contains {}, {} and a vocabulary",
                 base::printable(path, 400), kConfigFile, kWeightsName);
@@ -48,13 +38,13 @@ std::string weights_file(const std::string& folder) {
 }
 
 void write_model_folder(const std::string& path, const ModelFolder& model) {
+  std::vector<std::string> files = {kConfigFile, kWeightsName, kCardName};
   for (const auto& [name, content] : model.vocabulary) {
     base::require(base::is_plain_name(name) && !reserved(name), "{}: '{}' is not a valid name for a vocabulary file",
                   base::printable(path, 400), base::printable(name));
+    files.push_back(name);
   }
-  base::require(!base::path_exists(path) || base::is_folder(path), "{}: expected a folder or nothing, found a file",
-                base::printable(path, 400));
-  check_replaceable(path, model);
+  base::require_replaceable(path, files);
   base::AtomicFolder folder(path);
   base::write_file_atomic(folder.file(kConfigFile), model.config);
   weights::Metadata metadata = model.weights.metadata;

@@ -18,6 +18,7 @@
 #include "base/nearest.h"
 #include "base/output.h"
 #include "base/printable.h"
+#include "base/signals.h"
 #include "distributed/group.h"
 
 namespace mnemo::cli {
@@ -190,6 +191,9 @@ int run(int argc, char** argv, const std::shared_ptr<CLI::App>& app) {
     return parse_and_act(argc, argv, app);
   } catch (const base::OutputClosed&) {
     return base::kDone;
+  } catch (const base::Stopped& stopped) {
+    base::log_warning("{}", stopped.what());
+    return base::stopped_by(stopped.signal());
   } catch (const distributed::RankFailure& error) {
     tell(error.what());
     return base::kAnswerIsNo;

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <csignal>
 #include <memory>
 
 #include "base/exit_status.h"
@@ -53,7 +52,7 @@ int compare(const CompareArguments& options, const std::shared_ptr<distributed::
   if (outcome.signal != 0) {
     base::log_warning("stopped; {} of {} trainings are done and kept. To go on: {}", outcome.finished,
                       outcome.trainings, command_line(options));
-    return outcome.signal == SIGINT ? base::kInterrupted : base::kTerminated;
+    return base::stopped_by(outcome.signal);
   }
   if (group && group->rank() != 0) return base::kDone;
   if (options.json) {

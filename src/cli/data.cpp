@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/atomic_folder.h"
 #include "base/exit_status.h"
 #include "base/file_io.h"
 #include "base/output.h"
@@ -102,17 +103,21 @@ int make_tokenizer(const DataArguments& options) {
                 "data: tokenizer: --unit, --part, --variant and --set go with data that are shown");
   std::vector<data::TextSource> texts(options.more.begin(), options.more.end());
   const auto tokenizer = data::train_tokenizer(*options.type, texts, options.vocab_size.value_or(0));
-  base::make_folders(*options.out);
-  std::vector<std::string> written;
-  for (const auto& [name, content] : tokenizer->save()) {
+  const data::Files files = tokenizer->save();
+  std::vector<std::string> names, written;
+  for (const auto& [name, content] : files) {
+    names.push_back(name);
     written.push_back(base::join_path(*options.out, name));
-    base::write_file_atomic(written.back(), content);
   }
+  base::require_replaceable(*options.out, names);
+  base::AtomicFolder folder(*options.out);
+  for (const auto& [name, content] : files) base::write_file_atomic(folder.file(name), content);
+  folder.commit();
   if (options.json) {
-    base::Node files = base::Node::array();
-    for (const std::string& path : written) files.push_back(path);
+    base::Node paths = base::Node::array();
+    for (const std::string& path : written) paths.push_back(path);
     base::print_json(
-        base::Node::table({{"type", *options.type}, {"vocabulary_size", tokenizer->size()}, {"files", files}}));
+        base::Node::table({{"type", *options.type}, {"vocabulary_size", tokenizer->size()}, {"files", paths}}));
   } else {
     base::print(fmt::format("{} tokens: {}\n", base::grouped(tokenizer->size()), fmt::join(written, ", ")));
   }

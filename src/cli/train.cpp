@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -174,11 +173,11 @@ int train_alone(const TrainArguments& options, const Plan& plan, const std::shar
        }});
   const train::TrainReport& report = training.report;
   if (report.signal != 0) {
-    if (group && group->rank() != 0) return report.signal == SIGINT ? base::kInterrupted : base::kTerminated;
+    if (group && group->rank() != 0) return base::stopped_by(report.signal);
     base::log_warning("stopped after step {}, saved in {}; to go on: mnemo {} --resume {}{}", report.steps,
                       report.checkpoint, options.command(), base::shell_quoted(plan.folder),
                       options.device ? " --device " + *options.device : "");
-    return report.signal == SIGINT ? base::kInterrupted : base::kTerminated;
+    return base::stopped_by(report.signal);
   }
   if (group && group->rank() != 0) return base::kDone;
   if (training.task) base::log_info("task memory: {}", *training.task);

@@ -7,9 +7,9 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/json_value.h"
+#include "base/signals.h"
 #include "infer/session.h"
 #include "infer/text_session.h"
-#include "train/signals.h"
 
 namespace mnemo::experiment {
 namespace {
@@ -74,7 +74,7 @@ void RunSamples::take(int64_t step) {
   bool whole = true;
   writer.generate({.max_tokens = options.tokens, .stop = options.stop}, [&](std::string_view piece) {
     sample.text += piece;
-    whole = train::pending_signal() == 0;
+    whole = base::pending_signal() == 0;
     return whole;
   });
   if (!whole) return;

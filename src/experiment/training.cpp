@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/progress.h"
+#include "base/signals.h"
 #include "base/text_format.h"
 #include "bundle/bundle.h"
 #include "bundle/class_names.h"
@@ -21,7 +22,6 @@
 #include "experiment/run_record.h"
 #include "experiment/run_samples.h"
 #include "models/presets.h"
-#include "train/signals.h"
 #include "weights/checkpoint.h"
 #include "weights/lora.h"
 #include "weights/model_tensors.h"
@@ -217,7 +217,7 @@ Training run_training(const TrainingOptions& options) {
   base::make_folders(options.folder);
   std::optional<base::FolderLock> lock;
   if (writes) lock.emplace(options.folder);
-  std::optional<train::SignalGuard> guard;
+  std::optional<base::SignalGuard> guard;
   if (options.stops_at_signals) guard.emplace();
   // Nothing in the folder changes before the checkpoint has been read.
   if (options.resumes) {

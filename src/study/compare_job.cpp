@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <filesystem>
 #include <functional>
 
@@ -15,6 +14,7 @@
 #include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/signals.h"
 #include "base/text_format.h"
 #include "base/utf8.h"
 #include "experiment/device.h"
@@ -26,7 +26,6 @@
 #include "inspect/cost.h"
 #include "inspect/draw/span_picture.h"
 #include "inspect/model_summary.h"
-#include "train/signals.h"
 #include "train/trainer.h"
 
 namespace mnemo::study {
@@ -109,19 +108,17 @@ void measure_generation(const experiment::Experiment& bench, const data::TextOpt
     result.prompt = options.prompt;
     writer.generate({.max_tokens = options.tokens, .stop = options.stop}, [&](std::string_view piece) {
       result.sample += piece;
-      return train::pending_signal() == 0;
+      return base::pending_signal() == 0;
     });
     result.sample += writer.finish();
   });
   const auto speed = [&](const char* what, int64_t position, std::optional<double>& at) {
-    if (train::pending_signal() != 0) return;
+    if (base::pending_signal() != 0) return;
     unless_refused(what, [&] { at = finite(generation_speed(start, position, text)); });
   };
   speed("the speed of generation at 64", 64, result.tokens_per_second_64);
   speed("the speed of generation at 4096", 4096, result.tokens_per_second_4096);
 }
-
-int status_of(int signal) { return signal == SIGINT ? base::kInterrupted : base::kTerminated; }
 
 /// Tokens before a prediction that its loss reaches in training: those of the segments that gradients cross into, and
 /// what a layer sees to the left of a segment (Bulatov et al. 2022, figure 6a).
@@ -226,7 +223,7 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
     remove_checkpoints(job.folder);
     return run_locked(job, device, asked);
   }
-  std::optional<train::SignalGuard> guard;
+  std::optional<base::SignalGuard> guard;
   if (asked.stops_at_signals) guard.emplace();
   const double before = trainer.history().losses.empty() ? 0 : trainer.history().losses.back().seconds;
   train::RunHooks hooks;
@@ -237,7 +234,7 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
   const auto begin = std::chrono::steady_clock::now();
   hooks.stop = [&] {
     const double seconds = before + std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    return train::pending_signal() != 0                       ? train::pending_signal()
+    return base::pending_signal() != 0                        ? base::pending_signal()
            : job.max_seconds > 0 && seconds > job.max_seconds ? kOutOfTime
                                                               : 0;
   };
@@ -257,7 +254,7 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
     }
   } else if (report.signal != 0) {
     record.stopped(report);
-    return status_of(report.signal);
+    return base::stopped_by(report.signal);
   }
   experiment::move_to(*bench.model, at::kCPU);
 
@@ -288,9 +285,9 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
   result.sees_ahead = bench.model->sees_ahead();
   if (task->text() != nullptr && !result.sees_ahead) measure_generation(bench, *task->text(), result);
   // After the last checkpoint; the next time begins here.
-  if (const int signal = train::pending_signal(); signal != 0) {
+  if (const int signal = base::pending_signal(); signal != 0) {
     record.stopped(report);
-    return status_of(signal);
+    return base::stopped_by(signal);
   }
   experiment::write_model(base::join_path(job.folder, "model"), bench,
                           {.title = job.variant,

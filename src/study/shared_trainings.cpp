@@ -8,8 +8,8 @@
 #include <sstream>
 #include <thread>
 
+#include "base/signals.h"
 #include "study/run_store.h"
-#include "train/signals.h"
 
 namespace mnemo::study {
 namespace {
@@ -29,10 +29,10 @@ int stopped(distributed::Group& group, int signal) {
 /// Waits for the others' trainings, which take hours: no collective does, for it has a time-out. Returns the signal
 /// that stopped this rank, or 0.
 int wait_for_all(distributed::Group& group) {
-  const train::SignalGuard guard;
+  const base::SignalGuard guard;
   group.add("ranks without a training", 1);
   while (group.add("ranks without a training", 0) < group.size()) {
-    if (train::pending_signal() != 0) return train::pending_signal();
+    if (base::pending_signal() != 0) return base::pending_signal();
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }
   return 0;

@@ -29,7 +29,7 @@ class Supervisor {
   int run_on_ranks(distributed::Group& group, int64_t threads, const std::vector<std::string>& arguments,
                    const std::string& program = {});
   /// Runs the trainings one after the other in this process. Returns the signal noted by the caller's
-  /// train::SignalGuard, or 0.
+  /// base::SignalGuard, or 0.
   int run_here(const std::optional<std::string>& device);
 
   const std::vector<CompareJob>& jobs() const { return jobs_; }

@@ -11,12 +11,12 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "base/signals.h"
 #include "base/text_format.h"
 #include "models/finetune.h"
 #include "ops/batch_rows.h"
 #include "ops/linear/linear.h"
 #include "train/run_log.h"
-#include "train/signals.h"
 
 namespace mnemo::train {
 namespace {
@@ -259,7 +259,7 @@ StepOutcome Trainer::step() {
   running_.loss += outcome.loss;
   running_.gradient_norm += outcome.gradient_norm;
   ++running_.steps;
-  note_progress(steps_, saved_);
+  base::note_progress(steps_, saved_);
   seconds_ += now() - began;
   return outcome;
 }
@@ -369,7 +369,7 @@ TrainReport Trainer::run(const RunHooks& hooks) {
                   other ? other->step : 0);
   }
   if (steps_ >= options_.steps || reached() || out_of_patience()) return report(0);
-  note_progress(steps_, saved_);
+  base::note_progress(steps_, saved_);
   const std::unique_ptr<RunLog> log = writes() ? std::make_unique<RunLog>(run_folder_, steps_, options_.tensorboard)
                                                : nullptr;
   std::optional<base::Progress> progress;
@@ -398,7 +398,7 @@ TrainReport Trainer::run(const RunHooks& hooks) {
       const AveragedWeights averaged(average_.get());
       hooks.on_sample(steps_);
     }
-    if (!last) signal = hooks.stop ? hooks.stop() : pending_signal();
+    if (!last) signal = hooks.stop ? hooks.stop() : base::pending_signal();
     if (!last && group_) signal = static_cast<int>(group_->max(signal));
     const bool new_best = is_best_ && (options_.save_every > 0 || options_.patience);
     if (!run_folder_.empty() && (last || signal != 0 || new_best || every(options_.save_every))) save();

@@ -49,7 +49,7 @@ struct TrainReport {
 };
 
 struct RunHooks {
-  /// Called after every step; a result other than 0 ends the run after saving. Default: pending_signal().
+  /// Called after every step; a result other than 0 ends the run after saving. Default: base::pending_signal().
   std::function<int()> stop;
   std::function<void(const LossPoint&)> on_loss;
   std::function<void(const EvaluationPoint&)> on_evaluation;

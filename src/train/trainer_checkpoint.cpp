@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
-#include "train/signals.h"
+#include "base/signals.h"
 #include "train/trainer.h"
 #include "weights/load_into.h"
 #include "weights/lora.h"
@@ -84,7 +84,7 @@ std::string Trainer::save() {
   if (writes()) checkpoint_ = write_checkpoint(optimiser, carried);
   if (group_) checkpoint_ = group_->broadcast(checkpoint_);
   saved_ = steps_;
-  note_progress(steps_, saved_);
+  base::note_progress(steps_, saved_);
   return checkpoint_;
 }
 

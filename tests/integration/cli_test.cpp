@@ -336,6 +336,24 @@ TEST_F(CommandLine, SignalsStopTrainingAfterSaving) {
   }
 }
 
+TEST_F(CommandLine, ASignalLeavesNoHalfOfAPreparedSet) {
+  const std::string out = folder_ / "prepared/set";
+  const auto written = [&] {
+    std::error_code none;
+    const std::filesystem::directory_iterator folder(folder_ / "prepared", none);
+    return std::distance(begin(folder), end(folder));
+  };
+  for (const auto& [number, status] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
+    Process process(folder_, {"data", "prepare", "listops", "--out", out, "--set", "data.train_samples=1000000"});
+    ASSERT_TRUE(wait_for([&] { return written() > 0; }));
+    process.signal(number);
+    const Finished outcome = process.finish();
+    EXPECT_EQ(outcome.status, status) << outcome.err;
+    EXPECT_TRUE(holds(outcome.err, out + ": stopped; nothing was written")) << outcome.err;
+    EXPECT_EQ(written(), 0);
+  }
+}
+
 TEST_F(CommandLine, InspectShowsModelsAndRecipes) {
   const std::string run_folder = trained("run");
   const Finished text = run({"inspect", run_folder, "--svg", folder_ / "spans.svg", "--html", folder_ / "model.html"});

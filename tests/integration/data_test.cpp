@@ -243,7 +243,8 @@ TEST_F(DataCommands, KnownSetsAreCheckedAndAFolderBecomesDocuments) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "half"));
   std::filesystem::remove(folder_ / "texts/z.txt");
   expect_mistake({"data", "prepare", "text", folder_ / "texts", "--out", folder_ / "wiki"},
-                 "wiki: not overwritten, because it contains 'wiki.train.tokens'");
+                 "wiki: not overwritten, because it contains 'wiki.train.tokens'; expected a new folder, or one with "
+                 "nothing but data.toml, train.txt, valid.txt, test.txt");
 }
 
 }  // namespace

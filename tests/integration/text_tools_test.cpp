@@ -28,6 +28,27 @@ TEST_F(CommandLine, TokenizersAreTrainedAndReadAgain) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "c/vocabulary.json"));
 }
 
+TEST_F(CommandLine, ATokenizerReplacesOneOfItsFilesAndNothingElse) {
+  const std::string out = folder_ / "tokenizer";
+  const auto make = [&](const std::string& type) {
+    return run({"data", "tokenizer", text_, "--type", type, "--vocab-size", "30", "--out", out});
+  };
+  EXPECT_EQ(make("characters").status, 0);
+  EXPECT_EQ(make("words").status, 0);
+  EXPECT_TRUE(holds(content(out + "/vocabulary.json"), "words"));
+  const Finished other = make("unigram");
+  EXPECT_EQ(other.status, 2);
+  EXPECT_TRUE(holds(other.err, out + ": not overwritten, because it contains 'vocabulary.json'; expected a new "
+                                     "folder, or one with nothing but tokenizer.model"))
+      << other.err;
+  EXPECT_FALSE(std::filesystem::exists(out + "/tokenizer.model"));
+  const std::string full = folder_ / "full";
+  const std::string command = "(ulimit -f 0; exec '" + std::string(kBinary) + "' data tokenizer '" + text_ +
+                              "' --type characters --out '" + full + "') > /dev/null 2>&1";
+  EXPECT_NE(std::system(command.c_str()), 0);
+  EXPECT_FALSE(std::filesystem::exists(full)) << "an empty folder stays";
+}
+
 TEST_F(CommandLine, ScoresAndTokensAreVerified) {
   const std::string albert = kTools + "tokenizer_albert";
   const Finished good = run({"verify", kTools + "chrf.jsonl", kTools + "metrics.jsonl"});

@@ -43,7 +43,7 @@ Prepared prepare_enwik8(const std::string& file, const std::string& out, const b
   const std::array<int64_t, 4> borders = {0, whole.size() / 100 * 90, whole.size() / 100 * 95, whole.size()};
   for (size_t i = 0; i < kParts.size(); ++i) {
     const TextSource part = whole.range(borders[i], borders[i + 1]);
-    copy_text(part, output.file(i));
+    output.copy(part, i);
     prepared.parts.push_back({kParts[i], output.path(i), part.size(), 1, part.size()});
   }
   prepared.recipe = output.commit("enwik8: 90, 5 and 5 % of the bytes", "type = \"text\"\nunit = \"bytes\"\n",

@@ -4,9 +4,9 @@
 
 #include <filesystem>
 
-#include "base/file_io.h"
 #include "data/images/image_describe.h"
 #include "data/images/image_set.h"
+#include "data/prepare/output.h"
 
 namespace mnemo::data {
 namespace {
@@ -14,19 +14,16 @@ namespace {
 Prepared prepare_images(const std::string& folder, const std::string& out, const base::Node&) {
   const ImageOptions options = detect_images(folder);
   load_images(options);
-  std::string text = fmt::format("# images of {}\n[data]\ntype = \"images\"\nformat = \"{}\"\n",
-                                 std::filesystem::path(folder).filename().string(), options.format_name());
+  std::string keys = fmt::format("type = \"images\"\nformat = \"{}\"\n", options.format_name());
   for (const auto& [key, path] :
        {std::pair("train", &options.train), std::pair("valid", &options.valid), std::pair("test", &options.test)}) {
     if (!path->empty())
-      text += fmt::format("{} = {}\n", key,
+      keys += fmt::format("{} = {}\n", key,
                           base::to_json(base::Node(std::filesystem::absolute(*path).lexically_normal().string()), -1));
   }
-  if (options.valid_fraction > 0) text += fmt::format("valid_fraction = {:g}\n", options.valid_fraction);
-  base::make_folders(out);
-  const std::string recipe = base::join_path(out, "data.toml");
-  base::write_file_atomic(recipe, text);
-  return {recipe};
+  if (options.valid_fraction > 0) keys += fmt::format("valid_fraction = {:g}\n", options.valid_fraction);
+  const std::string name = std::filesystem::path(folder).filename().string();
+  return {Output(out, {}).commit("images of " + name, keys, {})};
 }
 
 }  // namespace

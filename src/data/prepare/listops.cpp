@@ -28,6 +28,7 @@ Prepared prepare_listops(const std::string& folder, const std::string& out, cons
     text = "Source\tTarget\n";
   };
   const auto write = [&] {
+    output.require_going_on();
     file->write(text);
     prepared.parts.back().bytes += static_cast<int64_t>(text.size());
     text.clear();

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <array>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/atomic_folder.h"
+#include "base/signals.h"
 #include "data/prepare/data_set.h"
 #include "data/text/text_source.h"
 
@@ -14,15 +16,21 @@ namespace mnemo::data {
 inline constexpr std::array<const char*, 3> kParts = {"train", "valid", "test"};
 inline constexpr std::array<const char*, 3> kTextFiles = {"train.txt", "valid.txt", "test.txt"};
 
-/// The output folder of a data set, written atomically: on failure the previous content remains.
+/// The output folder of a data set, written atomically: on failure and on SIGINT or SIGTERM the previous content
+/// remains.
 class Output {
  public:
-  /// `files`: names for train, valid and test. Throws InputError if an unrelated folder would be replaced.
-  Output(const std::string& out, const std::array<const char*, 3>& files);
+  /// `files`: names for train, valid and test, or none. Throws InputError if an unrelated folder would be replaced.
+  Output(const std::string& out, std::span<const char* const> files);
 
   /// Where part `i` is written.
   std::string file(size_t i) const { return folder_.file(files_[i]); }
   std::string path(size_t i) const;
+
+  /// Copies a text to part `i`.
+  void copy(const TextSource& from, size_t i) const;
+  /// For loops that write: throws base::Stopped once SIGINT or SIGTERM has arrived.
+  void require_going_on() const;
 
   /// Writes the [data] table of the parts, with paths relative to its own folder, and moves everything into place.
   /// Returns the path of data.toml.
@@ -30,11 +38,10 @@ class Output {
 
  private:
   std::string out_;
-  std::array<const char*, 3> files_;
+  std::vector<std::string> files_;
+  base::SignalGuard guard_;
   base::AtomicFolder folder_;
 };
-
-void copy_text(const TextSource& from, const std::string& to);
 
 /// The first of these names that exists in the folder. Throws InputError saying which data set is expected and where to
 /// download it.

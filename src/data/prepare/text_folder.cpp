@@ -60,6 +60,7 @@ Prepared prepare_text(const std::string& folder, const std::string& out, const b
     for (; next < documents.size() &&
            (i + 1 == kParts.size() || static_cast<double>(read) < ends[i] * static_cast<double>(total));
          ++next) {
+      output.require_going_on();
       std::string text = base::read_file(documents[next].path, static_cast<uint64_t>(kLargestDocument));
       if (const auto bad = base::first_invalid_utf8(text))
         invalid_utf8(documents[next].path, static_cast<int64_t>(*bad), std::string_view(text).substr(*bad),

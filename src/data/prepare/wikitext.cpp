@@ -95,7 +95,7 @@ Prepared prepare_wikitext(const WikiText& known, const std::string& folder, cons
   }
   Output output(out, kTextFiles);
   for (size_t i = 0; i < sources.size(); ++i) {
-    copy_text(sources[i], output.file(i));
+    output.copy(sources[i], i);
     prepared.parts[i].path = output.path(i);
   }
   prepared.recipe = output.commit(name + ", word level; an article is a document",

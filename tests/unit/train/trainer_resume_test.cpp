@@ -3,9 +3,9 @@
 #include <torch/types.h>
 
 #include "base/error.h"
+#include "base/signals.h"
 #include "tests/support/expect_error.h"
 #include "tests/unit/train/trainer_run.h"
-#include "train/signals.h"
 
 namespace mnemo::train {
 namespace {
@@ -69,7 +69,7 @@ TEST_F(TrainerTest, ResumedRunKnowsTheBestAndThePlateau) {
 TEST_F(TrainerTest, SignalFinishesTheStepAndSaves) {
   const std::string run_folder = folder_ / "run";
   Run run = make(small_options(), {}, run_folder);
-  const SignalGuard guard;
+  const base::SignalGuard guard;
   RunHooks hooks;
   hooks.show_progress = false;
   hooks.on_evaluation = [](const EvaluationPoint& point) {

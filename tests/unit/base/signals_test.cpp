@@ -1,4 +1,4 @@
-#include "train/signals.h"
+#include "base/signals.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-namespace mnemo::train {
+namespace mnemo::base {
 namespace {
 
 TEST(Signals, AreNotedWhileAGuardExists) {
@@ -66,4 +66,4 @@ TEST(SignalsDeathTest, TheHandlersFoundArePutBack) {
 }
 
 }  // namespace
-}  // namespace mnemo::train
+}  // namespace mnemo::base

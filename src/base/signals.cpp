@@ -1,4 +1,4 @@
-#include "train/signals.h"
+#include "base/signals.h"
 
 #include <signal.h>
 #include <time.h>
@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 
-namespace mnemo::train {
+namespace mnemo::base {
 namespace {
 
 constexpr std::array<int, 2> kSignals = {SIGINT, SIGTERM};
@@ -22,6 +22,7 @@ std::atomic<int> noted = 0;
 std::atomic<int64_t> noted_at = 0, steps_done = -1, step_saved = -1;
 static_assert(std::atomic<int64_t>::is_always_lock_free, "a signal handler may touch nothing else");
 bool on_terminal = false;
+const char* answer_line = nullptr;
 int guards = 0;
 std::array<struct sigaction, kSignals.size()> previous;
 
@@ -70,7 +71,7 @@ void note(int signal) {
   int none = 0;
   if (noted.compare_exchange_strong(none, signal)) {
     noted_at = now;
-    (Line() << "stopping after this step; again to stop now\n").write();
+    (Line() << answer_line << "; again to stop now\n").write();
     return;
   }
   if (now - noted_at < kOneWish) return;
@@ -83,11 +84,12 @@ void note(int signal) {
 
 }  // namespace
 
-SignalGuard::SignalGuard() {
+SignalGuard::SignalGuard(const char* answer) {
   if (guards++ > 0) return;
+  answer_line = answer;
   noted = 0;
   steps_done = step_saved = -1;
-  on_terminal = base::log_is_terminal();
+  on_terminal = log_is_terminal();
   struct sigaction action {};
   action.sa_handler = note;
   action.sa_flags = SA_RESTART;  // system calls in progress go on
@@ -107,4 +109,4 @@ void note_progress(int64_t done, int64_t saved) {
   step_saved = saved;
 }
 
-}  // namespace mnemo::train
+}  // namespace mnemo::base
