@@ -23,7 +23,7 @@ class SignalGuard {
 /// stopped_by(signal).
 int pending_signal();
 
-/// Work that was given up because of a recorded signal. The command line prints the message and exits with status
+/// Work that ended early because of a recorded signal. The command line prints the message and exits with status
 /// stopped_by(signal).
 class Stopped : public std::runtime_error {
  public:

@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <iostream>
 #include <limits>
 #include <memory>
 
@@ -13,10 +12,12 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/output.h"
+#include "base/signals.h"
 #include "base/text_format.h"
 #include "bundle/bundle.h"
 #include "cli/application.h"
 #include "cli/command.h"
+#include "cli/input_lines.h"
 #include "cli/ranks.h"
 #include "distributed/shared_batches.h"
 #include "experiment/device.h"
@@ -138,7 +139,8 @@ struct Sample {
   }
 };
 
-/// Writes a text: prints it piece by piece, `start` before the first one, or, with `keeps`, returns it instead.
+/// Writes a text, until a recorded signal at most: prints it piece by piece, `start` before the first one, or, with
+/// `keeps`, returns it instead.
 Sample write(infer::TextSession& session, const infer::TextLimits& limits, std::string start, bool keeps) {
   Sample sample;
   sample.seed = session.session().sampling().seed;
@@ -148,7 +150,7 @@ Sample write(infer::TextSession& session, const infer::TextLimits& limits, std::
     } else {
       base::print(std::exchange(start, {}) + std::string(piece));
     }
-    return true;
+    return base::pending_signal() == 0;
   };
   const auto begin = std::chrono::steady_clock::now();
   sample.tokens = session.generate(limits, show);
@@ -218,9 +220,11 @@ void converse(const infer::TextLimits& limits, infer::TextSession& session, data
   const bool terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
   if (terminal)
     base::log_info("a line and Enter: the model goes on from there; Enter alone: it writes on; Ctrl-D ends");
-  for (std::string line;;) {
+  InputLines input;
+  for (std::vector<std::string> lines;;) {
     if (terminal) base::print("> ");
-    if (!std::getline(std::cin, line)) break;
+    if (!input.read(1, lines) || base::pending_signal() != 0) break;
+    const std::string& line = lines.front();
     try {
       if (!line.empty() || session.session().position() == 0) session.feed(line + "\n", unknown);
     } catch (const base::InputError& error) {
@@ -299,6 +303,8 @@ int generate(const GenerateArguments& options, const std::shared_ptr<distributed
   if (!options.no_stop) limits.stop_tokens = infer::end_tokens(stored);
   if (!prompt.empty()) session.feed(prompt, options.unknown());
 
+  std::optional<base::SignalGuard> guard;
+  if (options.save && !options.score) guard.emplace("stopping after this token");
   if (options.interactive) {
     converse(limits, session, options.unknown());
   } else if (options.score) {
@@ -308,7 +314,11 @@ int generate(const GenerateArguments& options, const std::shared_ptr<distributed
   } else {
     write_one(options, limits, prompt, session);
   }
-  if (options.save) session.session().save(*options.save);
+  if (options.save) {
+    session.session().save(*options.save);
+    if (const int signal = base::pending_signal(); signal != 0)
+      throw base::Stopped(signal, fmt::format("generate: stopped; the session so far is saved in {}", *options.save));
+  }
   if (group) group->leave();
   return base::kDone;
 }

@@ -10,21 +10,24 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/signals.h"
 #include "base/utf8.h"
 
 namespace mnemo::cli {
 namespace {
 
-bool is_ready() {
+constexpr int kSignalCheck = 200;  // milliseconds
+
+bool is_ready(int milliseconds) {
   pollfd input{STDIN_FILENO, POLLIN, 0};
-  return poll(&input, 1, 0) > 0;
+  return poll(&input, 1, milliseconds) > 0;
 }
 
 }  // namespace
 
 bool InputLines::read(size_t count, std::vector<std::string>& lines) {
   lines.clear();
-  while (lines.size() < count && !is_too_long() && (take(lines) || ((lines.empty() || is_ready()) && fill()))) {
+  while (lines.size() < count && !is_too_long() && (take(lines) || ((lines.empty() || is_ready(0)) && fill()))) {
   }
   base::require(!lines.empty() || !is_too_long(),
                 "standard input:{}: expected lines of at most {} bytes, found a longer one", taken_ + 1, kMaxLine);
@@ -53,6 +56,9 @@ bool InputLines::take(std::vector<std::string>& lines) {
 
 bool InputLines::fill() {
   pending_.erase(0, std::exchange(from_, 0));
+  while (!is_ready(kSignalCheck)) {
+    if (base::pending_signal() != 0) return false;
+  }
   char bytes[1 << 16];
   ssize_t count;
   while ((count = ::read(STDIN_FILENO, bytes, sizeof bytes)) < 0 && errno == EINTR) {

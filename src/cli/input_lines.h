@@ -12,15 +12,16 @@ class InputLines {
  public:
   static constexpr size_t kMaxLine = size_t{1} << 20;  ///< bytes
 
-  /// Waits for the first line, and takes up to `count` of those that are there by then. False at the end. Throws
-  /// InputError for a line of more than kMaxLine bytes, once those before it have been taken.
+  /// Waits for the first line, and takes up to `count` of those that are there by then. False at the end, and when a
+  /// signal has been recorded (base::SignalGuard). Throws InputError for a line of more than kMaxLine bytes, once those
+  /// before it have been taken.
   bool read(size_t count, std::vector<std::string>& lines);
 
  private:
   bool take(std::vector<std::string>& lines);
   /// Whether the next line is more than a line may be.
   bool is_too_long() const;
-  /// Reads more; false at the end.
+  /// Reads more; false at the end and for a recorded signal.
   bool fill();
 
   std::string pending_;

@@ -62,6 +62,41 @@ TEST_F(Writing, AConversationIsOneSession) {
   EXPECT_EQ(generate({"--session", session, "-n", "9"}).out, generate({"--session", folder_ / "steps", "-n", "9"}).out);
 }
 
+TEST_F(Writing, ASignalEndsATextThatIsSaved) {
+  const std::string session = folder_ / "session", out = folder_ / "stdout.txt";
+  for (const auto& [number, status] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
+    std::filesystem::remove(out);
+    Process process(folder_,
+                    {"generate", model_, "--prompt", "line", "-n", "16777216", "--save", session, "--seed", "3"});
+    ASSERT_TRUE(wait_for([&] { return content(out).size() > 20; }));
+    process.signal(number);
+    const Finished stopped = process.finish();
+    EXPECT_EQ(stopped.status, status) << stopped.err;
+    EXPECT_TRUE(holds(stopped.err, "stopping after this token; again to stop now")) << stopped.err;
+    EXPECT_TRUE(holds(stopped.err, "the session so far is saved in " + session)) << stopped.err;
+    // The text goes on as if it had never stopped.
+    const std::string text = stopped.out, more = generate({"--session", session, "-n", "30"}).out;
+    const auto tokens = std::to_string(text.size() + 30 - 4);
+    EXPECT_EQ(generate({"--prompt", "line", "-n", tokens, "--seed", "3"}).out, text + more);
+  }
+}
+
+TEST_F(Writing, ASignalEndsAConversationThatIsSaved) {
+  const std::string session = folder_ / "session";
+  // The input stays open, so that the signal comes while the program waits for a line.
+  const auto until = [](const std::string& test) {
+    return "for i in $(seq 600); do [ " + test + " ] && break; sleep 0.1; done";
+  };
+  const std::string command = "cd '" + (folder_ / ".") + "'; mkfifo lines; (echo 'line 1'; " + until("-e session") +
+                              ") > lines & '" + kBinary + "' generate '" + model_ +
+                              "' --interactive -n 5 --save session < lines > said 2> log & pid=$!; " +
+                              until("-s said") + "; kill -INT $pid; wait $pid";
+  const int status = std::system(command.c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+  EXPECT_TRUE(holds(content(folder_ / "log"), "the session so far is saved in session")) << content(folder_ / "log");
+  EXPECT_EQ(generate({"--session", session, "-n", "5"}).status, 0);
+}
+
 TEST_F(Writing, ScoresAreThoseOfTheEvaluation) {
   const base::Node whole = json(generate({"--score", text_, "--json"}).out);
   const base::Node measured = json(run({"eval", model_, "--data", text_, "--precision", "float32", "--json"}).out);
