@@ -21,6 +21,8 @@ struct Span {
   int64_t length;
   int64_t tag = 0;
 };
+/// Tags of the rows of kind tokens that a head or a memory puts beside the segment's own, which have none.
+inline constexpr int64_t kClassRow = 1, kSeparatorRow = 2;
 /// "tokens 64", "write#1 4": kind, tag if any, length.
 std::string label(const Span& span);
 

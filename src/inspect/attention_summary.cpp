@@ -63,7 +63,7 @@ std::vector<HeadShare> shares_of(const HeadMap& map, const LayerMask& mask) {
     total = at::where(total > 0.0, total, 1.0);
     weights = weights / total.unsqueeze(1);
     if (past.defined()) past = past / total;
-    HeadShare share{map.layer, map.head, std::string(core::name(rows.kind)), {}};
+    HeadShare share{map.layer, map.head, kind_of(rows), {}};
     const auto add = [&](const std::string& kind, double value) {
       const auto found = std::find_if(share.to.begin(), share.to.end(),
                                       [&](const auto& to) { return to.first == kind; });
@@ -222,8 +222,10 @@ AttentionSummary look_at_attention(const models::Model& model, const std::vector
 }
 
 std::string kind_of(const core::Span& span) {
-  return span.kind == core::SpanKind::cache && span.tag == kCompressed ? "compressed"
-                                                                       : std::string(core::name(span.kind));
+  if (span.kind == core::SpanKind::cache && span.tag == kCompressed) return "compressed";
+  const bool tokens = span.kind == core::SpanKind::tokens;
+  if (tokens && span.tag == core::kSeparatorRow) return "separator";
+  return std::string(core::name(tokens && span.tag == core::kClassRow ? core::SpanKind::class_token : span.kind));
 }
 
 std::vector<core::Span> spans_of(const LayerMask& mask, MapAxis axis, int64_t count) {
@@ -243,7 +245,7 @@ std::vector<std::string> labels_of(const AttentionSummary& facts, int64_t layer,
   const std::vector<core::Span> spans = spans_of(mask, axis, count);
   int64_t before = axis == MapAxis::keys ? mask.table.num_context() : 0;  // rows to the left of the contexts
   for (const core::Span& span : spans) {
-    const bool own = before <= 0 && span.kind == core::SpanKind::tokens &&
+    const bool own = before <= 0 && span.kind == core::SpanKind::tokens && span.tag == 0 &&
                      span.length == static_cast<int64_t>(facts.words.size());
     before -= span.length;
     for (int64_t i = 0; i < span.length; ++i) {

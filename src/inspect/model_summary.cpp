@@ -179,7 +179,7 @@ base::Node to_node(const ModelSummary& facts) {
   base::Node spans = base::Node::array();
   const auto add_spans = [&](const std::vector<core::Span>& list, const char* place) {
     for (const core::Span& span : list)
-      spans.push_back(base::Node::table({{"kind", core::name(span.kind)}, {"length", span.length}, {"place", place}}));
+      spans.push_back(base::Node::table({{"kind", kind_of(span)}, {"length", span.length}, {"place", place}}));
   };
   if (!facts.tables.empty()) {
     add_spans(facts.tables[0].table.contexts(), "context");

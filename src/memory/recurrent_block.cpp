@@ -58,9 +58,9 @@ void RecurrentBlock::enter(core::SegmentRows& rows, const core::State& state, co
   for (core::AttendTable& own : rows.tables) {
     core::AttendTable table({SpanKind::tokens, ends ? length + 1 : length}, Rule::all());
     for (const core::Span& context : own.contexts()) table.append_context(context, Rule::all());
-    if (!front) table.prepend_rows({SpanKind::tokens, 1, 2});
+    if (!front) table.prepend_rows({SpanKind::tokens, 1, core::kSeparatorRow});
     table.prepend_rows({SpanKind::read, count});
-    if (!front) table.prepend_rows({SpanKind::tokens, 1, 1});
+    if (!front) table.prepend_rows({SpanKind::tokens, 1, core::kClassRow});
     for (const SpanKind query : {SpanKind::read, SpanKind::tokens}) {
       for (const SpanKind key : {SpanKind::cache, SpanKind::read, SpanKind::tokens})
         table.set_rule(query, key, Rule::all());

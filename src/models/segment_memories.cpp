@@ -132,7 +132,8 @@ core::SegmentRows SegmentMemories::start_rows(const at::Tensor& tokens, const at
   if (cls.defined()) {
     result.rows = at::cat({cls.expand({tokens.size(0), 1, -1}), tokens}, 1);
     if (segment.valid.defined()) result.valid = at::cat({segment.valid.any(1, true), segment.valid}, 1);
-    table_of_tokens.prepend_rows({SpanKind::tokens, 1, 1}).set_rule(SpanKind::tokens, SpanKind::tokens, Rule::all());
+    table_of_tokens.prepend_rows({SpanKind::tokens, 1, core::kClassRow})
+        .set_rule(SpanKind::tokens, SpanKind::tokens, Rule::all());
   }
   base::require(segment.part.starts || open.length.defined(),
                 "[model] expected the state of an open segment (part.starts is false), found none");

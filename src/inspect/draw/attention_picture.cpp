@@ -30,7 +30,8 @@ constexpr std::array<Colour, 8> kLines = {Colour{0x00, 0x72, 0xb2}, Colour{0xd5,
 
 Colour colour_of(const core::Span& span) {
   if (span.kind == SpanKind::cache && span.tag == kCompressed) return {0x4a, 0x2c, 0x5e};
-  switch (span.kind) {
+  const bool of_class = span.kind == SpanKind::tokens && span.tag == core::kClassRow;
+  switch (of_class ? SpanKind::class_token : span.kind) {
     case SpanKind::cache:
       return {0x7a, 0x51, 0x95};
     case SpanKind::read:

@@ -99,6 +99,22 @@ TEST(AttentionSummary, SharesAreSumsOfWeightsBySpan) {
   EXPECT_TRUE(holds(text, "to cache")) << text;
 }
 
+TEST(AttentionSummary, ARowOfTheClassIsNoToken) {
+  const auto model = small_model({"backbone.type=encoder", "head.type=classification", "head.num_classes=2"});
+  Input input;
+  input.segments.emplace_back().tokens = at::zeros({1, 1}, at::kLong);
+  input.words.push_back({"a"});
+  const AttentionSummary facts = look_at_attention(*model, input.segments, input.words, {});
+  ASSERT_EQ(facts.shares.size(), 2u * 2u * 2u) << "each layer and head, from the class's row and tokens";
+  for (size_t i = 0; i < facts.shares.size(); ++i) {
+    EXPECT_EQ(facts.shares[i].from, i % 2 == 0 ? "class_token" : "tokens");
+    ASSERT_EQ(facts.shares[i].to.size(), 2u);
+    EXPECT_EQ(facts.shares[i].to[0].first, "class_token");
+    EXPECT_EQ(facts.shares[i].to[1].first, "tokens");
+  }
+  EXPECT_EQ(labels_of(facts, 0, core::MapAxis::keys, 2), (std::vector<std::string>{"class_token 0", "a"}));
+}
+
 TEST(AttentionSummary, SharesOfWeightsThatAreNoSoftmaxAreOfTheirAbsoluteSum) {
   for (const std::vector<std::string>& assignments : std::vector<std::vector<std::string>>{
            {"backbone.attention.type=abc", "backbone.attention.num_slots=2", "backbone.attention.control.type=random"},
