@@ -22,12 +22,16 @@ struct DataArguments {
   std::string source;
   std::vector<std::string> more;
   std::optional<std::string> unit, part, variant, out, type;
-  std::optional<int64_t> vocab_size;
+  std::optional<int64_t> vocab_size, count, seed;
   std::vector<std::string> set;
-  int64_t count = 5;
-  int64_t seed = 0;
   bool json = false;
   bool check = false;
+
+  /// Refuses what goes with data that are shown.
+  void require_nothing_shown(std::string_view verb) const {
+    base::require(!unit && !part && !variant && !count && !seed && !check,
+                  "data: {}: --unit, --part, --variant, --count, --seed and --check go with data that are shown", verb);
+  }
 };
 
 /// The [data] table: of a recipe, of a file or folder, or of made data.
@@ -79,8 +83,7 @@ int prepare(const DataArguments& options) {
                 "data: prepare {0}: expected the file or folder to prepare behind the name; what there is, and "
                 "where it comes from:{1}",
                 name, known);
-  base::require(!options.unit && !options.part && !options.variant,
-                "data: prepare: --unit, --part and --variant go with data that are shown");
+  options.require_nothing_shown("prepare");
   const bool has_keys = !set.data_type.empty();
   base::require(options.set.empty() || has_keys, "data: prepare {}: has no keys to set", name);
   const data::Prepared prepared = set.prepare(path, *options.out,
@@ -99,8 +102,8 @@ int make_tokenizer(const DataArguments& options) {
   base::require(options.type.has_value(), "data: tokenizer: expected --type TYPE, one of {}",
                 fmt::join(data::tokenizer_types(), ", "));
   base::require(options.out.has_value(), "data: tokenizer: expected --out DIR, the folder to write to");
-  base::require(!options.unit && !options.part && !options.variant && options.set.empty(),
-                "data: tokenizer: --unit, --part, --variant and --set go with data that are shown");
+  options.require_nothing_shown("tokenizer");
+  base::require(options.set.empty(), "data: tokenizer: has no keys to set");
   std::vector<data::TextSource> texts(options.more.begin(), options.more.end());
   const auto tokenizer = data::train_tokenizer(*options.type, texts, options.vocab_size.value_or(0));
   const data::Files files = tokenizer->save();
@@ -133,12 +136,15 @@ int run_data(DataArguments options) {
   base::require(options.more.empty(), "data: expected one SOURCE, found '{}' behind it",
                 options.more.empty() ? "" : options.more.front());
   base::require(!options.out, "data: --out goes with prepare and tokenizer");
-  base::require(options.count >= 1 && options.count <= 1'000'000, "data: --count: expected 1 to 1000000, found {}",
-                options.count);
   const auto task = tasks::task_spec(data_of(options));
   base::require(!options.check || task->input() == tasks::InputKind::images, "data: --check goes with images, found {}",
                 task->title());
-  const tasks::Shown shown = task->show({options.part, options.count, options.seed, options.check, options.json});
+  base::require(!options.count || (task->input() != tasks::InputKind::images && task->text() == nullptr),
+                "data: --count goes with data whose samples are printed; {} is described as a whole", task->title());
+  base::require(!options.seed || task->endless(), "data: --seed goes with samples made on demand, found {}",
+                task->title());
+  const tasks::Shown shown = task->show(
+      {options.part, options.count.value_or(5), options.seed.value_or(0), options.check, options.json});
   if (options.json) {
     base::print_json(shown.json);
   } else {
@@ -167,9 +173,9 @@ void add_data(CLI::App& app) {
       .option("--unit", options->unit, "UNIT", "text: bytes, characters or words (default characters)")
       .option("--variant", options->variant, "NAME", "variant of a recipe with studies")
       .option("--set", options->set, "KEY=VALUE", "set a key of the recipe, such as data.min_count=3; may be repeated")
-      .option("-n,--count", options->count, "N", "number of samples to print")
+      .option("-n,--count", options->count, "N", "number of samples to print (default 5)", base::range(1, 1'000'000))
       .option("--part", options->part, "PART", "samples: train, valid or test (default train)")
-      .option("--seed", options->seed, "N", "seed of the samples")
+      .option("--seed", options->seed, "N", "seed of samples that are made on demand (default 0)")
       .flag("--check", options->check, "images: decode all of them; exit status 1 if any is unreadable")
       .flag("--json", options->json, "print JSON")
       .footer(

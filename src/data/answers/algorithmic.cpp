@@ -28,6 +28,16 @@ void AlgorithmicOptions::validate(const base::Where& where) const {
                 "expected at most num_keys = {} and alphabet = {}, found {}, because the keys and values of a sample "
                 "are all different",
                 num_keys, alphabet, num_pairs);
+  const AlgorithmicOptions usual;
+  const bool repeats = task == "copy" || task == "reverse", retrieves = task == "retrieval";
+  const auto require_used = [&](bool used, const char* key, int64_t value, int64_t usual_value) {
+    where.require(used || value == usual_value, key, "has no effect with task = \"{}\"; leave it out, found {}", task,
+                  value);
+  };
+  require_used(repeats, "num_symbols", num_symbols, usual.num_symbols);
+  require_used(repeats || retrieves, "alphabet", alphabet, usual.alphabet);
+  require_used(retrieves, "num_pairs", num_pairs, usual.num_pairs);
+  require_used(retrieves, "num_keys", num_keys, usual.num_keys);
   answer.require_cut(length(), where);
 }
 

@@ -155,6 +155,11 @@ TEST(Algorithmic, BadOptions) {
   EXPECT_INPUT_ERROR(AlgorithmicTask({.task = "sort"}, 0), "task");
   EXPECT_INPUT_ERROR(AlgorithmicTask({.task = "copy", .num_symbols = 0}, 0), "num_symbols");
   EXPECT_INPUT_ERROR(AlgorithmicTask({.task = "retrieval", .num_pairs = 11}, 0), "num_pairs");
+  EXPECT_INPUT_ERROR(AlgorithmicTask({.task = "retrieval", .num_symbols = 5}, 0),
+                     "'num_symbols': has no effect with task = \"retrieval\"; leave it out, found 5");
+  EXPECT_INPUT_ERROR(AlgorithmicTask({.task = "quadratic", .alphabet = 5}, 0), "'alphabet': has no effect");
+  EXPECT_INPUT_ERROR(AlgorithmicTask({.task = "copy", .num_pairs = 5}, 0), "'num_pairs': has no effect");
+  EXPECT_INPUT_ERROR(AlgorithmicTask({.task = "reverse", .num_keys = 5}, 0), "'num_keys': has no effect");
 }
 
 TEST(Algorithmic, SamplesAsLines) {
