@@ -85,7 +85,29 @@ std::string prompt_of(const GenerateArguments& options) {
   return options.session || options.interactive || options.score ? "" : experiment::GenerateOptions().prompt;
 }
 
+/// Refuses what only a text that is written needs. --save keeps the sampling of the session.
+void require_for_score(const GenerateArguments& options) {
+  const bool saves = options.save.has_value();
+  const std::pair<const char*, bool> without_effect[] = {{"--tokens", options.tokens.has_value()},
+                                                         {"--stop", !options.stop.empty()},
+                                                         {"--no-stop", options.no_stop},
+                                                         {"--temperature", !saves && options.temperature},
+                                                         {"--top-k", !saves && options.top_k},
+                                                         {"--top-p", !saves && options.top_p},
+                                                         {"--min-p", !saves && options.min_p},
+                                                         {"--repetition-penalty", !saves && options.repetition_penalty},
+                                                         {"--frequency-penalty", !saves && options.frequency_penalty},
+                                                         {"--presence-penalty", !saves && options.presence_penalty},
+                                                         {"--seed", !saves && options.seed},
+                                                         {"--sample-unknown", !saves && options.sample_unknown}};
+  for (const auto& [name, given] : without_effect)
+    base::require(!given, "generate: --score writes nothing, so {} has no effect; leave it out", name);
+  base::require(options.score != "-" || options.prompt_file != "-",
+                "generate: --score - and --prompt-file - both read standard input; use a file");
+}
+
 void check_modes(const GenerateArguments& options, const experiment::GenerateOptions& asked) {
+  if (options.score) require_for_score(options);
   const bool samples = options.num_samples > 1;
   base::require(options.interactive + samples + options.score.has_value() <= 1,
                 "generate: expected one of --interactive, --num-samples and --score, found several");

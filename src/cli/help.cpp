@@ -57,6 +57,8 @@ void add_help(CLI::App& app) {
       .action([options] {
         base::require(options->words.empty() || options->subject == "recipe",
                       "help: a WORD to search for goes with: mnemo help recipe");
+        base::require(!options->markdown || options->subject == "recipe",
+                      "help: --markdown goes with: mnemo help recipe");
         if (options->subject == "recipe") {
           const auto docs = experiment::find_recipe_docs(options->words);
           base::print(options->markdown
@@ -67,7 +69,6 @@ void add_help(CLI::App& app) {
         } else if (options->subject == "man") {
           base::print(manual_page(completion_of(*make_application())));
         } else {
-          base::require(!options->markdown, "help: --markdown goes with: mnemo help recipe");
           base::print(help_text(options->subject));
         }
         return base::kDone;

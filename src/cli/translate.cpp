@@ -144,13 +144,19 @@ search::GenerationOptions published_search(const TranslateArguments& arguments, 
   search.max_new_tokens = arguments.max_len_b.value_or(search.max_new_tokens);
   search.min_new_tokens = arguments.min_len.value_or(search.min_new_tokens);
   search.no_repeat_ngram = arguments.no_repeat_ngram.value_or(search.no_repeat_ngram);
+  base::check_options(search);
+  base::require(
+      !arguments.min_len || search.min_new_tokens <= search.max_new_tokens,
+      "translate: --min-len: expected at most the {} tokens of the longest translation (--max-len-b), found {}",
+      search.max_new_tokens, search.min_new_tokens);
   return search;
 }
 
 /// The limits of drawn translations that such a search has. Lengths count the end there, here they do not.
 search::BeamSearchOptions limits_of(const search::GenerationOptions& search) {
-  return {.min_len = search.min_new_tokens,
-          .max_len_b = std::max<int64_t>(1, search.max_new_tokens - 1),
+  const int64_t longest = std::max<int64_t>(1, search.max_new_tokens - 1);
+  return {.min_len = std::min(search.min_new_tokens, longest),
+          .max_len_b = longest,
           .no_repeat_ngram = search.no_repeat_ngram};
 }
 
@@ -201,6 +207,7 @@ int translate(const TranslateArguments& arguments, const std::shared_ptr<distrib
   } else {
     options.search = beam_search(arguments, how.beam);
   }
+  if (!options.generation) base::check_options(options.search);
   const int64_t beams = arguments.sample     ? options.nbest
                         : options.generation ? options.generation->num_beams
                                              : options.search.beam_size;

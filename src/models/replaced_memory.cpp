@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/printable.h"
+#include "models/full_state.h"
 
 namespace mnemo::models {
 namespace {
@@ -18,12 +19,20 @@ ReplacedMemory::With with_named(std::string_view with, std::string_view who) {
 
 bool is_memory(const at::Tensor& tensor) { return tensor.is_floating_point(); }
 
+/// Whether the field of an initial state ever has a number: a memory may be empty at first; one of no rows stays so.
+bool holds_memory(const core::Model& model, const core::Field& field, const at::Tensor& tensor) {
+  if (!is_memory(tensor) || tensor.numel() > 0) return is_memory(tensor);
+  const auto* built = dynamic_cast<const Model*>(&model);
+  return built == nullptr || (field.dim("M") >= 0 && max_rows(*built, field.path, core::Mode::evaluate) > 0);
+}
+
 }  // namespace
 
 ReplacedMemory::ReplacedMemory(const core::Model& model, std::string_view with, std::string_view who, uint64_t seed)
     : model_(model), with_(with_named(with, who)), generator_(at::detail::createCPUGenerator(seed)) {
   const auto fields = model.initial_state(1).fields();
-  base::require(std::any_of(fields.begin(), fields.end(), [](const auto& field) { return is_memory(field.second); }),
+  base::require(std::any_of(fields.begin(), fields.end(),
+                            [&](const auto& field) { return holds_memory(model, field.first, field.second); }),
                 "{}: expected a model that carries a memory from segment to segment, or one of its own, found none",
                 who);
 }

@@ -18,7 +18,8 @@ namespace mnemo::models {
 class ReplacedMemory final : public core::Model {
  public:
   enum class With { zeros, noise };
-  /// `with` as text. Throws InputError naming `who` for another word, and for a model that carries no memory.
+  /// `with` as text. Throws InputError naming `who` for another word, and for a model that carries no memory
+  /// or one of no rows.
   ReplacedMemory(const core::Model& model, std::string_view with, std::string_view who, uint64_t seed = 0);
 
   core::StepResult forward(const core::Segment& segment, const core::State& state) const override;

@@ -38,6 +38,11 @@ struct BeamSearchOptions {
     v("no_repeat_ngram", no_repeat_ngram, "no sequence of so many tokens occurs twice; 0: any may",
       base::range(0, 1 << 10));
   }
+  void validate(const base::Where& where) const {
+    where.require(max_len_a > 0.0 || min_len <= max_len_b, "min_len",
+                  "expected at most max_len_b = {}, the tokens of the longest hypothesis, found {}", max_len_b,
+                  min_len);
+  }
 };
 
 /// A translation: its tokens without start token and with eos, and its score.

@@ -64,6 +64,7 @@ TEST_F(CommandLine, MistakesAreToldWithStatusTwo) {
       {{"compare", recipe_, "--device", "tpu"}, "--device: expected cpu, cuda or cuda:N"},
       {{"compare", recipe_, "--seeds", "0"}, "--seeds: expected 1 to 1000"},
       {{"help", "recpe"}, "did you mean 'recipe'?"},
+      {{"help", "presets", "--markdown"}, "help: --markdown goes with: mnemo help recipe"},
       {{"completion", "tcsh"}, "expected bash, zsh or fish"},
       {{"train", "txet", "--data", text_}, "did you mean 'text'?"},
       {{"finetune", "--model", folder_ / "none"}, "finetune: expected --data DIR"},

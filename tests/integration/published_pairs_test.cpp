@@ -414,6 +414,9 @@ TEST(PublishedTranslation, FollowsOrRefusesEverySetting) {
   const Finished longer = run(folder, "translate " + model + " --sample --max-len-a 3", "a man\n");
   EXPECT_EQ(longer.status, 2);
   EXPECT_TRUE(holds(longer.err, "--max-len-a")) << longer.err;
+  const Finished shorter = run(folder, "translate " + model + " --min-len 7 --max-len-b 6", "a man\n");
+  EXPECT_EQ(shorter.status, 2);
+  EXPECT_TRUE(holds(shorter.err, "--min-len: expected at most the 6 tokens of the longest translation")) << shorter.err;
   const Finished begun = [&] {
     test::write(folder / "begin", "a\n");
     return translated("num_beams", 4, " --prefix " + (folder / "begin"));

@@ -31,7 +31,7 @@ class PublishedWriting : public CommandLine {
   }
   base::Node scored(const std::string& text) {
     write(folder_ / "given.txt", text);
-    return json(generate(model_, {"--score", folder_ / "given.txt", "--json"}).out);
+    return json(run({"generate", model_, "--score", folder_ / "given.txt", "--json"}).out);
   }
   std::string model_ = folder_ / "llama";
 };

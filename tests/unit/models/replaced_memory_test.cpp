@@ -114,6 +114,12 @@ TEST(ReplacedMemory, MistakesAreNamed) {
   const auto plain = model_with({}), rmt = model_with({"memory[0].type=recurrent_tokens"});
   expect_error<base::InputError>([&] { ReplacedMemory(*plain, "zeros", "eval: --memory"); },
                                  {"eval: --memory", "carries a memory", "found none"});
+  for (const std::vector<std::string>& nothing :
+       {std::vector<std::string>{"memory[0].type=segment_cache", "memory[0].mem_len=0"},
+        {"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=0"}}) {
+    expect_error<base::InputError>([&] { ReplacedMemory(*model_with(nothing), "zeros", "eval: --memory"); },
+                                   {"eval: --memory", "found none"});
+  }
   expect_error<base::InputError>([&] { ReplacedMemory(*rmt, "ones", "eval: --memory"); },
                                  {"eval: --memory: expected zeros or noise, found 'ones'"});
   ReplacedMemory replaced(*rmt, "zeros", "test");

@@ -146,6 +146,9 @@ TEST_F(BeamSearch, TheModelsPlacesLimitTheLength) {
 
 TEST_F(BeamSearch, Errors) {
   test::expect_error<base::InputError>([&] { search({.beam_size = 2, .max_len_a = 1e300}); }, {"max_len_a", "1e+300"});
+  test::expect_error<base::InputError>([&] { search({.min_len = 7, .max_len_b = 6}); },
+                                       {"'min_len': expected at most max_len_b = 6", "found 7"});
+  EXPECT_NO_THROW(search({.min_len = 7, .max_len_a = 1.0, .max_len_b = 6}));
   test::expect_error<base::InputError>([&] { search({.beam_size = 2, .wanted = 3}); }, {"beam_size = 2", "3"});
   test::expect_error<base::InputError>([&] { search({.beam_size = 20}); }, {"beam_size", "19", "20"});
   test::expect_error<base::InputError>([&] { search({}, {{1}}); }, {"prefix", "3"});

@@ -64,6 +64,7 @@ TEST(EarlyStop, FindsWhatThePlainSearchFinds) {
     options.min_len = draw(5);
     options.max_len_a = draw(2) == 0 ? 0.0 : 0.5;
     options.max_len_b = 1 + draw(12);
+    if (options.max_len_a == 0.0) options.min_len = std::min(options.min_len, options.max_len_b);
     options.no_repeat_ngram = draw(3);
     std::vector<std::vector<int64_t>> prefixes(3);
     for (auto& prefix : prefixes) {
