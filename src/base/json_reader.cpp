@@ -45,8 +45,13 @@ class CountingIterator {
 /// Builds the tree with an explicit stack; nlohmann's parser does not recurse either, so depth uses no call stack.
 class Builder final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Builder(std::string_view text, const std::string& file, const ReadLimits& limits, const size_t& consumed)
-      : text_(text), limits_(limits), consumed_(consumed), source_(std::make_shared<const std::string>(file)) {}
+  Builder(std::string_view text, const std::string& file, const ReadLimits& limits, const size_t& consumed,
+          int64_t first_line)
+      : text_(text),
+        limits_(limits),
+        consumed_(consumed),
+        source_(std::make_shared<const std::string>(file)),
+        line_(static_cast<int32_t>(first_line)) {}
 
   Node take() { return std::move(root_); }
 
@@ -161,15 +166,15 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   size_t previous_end_ = 0;
   size_t position_ = 0;
   size_t line_start_ = 0;
-  int32_t line_ = 1;
+  int32_t line_;
 };
 
 }  // namespace
 
-Node parse_json(std::string_view text, const std::string& file, const ReadLimits& limits) {
+Node parse_json(std::string_view text, const std::string& file, const ReadLimits& limits, int64_t first_line) {
   require(text.size() <= limits.max_bytes, "{}: {} bytes, the limit is {}", file, text.size(), limits.max_bytes);
   size_t consumed = 0;
-  Builder builder(text, file, limits, consumed);
+  Builder builder(text, file, limits, consumed, first_line);
   const char* begin = text.data();
   const char* end = begin + text.size();
   try {

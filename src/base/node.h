@@ -145,8 +145,9 @@ struct ReadLimits {
 Node parse_toml(std::string_view text, const std::string& file, const ReadLimits& limits = {});
 
 /// Reads JSON text (RFC 8259); duplicate keys and integers beyond 64 bits are errors.
+/// first_line: the number of the text's first line in the file.
 /// Throws InputError that names file and line.
-Node parse_json(std::string_view text, const std::string& file, const ReadLimits& limits = {});
+Node parse_json(std::string_view text, const std::string& file, const ReadLimits& limits = {}, int64_t first_line = 1);
 
 /// Reads a .toml or .json file, by its extension. The file must hold a table.
 Node read_config_file(const std::filesystem::path& path, const ReadLimits& limits = {});

@@ -166,17 +166,22 @@ Converted to_format(const ConvertOptions& options) {
   return {loaded.model->parameters().count(), 0};
 }
 
-/// Writing the new model replaces what is in its folder. Links and other ways to write a path lead to the same folder.
-void require_another_folder(const ConvertOptions& options) {
-  std::vector<std::string> sources = {options.model};
-  if (options.to != "average") sources.push_back(model_folder(options.model, options.checkpoint));
-  for (const std::string& source : sources) {
+/// The options with the model's folder found in a run's; an average is of the run. Writing the new model replaces what
+/// is in its folder, so that must be another: links and other ways to write a path lead to the same folder.
+ConvertOptions with_folder(const ConvertOptions& options) {
+  ConvertOptions found = options;
+  if (options.to != "average") {
+    found.model = model_folder(options.model, options.checkpoint);
+    found.checkpoint.reset();
+  }
+  for (const std::string& source : {options.model, found.model}) {
     std::error_code missing;
     base::require(
         !std::filesystem::equivalent(source, options.out, missing),
         "convert: --out: expected a folder other than the model's, which would be replaced, found {}: it is {}",
         base::in_quotes(options.out), base::in_quotes(source));
   }
+  return found;
 }
 
 }  // namespace
@@ -196,8 +201,7 @@ Converted convert(const ConvertOptions& options) {
     base::require(!options.features && !options.last,
                   "convert: --features and --last go with --to t2r and --to average");
     base::require(!options.out.empty(), "convert: --out: expected a folder, found none");
-    require_another_folder(options);
-    return add_memory(options);
+    return add_memory(with_folder(options));
   }
   base::require(!options.to.empty(), "convert: --to: expected one of {}, found none", fmt::join(known, ", "));
   const std::vector<std::string> attentions = models::BackboneOptions::attention_types().types();
@@ -211,10 +215,10 @@ Converted convert(const ConvertOptions& options) {
   const bool t2r = options.to == "t2r", average = options.to == "average";
   base::require(t2r || (!options.features && options.seed == 0), "convert: --features and --seed go with --to t2r");
   base::require(average || !options.last, "convert: --last goes with --to average");
-  require_another_folder(options);
-  if (average) return to_average(options);
-  if (options.to == "source_encoder") return to_encoder(options);
-  return t2r ? to_t2r(options) : to_format(options);
+  const ConvertOptions found = with_folder(options);
+  if (average) return to_average(found);
+  if (options.to == "source_encoder") return to_encoder(found);
+  return t2r ? to_t2r(found) : to_format(found);
 }
 
 std::string conversions_text() {

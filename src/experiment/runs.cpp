@@ -66,10 +66,11 @@ void read_log(const std::string& path, RunInfo& run) {
   const std::string text = base::read_file(path, uint64_t{1} << 30);
   // A line of losses and one of an evaluation hold all names.
   bool losses = false, evaluation = false;
+  int64_t number = std::count(text.begin(), text.end(), '\n');
   for (size_t end = text.rfind('\n'); end != std::string::npos && end > 0 && !(losses && evaluation);) {
     const size_t before = text.rfind('\n', end - 1);
     const size_t begin = before == std::string::npos ? 0 : before + 1;
-    const base::Node line = base::parse_json(std::string_view(text).substr(begin, end - begin), path);
+    const base::Node line = base::parse_json(std::string_view(text).substr(begin, end - begin), path, {}, number--);
     run.step = std::max(run.step, line.at("step").as_int());
     bool& seen = line.contains("valid") ? evaluation : losses;
     if (!seen) add_values(line, "", run);

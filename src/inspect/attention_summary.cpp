@@ -321,13 +321,14 @@ std::vector<ScalarPoint> read_scalars(const std::string& run_folder) {
   std::vector<ScalarPoint> points;
   if (!base::path_exists(path)) return points;
   const std::string log = base::read_file(path);
+  int64_t number = 0;
   for (size_t begin = 0; begin < log.size();) {
     const size_t end = std::min(log.find('\n', begin), log.size());
     const std::string_view text = std::string_view(log).substr(begin, end - begin);
     const bool whole = end < log.size();  // the last line of a run in progress may be incomplete
     begin = end + 1;
     if (!whole) break;
-    const base::Node line = base::parse_json(text, path);
+    const base::Node line = base::parse_json(text, path, {}, ++number);
     const base::Node* scalars = line.find("gauges");
     const base::Node* step = line.find("step");
     if (scalars == nullptr || !scalars->is_table() || step == nullptr || !step->is_int()) continue;

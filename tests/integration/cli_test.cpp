@@ -260,6 +260,7 @@ TEST_F(CommandLine, ASoftmaxModelIsConvertedAndTrainedOn) {
   const Finished convert = run({"convert", run_folder, "--to", "t2r", "--features", "4", "--out", made});
   EXPECT_EQ(convert.status, 0) << convert.err;
   EXPECT_TRUE(holds(convert.out, "72 of them fresh")) << convert.out;  // 2 heads of 4 by 8 and 4
+  EXPECT_EQ(convert.err, "model: " + run_folder + "/model\n");
   EXPECT_EQ(run({"eval", made, "--data", text_}).status, 0);
   EXPECT_EQ(run({"generate", made, "--prompt", "line", "--tokens", "5"}).status, 0);
   std::vector<std::string> on = t2r;

@@ -130,6 +130,8 @@ TEST_F(TaskRuns, AModelDataAndANameAreEnoughToFinetune) {
   EXPECT_EQ(run({"finetune", "--resume", out, "--set", "train.steps=3", "--quiet"}).status, 0);
   EXPECT_EQ(result({"eval", out, "--json"}).at("predictions").as_int(), 6);
   expect_refused({"finetune", "--model", backbone_}, {"expected --data DIR", "found none"});
+  expect_refused({"finetune", "--model", folder_ / "none", "--data", images_},
+                 {"none: expected a model folder, found nothing"});
   expect_refused(
       {"finetune", "--model", backbone_, "--data", images_, "--out", folder_ / "x", "--set", "data.image_size=[6, 6]"},
       {"image_size", "images.json"});

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/folder_lock.h"
@@ -77,6 +78,19 @@ TEST_F(Runs, OfComparisonsAreFoundAndUnreadableOnesLeftOut) {
   EXPECT_TRUE(holds(run({"runs", folder_ / "none"}).err, "none: expected a folder with runs, found none"));
   fs::create_directory(folder_ / "empty");
   EXPECT_TRUE(holds(run({"runs", folder_ / "empty"}).out, "empty: no runs"));
+}
+
+TEST_F(Runs, ADamagedLineOfALogIsNamed) {
+  const std::string folder = trained("runs/damaged"), log = content(folder + "/log.jsonl");
+  const auto lines = std::count(log.begin(), log.end(), '\n');
+  ASSERT_GT(lines, 1);
+  write(folder + "/log.jsonl", log + "{\"step\": x\n");
+  const std::string place = folder + "/log.jsonl:" + std::to_string(lines + 1) + ":";
+  const Finished listed = run({"runs", folder_ / "runs"});
+  EXPECT_TRUE(holds(listed.err, place)) << listed.err;
+  const Finished look = run({"inspect", folder, "--text", "line"});
+  EXPECT_EQ(look.status, 2);
+  EXPECT_TRUE(holds(look.err, place)) << look.err;
 }
 
 TEST_F(Runs, TwoAreCompared) {

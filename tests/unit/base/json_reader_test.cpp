@@ -53,6 +53,7 @@ TEST(Json, ErrorsNameTheLine) {
   EXPECT_EQ(line("[\n\"\\ud800\"]"), "2");
   EXPECT_EQ(line("{\"a\": 1\n,\"b\": nan}"), "2");
   EXPECT_EQ(line("[// no comments\n1]"), "1");
+  expect_error<InputError>([] { parse_json("[\ntru]", "c.json", {}, 7); }, {"c.json:8:"});
   expect_error<InputError>([] { parse_json("{\"a\": 1,\n \"b\": {\"a\": 1},\n \"a\": 2}", "c.json"); },
                            {"c.json:3", "duplicate key 'a'"});
   expect_error<InputError>([] { parse_json("[\n9223372036854775808]", "c.json"); },
