@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/log.h"
 #include "base/machine.h"
 #include "base/text_format.h"
 #include "bundle/bundle.h"
@@ -151,6 +152,20 @@ double first_loss(const models::Model& model, bool segments_alone, const std::st
   return sum / 2;
 }
 
+/// The first loss of a model, by segments alone where a second one is more than it can read.
+double tried_loss(const models::Model& model, const std::string& folder) {
+  const bool alone = TextConventions::read(folder).resets_segments();
+  try {
+    return first_loss(model, alone, "convert");
+  } catch (const base::InputError& error) {
+    if (alone || !model.options().memory.empty()) throw;
+    const double loss = first_loss(model, true, "convert");
+    base::log_warning("convert: a second segment is too much: {}; train the model with data.reset = \"segments\"",
+                      error.what());
+    return loss;
+  }
+}
+
 /// The loss of guessing all words, or classes, alike.
 double guessing_loss(const models::Model& model) {
   const bool pairs = model.input_kind() == core::InputKind::pairs;
@@ -215,7 +230,7 @@ Converted add_memory(const ConvertOptions& options) {
   Converted result{.parameters = made.model->parameters().count()};
   for (const std::string& name : made.fresh) result.fresh += made.model->parameters().find(name).numel();
   result.uniform_loss = guessing_loss(*made.model);
-  result.first_loss = first_loss(*made.model, TextConventions::read(folder).resets_segments(), "convert");
+  result.first_loss = tried_loss(*made.model, folder);
   BundleContent content{.options = made.model->options(), .model = *made.model};
   content.files = foreign ? text_files_of(folder) : files_beside(folder);
   content.files.erase(kSourceConfig);

@@ -91,28 +91,40 @@ data::LabelledText text_of_line(std::string line, std::string where) {
   return text;
 }
 
-/// A line for each text: classes and probabilities, separated by tabs.
+/// Whether anything but blanks, U+00A0 too, is there: a line without words has no class.
+bool has_words(const data::LabelledText& text) {
+  std::string all = text.first + text.second.value_or("");
+  for (size_t at; (at = all.find("\xC2\xA0")) != std::string::npos;) all.erase(at, 2);
+  return all.find_first_not_of(" \t\v\f\r") != std::string::npos;
+}
+
+/// A line for each text: classes and probabilities, separated by tabs; an empty line for one without words.
 void classify_texts(const ClassifyArguments& arguments, const bundle::Bundle& stored) {
   base::require(arguments.tasks.empty() && !arguments.broken,
                 "classify: --task and --broken go with models of images; {} classifies texts", stored.folder);
   const experiment::TextClassifier classifier(stored, experiment::own_recipe(stored), "classify");
   const int64_t top = arguments.top.value_or(1);
   base::Node results = base::Node::array();
+  experiment::TextClassifier::ReadCount count;
   const auto answer = [&](std::vector<data::LabelledText>& texts) {
+    std::vector<data::LabelledText> with_words;
+    for (const data::LabelledText& text : texts)
+      if (has_words(text)) with_words.push_back(text);
     if (texts.empty()) return;
-    std::vector<std::string> places;
-    for (const data::LabelledText& text : texts) places.push_back(text.where);
-    const auto answers = classifier(std::exchange(texts, {}), top);
-    for (size_t i = 0; i < answers.size(); ++i) {
+    const auto answers = with_words.empty() ? std::vector<std::vector<infer::ClassShare>>()
+                                            : classifier(std::move(with_words), top, count);
+    auto next = answers.begin();
+    for (const data::LabelledText& text : std::exchange(texts, {})) {
+      const auto found = has_words(text) ? *next++ : std::vector<infer::ClassShare>();
       base::Node classes = base::Node::array();
       std::string line;
-      for (const infer::ClassShare& share : answers[i]) {
+      for (const infer::ClassShare& share : found) {
         classes.push_back(to_node(share));
         line += fmt::format("{}{}\t{:.4f}", line.empty() ? "" : "\t", base::printable(share.label, 400),
                             share.probability);
       }
       if (arguments.json)
-        results.push_back(base::Node::table({{"where", places[i]}, {"classes", std::move(classes)}}));
+        results.push_back(base::Node::table({{"where", text.where}, {"classes", std::move(classes)}}));
       else
         base::print(line + "\n");
     }
@@ -140,6 +152,7 @@ void classify_texts(const ClassifyArguments& arguments, const bundle::Bundle& st
   }
   answer(texts);
   if (arguments.json) base::print_json(results);
+  classifier.report_unknown(count, arguments.inputs.size() == 1 ? arguments.inputs.front() : "texts");
 }
 
 int classify(const ClassifyArguments& arguments, const std::shared_ptr<distributed::Group>& group) {

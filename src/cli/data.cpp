@@ -139,7 +139,7 @@ int run_data(DataArguments options) {
   const auto task = tasks::task_spec(data_of(options));
   base::require(!options.check || task->input() == tasks::InputKind::images, "data: --check goes with images, found {}",
                 task->title());
-  base::require(!options.count || (task->input() != tasks::InputKind::images && task->text() == nullptr),
+  base::require(!options.count || task->shows_samples(),
                 "data: --count goes with data whose samples are printed; {} is described as a whole", task->title());
   base::require(!options.seed || task->endless(), "data: --seed goes with samples made on demand, found {}",
                 task->title());

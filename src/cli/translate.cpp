@@ -106,6 +106,10 @@ search::BeamSearchOptions beam_search(const TranslateArguments& arguments, searc
   search.min_len = arguments.min_len.value_or(search.min_len);
   search.max_len_b = arguments.max_len_b.value_or(search.max_len_b);
   search.no_repeat_ngram = arguments.no_repeat_ngram.value_or(search.no_repeat_ngram);
+  base::require(
+      search.max_len_a > 0.0 || search.min_len <= search.max_len_b,
+      "translate: --min-len: expected at most {}, the tokens of the longest hypothesis (--max-len-b), found {}",
+      search.max_len_b, search.min_len);
   base::check_options(search);
   return search;
 }
@@ -137,8 +141,8 @@ infer::TranslateOptions asked_options(const TranslateArguments& arguments) {
 /// The search that a published model's folder asks for, with what the command line changes.
 search::GenerationOptions published_search(const TranslateArguments& arguments, search::GenerationOptions search) {
   base::require(!arguments.max_len_a,
-                "translate: --max-len-a is for models trained by Mnemo; the search of a published model takes "
-                "--max-len-b");
+                "translate: --max-len-a goes with [data.search] of a run's recipe; the search that the folder of a "
+                "published model asks for, also in a run that began with it, takes --max-len-b");
   search.num_beams = arguments.beam.value_or(search.num_beams);
   search.length_penalty = arguments.length_penalty.value_or(search.length_penalty);
   search.max_new_tokens = arguments.max_len_b.value_or(search.max_new_tokens);

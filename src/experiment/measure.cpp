@@ -160,9 +160,7 @@ std::optional<tasks::Evaluation> evaluated(const bundle::Bundle& stored, const R
   settings.translated = options.translated;
   settings.eval_batch_size = options.batch;
   if (task->input() == tasks::InputKind::pairs) settings.vocabularies = infer::vocabularies_of(stored);
-  if (const auto* pairs = dynamic_cast<const tasks::PairSpec*>(task.get());
-      pairs != nullptr && options.translated.value_or(pairs->options().translated) > 0)
-    settings.generation = translation_search(stored, recipe).generation;
+  settings.generation = [&] { return translation_search(stored, recipe).generation; };
   if (!task->endless()) settings.eval_samples = INT64_MAX;
   const auto loaded = task->load(stored.options(), settings);
   loaded.task->share_evaluations(options.group);
@@ -252,12 +250,14 @@ Measured measure_labelled(const bundle::Bundle& stored, const std::optional<Reci
   tasks::ClassificationOptions reading = classifier.segments();
   reading.eval_batch_size = options.batch;
   reading.eval_samples = INT64_MAX;
-  tasks::Classification task(
-      classifier.encode({.train = std::move(read.texts), .valid = {}, .test = {}, .labels = std::move(labels)}),
-      reading);
+  const data::LabelledSets texts = classifier.encode(
+      {.train = std::move(read.texts), .valid = {}, .test = {}, .labels = std::move(labels)});
+  const TextClassifier::ReadCount count{texts.train->num_read(), texts.train->num_unknown()};
+  if (!options.group || options.group->rank() == 0) classifier.report_unknown(count, *options.data);
+  tasks::Classification task(texts, reading);
   task.share_evaluations(options.group);
   const auto found = task.evaluate(*measured_model(stored, options), data::Part::train);
-  return {*options.data, found->predictions, found->metrics, 0, found->notes};
+  return {*options.data, found->predictions, found->metrics, count.unknown, found->notes};
 }
 
 }  // namespace

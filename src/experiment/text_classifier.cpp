@@ -50,17 +50,23 @@ data::LabelledSets TextClassifier::encode(const data::LabelledTextSets& sets) co
 }
 
 std::vector<std::vector<infer::ClassShare>> TextClassifier::operator()(std::vector<data::LabelledText> texts,
-                                                                       int64_t top) const {
+                                                                       int64_t top, ReadCount& count) const {
   std::vector<std::string> classes;
   for (int64_t i = 0; i < head_.num_classes; ++i) classes.push_back(head_.label(i));
   for (data::LabelledText& text : texts) text.label = classes.front();
   const data::LabelledSets documents = encode({.train = std::move(texts), .valid = {}, .test = {}, .labels = classes});
+  count.words += documents.train->num_read();
+  count.unknown += documents.train->num_unknown();
   std::vector<int64_t> rows(static_cast<size_t>(documents.train->size()));
   std::iota(rows.begin(), rows.end(), int64_t{0});
   const at::Tensor logits = tasks::document_logits(*model_, *documents.train, rows, segments());
   std::vector<std::vector<infer::ClassShare>> answers;
   for (int64_t i = 0; i < logits.size(0); ++i) answers.push_back(infer::best_classes(head_, logits[i], top));
   return answers;
+}
+
+void TextClassifier::report_unknown(const ReadCount& count, const std::string& where) const {
+  data::report_unknown(*tokenizer_, where, count.unknown, count.words, data::Unknown::warn);
 }
 
 }  // namespace mnemo::experiment

@@ -33,8 +33,14 @@ class TextClassifier {
   /// and a pair without a token for what is between its texts.
   data::LabelledSets encode(const data::LabelledTextSets& sets) const;
 
-  /// The `top` most likely classes of each text, whose labels do not count.
-  std::vector<std::vector<infer::ClassShare>> operator()(std::vector<data::LabelledText> texts, int64_t top) const;
+  /// The `top` most likely classes of each text, whose labels do not count. Texts that were read are added to `count`.
+  struct ReadCount {
+    int64_t words = 0, unknown = 0;
+  };
+  std::vector<std::vector<infer::ClassShare>> operator()(std::vector<data::LabelledText> texts, int64_t top,
+                                                         ReadCount& count) const;
+  /// Warns if the vocabulary lacks any of these words; `where`: of what.
+  void report_unknown(const ReadCount& count, const std::string& where) const;
 
  private:
   std::shared_ptr<const models::Model> model_;

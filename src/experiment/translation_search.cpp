@@ -25,9 +25,7 @@ TranslationSearch translation_search(const bundle::Bundle& stored, const std::op
 }
 
 std::optional<search::GenerationOptions> search_of_start(const Recipe& recipe) {
-  const auto task = recipe.task();
-  const auto* pairs = dynamic_cast<const tasks::PairSpec*>(task.get());
-  if (!recipe.init || pairs == nullptr || pairs->options().translated == 0 || search_of(recipe)) return std::nullopt;
+  if (!recipe.init || search_of(recipe)) return std::nullopt;
   const std::string folder = bundle::model_folder(*recipe.init);
   return infer::generation_settings(folder, bundle::read_published(folder).format != nullptr, recipe.model);
 }

@@ -31,8 +31,8 @@ metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<cons
   const at::Device device = device_of(model);
   const int64_t segment_size = options.segment_size > 0 ? options.segment_size : model.segment_size();
   base::require(options.context == 0 || options.reset_segments,
-                "evaluation: a context of {} tokens is for segments that stand alone (data.reset = \"segments\"); here "
-                "memory is carried from segment to segment and has read them already",
+                "evaluation: a context of {} tokens is for segments that stand alone (data.reset = \"segments\", or "
+                "eval --reset segments); here the state goes from segment to segment and has read them already",
                 options.context);
   data::EvalStream stream(std::move(text), options.batch_size);
   const distributed::SharedBatches shared(options.group);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -55,8 +56,8 @@ struct TaskSettings {
   int64_t eval_context = 0;                ///< of a text: tokens in front of the scored ones
   int64_t eval_train_samples = 0;          ///< of images: training images that evaluations measure too
   std::optional<int64_t> translated = {};  ///< of pairs: how many an evaluation translates; unset: as the data say
-  /// Of pairs: the search of a published model, in place of the data's.
-  std::optional<search::GenerationOptions> generation = {};
+  /// Of pairs: the search of a published model, in place of the data's; asked for where pairs are translated.
+  std::function<std::optional<search::GenerationOptions>()> generation = {};
   int64_t replay = 0;  ///< of a text: segments of earlier steps that a step begins with
   /// Of pairs: those of a trained model; without a source: the data's own.
   data::PairVocabularies vocabularies = {};
@@ -118,6 +119,8 @@ class TaskSpec {
   /// images.
   virtual data::ImageOptions images(const models::ModelOptions& model) const;
 
+  /// Whether show() prints samples; other data are described as a whole.
+  virtual bool shows_samples() const { return input() != InputKind::images && text() == nullptr; }
   /// One sentence for the model card.
   virtual std::string describe() const = 0;
   virtual MetricInfo metric() const { return {}; }

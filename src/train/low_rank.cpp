@@ -26,6 +26,9 @@ LowRank::LowRank(const std::vector<layers::Parameter>& model, const LoraOptions&
     const at::Tensor& weight = parameter.tensor;
     base::require(weight.dim() == 2, "train.lora.targets: expected matrices, found '{}' {}", parameter.name,
                   c10::str(weight.sizes()));
+    const int64_t most = std::min(weight.size(0), weight.size(1));
+    base::require(options.rank <= most, "train.lora.rank: expected at most {}, the rank of '{}' {}, found {}", most,
+                  parameter.name, c10::str(weight.sizes()), options.rank);
     const double std = 1.0 / std::sqrt(static_cast<double>(options.rank));
     const at::Tensor
         a = at::randn({options.rank, weight.size(1)}, generator, at::kDouble).mul_(std).to(weight.options());

@@ -35,7 +35,7 @@ struct LoraOptions {
 /// W0 are the weights when this is made. The tensors of the model stay the same ones.
 class LowRank {
  public:
-  /// Throws InputError for a pattern that matches no parameter, or a parameter that is no matrix.
+  /// Throws InputError for a pattern that matches no parameter, and for one that is no matrix or has a smaller rank.
   LowRank(const std::vector<layers::Parameter>& model, const LoraOptions& options, uint64_t seed);
 
   /// A and B of each weight, "NAME.lora_a" and "NAME.lora_b".

@@ -118,7 +118,7 @@ TensorFile under_usual_names(const NameVariants& variants, const TensorFile& fil
       usual.tensors.emplace_back(*known, tensor);
     } else if (std::any_of(variants.ignored.begin(), variants.ignored.end(), one_of_readings)) {
       continue;
-    } else if (one_of_readings(variants.layers)) {
+    } else if (std::any_of(variants.layers.begin(), variants.layers.end(), one_of_readings)) {
       usual.tensors.emplace_back(name, tensor);  // of a layer that the model lacks: load_into says so
     } else {
       unused.push_back(base::printable(name));

@@ -37,7 +37,7 @@ std::string theirs_by(const NameRule& rule, std::string_view ours);
 /// `ignored` ones silently, others with a note; those of layers that the model lacks are an error.
 struct NameVariants {
   std::string_view prefix = {};                ///< "transformer.": names may stand without it, and others with it
-  std::string_view layers = {};                ///< names of tensors of layers, as in NameRule::theirs
+  std::vector<std::string_view> layers = {};   ///< names of tensors of layers, as in NameRule::theirs
   std::vector<std::string_view> ignored = {};  ///< buffers and copies, as in NameRule::theirs
   /// Older endings of names and today's: {"LayerNorm.gamma", "LayerNorm.weight"}.
   std::vector<std::pair<std::string_view, std::string_view>> endings = {};

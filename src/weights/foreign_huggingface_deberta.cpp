@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cctype>
 #include <string>
 
 #include "base/error.h"
@@ -38,7 +39,8 @@ bool has_term(const TextConfig& keys, const std::string& kind) {
 
 base::Node deberta_attention(const TextConfig& keys, double norm_eps) {
   const int64_t buckets = keys.integer("position_buckets", -1), far = keys.integer("max_relative_positions", -1);
-  const std::string norm = keys.text("norm_rel_ebd", "none");
+  std::string norm = keys.text("norm_rel_ebd", "none");
+  for (char& c : norm) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return base::Node::table({{"type", "disentangled"},
                             {"num_buckets", std::max<int64_t>(buckets, 0)},
                             {"max_distance", far < 1 ? keys.size("max_position_embeddings", 512) : far},
@@ -151,7 +153,7 @@ ForeignFormat huggingface_deberta_format() {
       .hidden = {{"embed", "embed"}, {"layers.#", "deberta.encoder.layer.#"}},
       .metadata = {{"format", "pt"}},
       .variants = NameVariants{.prefix = "deberta.",
-                               .layers = "deberta.encoder.layer.#.*",
+                               .layers = {"deberta.encoder.layer.#.*"},
                                .ignored = {"deberta.embeddings.position_ids"},
                                .endings = {{"LayerNorm.gamma", "LayerNorm.weight"},
                                            {"LayerNorm.beta", "LayerNorm.bias"}},

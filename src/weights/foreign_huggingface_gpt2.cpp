@@ -14,8 +14,13 @@ base::Node gpt2_options(const base::Node& config) {
   read.only("scale_attn_weights", true);
   read.only("scale_attn_by_inverse_layer_idx", false);
   read.only("add_cross_attention", false);
-  read.require_causal(read.size("n_layer", 12));
-  const int64_t dim = read.size("n_embd", 768), positions = read.size("n_positions", 1024);
+  const int64_t dim = read.size("n_embd", 768), positions = read.size("n_positions", 1024),
+                layers = read.size("n_layer", 12), heads = read.size("n_head", 12);
+  read.require_alias("hidden_size", "n_embd", dim);
+  read.require_alias("max_position_embeddings", "n_positions", positions);
+  read.require_alias("num_hidden_layers", "n_layer", layers);
+  read.require_alias("num_attention_heads", "n_head", heads);
+  read.require_causal(layers);
   const double dropout = read.number("resid_pdrop", 0.1), embedding = read.number("embd_pdrop", 0.1);
   if (dropout != embedding)
     base::log_warning("{}: 'embd_pdrop': embeddings get the dropout of the branches, resid_pdrop = {}; found {}",
@@ -25,9 +30,9 @@ base::Node gpt2_options(const base::Node& config) {
        {"backbone",
         base::Node::table(
             {{"type", "decoder"},
-             {"num_layers", read.size("n_layer", 12)},
+             {"num_layers", layers},
              {"dim", dim},
-             {"num_heads", read.size("n_head", 12)},
+             {"num_heads", heads},
              {"ffn_dim", read.size("n_inner", 4 * dim)},
              {"activation", read.activation("activation_function", "gelu_new")},
              {"norm", "pre"},
@@ -91,7 +96,7 @@ ForeignFormat huggingface_gpt2_format() {
                       rule.ours.starts_with("backbone.layers.#.ffn.");
   format.variants = NameVariants{
       .prefix = "transformer.",
-      .layers = "transformer.h.#.*",
+      .layers = {"transformer.h.#.*"},
       .ignored = {"transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias", kGpt2Output},
       .embedding = kGpt2Embedding,
       .copies = {kGpt2Output}};

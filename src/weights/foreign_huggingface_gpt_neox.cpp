@@ -99,7 +99,7 @@ ForeignFormat huggingface_gpt_neox_format() {
   for (NameRule& rule : format.tensors) rule.by_head = rule.parts == 3;
   format.variants = NameVariants{
       .prefix = "gpt_neox.",
-      .layers = "gpt_neox.layers.#.*",
+      .layers = {"gpt_neox.layers.#.*"},
       .ignored = {"gpt_neox.layers.#.attention.bias", "gpt_neox.layers.#.attention.masked_bias",
                   "gpt_neox.layers.#.attention.rotary_emb.inv_freq", kGptNeoxOutput},
       .embedding = kGptNeoxEmbedding,

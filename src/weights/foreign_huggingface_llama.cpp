@@ -161,7 +161,7 @@ ForeignFormat llama_family_format(std::string_view name, std::string_view about,
                        .options = options,
                        .config = config};
   format.variants = NameVariants{.prefix = "model.",
-                                 .layers = "model.layers.#.*",
+                                 .layers = {"model.layers.#.*"},
                                  .ignored = {"model.layers.#.self_attn.rotary_emb.inv_freq", kLlamaOutput},
                                  .embedding = kLlamaEmbedding,
                                  .copies = {kLlamaOutput}};

@@ -22,6 +22,12 @@ base::Node marian_options(const base::Node& config) {
   for (const char* key : {"encoder_layerdrop", "decoder_layerdrop"}) keys.only(key, 0.0);
   const int64_t words = keys.size("vocab_size", 58101), pad = keys.token("pad_token_id", 58100, words);
   keys.only("decoder_vocab_size", words);
+  const int64_t dim = keys.size("d_model", 1024), heads = keys.size("encoder_attention_heads", 16),
+                layers = keys.size("encoder_layers", 12);
+  keys.require_causal();
+  keys.require_alias("hidden_size", "d_model", dim);
+  keys.require_alias("num_attention_heads", "encoder_attention_heads", heads);
+  keys.require_alias("num_hidden_layers", "encoder_layers", layers);
   const base::Node attention = base::Node::table(
       {{"type", "softmax"}, {"dropout", keys.number("attention_dropout", 0.0)}});
   return base::Node::table(
@@ -31,8 +37,8 @@ base::Node marian_options(const base::Node& config) {
                                         {"padding_token", pad}})},
        {"backbone",
         base::Node::table({{"type", "encoder_decoder"},
-                           {"dim", keys.size("d_model", 1024)},
-                           {"num_heads", keys.size("encoder_attention_heads", 16)},
+                           {"dim", dim},
+                           {"num_heads", heads},
                            {"ffn_dim", keys.size("encoder_ffn_dim", 4096)},
                            {"activation", keys.activation("activation_function", "gelu")},
                            {"norm", "post"},
@@ -44,8 +50,7 @@ base::Node marian_options(const base::Node& config) {
                            {"dropout", keys.number("dropout", 0.1)},
                            {"activation_dropout", keys.number("activation_dropout", 0.0)},
                            {"init_std", keys.number("init_std", 0.02)},
-                           {"encoder", base::Node::table({{"num_layers", keys.size("encoder_layers", 12)},
-                                                          {"attention", attention}})},
+                           {"encoder", base::Node::table({{"num_layers", layers}, {"attention", attention}})},
                            {"decoder", base::Node::table({{"num_layers", keys.size("decoder_layers", 12)},
                                                           {"num_heads", keys.size("decoder_attention_heads", 16)},
                                                           {"ffn_dim", keys.size("decoder_ffn_dim", 4096)},
@@ -148,7 +153,8 @@ ForeignFormat huggingface_marian_format() {
           .hidden = {{"encoder.layers.#", "model.encoder.layers.#"}, {"layers.#", "model.decoder.layers.#"}},
           .metadata = {{"format", "pt"}},
           .tidy = marian_tidied,
-          .variants = NameVariants{.ignored = {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight",
+          .variants = NameVariants{.layers = {"model.encoder.layers.#.*", "model.decoder.layers.#.*"},
+                                   .ignored = {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight",
                                                "lm_head.weight"},
                                    .embedding = "model.shared.weight",
                                    .copies = {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight",

@@ -51,18 +51,26 @@ base::Node t5_options(const base::Node& config) {
                                                   {"num_buckets", keys.size("relative_attention_num_buckets", 32)},
                                                   {"max_distance", keys.size("relative_attention_max_distance", 128)},
                                                   {"dropout", dropout}});
-  const int64_t layers = keys.size("num_layers", 6), words = keys.size("vocab_size", 32128);
+  const int64_t layers = keys.size("num_layers", 6), words = keys.size("vocab_size", 32128),
+                dim = keys.size("d_model", 512), heads = keys.size("num_heads", 8), width = keys.size("d_kv", 64);
+  keys.require_causal();
+  keys.require_alias("hidden_size", "d_model", dim);
+  keys.require_alias("num_attention_heads", "num_heads", heads);
+  keys.require_alias("num_hidden_layers", "num_layers", layers);
+  keys.require_alias("head_dim", "d_kv", width);
   // transformers 5 says tie_word_embeddings = true of every T5 that it saves; whether the output is scaled tells them
   // apart.
-  const bool ties = keys.flag("tie_word_embeddings", true), scaled = keys.flag("scale_decoder_outputs", ties);
+  const bool ties = keys.flag("tie_word_embeddings", true),
+             null_scale = config.contains("scale_decoder_outputs") && !keys.has("scale_decoder_outputs"),
+             scaled = !null_scale && keys.flag("scale_decoder_outputs", ties);
   return base::Node::table(
       {{"embedding", base::Node::table({{"vocab_size", words}, {"scale", false}, {"shared", "all"}})},
        {"backbone",
         base::Node::table(
             {{"type", "encoder_decoder"},
-             {"dim", keys.size("d_model", 512)},
-             {"num_heads", keys.size("num_heads", 8)},
-             {"head_dim", keys.size("d_kv", 64)},
+             {"dim", dim},
+             {"num_heads", heads},
+             {"head_dim", width},
              {"ffn_dim", keys.size("d_ff", 2048)},
              {"activation", ffn.activation},
              {"ffn_gated", ffn.gated},
@@ -174,7 +182,8 @@ ForeignFormat t5_format_of(bool gated) {
                  {"layers.#", "decoder.block.#"},
                  {"final_norm", "decoder.final_layer_norm"}},
       .metadata = {{"format", "pt"}},
-      .variants = NameVariants{.ignored = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
+      .variants = NameVariants{.layers = {"encoder.block.#.*", "decoder.block.#.*"},
+                               .ignored = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
                                            "lm_head.weight",
                                            "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"},
                                .embedding = "shared.weight",

@@ -71,14 +71,26 @@ int64_t TextConfig::size(std::string_view key, int64_t otherwise) const {
 }
 
 int64_t TextConfig::token(std::string_view key, int64_t otherwise, int64_t words) const {
-  const int64_t found = integer(key, otherwise);
-  if (found < 0 || found >= words)
-    fail(key, fmt::format("expected a token of the vocabulary, 0 to {}, found {}", words - 1, found));
-  return found;
+  const base::Node said = get(key, otherwise);  // or a list of it alone
+  const base::Node found = said.is_array() && said.size() == 1 ? said.items()[0] : said;
+  if (!found.is_int() || found.as_int() < 0 || found.as_int() >= words)
+    fail(key, fmt::format("expected a token of the vocabulary, 0 to {}, found {}", words - 1, said.found()));
+  return found.as_int();
+}
+
+void TextConfig::require_alias(std::string_view alias, std::string_view key, int64_t value) const {
+  if (config_.find(alias) != nullptr && integer(alias, -1) != value)
+    fail(alias, fmt::format("another name of '{}': expected {}, found {}", key, value, config_.at(alias).found()));
+}
+
+void TextConfig::require_causal() const {
+  const base::Node* found = config_.find("is_causal");
+  if (found != nullptr && *found != base::Node(true))
+    fail("is_causal", fmt::format("unsupported: expected true, found {}", found->found()));
 }
 
 void TextConfig::require_causal(int64_t layers, std::string_view layer_type) const {
-  only("is_causal", true);
+  require_causal();
   if (!has("layer_types")) return;
   const base::Node types = get("layer_types", {});
   const base::Node expected{std::string(layer_type)};
@@ -139,7 +151,11 @@ base::Node rotary_scaling(const TextConfig& config, std::string_view where, cons
   if (type == "linear") return scaling;
   scaling.set("low_freq_factor", settings.number("low_freq_factor", 1.0));
   scaling.set("high_freq_factor", settings.number("high_freq_factor", 4.0));
-  scaling.set("original_max_len", settings.size("original_max_position_embeddings"));
+  // As in transformers: outside the settings first, and the model's places where neither says it.
+  constexpr std::string_view kOriginal = "original_max_position_embeddings";
+  scaling.set("original_max_len", config.has(kOriginal)     ? config.size(kOriginal)
+                                  : settings.has(kOriginal) ? settings.size(kOriginal)
+                                                            : config.size("max_position_embeddings", 2048));
   return scaling;
 }
 

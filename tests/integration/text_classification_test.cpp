@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "tests/integration/text_training.h"
@@ -164,6 +165,13 @@ TEST_F(TextTraining, PairsAndTheirTypes) {
   refused({"classify", model, lines, "--top", "0"}, "--top: expected at least 1");
   write(lines, "good\tbad\tfilm\n");
   refused({"classify", model, lines}, "lines.txt:1: expected a text, or two with a tab between them");
+  // A line without words has no class and stays where it is; words that the vocabulary lacks are counted once.
+  write(lines, "good\n \nbad \xe2\x98\x83\n\n");
+  const Finished blank = run({"classify", model, lines});
+  ASSERT_EQ(blank.status, 0) << blank.err;
+  EXPECT_EQ(std::count(blank.out.begin(), blank.out.end(), '\n'), 4) << blank.out;
+  EXPECT_TRUE(holds(blank.out, "\n\n") && blank.out.ends_with("\n\n")) << blank.out;
+  EXPECT_TRUE(holds(blank.err, "lines.txt: 1 of 3 pieces are not in the model's vocabulary")) << blank.err;
   write(lines, "good\n\xff\n");
   refused({"classify", model, lines}, "lines.txt:2: invalid UTF-8");
   refused({"classify", kFolders + "bert_cls", lines}, "has no tokenizer");

@@ -52,6 +52,9 @@ TEST_F(TextTraining, MaskedLanguageModellingGoesOnAndComesBack) {
   const Finished refused = train(kMasked, no_mask, folder_ / "refused");
   EXPECT_EQ(refused.status, 2);
   EXPECT_TRUE(holds(refused.err, "[MASK]")) << refused.err;
+  const Finished counted = run({"data", folder_ / "recipe.toml", "-n", "3"});
+  EXPECT_EQ(counted.status, 2);
+  EXPECT_TRUE(holds(counted.err, "--count goes with data whose samples are printed")) << counted.err;
 }
 
 constexpr const char* kDecoder = R"(

@@ -365,7 +365,7 @@ TEST_F(TranslationRun, WhatDoesNotFitIsRefused) {
   refused(translate("a\n", model + " --beam 3 --nbest 4"), "--nbest: expected 1 to the beam's 3");
   refused(translate("a\n", model + " --beam 1000"), "beam_size: expected at most the vocabulary's");
   refused(translate("a\n", model + " --length-penalty -1"), "length_penalty");
-  refused(translate("a\n", model + " --min-len 201"), "'min_len': expected at most max_len_b = 200");
+  refused(translate("a\n", model + " --min-len 201"), "--min-len: expected at most 8, the tokens");
   refused(run({"generate", model, "--prompt", "a"}), "expected a model of texts, found a translation model");
   write(folder_ / "no_model.toml", "[data]\ntype = \"pairs\"\ntrain = \"pairs.tsv\"\n");
   refused(run({"train", folder_ / "no_model.toml", "--out", folder_ / "a"}), "needs a translation model");

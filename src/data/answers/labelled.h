@@ -38,6 +38,13 @@ class LabelledDocuments {
   int64_t label(int64_t i) const { return labels_[static_cast<size_t>(i)]; }
   /// The first `out.size()` tokens of document i.
   void read(int64_t i, std::span<int64_t> out) const { tokens_.read(tokens_.document_begin(i), out); }
+  /// Words, or pieces, of the texts before they were cut, and how many of these the vocabulary lacks.
+  int64_t num_read() const { return num_read_; }
+  int64_t num_unknown() const { return num_unknown_; }
+  void count_read(int64_t read, int64_t unknown) {
+    num_read_ += read;
+    num_unknown_ += unknown;
+  }
   bool has_types() const { return types_.has_value(); }
   /// Their types.
   void read_types(int64_t i, std::span<int64_t> out) const { types_->read(types_->document_begin(i), out); }
@@ -46,7 +53,7 @@ class LabelledDocuments {
  private:
   TokenStore tokens_;
   std::optional<TokenStore> types_;
-  int64_t num_labels_;
+  int64_t num_labels_, num_read_ = 0, num_unknown_ = 0;
   std::vector<int32_t> labels_;
 };
 

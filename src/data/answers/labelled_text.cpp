@@ -104,11 +104,19 @@ std::shared_ptr<const LabelledDocuments> encode(const std::vector<LabelledText>&
                   shape.max_length);
     return static_cast<size_t>(shape.max_length - beside);
   };
+  const auto tokens_of = [&](std::string_view words, const std::string& where) {
+    std::vector<int32_t> ids;
+    const auto encoder = tokenizer.encoder(where);
+    encoder->put(words, ids);
+    encoder->finish(ids);
+    documents->count_read(static_cast<int64_t>(ids.size()), encoder->num_unknown());
+    return ids;
+  };
   for (const LabelledText& text : texts) {
-    std::vector<int32_t> first = tokenizer.encode(text.first, text.where), second;
+    std::vector<int32_t> first = tokens_of(text.first, text.where), second;
     std::optional<std::span<const int32_t>> other;
     if (text.second) {
-      second = tokenizer.encode(*text.second, text.where);
+      second = tokens_of(*text.second, text.where);
       truncate(first, second, room(std::span<const int32_t>()));
       other = second;
     } else {

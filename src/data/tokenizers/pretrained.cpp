@@ -1,5 +1,7 @@
 #include "data/tokenizers/pretrained.h"
 
+#include <algorithm>
+
 #include "base/printable.h"
 #include "data/tokenizers/utf8_error.h"
 
@@ -35,7 +37,10 @@ class PartEncoder final : public Encoder {
     const std::string_view part = std::string_view(pending_).substr(0, size);
     if (const auto bad = base::first_invalid_utf8(part))
       invalid_utf8(where_, offset_ + static_cast<int64_t>(*bad), part.substr(*bad), kConvertFile);
+    const size_t before = out.size();
     tokenizer_.encode_part(part, first_, out);
+    if (const int64_t unknown = tokenizer_.unknown_id(); unknown >= 0)
+      num_unknown_ += std::count(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(), unknown);
     first_ = false;
     offset_ += static_cast<int64_t>(size);
   }

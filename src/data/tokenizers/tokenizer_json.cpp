@@ -58,7 +58,8 @@ struct JsonPart {
   std::string type() const { return at("type").text(); }
 
   [[noreturn]] void unsupported(std::string_view what) const {
-    base::input_error("{}: unsupported: {} {}", where, what, base::in_quotes(type()));
+    base::input_error("{}: unsupported: {}", where,
+                      empty() ? fmt::format("no {}", what) : fmt::format("{} {}", what, base::in_quotes(type())));
   }
 
   /// Throws InputError unless the key is absent, null, or has that value.

@@ -92,6 +92,9 @@ LoadedTask LabelledTextSpec::load(const models::ModelOptions& model, const TaskS
   LoadedTask loaded{.task = nullptr, .shape = {}, .tokenizer = data::tokenizer_of(options_, sets)};
   data::LabelledSets documents = data::encode_labelled_texts(sets, *loaded.tokenizer,
                                                              labelled_text_shape(model, max_length));
+  if (documents.valid)
+    data::report_unknown(*loaded.tokenizer, options_.valid.empty() ? "valid part of " + options_.train : options_.valid,
+                         documents.valid->num_unknown(), documents.valid->num_read(), data::Unknown::warn);
   int64_t longest = 0;
   for (const data::Part part : {data::Part::train, data::Part::valid, data::Part::test})
     if (const auto& some = documents.part(part)) longest = std::max(longest, some->longest());
@@ -114,6 +117,8 @@ LoadedTask LabelledTextSpec::load(const models::ModelOptions& model, const TaskS
 Shown LabelledTextSpec::show(const ShowOptions& options) const {
   const data::LabelledTextSets sets = data::read_labelled_texts(options_);
   const auto& part = sets.part(data::part_of(options.part.value_or("train"), "data: --part"));
+  base::require(!options.part || !part.empty(), "data: --part: {} has no texts of part {}", options_.train,
+                base::in_quotes(options.part.value_or("")));
   Shown shown;
   shown.json = base::Node::table();
   for (const auto& [name, texts] :

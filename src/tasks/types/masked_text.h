@@ -38,6 +38,7 @@ class MaskedTextSpec final : public TaskSpec {
   DataShape shape(const models::ModelOptions& model) const override;
   LoadedTask load(const models::ModelOptions& model, const TaskSettings& settings) const override;
   void check_model(const models::Model& model, const DataShape& shape) const override;
+  bool shows_samples() const override { return false; }
   Shown show(const ShowOptions& options) const override;
 
  private:

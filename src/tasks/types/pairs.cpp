@@ -130,7 +130,7 @@ LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings&
   options.eval_samples = settings.eval_samples;
   options.segments_per_step = settings.segments_per_step;
   options.translated = settings.translated.value_or(options_.translated);
-  options.generation = settings.generation;
+  if (options.translated > 0 && settings.generation) options.generation = settings.generation();
   loaded.tokens_per_row = std::max<int64_t>(1, options_.batch_tokens / settings.batch_size);
   loaded.task = std::make_unique<Translation>(std::move(corpus), options);
   return loaded;

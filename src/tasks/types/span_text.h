@@ -32,6 +32,7 @@ class SpanTextSpec final : public TaskSpec {
   bool completes(const models::ModelOptions& model) const override;
   DataShape shape(const models::ModelOptions& model) const override;
   LoadedTask load(const models::ModelOptions& model, const TaskSettings& settings) const override;
+  bool shows_samples() const override { return false; }
   Shown show(const ShowOptions& options) const override;
 
  private:

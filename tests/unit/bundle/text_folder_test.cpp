@@ -174,6 +174,11 @@ TEST(TextFolder, SettingsThatAreNotSupportedAreNamed) {
     changed.config.set(key, value);
     expect_error<base::InputError>([&] { changed.load(); }, {key, "expected"});
   };
+  const auto refuses_shape = [](const char* of, const char* layers) {
+    Changed fewer(of);
+    fewer.config.set(layers, 1);
+    expect_error<base::InputError>([&] { fewer.load(); }, {"model.safetensors: does not fit the model; unexpected"});
+  };
   refuses("gpt2", "scale_attn_weights", false);
   refuses("gpt2", "scale_attn_by_inverse_layer_idx", true);
   refuses("gpt2", "activation_function", "tanh");
@@ -184,6 +189,14 @@ TEST(TextFolder, SettingsThatAreNotSupportedAreNamed) {
     refuses(causal, "is_causal", false);
     refuses(causal, "layer_types", base::Node::array({"linear_attention", "linear_attention"}));
   }
+  for (const char* any : {"gpt2", "t5_v10", "marian"}) {
+    refuses(any, "is_causal", base::Node());  // null is false there
+    refuses(any, "num_attention_heads", 1);   // another name of the key that its config has
+    refuses(any, "num_hidden_layers", 1);
+    refuses(any, "hidden_size", 1);
+  }
+  for (const char* key : {"num_layers", "num_decoder_layers"}) refuses_shape("t5_v10", key);
+  for (const char* key : {"encoder_layers", "decoder_layers"}) refuses_shape("marian", key);
   refuses("mistral", "layer_types", base::Node::array({"sliding_attention", "full_attention"}));
   refuses("llama", "layer_types", base::Node::array({"full_attention"}));  // of two layers
   for (const char* model : {"bert_cls", "roberta_cls", "deberta_v3_cls"}) {
@@ -217,6 +230,31 @@ TEST(TextFolder, LayersOfTheTypeThatIsBuiltMayBeNamed) {
     named.config.set("is_causal", true);
     EXPECT_EQ(difference(logits_of(*named.load()), logits_of(*load_any(kTexts + of).model)), 0.0) << of;
   }
+}
+
+// As transformers reads them: settings under other keys, in another case, or null.
+TEST(TextFolder, KeysCountAsInTransformers) {
+  Changed outer("llama3"), inner("llama3");
+  const char* const original = "original_max_position_embeddings";
+  const char* const where = inner.config.contains("rope_scaling") ? "rope_scaling" : "rope_parameters";
+  base::Node settings = outer.config.at(where);
+  const base::Node first = settings.at(original);
+  settings.set(original, first.as_int() * 2);
+  outer.config.set(where, settings);
+  outer.config.set(original, first);
+  EXPECT_EQ(difference(logits_of(*outer.load()), logits_of(*inner.load())), 0.0) << "outside the settings first";
+  settings.erase(original);
+  inner.config.set(where, settings);
+  EXPECT_EQ(inner.load()->options().backbone.attention.at("rotary").at("scaling").at("original_max_len"),
+            inner.config.at("max_position_embeddings"));
+  Changed deberta("deberta_v3_cls");
+  deberta.config.set("norm_rel_ebd", "LAYER_NORM");
+  EXPECT_TRUE(deberta.load()->options().backbone.attention.at("norm_positions").as_bool());
+  Changed t5("t5_v10");
+  EXPECT_TRUE(t5.load()->options().head.at("scaled").as_bool());
+  t5.config.set("scale_decoder_outputs", base::Node());
+  t5.config.set("eos_token_id", base::Node::array({t5.config.at("eos_token_id")}));
+  EXPECT_FALSE(t5.load()->options().head.at("scaled").as_bool());
 }
 
 TEST(TextFolder, OldAndNewWordsForPositionsAreTheSame) {

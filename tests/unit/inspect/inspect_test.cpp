@@ -107,12 +107,12 @@ TEST(AttentionSummary, ARowOfTheClassIsNoToken) {
   const AttentionSummary facts = look_at_attention(*model, input.segments, input.words, {});
   ASSERT_EQ(facts.shares.size(), 2u * 2u * 2u) << "each layer and head, from the class's row and tokens";
   for (size_t i = 0; i < facts.shares.size(); ++i) {
-    EXPECT_EQ(facts.shares[i].from, i % 2 == 0 ? "class_token" : "tokens");
+    EXPECT_EQ(facts.shares[i].from, i % 2 == 0 ? "class" : "tokens");
     ASSERT_EQ(facts.shares[i].to.size(), 2u);
-    EXPECT_EQ(facts.shares[i].to[0].first, "class_token");
+    EXPECT_EQ(facts.shares[i].to[0].first, "class");
     EXPECT_EQ(facts.shares[i].to[1].first, "tokens");
   }
-  EXPECT_EQ(labels_of(facts, 0, core::MapAxis::keys, 2), (std::vector<std::string>{"class_token 0", "a"}));
+  EXPECT_EQ(labels_of(facts, 0, core::MapAxis::keys, 2), (std::vector<std::string>{"class 0", "a"}));
 }
 
 TEST(AttentionSummary, SharesOfWeightsThatAreNoSoftmaxAreOfTheirAbsoluteSum) {

@@ -79,6 +79,14 @@ TEST_F(LowRankTest, GradientsAreThoseOfTheProduct) {
   EXPECT_TRUE(at::allclose(b.grad(), own_b.grad(), 1e-12, 1e-12));
 }
 
+TEST_F(LowRankTest, ARankBeyondThatOfTheWeightIsRefused) {
+  layers::ParameterSet set(3);
+  set.root().add("w", {6, 4}, layers::normal(1.0));
+  EXPECT_NO_THROW(LowRank(set.all(), {.rank = 4, .targets = {"*"}}, 7));
+  test::expect_error<base::InputError>([&] { LowRank(set.all(), {.rank = 5, .targets = {"*"}}, 7); },
+                                       {"train.lora.rank: expected at most 4", "'w' [6, 4], found 5"});
+}
+
 TEST_F(LowRankTest, TargetsMoveByTheirRankAndNothingElseButOnly) {
   Run run = make(folder / "run");
   finish(*run.trainer);
