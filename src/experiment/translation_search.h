@@ -20,7 +20,8 @@ struct TranslationSearch {
 /// Of a stored model; recipe: of its run. Throws InputError as infer::generation_settings().
 TranslationSearch translation_search(const bundle::Bundle& stored, const std::optional<Recipe>& recipe);
 
-/// The search of the published model that a training of pairs starts from; unset: the recipe says another, or there is none.
+/// The search of the published model that a training of pairs starts from; unset: the recipe says another, or none is
+/// there.
 std::optional<search::GenerationOptions> search_of_start(const Recipe& recipe);
 
 }  // namespace mnemo::experiment

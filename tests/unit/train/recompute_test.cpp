@@ -163,7 +163,7 @@ std::vector<MemoryCase> memory_cases() {
         "backbone.output_dropout=0.2", "backbone.attention.position_dropout=0.2", rmt, two},
        once},
       {"rms_norm", {softmax, "backbone.norm_type=rms", "backbone.norm=pre", rmt, two, depth("2")}, twice},
-      {"gelu", {softmax, "backbone.activation=gelu", rmt, two, depth("2")}, twice},
+      {"gelu", {softmax, "backbone.activation=gelu", "backbone.init_std=0.7", rmt, two, depth("2")}, twice},
       {"gated_rms",
        {softmax, "backbone.norm_type=rms", "backbone.ffn_gated=true", "backbone.activation=silu", rmt, two},
        once},
