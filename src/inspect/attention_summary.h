@@ -65,7 +65,7 @@ AttentionSummary look_at_attention(const models::Model& model, const std::vector
 
 /// Readable labels of the rows or columns of a layer's map: "read 0", words of tokens, "slot 3".
 std::vector<std::string> labels_of(const AttentionSummary& facts, int64_t layer, core::MapAxis axis, int64_t count);
-/// Readable kind of a span: that of the table, but "compressed" for the compressed rows of a cache, and "class_token"
+/// Readable kind of a span: that of the table, but "compressed" for the compressed rows of a cache, and "class"
 /// and "separator" for rows of kind tokens that are not the segment's own.
 std::string kind_of(const core::Span& span);
 inline constexpr int64_t kCompressed = 1;  ///< tag of a span of compressed rows

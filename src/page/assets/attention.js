@@ -4,8 +4,8 @@
   "use strict";
   var element = Page.element, list = Page.list, halves = Page.halves;
   var data = JSON.parse(document.getElementById("attention").textContent), place = document.getElementById("attention-view");
-  var KINDS = { cache: "cache", compressed: "cache", read: "read", tokens: "tokens", write: "write", class_token: "class", separator: "tokens", memory: "memory", slots: "memory" };
-  var TITLES = { read: "memory, read", write: "memory, written", cache: "cache", compressed: "compressed rows", tokens: "text", slots: "slots", memory: "memory", class_token: "class token", separator: "separator" };
+  var KINDS = { cache: "cache", compressed: "cache", read: "read", tokens: "tokens", write: "write", "class": "class", separator: "tokens", memory: "memory", slots: "memory" };
+  var TITLES = { read: "memory, read", write: "memory, written", cache: "cache", compressed: "compressed rows", tokens: "text", slots: "slots", memory: "memory", "class": "class token", separator: "separator" };
 
   function number(value) { return value === 0 ? "0" : Math.abs(value) < 0.001 ? value.toExponential(1) : value.toFixed(3); }
 
