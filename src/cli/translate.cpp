@@ -139,7 +139,7 @@ infer::TranslateOptions asked_options(const TranslateArguments& arguments) {
 }
 
 /// The search that a published model's folder asks for, with what the command line changes.
-search::GenerationOptions published_search(const TranslateArguments& arguments, search::GenerationOptions search) {
+search::GenerationOptions folder_search(const TranslateArguments& arguments, search::GenerationOptions search) {
   base::require(!arguments.max_len_a,
                 "translate: --max-len-a goes with [data.search] of a run's recipe; the search that the folder of a "
                 "published model asks for, also in a run that began with it, takes --max-len-b");
@@ -200,16 +200,16 @@ int translate(const TranslateArguments& arguments, const std::shared_ptr<distrib
   std::optional<ops::Precision> precision;
   if (arguments.precision) precision = ops::precision_of(*arguments.precision, "translate: --precision");
   const infer::Translator translator(stored, precision);
-  const experiment::TranslationSearch how = experiment::translation_search(stored, experiment::own_recipe(stored));
-  if (how.generation) {
-    const search::GenerationOptions published = published_search(arguments, *how.generation);
+  const auto own = experiment::own_search(experiment::own_recipe(stored));
+  if (!own && translator.settings()) {
+    const search::GenerationOptions published = folder_search(arguments, *translator.settings());
     if (arguments.sample) {
       options.search = limits_of(published);
     } else {
       options.generation = published;
     }
   } else {
-    options.search = beam_search(arguments, how.beam);
+    options.search = beam_search(arguments, own.value_or(search::BeamSearchOptions()));
   }
   if (!options.generation) base::check_options(options.search);
   const int64_t beams = arguments.sample     ? options.nbest

@@ -335,7 +335,7 @@ Experiment make_experiment(const Recipe& recipe) {
   require_fitting_model(*task, model);
   require_buildable(recipe);
   tasks::TaskSettings settings = recipe.task_settings();
-  settings.generation = [&] { return search_of_start(recipe); };
+  settings.generation = [&] { return published_search(recipe); };
   tasks::LoadedTask loaded = task->load(model, settings);
   fit_to(loaded.shape, *task, model);
   if (const auto limit = places_of(model); limit && loaded.shape.length > 0)

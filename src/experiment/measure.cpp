@@ -160,7 +160,7 @@ std::optional<tasks::Evaluation> evaluated(const bundle::Bundle& stored, const R
   settings.translated = options.translated;
   settings.eval_batch_size = options.batch;
   if (task->input() == tasks::InputKind::pairs) settings.vocabularies = infer::vocabularies_of(stored);
-  settings.generation = [&] { return translation_search(stored, recipe).generation; };
+  settings.generation = [&] { return published_search(stored, recipe); };
   if (!task->endless()) settings.eval_samples = INT64_MAX;
   const auto loaded = task->load(stored.options(), settings);
   loaded.task->share_evaluations(options.group);
@@ -223,7 +223,7 @@ Measured measure_pairs(const bundle::Bundle& stored, const std::optional<Recipe>
   if (options.translated) translation.translated = *options.translated;
   translation.eval_batch_size = options.batch;
   translation.eval_samples = INT64_MAX;
-  if (translation.translated > 0) translation.generation = translation_search(stored, recipe).generation;
+  if (translation.translated > 0) translation.generation = published_search(stored, recipe);
   data::PairCorpus corpus = data::read_pair_set(pairs, *options.data, infer::vocabularies_of(stored));
   const int64_t left_out = corpus.train.left_out();
   if (left_out > 0 && (!options.group || options.group->rank() == 0))

@@ -11,7 +11,7 @@
 #include "weights/checkpoint.h"
 #include "weights/safetensors.h"
 
-// Runs without a model, checkpoints, numbers that are not finite, and where results go.
+// Runs without a model, checkpoints, numbers that are not finite, models that write no text, and where results go.
 namespace mnemo {
 namespace {
 
@@ -240,6 +240,30 @@ TEST_F(RunUse, OutputsReplaceNoDeviceNoPipeAndNoLink) {
   EXPECT_EQ(run({"inspect", model, "--svg", folder_ / "picture", "-q"}).status, 0);
   EXPECT_TRUE(fs::is_symlink(folder_ / "picture"));
   EXPECT_TRUE(content(folder_ / "there.svg").starts_with("<svg"));
+}
+
+TEST_F(RunUse, AModelThatSeesAheadIsNotToldToWrite) {
+  const std::string folder = folder_ / "run", notice = "its perplexity is not that of a language model";
+  const Finished done = run({"train", recipe_, "--data", text_, "--out", folder, "--set",
+                             "model.memory=[{ type = \"grc\", cache_len = 4, sees_segment = true }]"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_FALSE(holds(done.out, "mnemo generate")) << done.out;
+  EXPECT_TRUE(holds(done.err, notice)) << done.err;
+  const std::string card = content(folder + "/model/README.md");
+  EXPECT_TRUE(holds(card, notice)) << card;
+  EXPECT_FALSE(holds(card, "mnemo generate")) << card;
+  const Finished measured = run({"eval", folder});
+  EXPECT_EQ(measured.status, 0) << measured.err;
+  EXPECT_TRUE(holds(measured.err, notice)) << measured.err;
+  const Finished shown = run({"inspect", folder});
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  EXPECT_TRUE(holds(shown.out, notice)) << shown.out;
+  EXPECT_EQ(run({"generate", folder, "--prompt", "line"}).status, 2);
+  const Finished samples = run({"train", recipe_, "--data", text_, "--out", folder_ / "samples", "--set",
+                                "model.memory=[{ type = \"grc\", cache_len = 4, sees_segment = true }]", "--set",
+                                "generate.sample_every=2"});
+  EXPECT_EQ(samples.status, 2);
+  EXPECT_TRUE(holds(samples.err, "'generate.sample_every'")) << samples.err;
 }
 
 }  // namespace
