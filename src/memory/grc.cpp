@@ -71,9 +71,11 @@ void Grc::require_sense(const core::AttentionBuild& build, const core::ImageLayo
                 "without gradient: expected bptt_depth = 0, found {}",
                 cache_bptt_depth() < 0 ? "\"full\"" : std::to_string(cache_bptt_depth()));
   base::require(
-      !causal_ || (options.attend == GrcOptions::Attend::sample && options.eval_read == GrcOptions::EvalRead::updated),
+      !reads_before_ ||
+          (options.attend == GrcOptions::Attend::sample && options.eval_read == GrcOptions::EvalRead::updated),
       "grc: in a causal model every query reads the cache as it was before the segment, so attend and "
-      "eval_read have no effect; expected neither, found attend = \"{}\", eval_read = \"{}\"",
+      "eval_read have no effect; expected neither (or sees_segment = true, for analysis), found attend = \"{}\", "
+      "eval_read = \"{}\"",
       options.attend == GrcOptions::Attend::sample ? "sample" : "batch_mean",
       options.eval_read == GrcOptions::EvalRead::updated ? "updated" : "stored");
   base::require(!image.given() || options.lifetime == GrcOptions::Lifetime::model,
@@ -152,7 +154,7 @@ core::AttentionSupport Grc::support() const {
   core::AttentionSupport support = inner_->support();
   support.keeps_state = true;
   support.moves_at_ends = support.moves_at_ends || options_.lifetime == GrcOptions::Lifetime::sequence;
-  support.sees_ahead = support.sees_ahead || options_.sees_segment;
+  support.sees_ahead = support.sees_ahead || (causal_ && reads_update(core::Mode::evaluate));
   return support;
 }
 
@@ -172,9 +174,12 @@ core::Grid Grc::grid_of(const core::AttentionInput& input) const {
   return {options_.grid[0], options_.grid[1]};
 }
 
+bool Grc::reads_update(core::Mode mode) const {
+  return !reads_before_ && (mode == core::Mode::train || options_.eval_read == GrcOptions::EvalRead::updated);
+}
+
 bool Grc::updates(const GrcState& old, core::Mode mode) const {
-  const bool moves = old.per_sequence || mode == core::Mode::train;
-  return moves || !(reads_before_ || options_.eval_read == GrcOptions::EvalRead::stored);
+  return old.per_sequence || mode == core::Mode::train || reads_update(mode);
 }
 
 Grc::Source Grc::source(const at::Tensor& rows, const core::AttendTable& table) const {
@@ -240,7 +245,7 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
   }
   base::ensure(causal_ || input.ends, "grc: a bidirectional model requires whole segments");
   base::require(
-      reads_before_ || input.ends,
+      !reads_update(input.mode) || input.ends,
       "grc: sees_segment is for analysis: its queries read a cache that knows the whole segment, so a segment "
       "cannot be read in parts, and the model cannot write text");
 
@@ -250,11 +255,11 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
   next.cache = old.cache;
   if (input.ends && needs_rows) {
     const at::Tensor updated = update(gates_keep_graph() ? old.cache : frozen, source);
-    if (!reads_before_) read = attended(updated, source, frozen);
+    if (reads_update(input.mode)) read = attended(updated, source, frozen);
     if (moves)
-      next.cache = per_sequence                                                    ? updated
-                   : !causal_ && options_.attend == GrcOptions::Attend::batch_mean ? read
-                                                                                   : mean(updated, source, old.cache);
+      next.cache = per_sequence                                        ? updated
+                   : options_.attend == GrcOptions::Attend::batch_mean ? read
+                                                                       : mean(updated, source, old.cache);
     if (moves && !cache_keeps_graph()) next.cache = next.cache.detach();
   } else if (!input.ends) {
     next = old;
@@ -284,9 +289,8 @@ core::AttentionView Grc::inspect(const core::AttentionInput& input, const core::
                                                         authors_);
   view.gates.push_back({"reset", gates.reset});
   view.gates.push_back({"update", gates.update});
-  const at::Tensor kept = reads_before_ || !updates(old, input.mode)
-                              ? old.cache
-                              : attended(update(old.cache, made_of), made_of, old.cache);
+  const at::Tensor kept = reads_update(input.mode) ? attended(update(old.cache, made_of), made_of, old.cache)
+                                                   : old.cache;
   view.maps.push_back({"grc_cache", core::MapAxis::queries, core::MapAxis::cache,
                        ops::weights_from_outputs([&](const ops::ReplaceValues& replace) {
                          return reader_.heads(input.x.narrow(-1, 0, channels_), kept, input.grid(), replace);
@@ -299,7 +303,7 @@ std::vector<core::BranchRows> Grc::branches(const core::AttentionInput& input, c
   const GrcState& old = grc.as<GrcState>();
   const at::Tensor self = this->self(input, state.child("core")).heads;
   at::Tensor read = old.cache;
-  if (!reads_before_ && updates(old, input.mode)) {
+  if (reads_update(input.mode)) {
     const Source made_of = source(authors_ ? self : input.x, input.table);
     read = attended(update(old.cache, made_of), made_of, old.cache);
   }

@@ -36,8 +36,9 @@ struct GrcState {
 /// evaluation). Causal: every query reads C, the cache before the segment. After the segment, the cache becomes the
 /// mean of C' over the sequences (lifetime model, in training only), or C' itself. Padding is excluded from X and from
 /// the mean. With windows (layout), every window counts as a sequence.
-/// sees_segment: a causal model whose queries read C', which knows later tokens; whole segments only, to measure how
-/// much that leaks (algorithm 1, lines 2 to 7).
+/// sees_segment: a causal model whose queries read C' too, which knows later tokens, as if it were bidirectional
+/// (attend and eval_read alike), to measure how much that leaks. Whole segments only; with eval_read "stored" in
+/// training alone.
 /// Gradients (causal): the loss of segment t reaches C'_{t-1}, ..., C'_{t-k} of eq. 4 and 5, with k = bptt_depth; with
 /// k > 1 (lifetime sequence, ours), the gates too read C with its gradient, as a recurrent network reads its state.
 /// State: grc.cache, next to the inner core's state.
@@ -75,6 +76,8 @@ class Grc final : public core::Attention, public core::Inspectable, public core:
   bool cache_keeps_graph() const { return reads_before_ && cache_bptt_depth() != 0; }
   /// Whether they also flow through the gates into the cache before: recurrence over several segments.
   bool gates_keep_graph() const { return cache_keeps_graph() && cache_bptt_depth() != 1; }
+  /// Whether queries read an update made from their own segment, and not the cache as it came.
+  bool reads_update(core::Mode mode) const;
   /// Whether this call needs an update: because it is read, or because the cache changes.
   bool updates(const GrcState& old, core::Mode mode) const;
   core::CoreAttention::Heads self(const core::AttentionInput& input, const core::State& state) const;

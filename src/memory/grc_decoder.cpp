@@ -216,7 +216,7 @@ class GrcDecoder final : public core::DecodeAttention {
 }  // namespace
 
 std::unique_ptr<core::DecodeAttention> Grc::decoder(const core::DecodeBuild& build) const {
-  base::require(!options_.sees_segment, "{}",
+  base::require(!reads_update(core::Mode::evaluate), "{}",
                 "grc with sees_segment = true, which is for analysis: its queries look to the right");
   base::require(options_.position == GrcOptions::Position::none, "{}",
                 "grc with position = \"cpe\", which looks to the right");

@@ -190,6 +190,9 @@ TEST_F(DataCommands, ListOpsFilesAreCheckedLineByLine) {
   EXPECT_EQ(prepared.at("parts").items()[1].at("documents").as_int(), 200);
   EXPECT_EQ(read("out/basic_train.tsv"), read("arena/basic_train.tsv"));
   EXPECT_EQ(read("out/basic_val.tsv"), read("arena/basic_val.tsv"));
+  expect_mistake(
+      {"data", "prepare", "listops", folder_ / "arena", "--out", folder_ / "more", "--set", "data.max_args=4"},
+      "max_args': has no effect on expressions that are read from a file; leave it out, found 4");
   write("arena/basic_val.tsv", "Source\tTarget\n( ( [MAX 3 ) ] )\t3\n( ( [MAX 3 4 ) ] )\t4\n");
   expect_mistake({"data", "prepare", "listops", folder_ / "arena", "--out", folder_ / "out"},
                  "basic_val.tsv:3:12: expected ')', found '4'");

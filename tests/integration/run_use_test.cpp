@@ -264,6 +264,20 @@ TEST_F(RunUse, AModelThatSeesAheadIsNotToldToWrite) {
                                 "generate.sample_every=2"});
   EXPECT_EQ(samples.status, 2);
   EXPECT_TRUE(holds(samples.err, "'generate.sample_every'")) << samples.err;
+
+  // Seen ahead in training alone: what it has learned reads and writes like any language model.
+  const std::string printed = folder_ / "printed";
+  const Finished trained = run({"train", recipe_, "--data", text_, "--out", printed, "--set",
+                                "model.memory=[{ type = \"grc\", cache_len = 4, sees_segment = true, attend = "
+                                "\"batch_mean\", eval_read = \"stored\" }]"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_FALSE(holds(trained.err, notice)) << trained.err;
+  const std::vector<std::string> write = {"generate", printed, "--prompt", "line", "--tokens", "5"};
+  const Finished text = run(write);
+  ASSERT_EQ(text.status, 0) << text.err;
+  std::vector<std::string> engine = write;
+  engine.insert(engine.end(), {"--precision", "float32"});
+  EXPECT_EQ(run(engine).out, text.out);
 }
 
 }  // namespace

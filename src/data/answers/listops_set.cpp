@@ -1,6 +1,7 @@
 #include "data/answers/listops_set.h"
 
 #include <algorithm>
+#include <tuple>
 #include <unordered_set>
 
 #include "base/checksum.h"
@@ -42,6 +43,17 @@ void ListOpsOptions::validate(const base::Where& where) const {
                 "expected at most max_length - 2 = {}, found {}; expressions have more than min_length and fewer than "
                 "max_length tokens",
                 max_length - 2, min_length);
+  const ListOpsOptions plain;
+  for (const auto& [key, value, usual] : {std::tuple("train_samples", train_samples, plain.train_samples),
+                                          {"valid_samples", valid_samples, plain.valid_samples},
+                                          {"test_samples", test_samples, plain.test_samples},
+                                          {"max_depth", max_depth, plain.max_depth},
+                                          {"max_args", max_args, plain.max_args},
+                                          {"min_length", min_length, plain.min_length},
+                                          {"seed", seed, plain.seed}}) {
+    where.require(train.empty() || value == usual, key,
+                  "has no effect on expressions that are read from a file; leave it out, found {}", value);
+  }
 }
 
 void make_listops(const ListOpsOptions& options, const std::function<bool(Part, const ListOpsExpression&)>& use) {

@@ -17,7 +17,9 @@ constexpr const char* kListOpsFrom =
 constexpr std::array<const char*, 3> kListOpsFiles = {"basic_train.tsv", "basic_val.tsv", "basic_test.tsv"};
 
 Prepared prepare_listops(const std::string& folder, const std::string& out, const base::Node& keys) {
-  const auto options = base::read_typed_options<ListOpsOptions>(keys);
+  auto options = base::read_typed_options<ListOpsOptions>(keys);
+  options.train = folder;
+  base::check_options(options);  // keys of made expressions say nothing of files
   Prepared prepared;
   Output output(out, kListOpsFiles);
   std::string text;

@@ -259,8 +259,19 @@ TEST(ListOps, SetsComeFromTheSeedAlone) {
                      "data.max_depth = 2, data.max_args = 2");  // 4 * 10 * 10 expressions of two digits
   options.max_length = 3;
   EXPECT_INPUT_ERROR(base::check_options(options), "min_length");
-  options.train = "file.tsv";  // min_length does not apply to a file
-  EXPECT_NO_THROW(base::check_options(options));
+  options.train = "file.tsv";  // of which nothing is generated
+  EXPECT_INPUT_ERROR(base::check_options(options), "'train_samples'");
+  ListOpsOptions file;
+  file.train = options.train;
+  file.max_length = 3;
+  EXPECT_NO_THROW(base::check_options(file));
+  for (int64_t ListOpsOptions::*key :
+       {&ListOpsOptions::train_samples, &ListOpsOptions::valid_samples, &ListOpsOptions::test_samples,
+        &ListOpsOptions::max_depth, &ListOpsOptions::max_args, &ListOpsOptions::min_length, &ListOpsOptions::seed}) {
+    ListOpsOptions generated = file;
+    generated.*key = 7;
+    EXPECT_INPUT_ERROR(base::check_options(generated), "has no effect on expressions that are read from a file");
+  }
 }
 
 }  // namespace

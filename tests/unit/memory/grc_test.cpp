@@ -153,6 +153,38 @@ TEST(Grc, ForAnalysisACausalModelMaySeeItsSegment) {
   test::expect_error<base::InputError>([&] { Subject(options, true); }, {"sees_segment", "bptt_depth = 0"});
 }
 
+TEST(Grc, AlgorithmOneAsPrintedInACausalModelSeesAheadInTrainingAlone) {
+  const at::NoGradGuard no_grad;
+  GrcOptions options = small();
+  options.sees_segment = true;
+  options.attend = GrcOptions::Attend::batch_mean;
+  options.eval_read = GrcOptions::EvalRead::stored;
+  options.gate_bias = false;
+  const Subject printed(options, true);
+  EXPECT_FALSE(printed.grc->support().sees_ahead);
+  Numbers numbers(2);
+  const AttendTable table({SpanKind::tokens, 6});
+  core::State state = printed.grc->initial_state(2);
+  for (int step = 0; step < 2; ++step) {
+    const at::Tensor x = numbers.normal({2, 6, kDim}), cache = cache_of(state).expand({2, 3, 4});
+    const at::Tensor rows = x.narrow(-1, 0, 4).index_select(1, at::tensor({0, 2, 4}, at::kLong));
+    const at::Tensor mean = printed.step(cache, rows).mean(0, true);
+    const auto found = printed.grc->forward({x, {}, table, Mode::train}, state);
+    EXPECT_LE(difference(found.y, printed.mix(printed.read(x, mean.expand({2, 3, 4})), x * 2.0) * 3.0), 1e-13);
+    EXPECT_LE(difference(cache_of(found.state), mean), 1e-14);
+    state = found.state;
+  }
+  // In evaluation queries read what training has left, so it may be read in parts, and no row changes those before.
+  const at::Tensor x = numbers.normal({2, 6, kDim}), cache = cache_of(state);
+  const auto whole = printed.grc->forward({x, {}, table, Mode::evaluate}, state);
+  EXPECT_LE(difference(whole.y, printed.mix(printed.read(x, cache.expand({2, 3, 4})), x * 2.0) * 3.0), 1e-13);
+  EXPECT_EQ(difference(cache_of(whole.state), cache), 0.0);
+  const AttendTable half({SpanKind::tokens, 3});
+  const auto first = printed.grc->forward({x.narrow(1, 0, 3), {}, half, Mode::evaluate, false}, state);
+  const auto second = printed.grc->forward({x.narrow(1, 3, 3), {}, half, Mode::evaluate}, first.state);
+  EXPECT_LE(difference(at::cat({first.y, second.y}, 1), whole.y), 1e-13);
+}
+
 TEST(Grc, OnlyACachePerSequenceIsTrainedThroughSeveralSegments) {
   const auto read = [](const std::string& options) {
     return base::read_options<GrcOptions>(base::parse_toml(options, "recipe"));
