@@ -10,11 +10,12 @@
 namespace mnemo {
 namespace {
 
-Training run_recipe(const experiment::RecipeFile& file, const std::string& folder, const TrainOptions& options,
-                    bool resumes, const std::string& command) {
+Training run_recipe(const std::string& recipe, const std::string& folder, const TrainOptions& options, bool resumes,
+                    const std::string& command) {
+  const std::optional<std::string> variant = options.variant.empty() ? std::nullopt
+                                                                     : std::optional<std::string>(options.variant);
   experiment::TrainingOptions how;
-  how.recipe = experiment::read_recipe(
-      file.recipe(options.variant.empty() ? std::nullopt : std::optional<std::string>(options.variant)));
+  how.recipe = experiment::read_recipe(experiment::RecipeFile::read(recipe, options.set, variant).recipe(variant));
   how.folder = folder;
   how.resumes = resumes;
   if (!options.init.empty()) how.init = options.init;
@@ -42,8 +43,7 @@ Training run_recipe(const experiment::RecipeFile& file, const std::string& folde
 
 Training train_model(const std::string& recipe, const TrainOptions& options) {
   const std::filesystem::path path(recipe);
-  return run_recipe(experiment::RecipeFile::read(recipe, options.set),
-                    options.out.empty() ? "runs/" + path.stem().string() : options.out, options, false,
+  return run_recipe(recipe, options.out.empty() ? "runs/" + path.stem().string() : options.out, options, false,
                     "mnemo::train_model(\"" + path.filename().string() + "\")");
 }
 
@@ -53,8 +53,7 @@ Training resume_training(const std::string& run, const TrainOptions& options) {
                 "init to be empty");
   const std::string recipe = base::join_path(run, "recipe.toml");
   base::require(base::path_exists(recipe), "{}: no run is there (recipe.toml is missing)", run);
-  return run_recipe(experiment::RecipeFile::read(recipe, options.set), run, options, true,
-                    "mnemo::resume_training(RUN)");
+  return run_recipe(recipe, run, options, true, "mnemo::resume_training(RUN)");
 }
 
 Comparison compare_models(const std::string& recipe, const CompareOptions& options) {

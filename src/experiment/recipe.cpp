@@ -179,20 +179,22 @@ Recipe read_recipe(const base::Node& node) {
   return recipe;
 }
 
-RecipeFile RecipeFile::read(const std::string& path, const std::vector<std::string>& assignments) {
-  return of(read_with_bases(path), path, assignments);
+RecipeFile RecipeFile::read(const std::string& path, const std::vector<std::string>& assignments,
+                            const std::optional<std::string>& variant) {
+  return of(read_with_bases(path), path, assignments, variant);
 }
 
-RecipeFile RecipeFile::of(base::Node root, const std::string& name, const std::vector<std::string>& assignments) {
+RecipeFile RecipeFile::of(base::Node root, const std::string& name, const std::vector<std::string>& assignments,
+                          const std::optional<std::string>& variant) {
   RecipeFile file;
   file.path_ = name;
   file.root_ = std::move(root);
   for (const std::string& assignment : assignments) {
     if (changes_study(assignment)) base::set_value(file.root_, assignment);
   }
-  const auto finish = [&](base::Node recipe) {
+  const auto finish = [&](base::Node recipe, bool is_chosen) {
     for (const std::string& assignment : assignments) {
-      if (!changes_study(assignment)) base::set_value(recipe, assignment);
+      if (is_chosen && !changes_study(assignment)) base::set_value(recipe, assignment);
     }
     resolve_paths(recipe);
     base::Node complete = base::write_options(read_recipe(recipe));
@@ -206,7 +208,7 @@ RecipeFile RecipeFile::of(base::Node root, const std::string& name, const std::v
     if (member.key != "study" && member.key != "sweep") file.base_.set(member.key, member.value);
   }
   if (file.root_.find("study") == nullptr && file.root_.find("sweep") == nullptr) {
-    file.base_ = finish(file.base_);
+    file.base_ = finish(file.base_, true);
     return file;
   }
   name_data_type(file.base_);
@@ -216,7 +218,10 @@ RecipeFile RecipeFile::of(base::Node root, const std::string& name, const std::v
     studies.set("study", base::Node::array(
                              {base::Node::table({{"name", file.name()}, {"variant", base::Node::array({model})}})}));
   }
-  file.studies_ = read_studies(studies, file.base_, finish);
+  file.studies_ = read_studies(
+      studies, file.base_, [&](base::Node recipe, const std::string& study, const std::string& title) {
+        return finish(std::move(recipe), !variant || variant == title || variant == study + "/" + title);
+      });
   return file;
 }
 

@@ -88,11 +88,14 @@ struct Recipe {
 /// its folder, those set on the command line from the current one.
 class RecipeFile {
  public:
-  /// Throws InputError naming file, line and key.
-  static RecipeFile read(const std::string& path, const std::vector<std::string>& assignments = {});
+  /// Throws InputError naming file, line and key. If a `variant` is named, as of `recipe`, the assignments are of it
+  /// alone, so the others need not agree with them.
+  static RecipeFile read(const std::string& path, const std::vector<std::string>& assignments = {},
+                         const std::optional<std::string>& variant = {});
 
   /// The same of a recipe that lies in no file; `name` stands for the file in messages.
-  static RecipeFile of(base::Node root, const std::string& name, const std::vector<std::string>& assignments);
+  static RecipeFile of(base::Node root, const std::string& name, const std::vector<std::string>& assignments,
+                       const std::optional<std::string>& variant = {});
 
   /// The one recipe of a file without studies, or one variant: "VARIANT" or "STUDY/VARIANT", with a sweep "VARIANT,
   /// POINT" as `compare` shows it. Throws InputError where the file has studies and no variant is named, or the name is

@@ -160,7 +160,7 @@ PaperValue read_paper(const base::Node& table, const std::string& path, const Re
 }
 
 RecipeStudy read_study(const base::Node& table, const base::Node* common_sweep, const std::string& path,
-                       const base::Node& common, const std::function<base::Node(base::Node)>& finish) {
+                       const base::Node& common, const FinishRecipe& finish) {
   const auto keys = named_keys_of<StudyKeys>(table, path, sections_and({"variant", "paper", kSweep, kTied}));
   if (table.find("variant") == nullptr)
     base::input_error("{}: '{}': key 'variant' is missing", table.place().text(), path);
@@ -213,16 +213,16 @@ RecipeStudy read_study(const base::Node& table, const base::Node* common_sweep, 
   for (size_t v = 0; v < variants.size(); ++v) {
     RecipeVariant& variant = study.variants[v];
     const base::Node own = merge(under, sections_of(variants[v]));
-    for (const SweepPoint& point : study.points) {
-      if (is_skipped(study.sweep, point, variant.name)) {
+    for (size_t p = 0; p < study.points.size(); ++p) {
+      if (is_skipped(study.sweep, study.points[p], variant.name)) {
         variant.recipes.push_back(std::nullopt);
         continue;
       }
       base::Node recipe = own;
-      apply_point(recipe, study.sweep, point, ties[v]);
+      apply_point(recipe, study.sweep, study.points[p], ties[v]);
       recipe.set("name", variant.name);
       recipe.set("about", variant.about);
-      variant.recipes.push_back(finish(std::move(recipe)));
+      variant.recipes.push_back(finish(std::move(recipe), study.name, study.title(variant, p)));
     }
   }
   for (const RecipeVariant& variant : study.variants) {
@@ -255,8 +255,7 @@ bool is_recipe_table(std::string_view key) {
   return std::find(kSections.begin(), kSections.end(), key) != kSections.end();
 }
 
-std::vector<RecipeStudy> read_studies(const base::Node& root, const base::Node& common,
-                                      const std::function<base::Node(base::Node recipe)>& finish) {
+std::vector<RecipeStudy> read_studies(const base::Node& root, const base::Node& common, const FinishRecipe& finish) {
   std::vector<RecipeStudy> studies;
   const base::Node* sweep = root.find(kSweep);
   const base::Node::Array& tables = list_at(root, "study", "study");

@@ -46,9 +46,11 @@ struct RecipeStudy {
 /// The tables of a file, a study or a variant that belong to the recipe.
 bool is_recipe_table(std::string_view key);
 
-/// Reads the studies of a file. `common` is what all recipes start from, `finish` completes and checks one.
-std::vector<RecipeStudy> read_studies(const base::Node& root, const base::Node& common,
-                                      const std::function<base::Node(base::Node recipe)>& finish);
+/// Completes and checks the recipe of a study's variant; `title` is that of RecipeStudy::title.
+using FinishRecipe = std::function<base::Node(base::Node recipe, const std::string& study, const std::string& title)>;
+
+/// Reads the studies of a file. `common` is what all recipes start from.
+std::vector<RecipeStudy> read_studies(const base::Node& root, const base::Node& common, const FinishRecipe& finish);
 
 /// The keys of [[study]], [[study.variant]], [[study.paper]] and [study.sweep].
 std::vector<base::OptionDoc> study_docs();

@@ -180,6 +180,17 @@ TEST_F(RecipeFiles, VariantsAreChosenByName) {
   EXPECT_THROW(RecipeFile::read(write("b.toml", "")).recipe("cache"), base::InputError);
 }
 
+TEST_F(RecipeFiles, WhatIsSetForOneVariantNeedNotFitTheOthers) {
+  const std::string path = write("a.toml", kStudies);
+  const std::vector<std::string> set = {"model.memory[0].mem_len=7"};  // the first variant has no memory
+  EXPECT_NE(error_of(path, set).find("model.memory[0].mem_len=7"), std::string::npos) << error_of(path, set);
+  for (const std::string variant : {"cache", "Text/cache"}) {
+    const RecipeFile file = RecipeFile::read(path, set, variant);
+    EXPECT_EQ(file.recipe(variant).at("model").at("memory").items()[0].at("mem_len").as_int(), 7);
+  }
+  EXPECT_THROW(RecipeFile::read(path, set, "Text/none"), base::InputError);
+}
+
 TEST(RecipeHelp, NamesEveryKindOfKey) {
   const std::string help = recipe_help(recipe_docs(), 0);
   for (const char* key :
