@@ -54,19 +54,16 @@ struct GrcOptions {
       base::one_of("softmax", "same"));
     v("attend", attend,
       "not causal, or sees_segment: which updated cache is read: sample: each sequence its own; batch_mean: the mean "
-      "over the batch "
-      "(algorithm 1)",
+      "over the batch (algorithm 1)",
       base::one_of("sample", "batch_mean"));
     v("eval_read", eval_read,
       "not causal, or sees_segment: which cache is read in evaluation: updated: updated with the current input; "
-      "stored: as training "
-      "left it",
+      "stored: as training left it",
       base::one_of("updated", "stored"));
     v("sees_segment", sees_segment,
       "causal, for analysis only: every query reads the update made from its own segment, later tokens included, as if "
       "not causal (algorithm 1: with attend = \"batch_mean\" and eval_read = \"stored\"); unless eval_read = "
-      "\"stored\", "
-      "such a model cannot write text");
+      "\"stored\", such a model cannot write text");
     v("position", position,
       "cpe: add a convolution of the input to the output (images); cpe_alone: images, as a control: that convolution "
       "without cache and gates",
