@@ -15,7 +15,7 @@ Training run_recipe(const std::string& recipe, const std::string& folder, const 
   const std::optional<std::string> variant = options.variant.empty() ? std::nullopt
                                                                      : std::optional<std::string>(options.variant);
   experiment::TrainingOptions how;
-  how.recipe = experiment::read_recipe(experiment::RecipeFile::read(recipe, options.set, variant).recipe(variant));
+  how.recipe = experiment::read_recipe_file(recipe, options.set, variant);
   how.folder = folder;
   how.resumes = resumes;
   if (!options.init.empty()) how.init = options.init;

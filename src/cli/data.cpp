@@ -39,9 +39,7 @@ base::Node data_of(const DataArguments& options) {
   if (options.source.ends_with(".toml") || options.source.ends_with(".json")) {
     base::require(!options.unit, "data: --unit goes with a text; of a recipe use --set data.unit={}",
                   options.unit.value_or(""));
-    return experiment::RecipeFile::read(options.source, options.set, options.variant)
-        .recipe(options.variant)
-        .at("data");
+    return experiment::read_recipe_file(options.source, options.set, options.variant).data;
   }
   base::require(!options.variant, "data: --variant goes with a recipe");
   std::optional<base::Node> data = tasks::find_data(options.source);

@@ -86,11 +86,12 @@ Plan training_plan(const TrainArguments& options) {
     plan.source = base::join_path(plan.folder, "recipe.toml");
   }
   const std::optional<std::string> variant = plan.resumes ? std::nullopt : options.variant;
-  plan.recipe = experiment::read_recipe(
-      (plain && !plan.resumes ? experiment::RecipeFile::of(experiment::plain_finetuning(*options.model, *options.data),
-                                                           plan.source, assignments)
-                              : experiment::RecipeFile::read(plan.source, assignments, variant))
-          .recipe(variant));
+  if (plain && !plan.resumes) {
+    const base::Node root = experiment::plain_finetuning(*options.model, *options.data);
+    plan.recipe = experiment::read_recipe(experiment::RecipeFile::of(root, plan.source, assignments).recipe(variant));
+  } else {
+    plan.recipe = experiment::read_recipe_file(plan.source, assignments, variant);
+  }
   base::require(
       plan.recipe.finetune.has_value() == options.finetunes, "{}: {}: {}", command, plan.source,
       options.finetunes ? "has no [finetune]: expected one, or --model" : "has [finetune]; it is for mnemo finetune");

@@ -372,7 +372,7 @@ Experiment make_experiment(const Recipe& recipe) {
 std::optional<Recipe> recipe_beside(const std::string& folder) {
   const std::string path = (std::filesystem::path(folder) / ".." / "recipe.toml").lexically_normal().string();
   if (!base::path_exists(path)) return std::nullopt;
-  return read_recipe(RecipeFile::read(path).recipe());
+  return read_recipe_file(path);
 }
 
 std::optional<Recipe> own_recipe(const bundle::Bundle& stored) {

@@ -196,7 +196,7 @@ Inspection inspect_source(const std::string& source, const InspectOptions& optio
     return found;
   }
   base::require(!options.checkpoint, "inspect: --checkpoint goes with a run; {} is a recipe", source);
-  const Recipe recipe = read_recipe(RecipeFile::read(source, options.set, options.variant).recipe(options.variant));
+  const Recipe recipe = read_recipe_file(source, options.set, options.variant);
   const bool reads = options.input.text || options.input.sample;
   const std::optional<tasks::DataShape> assumed = reads ? std::nullopt : assumed_shape(recipe);
   say_assumed(assumed, source);

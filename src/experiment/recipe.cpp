@@ -225,6 +225,11 @@ RecipeFile RecipeFile::of(base::Node root, const std::string& name, const std::v
   return file;
 }
 
+Recipe read_recipe_file(const std::string& path, const std::vector<std::string>& assignments,
+                        const std::optional<std::string>& variant) {
+  return read_recipe(RecipeFile::read(path, assignments, variant).recipe(variant));
+}
+
 base::Node RecipeFile::recipe(const std::optional<std::string>& variant) const {
   if (studies_.empty()) {
     base::require(!variant.has_value(), "{}: has no variants; drop --variant", path_);

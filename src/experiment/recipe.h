@@ -117,6 +117,9 @@ class RecipeFile {
 
 /// Checks a recipe and fills in every default.
 Recipe read_recipe(const base::Node& node);
+/// The one recipe of a file, or its `variant` with the assignments of it alone. Throws InputError as RecipeFile does.
+Recipe read_recipe_file(const std::string& path, const std::vector<std::string>& assignments = {},
+                        const std::optional<std::string>& variant = {});
 
 /// Every key of a recipe, studies included.
 std::vector<base::OptionDoc> recipe_docs();

@@ -173,7 +173,7 @@ RunInfo read_run(const std::string& folder) {
   const std::string path = base::join_path(folder, kRecipeFile);
   base::require(base::path_exists(path), "{}: expected the folder of a run, found no {}", base::printable(folder, 400),
                 kRecipeFile);
-  const Recipe recipe = read_recipe(RecipeFile::read(path).recipe());
+  const Recipe recipe = read_recipe_file(path);
   RunInfo run;
   run.folder = folder;
   run.title = recipe.name;
