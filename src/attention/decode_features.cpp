@@ -28,10 +28,10 @@ void DecodeFeatures::operator()(const float* x, int64_t head, int64_t d, int64_t
   }
 }
 
-float divisor_of(const ops::LinearNormaliser& normaliser, float sum) {
+float divisor_of(const ops::LinearNormaliser& normaliser, float sum, bool causal) {
   using Kind = ops::LinearNormaliser::Kind;
   if (normaliser.kind == Kind::plus_eps) return sum + static_cast<float>(normaliser.eps);
-  if (normaliser.kind == Kind::at_least_one) return std::max(sum, 1.0f);
+  if (normaliser.kind == Kind::at_least_one) return std::max(causal ? sum : std::abs(sum), 1.0f);
   return sum == 0.0f ? 1.0f : sum;
 }
 

@@ -68,7 +68,8 @@ class LinearCrossDecoder final : public core::DecodeCross {
         const int64_t head = item % heads_;
         const auto& source = static_cast<const SourceSums&>(*sources[static_cast<size_t>(item / heads_)]);
         feature_map_(q + item * head_dim_, head, head_dim_, f, {}, reading);
-        const float divisor = divisor_of(normaliser_, ops::inner_product(reading, source.z.data() + head * f, f));
+        const float sum = ops::inner_product(reading, source.z.data() + head * f, f),
+                    divisor = divisor_of(normaliser_, sum, false);
         ops::weigh_values<float>(reading, source.s.data() + head * f * width_, f, width_, o);
         for (int64_t c = 0; c < head_dim_; ++c) heads[item * head_dim_ + c] = o[c] / divisor;
       }

@@ -153,7 +153,7 @@ class LinearDecoder final : public core::DecodeAttention {
     }
     ops::write_rows(s, value, keep, writing, nullptr, f, width_, nullptr);
     ops::weigh_values<float>(reading, s, f, width_, o);
-    divisor = divisor_of(normaliser_, divisor);
+    divisor = divisor_of(normaliser_, divisor, true);
     for (int64_t c = 0; c < head_dim_; ++c) heads[head * head_dim_ + c] = o[c] / divisor;
   }
 

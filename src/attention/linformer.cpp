@@ -17,7 +17,7 @@ Linformer::Linformer(const Options& options, const core::AttentionBuild& build)
   base::require(!build.causal,
                 "linformer: a projected key mixes all rows, so it is not causal; use abc with control.type = "
                 "\"linformer\" in a causal model");
-  // This gives E k the scale of k (Wang et al. 2020, theorem 2).
+  // Keeps inner products along the sequence on average (Wang et al. 2020, theorem 2): E k is sqrt(S/n) times k.
   const auto start = layers::normal(1.0 / std::sqrt(static_cast<double>(options.num_slots)));
   const layers::Scope scope = build.attn / "linformer";
   e_ = (scope / "k").add("weight", {options.num_slots, options.max_len}, start, layers::ParameterKind::memory);

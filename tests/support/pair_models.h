@@ -12,13 +12,15 @@
 /// Small translation models with weights that matter.
 namespace mnemo::test {
 
-/// An attention is named by its type, with a feature map or a control behind a colon: "linear:rfa", "abc:window".
+/// An attention is named by its type, with a feature map or a control behind a colon: "linear:rfa", "abc:window";
+/// "linear:rfa_authors" is the released variant.
 inline models::ModelOptions pair_options(const std::string& attention = "softmax", const std::string& cross = "softmax",
                                          const std::string& encoder = "softmax") {
   const auto table = [](const std::string& name) {
     const std::string type = name.substr(0, name.find(':')), kind = name.substr(std::min(name.size(), type.size() + 1));
     base::Node node = base::Node::table({{"type", type}});
-    if (type == "linear" && !kind.empty()) node.set("feature_map", kind);
+    if (type == "linear" && !kind.empty()) node.set("feature_map", kind.substr(0, 3));
+    if (kind == "rfa_authors") node.set("variant", "authors");
     if (type == "abc" && !kind.empty()) {
       base::Node control = base::Node::table({{"type", kind}});
       if (kind == "linformer") control.set("max_len", 16);

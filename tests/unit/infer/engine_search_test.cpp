@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "search/beam_search.h"
@@ -77,12 +78,30 @@ INSTANTIATE_TEST_SUITE_P(Attentions, EngineSearches,
                                          std::vector<std::string>{"softmax", "abc:clustering", "softmax", "post"},
                                          std::vector<std::string>{"linear", "linear:elu", "softmax", "post"},
                                          std::vector<std::string>{"linear", "linear:t2r", "softmax", "pre"},
-                                         std::vector<std::string>{"linear", "linear:rfa", "softmax", "post"}),
+                                         std::vector<std::string>{"linear", "linear:rfa", "softmax", "post"},
+                                         std::vector<std::string>{"linear", "linear:rfa_authors", "softmax", "post"}),
                          [](const auto& info) {
                            std::string name = info.param[0] + "_" + info.param[1] + "_" + info.param[3];
                            std::replace(name.begin(), name.end(), ':', '_');
                            return name;
                          });
+
+// Eight random projections over many equal tokens: the sum that is divided by is then often far below -1.
+TEST(EngineSearch, DividesByTheSizeOfANegativeSum) {
+  models::ModelOptions options = test::pair_options("softmax", "linear:rfa_authors");
+  options.backbone.pairs.decoder.cross_attention.set("num_features", 8);
+  options.backbone.pairs.decoder.cross_attention.set("tau", 0.2);
+  const std::shared_ptr<const models::Model> model = models::build(options, 4);
+  const at::Tensor source = at::full({15, 200}, 5, at::kLong), valid = at::ones({15, 200}, at::kBool);
+  const c10::InferenceMode inference;
+  EngineSearch fast(std::make_shared<const Engine>(model));
+  const auto naive = search::make_model_decoder(*model);
+  fast.start(source, valid);
+  naive->start(source, valid);
+  std::vector<int64_t> words(15);
+  std::iota(words.begin(), words.end(), 4);
+  EXPECT_LE((fast.log_probabilities(words) - naive->log_probabilities(words)).abs().max().item<double>(), 1e-4);
+}
 
 TEST(EngineSearch, FewerBitsStayNear) {
   const std::shared_ptr<const models::Model> model = models::build(test::pair_options(), 4);
