@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include <torch/types.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -10,9 +11,22 @@
 #include "base/file_io.h"
 #include "base/log.h"
 #include "bundle/bundle.h"
+#include "bundle/load.h"
+#include "core/last_inputs.h"
 #include "weights/checkpoint.h"
 
 namespace mnemo::bundle {
+namespace {
+
+/// The tensors of a checkpoint that are rows of the model's last inputs.
+std::set<std::string> last_inputs(const std::string& checkpoint) {
+  std::set<std::string> names;
+  for (const auto& [field, tensor] : load_any(checkpoint).model->initial_state(1).fields())
+    if (core::is_last_inputs(field)) names.insert(field.path);
+  return names;
+}
+
+}  // namespace
 
 ModelFolder average_of(const std::string& run, int64_t count) {
   base::require(count >= 1, "convert: --last: expected at least 1, found {}", count);
@@ -49,9 +63,11 @@ ModelFolder average_of(const std::string& run, int64_t count) {
       sums[i] += tensor;
     }
   }
+  const std::set<std::string> newest_counts = last_inputs(newest);
   for (size_t i = 0; i < sums.size(); ++i) {
-    at::Tensor& tensor = made.weights.tensors[i].second;
-    if (tensor.is_floating_point()) tensor = (sums[i] / static_cast<double>(count)).to(tensor.scalar_type());
+    auto& [name, tensor] = made.weights.tensors[i];
+    if (tensor.is_floating_point() && !newest_counts.contains(name))
+      tensor = (sums[i] / static_cast<double>(count)).to(tensor.scalar_type());
   }
   return made;
 }

@@ -69,6 +69,28 @@ at::Tensor in_places(const at::Tensor& rows, const std::vector<int64_t>& places)
   return places.empty() ? rows : rows.index_select(0, at::tensor(places, at::kLong).to(rows.device()));
 }
 
+/// A field's memory, "backbone.layers.0.attn.attention_cache" of its rows and their number.
+std::string memory_of(const core::Field& field) { return field.path.substr(0, field.path.rfind('.')); }
+
+/// Gives the model the memories of its own (a GRC cache) that `stored` has in the same sizes, each whole; returns the
+/// others, which begin empty.
+std::vector<std::string> take_memories(const models::Model& stored, models::Model& model) {
+  std::map<std::string, at::Tensor> from;
+  for (const auto& [field, tensor] : stored.initial_state(1).fields())
+    if (!field.per_sequence()) from.emplace(field.path, tensor);
+  const core::State own = model.initial_state(1);
+  std::set<std::string> other;
+  for (const auto& [field, tensor] : own.fields()) {
+    const auto found = from.find(field.path);
+    if (found != from.end() && found->second.sizes() != tensor.sizes()) other.insert(memory_of(field));
+  }
+  model.commit(own.map([&](const core::Field& field, const at::Tensor& tensor) {
+    const auto found = from.find(field.path);
+    return found == from.end() || other.contains(memory_of(field)) ? tensor : found->second;
+  }));
+  return {other.begin(), other.end()};
+}
+
 }  // namespace
 
 Taken take_weights(const std::string& path, models::Model& model, const std::vector<std::string>& classes) {
@@ -93,7 +115,10 @@ Taken take_weights(const std::string& path, models::Model& model, const std::vec
   for (const auto& [name, tensor] : from.named()) {
     if (!model.parameters().find(name).defined()) taken.unused.push_back(name);
   }
-  model.commit(stored.model->initial_state(1));
+  if (const auto begin_empty = take_memories(*stored.model, model); !begin_empty.empty()) {
+    taken.note += fmt::format("{}memories that have another size there begin empty: {}", taken.note.empty() ? "" : "; ",
+                              first_names(begin_empty));
+  }
   return taken;
 }
 

@@ -45,12 +45,27 @@ struct Folder {
   ModelFolder content;
 };
 
-std::vector<std::string> attached(const weights::StoredParts& parts) {
-  std::vector<std::string> names;
+memory::LearnableTokensOptions tasks_of(const weights::StoredParts& parts) {
   for (const base::Node& memory : parts.options.memory) {
-    if (base::type_of(memory) != memory::LearnableTokens::kType) continue;
-    for (const base::Node& task : memory.at("tasks").items()) names.push_back(task.at("name").as_string());
+    if (base::type_of(memory) == memory::LearnableTokens::kType)
+      return base::read_typed_options<memory::LearnableTokensOptions>(memory);
   }
+  return {};
+}
+
+/// What is in the model now, into `result`.
+void tell(const weights::StoredParts& parts, AttachedTasks& result) {
+  const memory::LearnableTokensOptions memory = tasks_of(parts);
+  for (const memory::TaskOptions& task : memory.tasks) result.tasks.push_back(task.name);
+  result.own_head = memory.tasks.empty() || memory.attention == memory::TaskAttention::masked;
+}
+
+/// What a task that extends all others sees: those with a class row, if it has one itself.
+std::vector<std::string> all_with_class_rows(const weights::StoredParts& parts, const memory::TaskOptions& added) {
+  std::vector<std::string> names;
+  if (!added.new_class_token) return names;
+  for (const memory::TaskOptions& task : tasks_of(parts).tasks)
+    if (task.new_class_token) names.push_back(task.name);
   return names;
 }
 
@@ -64,24 +79,26 @@ AttachedTasks attach_tasks(const AttachOptions& options) {
   Folder folder(options.model);
   AttachedTasks result;
   for (const std::string& file : options.files) {
+    const weights::TaskMemoryFile task = weights::read_task_memory(file);
     weights::AttachOptions how{options.name, {}};
     if (options.concatenate) how.sees.emplace();
-    if (options.extend) how.sees = attached(folder.parts);
+    if (options.extend) how.sees = all_with_class_rows(folder.parts, task.task());
     if (!options.sees.empty()) how.sees = options.sees;
-    const weights::TaskMemoryFile task = weights::read_task_memory(file);
     int64_t bytes = 0;
     for (const auto& [name, tensor] : task.tensors) bytes += static_cast<int64_t>(tensor.nbytes());
     weights::attach(folder.parts, task, file, how);
-    if (attached(folder.parts).size() > 1 && task.memory.attention == memory::TaskAttention::full)
-      base::log_warning(
-          "attach: {}: trained without a mask (attention = \"full\"): every row sees the rows of every task, so the "
-          "tasks "
-          "of this model change one another's results",
-          file);
-    result.added.push_back({attached(folder.parts).back(), task.task().num_classes, task.task().num_mem_tokens, bytes});
+    const std::vector<memory::TaskOptions> now = tasks_of(folder.parts).tasks;
+    if (task.memory.attention == memory::TaskAttention::full) {
+      base::log_warning("attach: {}: trained without a mask (attention = \"full\"): {}", file,
+                        now.size() > 1
+                            ? "every row sees the rows of every task, so the tasks of this model change one another's "
+                              "results"
+                            : "it changes the rows that the model's own head reads, so that head answers no more");
+    }
+    result.added.push_back({now.back().name, task.task().num_classes, task.task().num_mem_tokens, bytes});
   }
   result.folder = folder.write(options.out);
-  result.tasks = attached(folder.parts);
+  tell(folder.parts, result);
   return result;
 }
 
@@ -89,7 +106,7 @@ AttachedTasks detach_task(const std::string& model, const std::string& name, con
   Folder folder(model);
   weights::detach(folder.parts, name, folder.path);
   AttachedTasks result{.folder = folder.write(out)};
-  result.tasks = attached(folder.parts);
+  tell(folder.parts, result);
   return result;
 }
 

@@ -14,7 +14,7 @@ struct AttachOptions {
   std::optional<std::string> name = {};  ///< what one file's task is called in this model; unset: as in the file
   std::optional<std::string> out = {};   ///< where the joined model goes; unset: into `model` itself
   // Which attached tasks a task sees; none of the three: those that it saw in training.
-  bool extend = false;                 ///< all that are attached before it
+  bool extend = false;                 ///< all with a class row that are attached before it
   bool concatenate = false;            ///< none
   std::vector<std::string> sees = {};  ///< these
 };
@@ -29,10 +29,12 @@ struct AttachedTasks {
   std::string folder;  ///< the model that was written
   std::vector<AttachedTask> added = {};
   std::vector<std::string> tasks = {};  ///< all that are attached now
+  bool own_head = true;                 ///< whether the model's own head still answers
 };
 
-/// Joins task memories to a model, whose earlier results stay as they were bit for bit; of tasks trained without a mask
-/// they do not, which a warning says (Sandler et al. 2022, table 6: interference). Throws InputError for a task of
+/// Joins task memories to a model, whose earlier results stay as they were bit for bit. A task trained without a mask
+/// takes the place of the model's own head, and changes the results of other such tasks (Sandler et al. 2022, table 6:
+/// interference); a warning says so. Throws InputError for a task of
 /// another backbone, a name that is taken, and options that exclude each other.
 AttachedTasks attach_tasks(const AttachOptions& options);
 

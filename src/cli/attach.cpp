@@ -24,8 +24,9 @@ struct DetachArguments {
 };
 
 std::string summary_of(const bundle::AttachedTasks& made) {
-  return fmt::format("{}: {} beside its own head\n", made.folder,
-                     base::counted(static_cast<int64_t>(made.tasks.size()), "task"));
+  return fmt::format("{}: {} {} its own head\n", made.folder,
+                     base::counted(static_cast<int64_t>(made.tasks.size()), "task"),
+                     made.own_head ? "beside" : "in place of");
 }
 
 base::Node tasks_node(const bundle::AttachedTasks& made) {
@@ -71,11 +72,11 @@ void add_attach(CLI::App& app) {
   auto options = std::make_shared<AttachArguments>();
   bundle::AttachOptions* arguments = &options->attach;
   Command(app, "attach",
-          "attach tasks trained with `mnemo finetune` to an image model; its existing results do not change")
+          "attach tasks trained with `mnemo finetune` to an image model; masked ones leave its results as they are")
       .argument("MODEL", arguments->model, "model folder or run folder of the image model")
       .arguments("FILE", arguments->files, "task files, attached in this order")
       .flag("--extend", arguments->extend,
-            "each task sees the class tokens and memories of all tasks attached before it")
+            "each task sees the class tokens and memories of all tasks attached before it that have a class token")
       .flag("--concatenate", arguments->concatenate,
             "no task sees another (default: each sees what it saw in training)")
       .option("--sees", arguments->sees, "NAME", "let the new task see this attached task; may be repeated")

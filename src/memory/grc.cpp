@@ -33,7 +33,8 @@ void GrcOptions::validate(const base::Where& where) const {
   where.require(position != GrcOptions::Position::cpe_alone ||
                     (variant == plain.variant && !cache_len && lifetime == plain.lifetime && !bptt_depth &&
                      mem_attention == plain.mem_attention && attend == plain.attend && eval_read == plain.eval_read &&
-                     !sees_segment && cache_grid.empty() && !qkv_bias && gate_bias),
+                     !sees_segment && cache_grid.empty() && grid.empty() && cls_tokens == plain.cls_tokens &&
+                     !qkv_bias && gate_bias),
                 "position",
                 "\"cpe_alone\" has no cache; expected of the other options cache_ratio alone, which sets "
                 "the groups of the convolution");
@@ -49,6 +50,10 @@ void GrcOptions::check(const core::ModelOutline& model, const base::Where& where
                 "images are not a sequence; 'grc' expected lifetime = \"model\"");
   where.require(model.input == core::InputKind::images || position != GrcOptions::Position::cpe_alone, "memory",
                 "position = \"cpe_alone\" is a control for models of images; found a model of texts");
+  where.require(model.input == core::InputKind::images || !model.causal || position != GrcOptions::Position::cpe,
+                "memory",
+                "grc with position = \"cpe\" in a causal model leaks the future: the convolution reads the rows to the "
+                "right and below; expected position = \"none\"");
   where.require(model.input == core::InputKind::images || !model.causal || variant != GrcOptions::Variant::authors,
                 "memory",
                 "grc with variant = \"authors\" in a causal model leaks the future: every query reads an update made "
@@ -62,6 +67,8 @@ void Grc::require_sense(const core::AttentionBuild& build, const core::ImageLayo
                 "grc: variant \"authors\" lets every query read an update made from the whole segment, later tokens "
                 "included, so it is not causal; use variant = \"paper\", whose causal form reads the "
                 "cache as it was before the segment");
+  base::require(!causal_ || options.position == GrcOptions::Position::none,
+                "grc: position \"cpe\" reads the rows to the right and below, so it is not causal; expected \"none\"");
   base::require(
       causal_ || !options.sees_segment,
       "grc: sees_segment is for causal models; in a bidirectional one every query reads its segment's update");

@@ -218,8 +218,6 @@ class GrcDecoder final : public core::DecodeAttention {
 std::unique_ptr<core::DecodeAttention> Grc::decoder(const core::DecodeBuild& build) const {
   base::require(!reads_update(core::Mode::evaluate), "{}",
                 "grc with sees_segment = true, which is for analysis: its queries look to the right");
-  base::require(options_.position == GrcOptions::Position::none, "{}",
-                "grc with position = \"cpe\", which looks to the right");
   base::require(reader_.reads_by_softmax(), "{}", "grc with mem_attention = \"same\" around another core than softmax");
   std::unique_ptr<core::DecodeAttention> inner = inner_->decoder(build);
   if (inner == nullptr) return nullptr;

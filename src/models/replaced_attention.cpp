@@ -58,6 +58,16 @@ base::Node replaced_attention(const BackboneOptions& backbone, base::Node made, 
   const auto keep = [&](const char* key) {
     if (made.find(key) == nullptr && is_set(old, key) && complete.find(key) != nullptr) made.set(key, old.at(key));
   };
+  if (const base::Node* scaled = old.find("scaled"); scaled != nullptr && !scaled->as_bool()) {
+    const bool says_how = complete.find("scale") != nullptr;
+    base::require(
+        says_how || complete.find("scaled") != nullptr,
+        "{}: the model's attention does not scale its scores (scaled = false), and '{}' always does; expected "
+        "one of {}, {}",
+        who, base::type_of(complete), attentions_with(types, "scaled"), attentions_with(types, "scale"));
+    if (says_how && made.find("scale") == nullptr) made.set("scale", "none");
+    keep("scaled");
+  }
   for (const char* key : kKeptKeys) keep(key);
   for (const char* key : kNeededKeys) keep(key);
   made = types.complete(made);

@@ -17,11 +17,15 @@ ReplacedMemory::With with_named(std::string_view with, std::string_view who) {
   return ReplacedMemory::With::noise;
 }
 
-bool is_memory(const at::Tensor& tensor) { return tensor.is_floating_point(); }
+/// Whether the field has channels: contents. A mask, a sum of weights or a number of rows, which has none, says how much
+/// was written.
+bool is_memory(const core::Field& field, const at::Tensor& tensor) {
+  return tensor.is_floating_point() && (field.dim("d") >= 0 || field.dim("D") >= 0 || field.dim("C") >= 0);
+}
 
 /// Whether the field of an initial state ever has a number: a memory may be empty at first; one of no rows stays so.
 bool holds_memory(const core::Model& model, const core::Field& field, const at::Tensor& tensor) {
-  if (!is_memory(tensor) || tensor.numel() > 0) return is_memory(tensor);
+  if (!is_memory(field, tensor) || tensor.numel() > 0) return is_memory(field, tensor);
   const auto* built = dynamic_cast<const Model*>(&model);
   return built == nullptr || (field.dim("M") >= 0 && max_rows(*built, field.path, core::Mode::evaluate) > 0);
 }
@@ -44,8 +48,8 @@ core::StepResult ReplacedMemory::forward(const core::Segment& segment, const cor
 }
 
 core::State ReplacedMemory::replaced(const core::State& state) const {
-  return state.map([&](const core::Field&, const at::Tensor& tensor) {
-    if (!is_memory(tensor) || tensor.numel() == 0) return tensor;
+  return state.map([&](const core::Field& field, const at::Tensor& tensor) {
+    if (!is_memory(field, tensor) || tensor.numel() == 0) return tensor;
     const at::Tensor finite = tensor.isfinite();
     at::Tensor fresh = at::zeros_like(tensor);
     if (with_ == With::noise) {

@@ -11,10 +11,10 @@ namespace mnemo::models {
 
 /// A model whose memory is replaced wherever a segment starts, the first one included: a diagnostic of whether it uses
 /// what it carries.
-///   zeros   every floating-point field of the state, of a sequence or of the model, is 0
+///   zeros   every field of the state that has channels, of a sequence or of the model, is 0
 ///   noise   it is mean + deviation * N(0, 1), with the mean and the deviation of the field's own numbers
-/// What is not finite (an empty slot's -inf), masks and counters stay, so as many rows are read as before. For
-/// evaluation only.
+/// What is not finite, masks, sums of weights and counters stay, so as many rows are read as before, with the same
+/// weight. For evaluation only.
 class ReplacedMemory final : public core::Model {
  public:
   enum class With { zeros, noise };

@@ -154,8 +154,13 @@ std::string backbone_checksum(const StoredParts& model) {
                   });
 }
 
-std::string task_checksum(const NamedTensors& tensors, const std::string& task) {
-  return checksum("", tensors, [&](const std::string& name) -> std::optional<std::string> {
+std::string task_checksum(const StoredParts& model, const std::string& task) {
+  std::string seen;  // and what that task itself sees, which its rows depend on
+  for (const memory::TaskOptions& one : memory_of(model.options).tasks) {
+    if (one.name != task) continue;
+    for (const std::string& other : one.sees) seen += other + " " + task_checksum(model, other) + "\n";
+  }
+  return checksum(seen, model.tensors, [&](const std::string& name) -> std::optional<std::string> {
     if (!name.starts_with(prefix_of(task))) return std::nullopt;
     return name.substr(prefix_of(task).size());
   });
@@ -204,7 +209,7 @@ TaskMemoryFile take_task(const StoredParts& model, const std::string& name) {
   base::ensure(found != memory.tasks.end(), "no task '{}'", name);
   TaskMemoryFile file;
   const memory::TaskOptions task = *found;
-  for (const std::string& other : task.sees) file.sees.emplace_back(other, task_checksum(model.tensors, other));
+  for (const std::string& other : task.sees) file.sees.emplace_back(other, task_checksum(model, other));
   memory.tasks = {task};
   memory.tasks.front().sees.clear();  // the file's `sees` has names and checksums instead
   file.memory = memory;
@@ -257,7 +262,7 @@ void attach(StoredParts& model, const TaskMemoryFile& task, const std::string& f
                     "{}: was trained as an extension of '{}', which is not attached; attach that first, or say what it "
                     "sees (--sees)",
                     shown, name);
-      base::require(task_checksum(model.tensors, name) == sum,
+      base::require(task_checksum(model, name) == sum,
                     "{}: was trained as an extension of another task '{}' than the one attached", shown, name);
       added.sees.push_back(name);
     }

@@ -42,8 +42,9 @@ struct StoredParts {
 /// change no result), with adapters of the model's own and the head's pool; then names, shapes and float32 numbers of
 /// the tensors "backbone.*". Adapters that came with a task are left out.
 std::string backbone_checksum(const StoredParts& model);
-/// SHA-256 of the names, shapes and float32 numbers of one task's tensors, whatever its name is.
-std::string task_checksum(const NamedTensors& tensors, const std::string& name);
+/// SHA-256 of the names, shapes and float32 numbers of one task's tensors, whatever its name is, and of the same of the
+/// tasks that it sees.
+std::string task_checksum(const StoredParts& model, const std::string& name);
 
 /// Options for attaching a task.
 struct AttachOptions {

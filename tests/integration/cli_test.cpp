@@ -335,9 +335,9 @@ TEST_F(CommandLine, SegmentsThatStandAloneDoSoOutsideTrainingToo) {
   write(folder_ / "held_out.txt", content(text_).substr(0, 700));
   // With a table that has one position per token of a segment, nothing can continue past a segment.
   const std::string folder = trained(
-      "alone",
-      {"--set", "data.reset=segments", "--set", "data.valid=" + (folder_ / "held_out.txt"), "--set", "model.memory=[]",
-       "--set", "model.backbone.attention={type=\"abc\", num_slots=4, control={type=\"linformer\", max_len=8}}"});
+      "alone", {"--set", "data.reset=segments", "--set", "data.valid=" + (folder_ / "held_out.txt"), "--set",
+                "model.memory=[]", "--set", "train.eval_context=3", "--set",
+                "model.backbone.attention={type=\"abc\", num_slots=4, control={type=\"linformer\", max_len=8}}"});
   const auto nll = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "eval");
     arguments.push_back("--json");
@@ -346,7 +346,8 @@ TEST_F(CommandLine, SegmentsThatStandAloneDoSoOutsideTrainingToo) {
     return json(outcome.out).at("nll").as_double();
   };
   const std::string held_out = folder_ / "held_out.txt";
-  const double own = nll({folder});
+  const double own = nll({folder});  // with the context with which the run evaluated
+  EXPECT_NE(nll({folder, "--context", "0"}), own);
   EXPECT_NEAR(nll({folder, "--data", held_out}), own, 1e-9);
   EXPECT_NEAR(nll({folder + "/model", "--data", held_out}), own, 1e-9);
   const Finished carried = run({"eval", folder, "--data", held_out, "--reset", "documents"});

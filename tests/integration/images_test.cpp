@@ -218,5 +218,33 @@ TEST_F(CommandLine, ImageModelsAreInspectedAndRefusedWhereTextsAreMeant) {
   }
 }
 
+// The mean of unrelated images is no image, so the newest rows of an attention-based cache stay.
+TEST_F(CommandLine, AveragedCheckpointsKeepTheLastImages) {
+  data::make_class_folders(folder_ / "train");
+  write(folder_ / "cache.toml",
+        "[data]\ntype = \"images\"\nformat = \"folders\"\ntrain = \"train\"\nimage_size = [4, 4]\n[model]\n"
+        "backbone = { type = \"vit\", image_size = [4, 4], patch_size = 2, dim = 8, num_layers = 1, num_heads = 1 }\n"
+        "head = { type = \"classification\", num_classes = 3 }\nmemory = [{ type = \"attention_cache\" }]\n"
+        "[train]\nsteps = 3\nbatch_size = 4\nsave_every = 1\nkeep_last = 0\n");
+  const std::string folder = folder_ / "run", made = folder_ / "average";
+  const Finished training = run({"train", folder_ / "cache.toml", "--out", folder, "--quiet"});
+  ASSERT_EQ(training.status, 0) << training.err;
+  const Finished convert = run({"convert", folder, "--to", "average", "--last", "2", "--out", made});
+  ASSERT_EQ(convert.status, 0) << convert.err;
+  const auto found = weights::read_safetensors(made + "/model.safetensors"),
+             newest = weights::read_safetensors(folder + "/step-00000003/model.safetensors");
+  int64_t rows = 0, averages = 0;
+  for (const auto& [name, tensor] : found.tensors) {
+    const bool same = at::equal(tensor, newest.at(name, "newest"));
+    if (name.ends_with("attention_cache.rows")) {
+      EXPECT_TRUE(same);
+      ++rows;
+    }
+    averages += !same;
+  }
+  EXPECT_EQ(rows, 1);
+  EXPECT_GT(averages, 5);
+}
+
 }  // namespace
 }  // namespace mnemo

@@ -167,7 +167,12 @@ TEST_F(TaskCommands, FinetunedTasksAreJoined) {
     EXPECT_EQ(base::path_exists(file), std::string(regime) != "full");
     EXPECT_EQ(run({"classify", out, picture}).status, 0);
     if (std::string(regime) == "full") continue;
-    ASSERT_EQ(run({"attach", backbone_, file, "--out", folder_ / (std::string(regime) + "_joined")}).status, 0);
+    const Finished attached = run({"attach", backbone_, file, "--out", folder_ / (std::string(regime) + "_joined")});
+    ASSERT_EQ(attached.status, 0) << attached.err;
+    const bool masked = std::string(regime) == "head" || std::string(regime) == "masked_memory";
+    EXPECT_TRUE(holds(attached.out, masked ? "1 task beside its own head" : "1 task in place of its own head"));
+    EXPECT_EQ(holds(attached.err, "that head answers no more"), !masked) << attached.err;
+    EXPECT_EQ(asked(folder_ / (std::string(regime) + "_joined")).find("base") != nullptr, masked);
     EXPECT_EQ(asked(folder_ / (std::string(regime) + "_joined")).at(regime), asked(out).at(regime));
     EXPECT_LT(base::file_size(file), base::file_size(out + "/model/model.safetensors"));
   }
@@ -179,6 +184,11 @@ TEST_F(TaskCommands, FinetunedTasksAreJoined) {
             0);
   EXPECT_EQ(asked(joined_).at("base"), base);
   EXPECT_EQ(asked(joined_).at("masked_memory"), masked);
+  // A head alone has no class row, so nothing sees it and it sees nothing.
+  const std::string head = folder_ / "head/head.task.safetensors",
+                    memory = folder_ / "masked_memory/masked_memory.task.safetensors";
+  for (const auto& [first, second] : {std::pair(head, memory), std::pair(memory, head)})
+    EXPECT_EQ(run({"attach", backbone_, first, second, "--extend", "--out", folder_ / "extended"}).status, 0);
   expect_refused({"attach", joined_, folder_ / "memory/memory.task.safetensors"}, {"full", "masked"});
   // A task that extends another.
   ASSERT_EQ(run({"finetune", recipe, "--model", joined_, "--name", "more", "--set", "finetune.sees=[\"masked_memory\"]",

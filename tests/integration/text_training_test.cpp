@@ -1,4 +1,4 @@
-// Published models of texts, trained on with their own tokenizer: hidden tokens, next tokens, answers.
+// Published models of texts, trained further with their own tokenizer: masked tokens, next tokens, answers.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 

@@ -180,6 +180,23 @@ TEST(AddMemory, AnotherAttentionTakesWhatItCan) {
       {"--attention: unknown key 'window'; did you mean 'window_size'?"});
 }
 
+// Scores that T5 does not divide by sqrt(d) would be far too small if another attention did.
+TEST(AddMemory, ScoresThatAreNotScaledStaySo) {
+  const test::TemporaryFolder folder;
+  const auto to = [&](const std::string& model, const std::string& attention, const char* out) {
+    convert({.model = model, .out = folder / out, .attention = attention});
+    return read_bundle(folder / out).model->options().backbone.attention;
+  };
+  to(kTexts + "gpt2", "softmax,scaled=false", "unscaled");
+  const std::string unscaled = folder / "unscaled";
+  EXPECT_EQ(to(unscaled, "abc,num_slots=4", "abc").at("scale").as_string(), "none");
+  EXPECT_EQ(to(unscaled, "abc,num_slots=4,scale=sqrt_d", "said").at("scale").as_string(), "sqrt_d");
+  EXPECT_FALSE(to(unscaled, "softmax,dropout=0.5", "softmax").at("scaled").as_bool());
+  EXPECT_EQ(to(kTexts + "gpt2", "abc,num_slots=4", "usual").at("scale").as_string(), "sqrt_d");
+  expect_error<base::InputError>([&] { to(unscaled, "sliding_window,window_size=4", "no"); },
+                                 {"--attention", "scaled = false", "'sliding_window'", "softmax", "abc"});
+}
+
 TEST(AddMemory, EveryCausalModelTakesBoundedMemoryAndLinearAttention) {
   for (const std::string& name : kCausal) {
     for (const char* attention : {"abc,num_slots=4", "abc,num_slots=4,control={type=\"window\"}", "linear",

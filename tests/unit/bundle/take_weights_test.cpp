@@ -10,11 +10,13 @@
 #include "bundle/class_names.h"
 #include "bundle/convert.h"
 #include "bundle/load.h"
+#include "bundle/model_folder.h"
 #include "bundle/take_weights.h"
 #include "models/presets.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/text_folders.h"
+#include "weights/model_tensors.h"
 #include "weights/safetensors.h"
 
 namespace mnemo::bundle {
@@ -95,6 +97,37 @@ TEST(TakeWeights, AHeadWithAnOutputOfItsOwnIsAnotherModel) {
   std::filesystem::remove_all(folder / "bert_mlm");
   const std::string other = with_output(1.0);
   expect_error<base::InputError>([&] { load_any(other); }, {"output of its own", own, embedding});
+}
+
+// A GRC's parameters do not tell how many rows its cache has.
+TEST(TakeWeights, ACacheOfAnotherSizeBeginsEmpty) {
+  const test::TemporaryFolder folder;
+  const auto with_cache = [](int64_t rows) {
+    return models::build(
+        models::read_model_options(base::parse_toml(
+            fmt::format("segment_size = 4\nembedding.vocab_size = 7\nbackbone = {{ num_layers = 1, dim "
+                        "= 8, num_heads = 2, ffn_dim = 8 }}\n[[memory]]\ntype = \"grc\"\ncache_len = {}",
+                        rows),
+            "test")),
+        1);
+  };
+  const auto cache_of = [](const models::Model& model) { return model.initial_state(1).fields().front().second; };
+  const auto stored = with_cache(4);
+  stored->commit(stored->initial_state(1).map(
+      [](const core::Field&, const at::Tensor& tensor) { return at::full_like(tensor, 3.0); }));
+  ModelFolder content;
+  content.config = base::to_json(base::write_options(stored->options()));
+  content.weights.tensors = weights::model_tensors(*stored);
+  write_model_folder(folder / "m", content);
+  const auto same = with_cache(4), longer = with_cache(6);
+  EXPECT_EQ(take_weights(folder / "m", *same).note, "");
+  EXPECT_TRUE(at::equal(cache_of(*same), cache_of(*stored)));
+  const Taken taken = take_weights(folder / "m", *longer);
+  EXPECT_TRUE(taken.fresh.empty());
+  EXPECT_TRUE(taken.note.starts_with("memories that have another size there begin empty: '")) << taken.note;
+  EXPECT_TRUE(taken.note.ends_with("layers.0.attn.grc'")) << taken.note;
+  EXPECT_EQ(cache_of(*longer).size(1), 6);
+  EXPECT_EQ(cache_of(*longer).abs().max().item<float>(), 0.0f);
 }
 
 TEST(TakeWeights, QuantisedWeightsAreNotReadAsPlainOnes) {

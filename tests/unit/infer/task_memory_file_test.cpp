@@ -86,7 +86,7 @@ TEST(TaskMemoryFile, AttachRefusesWhatDoesNotFit) {
   refuse(one, task(backbone, "a", 2), {"'a'", "--name"});
   refuse(one, task(backbone, "b", 2), {"'zz'"}, {.name = {}, .sees = std::vector<std::string>{"zz"}});
   weights::TaskMemoryFile extension = task(backbone, "b", 2);
-  extension.sees = {{"a", weights::task_checksum(one.tensors, "a")}};
+  extension.sees = {{"a", weights::task_checksum(one, "a")}};
   refuse(backbone, extension, {"extension of 'a'", "not attached"});
   weights::StoredParts wrong = backbone;
   weights::attach(wrong, task(backbone, "a", 7), "file");
@@ -95,6 +95,13 @@ TEST(TaskMemoryFile, AttachRefusesWhatDoesNotFit) {
   weights::attach(two, extension, "file");
   test::expect_error<base::InputError>([&] { weights::detach(two, "a", "m"); }, {"'b' sees 'a'"});
   test::expect_error<base::InputError>([&] { weights::detach(two, "c", "m"); }, {"no task", "c"});
+  // What b itself sees is part of what b is.
+  weights::StoredParts apart = one;
+  weights::attach(apart, extension, "file", {.name = {}, .sees = std::vector<std::string>{}});
+  weights::TaskMemoryFile third = task(backbone, "c", 5);
+  third.sees = {{"b", weights::task_checksum(two, "b")}};
+  refuse(apart, third, {"another task 'b'"});
+  weights::attach(two, third, "file");
   weights::TaskMemoryFile full = task(backbone, "f", 3);
   full.memory.attention = memory::TaskAttention::full;
   refuse(one, full, {"full", "masked"});

@@ -210,6 +210,7 @@ TEST(Grc, RefusesShapesThatDoNotFit) {
   GrcOptions image = small();
   image.position = GrcOptions::Position::cpe;
   image.grid = {2, 3};
+  test::expect_error<base::InputError>([&] { Subject(image, true); }, {"\"cpe\"", "not causal"});
   const Subject s(image, false);
   const AttendTable table({SpanKind::tokens, 5}, core::Rule::all());
   test::expect_error<base::ShapeError>(

@@ -47,6 +47,27 @@ core::State with(const core::State& state, const std::function<at::Tensor(const 
   });
 }
 
+/// Keeps the state that it is given.
+class Watched final : public core::Model {
+ public:
+  Watched(const core::Model& model, core::State& seen) : model_(model), seen_(seen) {}
+  core::StepResult forward(const core::Segment&, const core::State& state) const override {
+    seen_ = state;
+    return {};
+  }
+  core::State initial_state(int64_t batch) const override { return model_.initial_state(batch); }
+  void commit(const core::State&) override {}
+  int64_t bptt_depth(const std::string&) const override { return 0; }
+  at::Tensor logits(const at::Tensor& hidden) const override { return hidden; }
+  at::Tensor nll(const at::Tensor& hidden, const at::Tensor&) const override { return hidden; }
+  const layers::ParameterSet& parameters() const override { return model_.parameters(); }
+  const core::ModelInput& input() const override { return model_.input(); }
+
+ private:
+  const core::Model& model_;
+  core::State& seen_;
+};
+
 TEST(ReplacedMemory, ZerosStandWhereASegmentStarts) {
   const at::NoGradGuard no_grad;
   for (const std::vector<std::string>& memory :
@@ -70,29 +91,39 @@ TEST(ReplacedMemory, ZerosStandWhereASegmentStarts) {
   }
 }
 
+// A slot's mask or sum of weights says how much was written, not what.
+TEST(ReplacedMemory, MasksAndSumsOfWeightsStay) {
+  const at::NoGradGuard no_grad;
+  for (const std::vector<std::string>& attention :
+       {std::vector<std::string>{"backbone.attention.type=abc", "backbone.attention.num_slots=7",
+                                 "backbone.attention.control.type=window", "backbone.attention.mask_empty_slots=true"},
+        {"backbone.attention.type=abc", "backbone.attention.control.type=mlp",
+         "backbone.attention.control.activation=relu"},
+        {"backbone.attention.type=linear", "backbone.attention.feature_map=elu"}}) {
+    const auto model = model_with(attention);
+    const core::State state = carried(*model, Numbers(1).tokens({2, 5}, 7));
+    for (const char* with : {"zeros", "noise"}) {
+      core::State seen;
+      ReplacedMemory(Watched(*model, seen), with, "test").forward(segment_of(Numbers(2).tokens({2, 2}, 7)), state);
+      const auto before = state.fields(), after = seen.fields();
+      ASSERT_EQ(before.size(), after.size());
+      int64_t kept = 0;
+      for (size_t i = 0; i < before.size(); ++i) {
+        if (!before[i].second.is_floating_point()) continue;
+        const bool is_weight = before[i].first.path.ends_with(".z");
+        kept += is_weight;
+        EXPECT_EQ(at::equal(before[i].second, after[i].second), is_weight) << before[i].first.path << " " << with;
+      }
+      EXPECT_GT(kept, 0) << attention[0];
+    }
+  }
+}
+
 TEST(ReplacedMemory, NoiseHasTheMeanAndDeviationOfTheField) {
   const at::NoGradGuard no_grad;
   const auto model = model_with({"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=4000"});
   core::State seen;
-  class Watched final : public core::Model {
-   public:
-    Watched(const core::Model& model, core::State& seen) : model_(model), seen_(seen) {}
-    core::StepResult forward(const core::Segment&, const core::State& state) const override {
-      seen_ = state;
-      return {};
-    }
-    core::State initial_state(int64_t batch) const override { return model_.initial_state(batch); }
-    void commit(const core::State&) override {}
-    int64_t bptt_depth(const std::string&) const override { return 0; }
-    at::Tensor logits(const at::Tensor& hidden) const override { return hidden; }
-    at::Tensor nll(const at::Tensor& hidden, const at::Tensor&) const override { return hidden; }
-    const layers::ParameterSet& parameters() const override { return model_.parameters(); }
-    const core::ModelInput& input() const override { return model_.input(); }
-
-   private:
-    const core::Model& model_;
-    core::State& seen_;
-  } const watched(*model, seen);
+  const Watched watched(*model, seen);
   const core::State state = with(model->initial_state(1), [](const at::Tensor& t) {
     at::Tensor numbers = Numbers(5).normal(t.sizes()) * 3.0 + 2.0;
     numbers.view({-1}).narrow(0, 0, 100).fill_(-std::numeric_limits<double>::infinity());

@@ -187,6 +187,8 @@ TEST_P(VisionGrc, TheConvolutionAloneIsGrcWithoutAShare) {
   EXPECT_TRUE(alone->initial_state(1).fields().empty());
   expect_error<base::InputError>([&] { make(GetParam(), "type = \"grc\"\nposition = \"cpe_alone\"\nqkv_bias = true"); },
                                  {"position", "cpe_alone", "cache_ratio"});
+  expect_error<base::InputError>([&] { make(GetParam(), "type = \"grc\"\nposition = \"cpe_alone\"\ngrid = [5, 7]"); },
+                                 {"position", "cpe_alone", "cache_ratio"});
 }
 
 TEST_P(VisionGrc, TrainingMovesTheCacheEvaluationDoesNot) {
@@ -463,7 +465,7 @@ TEST(AttentionCacheInImages, EmptyLanesReadNothingInEvaluation) {
   EXPECT_GT(core::num_bytes(trained), core::num_bytes(first.state));
 }
 
-TEST(AttentionCacheInImages, LanesElsewhereAreRefused) {
+TEST(AttentionCacheInImages, WhatIsForImagesIsRefusedInTexts) {
   expect_error<base::InputError>([&] { make(cases()[0], "type = \"attention_cache\"\neval_lanes = \"empty\""); },
                                  {"eval_lanes", "lanes"});
   const auto text = [](const std::string& memory) {
@@ -472,6 +474,8 @@ TEST(AttentionCacheInImages, LanesElsewhereAreRefused) {
   expect_error<base::InputError>([&] { text("type = \"attention_cache\"\nlanes = \"batch\""); },
                                  {"attention_cache", "texts", "lanes"});
   expect_error<base::InputError>([&] { text("type = \"grc\"\nposition = \"cpe_alone\""); }, {"cpe_alone", "images"});
+  expect_error<base::InputError>([&] { text("type = \"grc\"\nposition = \"cpe\"\ngrid = [2, 4]"); },
+                                 {"\"cpe\"", "leaks the future"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Backbones, VisionGrc, testing::ValuesIn(cases()),
