@@ -41,7 +41,7 @@ std::shared_ptr<const core::Model> measured_model(const bundle::Bundle& stored, 
 }
 
 Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::TokenStore> text,
-                      const MeasureOptions& options, std::string what, bool reset_segments, int64_t own_context = 0) {
+                      const MeasureOptions& options, std::string what, bool reset_segments, int64_t own_context) {
   base::require(text->size() > 1, "{}: too short: {} tokens, at least 2 are needed", what, text->size());
   const data::Tokenizer& tokenizer = *stored.tokenizer;
   data::report_unknown(tokenizer, what, text->num_unknown(), text->size(),
@@ -167,7 +167,7 @@ std::optional<tasks::Evaluation> evaluated(const bundle::Bundle& stored, const R
   return loaded.task->evaluate(*measured_model(stored, options), part);
 }
 
-/// Another file in place of the data of the model's own recipe, read as that says: hidden tokens, spans.
+/// Another file in place of the data of the model's own recipe, read as that says: masked tokens, spans.
 Measured measure_as_trained(const bundle::Bundle& stored, std::optional<Recipe> recipe, const MeasureOptions& options) {
   base::require(
       recipe && recipe->data.find("train") != nullptr,
@@ -300,7 +300,8 @@ Measured measure_file(const bundle::Bundle& stored, const MeasureOptions& option
   const bool bytes = stored.tokenizer->type() == "bytes";
   const data::TextSource file = data::open_text(*options.data, {.any_bytes = bytes});
   const auto text = data::encode_text(*stored.tokenizer, bytes ? file : file.without_byte_order_mark(), rule);
-  return measure_text(stored, text, options, *options.data, stored.conventions.resets_segments());
+  return measure_text(stored, text, options, *options.data, stored.conventions.resets_segments(),
+                      recipe ? recipe->train.eval_context.value_or(0) : 0);
 }
 
 Measured measure_any(const bundle::Bundle& stored, const MeasureOptions& options) {

@@ -66,11 +66,23 @@ std::optional<Evaluation> Images::evaluate(const core::Model& model, data::Part 
   return found;
 }
 
+void Images::require_shareable(const core::Model& model) const {
+  const at::NoGradGuard no_grad;
+  core::Segment image;
+  image.pixels = at::zeros({1, 3, data_.height(), data_.width()}, device_of(model));
+  image.mode = core::Mode::evaluate;
+  const core::State before = model.initial_state(1);
+  base::require(!moved(before, model.forward(image, before).state),
+                "evaluation: several processes each measure a share of the batches, but this model carries a memory "
+                "from batch to batch; expected one process, or a memory that stays empty in evaluation");
+}
+
 Evaluation Images::measure(const core::Model& model, const std::shared_ptr<const data::ImageSet>& set,
                            int64_t samples) const {
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
   distributed::SharedBatches shared(ranks());
+  if (shared.size() > 1) require_shareable(model);
   data::MeasuredImages images(set, data_, options_.eval_batch_size, samples, {shared.rank(), shared.size()});
   core::State state;
   int64_t places = 0;
@@ -83,10 +95,6 @@ Evaluation Images::measure(const core::Model& model, const std::shared_ptr<const
     const at::Tensor targets = batch.labels.unsqueeze(1).to(device);
     const core::State before = next_places(model, state, places, targets.size(0));
     core::StepResult step = model.forward(input, before);
-    base::require(shared.size() == 1 || !moved(before, step.state),
-                  "evaluation: the batches are dealt to {} processes, but this model carries a memory from batch to "
-                  "batch; measure it on one process",
-                  shared.size());
     state = std::move(step.state);
     places = targets.size(0);
     const at::Tensor logits = model.logits(step.hidden);

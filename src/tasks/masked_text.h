@@ -28,7 +28,7 @@ struct MaskedTextTaskOptions {
 
 /// Masked language modelling (Devlin et al. 2019): a model with a head that predicts a token in its own place. A sample
 /// is a piece of one document, divided into segments; its masks are drawn anew every epoch, and in an evaluation they
-/// are always the same. The metric is the perplexity of the hidden tokens. Training repeats the samples, in a new order
+/// are always the same. The metric is the perplexity of the masked tokens. Training repeats the samples, in a new order
 /// every epoch if shuffled.
 class MaskedText final : public Task {
  public:

@@ -35,7 +35,7 @@ TaskTypes make_types() {
   add<TaskFileSpec>(all, "task_file", "question-and-answer samples from a file");
   add<ListOpsSpec>(all, "listops", "Long ListOps: classify the value of nested lists");
   add<LabelledTextSpec>(all, "text_classification", "texts, or pairs of texts, with a label each");
-  add<MaskedTextSpec>(all, "masked_text", "a text with hidden tokens, for masked language modelling");
+  add<MaskedTextSpec>(all, "masked_text", "a text with masked tokens, for masked language modelling");
   add<SpanTextSpec>(all, "span_corruption", "a text with spans taken out, which a T5 writes");
   add<ImageSpec>(all, "images", "images with one class each");
   add<PairSpec>(all, "pairs", "sentences and their translations");

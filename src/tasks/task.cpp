@@ -71,6 +71,7 @@ TokenLoss token_loss(const core::Model& model, const core::StepResult& step, con
     loss.nll = nll.sum().div(count);
     loss.total = loss.nll;
   }
+  if (auxiliary_share == 0.0) return loss;
   for (const core::AuxiliaryLoss& auxiliary : model.auxiliary_losses(step)) {
     const at::Tensor term = auxiliary.values.mean() * (auxiliary.weight * auxiliary_share);
     loss.total = loss.total.defined() ? loss.total + term : term;

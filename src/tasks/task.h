@@ -59,6 +59,9 @@ class Task {
   /// Evaluates the model on a part of the data, without gradients; nothing if there is no such part.
   virtual std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const = 0;
 
+  /// Throws InputError if an evaluation of the model cannot be dealt to several processes.
+  virtual void require_shareable(const core::Model&) const {}
+
   /// From now on evaluate() is called by all ranks of the group together, each of which goes through its share; all get
   /// the same result. Null: one process.
   void share_evaluations(std::shared_ptr<distributed::Group> ranks) { ranks_ = std::move(ranks); }
@@ -87,7 +90,7 @@ core::Segment model_input(const data::TokenSegment& segment, core::Mode mode);
 /// mean of each auxiliary loss:
 ///   sum_bt nll(b,t) / targets  +  auxiliary_share * sum_a weight_a * mean(values_a)
 /// targets: number of targets of the step, over all segments and parts; auxiliary_share: the segment's weight in the
-/// means over the step, i.e. 1 / (segments * parts). nll [] is the first term, total [] the sum; both are undefined if
+/// means over the step, i.e. 1 / (segments * parts), 0 for one that a replay reads again. nll [] is the first term, total [] the sum; both are undefined if
 /// the segment has no target (total then is the second term, if there is one). With soft targets t [B,1,K], nll(b) =
 /// -sum_k t(b,k) log p(k), for a model whose head makes one prediction per segment. With label smoothing nll is the
 /// loss without it, total the smoothed one.

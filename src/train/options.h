@@ -68,7 +68,7 @@ struct TrainOptions {
       base::range(1, 1 << 16));
     v("replay", replay,
       "text: number of earlier segments that each step reads again, without a loss, in front of its new ones, so that "
-      "gradients reach back that far whatever segments_per_step (as the authors of RMT train)",
+      "gradients reach back that far whatever segments_per_step (as the authors of RMT mean to train)",
       base::range(0, 1 << 16));
     v("bptt", bptt,
       "sliding: gradients flow back exactly bptt_depth boundaries from each segment; chunked: 0 to bptt_depth "

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 #include <string>
 
 #include "base/error.h"
@@ -13,6 +14,7 @@
 #include "base/progress.h"
 #include "base/signals.h"
 #include "base/text_format.h"
+#include "core/last_inputs.h"
 #include "models/finetune.h"
 #include "ops/batch_rows.h"
 #include "ops/linear/linear.h"
@@ -39,10 +41,6 @@ bool has_state(const core::Model& model, bool per_sequence) {
   return std::any_of(fields.begin(), fields.end(),
                      [&](const auto& field) { return field.first.per_sequence() == per_sequence; });
 }
-
-/// A field of the model that is rows of its last inputs (dimension M): of a batch in parts the last part has made it.
-/// Others are means over the batch.
-bool is_last_inputs(const core::Field& field) { return !field.per_sequence() && field.dim("M") >= 0; }
 
 /// What backward_segments may store of the segments' graphs.
 int64_t stored_bytes(const TrainOptions& options) {
@@ -112,6 +110,7 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
   choose_parameters();
   if (group_) {
     require_divisible(options_, group_->size());
+    if (group_->size() > 1) task.require_shareable(model);
     group_->note_step(0);
     task_.share_evaluations(group_);
     std::vector<at::Tensor> parameters;
@@ -177,8 +176,11 @@ BpttResult Trainer::differentiate(const std::vector<data::TokenSegment>& segment
     inputs.back().input.recompute_layers = options_.recompute == TrainOptions::Recompute::layer;
   }
   const core::State state = states_.empty() ? model_.initial_state(share.rows) : states_[static_cast<size_t>(part)];
+  const auto count = static_cast<int64_t>(segments.size());
+  // Segments that a replay reads again have no loss, and no auxiliary one.
+  const int64_t again = options_.replay > 0 ? count - options_.segments_per_step : 0;
   const double weight = static_cast<double>(share.rows) / static_cast<double>(share.part_rows) /
-                        static_cast<double>(static_cast<int64_t>(segments.size()) * options_.accumulate);
+                        static_cast<double>((count - again) * options_.accumulate);
   std::vector<at::Tensor> nll(segments.size());
   BpttHooks hooks;
   if (group_ && part + 1 == options_.accumulate) hooks.before_last_backward = [&] { reducer_->arm(); };
@@ -190,20 +192,21 @@ BpttResult Trainer::differentiate(const std::vector<data::TokenSegment>& segment
     hooks.shared_field = [&, weight_of](const core::Field& field, const at::Tensor& value, size_t index) {
       if (!value.is_floating_point()) return value;
       const bool is_last = group_->rank() + 1 == group_->size();
-      return sum_over_ranks(value * (is_last_inputs(field) ? (is_last ? 1.0 : 0.0) : weight_of(index)));
+      return sum_over_ranks(value * (core::is_last_inputs(field) ? (is_last ? 1.0 : 0.0) : weight_of(index)));
     };
     hooks.shared_gradient = [&, weight_of](const at::Tensor& gradient, size_t index) {
       return sum_over_ranks(gradient) * weight_of(index);
     };
   }
   // The next step begins with the last `replay` segments once more.
-  const auto count = static_cast<int64_t>(segments.size()), behind = std::max<int64_t>(count - options_.replay, 0);
+  const int64_t behind = std::max<int64_t>(count - options_.replay, 0);
   if (options_.replay > 0 && behind > 0) hooks.carried = behind;
   const ops::ProductPrecisionGuard precision(options_.precision);
   BpttResult result = backward_segments(
       model_, inputs, state,
       [&](const core::StepResult& step, size_t index) {
-        const tasks::TokenLoss loss = tasks::token_loss(model_, step, own[index], targets, weight);
+        const double share_of_auxiliary = static_cast<int64_t>(index) < again ? 0.0 : weight;
+        const tasks::TokenLoss loss = tasks::token_loss(model_, step, own[index], targets, share_of_auxiliary);
         if (loss.nll.defined()) nll[index] = loss.nll.detach();
         return loss.total;
       },
@@ -227,7 +230,8 @@ StepOutcome Trainer::step() {
       options_.accumulate, segments.size());
   model_.parameters().zero_grad();
   std::vector<core::State> next;
-  bool idle = false;  // has a rank no row of some part?
+  std::vector<double> real;  // of each part that has rows, its sequences with a real token
+  bool idle = false;         // has a rank no row of some part?
   for (int64_t part = 0; part < options_.accumulate; ++part) {
     const Share share = share_of(segments.front().targets.size(0), part);
     if (share.part_rows == 0) continue;  // a batch with fewer rows than parts
@@ -237,6 +241,8 @@ StepOutcome Trainer::step() {
                   share.part_rows, group_ ? group_->size() : 1);
     idle = idle || (group_ && share.part_rows < group_->size());
     if (share.rows == 0) continue;
+    if (per_model_state_)
+      real.push_back(real_rows(tasks::rows(segments.front(), share.first - share.offset, share.part_rows)));
     next.push_back(differentiate(segments, part, outcome.targets, outcome).state);
   }
   if (group_) reduce(outcome);
@@ -250,7 +256,7 @@ StepOutcome Trainer::step() {
   optimiser_->step(schedule_->factor(steps_));
   if (shards_) shards_->exchange();
   if (lora_) lora_->merge();
-  commit(std::move(next), segments);
+  commit(std::move(next), real);
   if (average_) average_->update();
   ++steps_;
   if (group_) group_->note_step(steps_);
@@ -264,28 +270,21 @@ StepOutcome Trainer::step() {
   return outcome;
 }
 
-void Trainer::commit(std::vector<core::State> states, const std::vector<data::TokenSegment>& segments) {
+void Trainer::commit(std::vector<core::State> states, const std::vector<double>& real) {
   if (per_model_state_) {
-    if (states.size() > 1) {
-      // What the whole batch would have made of it: the mean over the sequences with a real token.
-      double total = 0;
-      std::vector<double> weights;
-      for (size_t part = 0; part < states.size(); ++part) {
-        const Share share = share_of(segments.front().targets.size(0), static_cast<int64_t>(part));
-        weights.push_back(real_rows(tasks::rows(segments.front(), share.first - share.offset, share.part_rows)));
-        total += weights.back();
-      }
+    const double total = std::accumulate(real.begin(), real.end(), 0.0);
+    if (states.size() > 1 && total > 0) {
+      // What the whole batch would have made of it: the mean over the sequences with a real token, or the last inputs.
       std::vector<std::vector<std::pair<core::Field, at::Tensor>>> fields;
       for (const core::State& state : states) fields.push_back(state.fields());
       for (core::State& state : states) {
         size_t index = 0;
         state = state.map([&](const core::Field& field, const at::Tensor& tensor) {
           const size_t i = index++;
-          if (field.per_sequence() || total == 0) return tensor;
-          if (is_last_inputs(field)) return fields.back()[i].second;
-          at::Tensor sum = fields[0][i].second * (weights[0] / total);
-          for (size_t part = 1; part < fields.size(); ++part)
-            sum = sum + fields[part][i].second * (weights[part] / total);
+          if (field.per_sequence()) return tensor;
+          if (core::is_last_inputs(field) || !tensor.is_floating_point()) return fields.back()[i].second;
+          at::Tensor sum = fields[0][i].second * (real[0] / total);
+          for (size_t part = 1; part < fields.size(); ++part) sum = sum + fields[part][i].second * (real[part] / total);
           return sum;
         });
       }

@@ -146,7 +146,8 @@ class Trainer {
   std::string write_checkpoint(const weights::NamedTensors& optimiser, const weights::NamedTensors& carried);
   BpttResult differentiate(const std::vector<data::TokenSegment>& segments, int64_t part, int64_t targets,
                            StepOutcome& outcome);
-  void commit(std::vector<core::State> states, const std::vector<data::TokenSegment>& segments);
+  /// `real`: of each part with rows, its sequences with a real token.
+  void commit(std::vector<core::State> states, const std::vector<double>& real);
   void require_finite(const StepOutcome& outcome) const;
   LossPoint loss_point(double lr);
   void evaluate(const RunHooks& hooks, RunLog* log);

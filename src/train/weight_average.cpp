@@ -4,12 +4,15 @@
 #include <torch/types.h>
 
 #include "base/error.h"
+#include "core/last_inputs.h"
 #include "weights/model_tensors.h"
 
 namespace mnemo::train {
 
 WeightAverage::WeightAverage(const core::Model& model, double decay) : model_(model), decay_(decay) {
   for (const auto& [name, tensor] : current()) average_.emplace_back(name, tensor.detach().clone());
+  for (const auto& [field, tensor] : model_.initial_state(1).fields())
+    if (core::is_last_inputs(field)) last_inputs_.insert(field.path);
 }
 
 weights::NamedTensors WeightAverage::current() const {
@@ -30,6 +33,8 @@ void WeightAverage::update() {
     average.push_back(average_[i].second);
   }
   at::_foreach_lerp_(average, own, 1.0 - decay_);
+  for (size_t i = 0; i < now.size(); ++i)
+    if (last_inputs_.contains(now[i].first)) average[i].copy_(own[i]);
 }
 
 void WeightAverage::swap() {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <set>
+#include <string>
+
 #include "core/model.h"
 #include "weights/safetensors.h"
 
@@ -7,6 +10,7 @@ namespace mnemo::train {
 
 /// The exponential moving average of a model's weights over training steps, and of state that belongs to the model:
 ///   average <- decay average + (1 - decay) weights, after every step; at first the model's own.
+/// Rows of the model's last inputs (the attention-based cache of images) are not averaged: they are the newest.
 class WeightAverage {
  public:
   WeightAverage(const core::Model& model, double decay);
@@ -23,6 +27,7 @@ class WeightAverage {
   const core::Model& model_;
   double decay_;
   weights::NamedTensors average_;
+  std::set<std::string> last_inputs_;
 };
 
 /// The model uses the average during the lifetime of this object; no effect without an average.

@@ -35,16 +35,17 @@ TEST_F(TrainerTest, AResumedReplayIsBitwiseTheUninterruptedOne) {
   }
 }
 
-/// By definition: each step runs the last three segments as one graph and takes the loss of the newest.
+/// By definition: each step runs the last three segments as one graph and takes the losses of the newest, the
+/// auxiliary one too.
 TEST_F(TrainerTest, AReplayReachesBackFromEachNewSegment) {
   TrainOptions options = small_options();
   options.segments_per_step = 1;
   options.clip_norm.reset();
   options.schedule = Node::table({{"type", "constant"}});
   options.optimiser = Node::table({{"type", "sgd"}, {"lr", 0.1}});
-  const std::vector<Node> memory = {
-      Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"bptt_depth", 2}}),
-      Node::table({{"type", "segment_cache"}, {"mem_len", 5}})};
+  Node rmt = Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"bptt_depth", 2}});
+  rmt.set("aux_loss", Node::table({{"weight", 0.5}, {"token", 0}}));
+  const std::vector<Node> memory = {rmt, Node::table({{"type", "segment_cache"}, {"mem_len", 5}})};
   tasks::LanguageModel text(corpus_, test::task_options(options));
   const auto twin = test::small_model(corpus_.tokenizer->size(), memory, 8, 0.0, at::kDouble);
   options.replay = 2;
@@ -55,18 +56,22 @@ TEST_F(TrainerTest, AReplayReachesBackFromEachNewSegment) {
     window.push_back(text.next(core::TokenInput{.segment_size = 8}).front());
     if (window.size() > 3) window.erase(window.begin());
     core::State state = start.empty() ? twin->initial_state(4) : start;
-    at::Tensor loss;
+    at::Tensor loss, total;
     for (size_t i = 0; i < window.size(); ++i) {
       core::StepResult result = twin->forward(tasks::model_input(window[i], core::Mode::train), state);
       state = result.state;
       if (i == 0 && window.size() == 3) start = core::detach(state);
-      loss = twin->nll(result.hidden, window[i].targets).mean();
+      total = loss = twin->nll(result.hidden, window[i].targets).mean();
+      for (const core::AuxiliaryLoss& auxiliary : twin->auxiliary_losses(result))
+        total = total + auxiliary.weight * auxiliary.values.mean();
     }
     twin->parameters().zero_grad();
-    loss.backward();
+    total.backward();
     const StepOutcome found = run.trainer->step();
     EXPECT_EQ(found.targets, 4 * 8);
     EXPECT_NEAR(found.loss, loss.item<double>(), 1e-12) << "step " << step;
+    EXPECT_NEAR(found.total, total.item<double>(), 1e-12) << "step " << step;
+    EXPECT_GT(found.total, found.loss) << "there is no auxiliary loss, so the test shows less";
     const at::NoGradGuard no_grad;
     for (const auto& [name, tensor] : twin->parameters().named()) {
       if (tensor.grad().defined()) at::Tensor(tensor).sub_(tensor.grad(), 0.1);

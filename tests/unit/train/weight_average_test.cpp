@@ -5,9 +5,11 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "tasks/images.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/small_training.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/unit/data/image_files.h"
 #include "weights/model_tensors.h"
 
 namespace mnemo::train {
@@ -73,6 +75,35 @@ TEST_F(WeightAverageTest, IsTheFormulaOfEveryStepsWeightsAndCaches) {
   }
   EXPECT_FALSE(at::allclose(found.front().second, own.front().second, 1e-5, 1e-6));
   EXPECT_THROW(run.trainer->step(), base::InternalError);
+}
+
+// The mean of unrelated images is no image.
+TEST_F(WeightAverageTest, RowsOfTheLastImagesAreTheNewest) {
+  data::make_class_folders(folder_ / "train");
+  const data::ImageOptions images = data::small_images(folder_ / "train", {4, 4});
+  tasks::Images task(data::load_images(images), images, {.batch_size = 4});
+  const auto model = models::build(
+      base::read_options<models::ModelOptions>(base::parse_toml(
+          "backbone = { type = \"vit\", image_size = [4, 4], patch_size = 2, dim = 8, num_layers = 1, num_heads = 1 }\n"
+          "head = { type = \"classification\", num_classes = 3 }\n[[memory]]\ntype = \"attention_cache\"",
+          "test")),
+      1);
+  Trainer trainer(*model, task, options_);
+  for (int step = 0; step < 3; ++step) trainer.step();
+  const auto own = copies(*model);
+  trainer.take_average();
+  const auto found = copies(*model);
+  int64_t rows = 0, averages = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    const bool newest = at::equal(found[i].second, own[i].second);
+    if (found[i].first.ends_with("attention_cache.rows")) {
+      EXPECT_TRUE(newest);
+      ++rows;
+    }
+    averages += !newest;
+  }
+  EXPECT_EQ(rows, 1);
+  EXPECT_GT(averages, 5);
 }
 
 TEST_F(WeightAverageTest, IsWhatIsMeasuredAndLeavesTrainingAlone) {

@@ -1,0 +1,121 @@
+// A batch in parts (`accumulate`) leaves the memory of a model as the whole batch does.
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include "base/error.h"
+#include "models/model.h"
+#include "tasks/images.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/numbers.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/unit/data/image_files.h"
+#include "train/trainer.h"
+
+namespace mnemo::train {
+namespace {
+
+using base::Node;
+
+/// Batches of one segment of six tokens and one class each, of `rows` sequences, which may be fewer than the batch size.
+class FewSequences final : public tasks::Task {
+ public:
+  FewSequences(int64_t batch, int64_t rows) : batch_(batch), rows_(rows) {}
+  std::string metric() const override { return "accuracy"; }
+  bool lower_is_better() const override { return false; }
+  std::optional<double> metric_of_loss(double) const override { return std::nullopt; }
+  bool carries_state() const override { return false; }
+  int64_t batch_size() const override { return batch_; }
+  std::vector<data::TokenSegment> next(const core::ModelInput&) override {
+    test::Numbers numbers(static_cast<uint64_t>(next_++));
+    data::TokenSegment segment;
+    segment.tokens = numbers.tokens({rows_, 6}, 7);
+    segment.targets = numbers.tokens({rows_, 1}, 4);
+    segment.num_targets = rows_;
+    return {segment};
+  }
+  std::optional<tasks::Evaluation> evaluate(const core::Model&, data::Part) const override { return std::nullopt; }
+  weights::NamedTensors save() const override { return {}; }
+  void load(const std::function<at::Tensor(const std::string&)>&) override {}
+
+ private:
+  int64_t batch_, rows_, next_ = 1;
+};
+
+std::unique_ptr<models::Model> model_of(const std::string& options) {
+  return models::build(base::read_options<models::ModelOptions>(base::parse_toml(options, "test")), 3);
+}
+
+TrainOptions in_parts(int64_t batch, int64_t parts) {
+  TrainOptions options;
+  options.batch_size = batch;
+  options.accumulate = parts;
+  options.optimiser = Node::table({{"type", "sgd"}, {"lr", 0.1}});
+  options.schedule = Node::table({{"type", "constant"}});
+  options.tensorboard = false;
+  return options;
+}
+
+TEST(TrainingInParts, FewerSequencesThanPartsMakeTheCacheOfTheWholeBatch) {
+  for (const auto& [rows, parts] : {std::pair<int64_t, int64_t>{2, 4}, {3, 4}, {2, 8}}) {
+    SCOPED_TRACE(fmt::format("{} sequences in {} parts", rows, parts));
+    const auto cache_after = [&, rows = rows](int64_t count) {
+      const auto model = model_of(
+          "segment_size = 6\nembedding.vocab_size = 7\nbackbone = { type = \"encoder\", num_layers = 1, dim = 16, "
+          "num_heads = 2, ffn_dim = 32, attention = \"softmax\" }\n"
+          "head = { type = \"classification\", num_classes = 4, pool = \"mean\" }\n"
+          "[[memory]]\ntype = \"grc\"\ncache_len = 3\n");
+      FewSequences task(8, rows);
+      Trainer trainer(*model, task, in_parts(8, count));
+      trainer.step();
+      const auto fields = model->initial_state(1).fields();
+      EXPECT_EQ(fields.size(), 1U);
+      return fields.front().second.clone();
+    };
+    const at::Tensor whole = cache_after(1);
+    EXPECT_GT(whole.abs().max().item<double>(), 0.0);
+    EXPECT_LE(test::difference(cache_after(parts), whole), 1e-6);
+  }
+}
+
+// 1/12 + ... + 1/12 of 49 rows is less than 49.
+TEST(TrainingInParts, NumbersOfCachedRowsAreWhole) {
+  const test::TemporaryFolder folder;
+  data::make_class_folders(folder / "train", 8);
+  const data::ImageOptions options = data::small_images(folder / "train", {14, 14});
+  const auto model = model_of(
+      "backbone = { type = \"vit\", image_size = [14, 14], patch_size = 2, dim = 8, num_layers = 1, num_heads = 1, "
+      "cls_tokens = 0 }\nhead = { type = \"classification\", num_classes = 3, pool = \"mean\" }\n"
+      "[[memory]]\ntype = \"attention_cache\"\n");
+  tasks::Images task(data::load_images(options), options, {.batch_size = 12});
+  Trainer trainer(*model, task, in_parts(12, 12));
+  for (int step = 0; step < 2; ++step) {
+    trainer.step();
+    bool counts = false;
+    for (const auto& [field, tensor] : model->initial_state(1).fields()) {
+      if (tensor.is_floating_point()) continue;
+      counts = true;
+      EXPECT_EQ(tensor.item<int64_t>(), 49) << field.path;
+    }
+    EXPECT_TRUE(counts);
+  }
+}
+
+TEST(TrainingInParts, AMemoryThatMovesInEvaluationIsRefusedOnSeveralProcesses) {
+  const test::TemporaryFolder folder;
+  data::make_class_folders(folder / "train");
+  const data::ImageOptions options = data::small_images(folder / "train", {4, 4});
+  const tasks::Images task(data::load_images(options), options, {.batch_size = 4});
+  const auto with = [](const std::string& memory) {
+    return model_of(
+        "backbone = { type = \"vit\", image_size = [4, 4], patch_size = 2, dim = 8, num_layers = 1, num_heads = 1 }\n"
+        "head = { type = \"classification\", num_classes = 3 }\n[[memory]]\ntype = \"attention_cache\"\n" +
+        memory);
+  };
+  task.require_shareable(*with(""));
+  task.require_shareable(*with("lanes = \"batch\"\neval_lanes = \"empty\""));
+  test::expect_error<base::InputError>([&] { task.require_shareable(*with("lanes = \"batch\"")); },
+                                       {"several processes", "carries a memory", "stays empty in evaluation"});
+}
+
+}  // namespace
+}  // namespace mnemo::train
