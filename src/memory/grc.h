@@ -45,8 +45,8 @@ struct GrcState {
 class Grc final : public core::Attention, public core::Inspectable, public core::Bounded, public core::MixesBranches {
  public:
   using Options = GrcOptions;
-  /// Throws InputError for variant "authors" and position "cpe" in a causal model (both read later tokens), for sizes that do
-  /// not divide, and for options that are not supported with the layout, or without one.
+  /// Throws InputError for variant "authors" and position "cpe" in a causal model (both read later tokens), for sizes
+  /// that do not divide, and for options that are not supported with the layout, or without one.
   Grc(const Options& options, const core::AttentionBuild& build, std::unique_ptr<core::CoreAttention> inner,
       const core::ImageLayout& image = {});
   core::AttentionResult forward(const core::AttentionInput& input, const core::State& state) const override;

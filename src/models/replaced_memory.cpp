@@ -17,8 +17,8 @@ ReplacedMemory::With with_named(std::string_view with, std::string_view who) {
   return ReplacedMemory::With::noise;
 }
 
-/// Whether the field has channels: contents. A mask, a sum of weights or a number of rows, which has none, says how much
-/// was written.
+/// Whether the field has channels: contents. A mask, a sum of weights or a number of rows, which has none, says how
+/// much was written.
 bool is_memory(const core::Field& field, const at::Tensor& tensor) {
   return tensor.is_floating_point() && (field.dim("d") >= 0 || field.dim("D") >= 0 || field.dim("C") >= 0);
 }

@@ -90,10 +90,10 @@ core::Segment model_input(const data::TokenSegment& segment, core::Mode mode);
 /// mean of each auxiliary loss:
 ///   sum_bt nll(b,t) / targets  +  auxiliary_share * sum_a weight_a * mean(values_a)
 /// targets: number of targets of the step, over all segments and parts; auxiliary_share: the segment's weight in the
-/// means over the step, i.e. 1 / (segments * parts), 0 for one that a replay reads again. nll [] is the first term, total [] the sum; both are undefined if
-/// the segment has no target (total then is the second term, if there is one). With soft targets t [B,1,K], nll(b) =
-/// -sum_k t(b,k) log p(k), for a model whose head makes one prediction per segment. With label smoothing nll is the
-/// loss without it, total the smoothed one.
+/// means over the step, i.e. 1 / (segments * parts), 0 for one that a replay reads again. nll [] is the first term,
+/// total [] the sum; both are undefined if the segment has no target (total then is the second term, if there is one).
+/// With soft targets t [B,1,K], nll(b) = -sum_k t(b,k) log p(k), for a model whose head makes one prediction per
+/// segment. With label smoothing nll is the loss without it, total the smoothed one.
 struct TokenLoss {
   at::Tensor nll, total;
 };

@@ -35,10 +35,9 @@ struct AbcState {
 };
 
 /// Control by an MLP without hidden layer (Peng et al. 2022, section 4): s_i = W x_i, and weights are an activation of
-/// s (ops/abc.h). Every token is written to every slot, so no slot is empty after the first real token (with relu a slot may have weight 0
-/// still, and is read as zeros).
-/// With a gate, as random feature attention has it (Peng et al. 2021, eq. 7 and 8), g_t = sigma(w x_t + b) for each
-/// head:
+/// s (ops/abc.h). Every token is written to every slot, so no slot is empty after the first real token (with relu a
+/// slot may have weight 0 still, and is read as zeros). With a gate, as random feature attention has it (Peng et al.
+/// 2021, eq. 7 and 8), g_t = sigma(w x_t + b) for each head:
 ///   z_t = log(g_t e^{z_{t-1}} + (1 - g_t) e^{s_t}),  K_t = (g_t e^{z_{t-1}} K_{t-1} + (1 - g_t) e^{s_t} k_t^T) /
 ///   e^{z_t}
 /// Slots are normalised, so this is the control without a gate for logits s_i + log(1 - g_i) - G_i, where G_i is the

@@ -16,7 +16,8 @@ namespace {
 
 using base::Node;
 
-/// Batches of one segment of six tokens and one class each, of `rows` sequences, which may be fewer than the batch size.
+/// Batches of one segment of six tokens and one class each, of `rows` sequences, which may be fewer than the batch
+/// size.
 class FewSequences final : public tasks::Task {
  public:
   FewSequences(int64_t batch, int64_t rows) : batch_(batch), rows_(rows) {}
