@@ -382,7 +382,7 @@ void RunPageWriter::add(const train::LossPoint& point) {
 
 void RunPageWriter::add(const train::EvaluationPoint& point) {
   const std::scoped_lock lock(mutex_);
-  content_.history.evaluations.push_back(point);
+  content_.history.add(point);
   changed_ = true;
 }
 

@@ -179,8 +179,7 @@ RunInfo read_run(const std::string& folder) {
   run.title = recipe.name;
   run.steps = recipe.train.steps;
   run.recipe = base::write_options(recipe);
-  run.metric = recipe.task()->metric().name;
-  std::replace(run.metric.begin(), run.metric.end(), ' ', '_');
+  run.metric = recipe.task()->metric().key();
   const std::string log = base::join_path(folder, kLogFile);
   read_log(log, run);
   run.bytes = bytes_of(folder);

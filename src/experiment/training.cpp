@@ -195,6 +195,10 @@ Training run_training(const TrainingOptions& options) {
     for (const std::string& notice : experiment.notices) base::log_warning("{}", notice);
   }
   if (options.device.is_cpu()) require_step_fits(experiment);
+  base::require(!options.init || !options.recipe.train.lora,
+                "train: --init: LoRA goes on only from weights that the recipe names; expected init = \"{}\" in the "
+                "recipe (--set init=...)",
+                options.init.value_or(""));
   if (options.init) start_from(*options.init, experiment);
   move_to(*experiment.model, options.device);
   // Part of the recipe from now on: another number of threads would not resume bit for bit.

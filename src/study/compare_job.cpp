@@ -167,6 +167,7 @@ StudyMetric metric_of(const experiment::Recipe& recipe, const std::string& name)
           .counted = task->counted(),
           .higher_is_better = metric.higher_is_better,
           .percent = metric.percent,
+          .share = metric.share,
           .generates = task->text() != nullptr,
           .chance = own ? task->chance(recipe.model) : std::nullopt};
 }
@@ -249,8 +250,8 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
   if (report.signal == 0 || report.signal == kOutOfTime) trainer.take_average();
   if (report.signal == kOutOfTime) {
     if (auto found = bench.task->evaluate(*bench.model, data::Part::valid)) {
-      report.history.evaluations.push_back({report.steps, report.tokens, report.seconds, std::move(*found)});
-      evaluation = report.history.evaluations.back();
+      evaluation = train::EvaluationPoint{report.steps, report.tokens, report.seconds, std::move(*found)};
+      report.history.add(*evaluation);
     }
   } else if (report.signal != 0) {
     record.stopped(report);

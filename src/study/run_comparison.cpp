@@ -195,11 +195,19 @@ void check_same_data(const experiment::RecipeFile& file) {
       return experiment::read_recipe(recipe).task()->text() != nullptr;
     };
     const bool text = generates(*study.variants.front().recipes.front());
+    const auto metric_key = [](const base::Node& recipe) {
+      return experiment::read_recipe(recipe).task()->metric().key();
+    };
+    const std::string metric = metric_key(*study.variants.front().recipes.front());
     for (const experiment::RecipeVariant& variant : study.variants) {
       for (const std::optional<base::Node>& recipe : variant.recipes) {
         base::require(!recipe || generates(*recipe) == text,
                       "{}: study '{}': variant '{}' uses a different type of data than the first one", file.path(),
                       study.name, variant.name);
+        base::require(!recipe || !study.metric.empty() || metric_key(*recipe) == metric,
+                      "{}: study '{}': variant '{}' is measured by {}, the first one by {}; expected one metric, or "
+                      "'metric' in the study",
+                      file.path(), study.name, variant.name, recipe ? metric_key(*recipe) : "", metric);
       }
     }
   }

@@ -108,9 +108,9 @@ std::vector<double> corrected(const TestedVariants& tested) {
   return metrics::holm(p);
 }
 
-/// Predictions behind each accuracy of a variant; 0 if the metric is none, or of runs that do not say it.
+/// Predictions of which a variant's metric is a share; 0 if it is none, or of runs that do not say it.
 int64_t samples_of(const StudyMetric& metric, const VariantSummary& variant) {
-  return metric.percent && !variant.failed() ? variant.shown().predictions : 0;
+  return metric.share && !variant.failed() ? variant.shown().predictions : 0;
 }
 
 /// One seed: the verdict of `least_gain`, and of accuracies the sampling error.

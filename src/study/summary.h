@@ -21,6 +21,7 @@ struct StudyMetric {
   std::string counted = "tokens";                ///< unit in which training progress is counted
   bool higher_is_better = false;
   bool percent = false;               ///< shown as a percentage
+  bool share = percent;               ///< of the predictions, so the sampling error is known
   bool generates = true;              ///< the models write text, so generation speed is measured
   std::optional<double> chance = {};  ///< value reached by guessing
 };

@@ -69,6 +69,7 @@ int Supervisor::run(int64_t parallel, int64_t threads, const std::vector<std::st
   options.on_end = [this](size_t child, const ChildEnd& end) { ended(waiting_[child], end); };
   const int signal = run_children(children, options);
   progress_.reset();
+  if (signal == 0) note_stopped_alone();
   return signal;
 }
 
@@ -86,6 +87,7 @@ int Supervisor::run_on_ranks(distributed::Group& group, int64_t threads, const s
   options.on_end = [this](size_t training, const ChildEnd& end) { ended(waiting_[training], end); };
   const int signal = run_shared_trainings(group, folders, options);
   progress_.reset();
+  if (signal == 0) note_stopped_alone();
   return signal;
 }
 
@@ -125,6 +127,18 @@ int Supervisor::run_here(const std::optional<std::string>& device) {
   }
   progress_.reset();
   return signal;
+}
+
+/// Trainings that a signal has stopped while the comparison went on.
+void Supervisor::note_stopped_alone() {
+  for (const size_t i : waiting_) {
+    if (results_[i]) continue;
+    const CompareJob& job = jobs_[i];
+    results_[i] = RunResult{.study = job.study, .variant = job.variant, .point = job.point, .seed = job.seed};
+    results_[i]->error = "a signal from outside stopped it; the same command goes on with it";
+    status_ = std::max(status_, base::kOwnFault);
+    base::log_warning("{}: failed: {}", title(job), results_[i]->error);
+  }
 }
 
 void Supervisor::begin() {

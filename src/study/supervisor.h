@@ -41,6 +41,7 @@ class Supervisor {
 
  private:
   void begin();
+  void note_stopped_alone();
   void told(size_t job, std::string_view line);
   void show();
   void ended(size_t job, const ChildEnd& end);

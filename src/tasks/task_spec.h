@@ -39,7 +39,8 @@ struct MetricInfo {
   std::string short_name = "accuracy";      ///< for tables in the terminal
   std::string loss_name = "nats a symbol";  ///< unit of the training loss
   bool higher_is_better = true;
-  bool percent = true;  ///< shown as a percentage
+  bool percent = true;   ///< shown as a percentage
+  bool share = percent;  ///< the share of an evaluation's predictions that are right, so its sampling error is known
 
   /// Its name in an evaluation: "bits_per_character".
   std::string key() const;

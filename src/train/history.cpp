@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "base/error.h"
 
@@ -16,6 +17,7 @@ constexpr int64_t kLossColumns = 5;
 constexpr int64_t kEvaluationColumns = 2;  // and one a metric
 
 at::Tensor table(const std::vector<double>& values, int64_t columns) {
+  base::ensure(static_cast<int64_t>(values.size()) % columns == 0, "{} values in rows of {}", values.size(), columns);
   at::Tensor tensor = at::empty({static_cast<int64_t>(values.size()) / columns, columns}, at::kDouble);
   std::copy(values.begin(), values.end(), tensor.mutable_data_ptr<double>());
   return tensor;
@@ -69,7 +71,23 @@ std::vector<core::Scalar> scalars_of(const std::vector<std::string>& names, cons
   return scalars;
 }
 
+/// Gives a point every metric of another.
+void complete(EvaluationPoint& point, const EvaluationPoint& other) {
+  auto& metrics = point.evaluation.metrics;
+  for (const auto& [name, value] : other.evaluation.metrics) {
+    const bool has = std::any_of(metrics.begin(), metrics.end(),
+                                 [&, &wanted = name](const auto& own) { return own.first == wanted; });
+    if (!has) metrics.emplace_back(name, std::nan(""));
+  }
+}
+
 }  // namespace
+
+void History::add(EvaluationPoint point) {
+  if (!evaluations.empty()) complete(point, evaluations.front());
+  for (EvaluationPoint& before : evaluations) complete(before, point);
+  evaluations.push_back(std::move(point));
+}
 
 weights::NamedTensors History::save(weights::Metadata& metadata) const {
   std::vector<double> rows;
@@ -81,9 +99,9 @@ weights::NamedTensors History::save(weights::Metadata& metadata) const {
   std::string names;
   for (const EvaluationPoint& point : evaluations) {
     measured.insert(measured.end(), {static_cast<double>(point.step), static_cast<double>(point.tokens)});
-    for (const auto& [name, value] : point.evaluation.metrics) {
+    for (const auto& [name, value] : evaluations.front().evaluation.metrics) {
       if (&point == &evaluations.front()) names += (names.empty() ? "" : ",") + name;
-      measured.push_back(value);
+      measured.push_back(point.evaluation.at(name));
     }
   }
   metadata["metrics"] = names;

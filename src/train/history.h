@@ -34,6 +34,9 @@ struct History {
   std::vector<LossPoint> losses;
   std::vector<EvaluationPoint> evaluations;
 
+  /// Adds a measurement. Where a resumed run measures other metrics than before, what a point lacks is NaN.
+  void add(EvaluationPoint point);
+
   /// All values except the seconds, as float64 tensors "losses" [n,5] and "evaluations" [n,2+metrics], names of the
   /// metrics in "metrics"; for a model with scalars also "scalars" [n,values], with their names and counts in
   /// "scalars".

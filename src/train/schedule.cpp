@@ -60,6 +60,7 @@ class Plateau final : public Schedule {
     state_.emplace_back("plateau", values_);
   }
 
+  bool needs_evaluations() const override { return true; }
   void observe(double metric) override {
     auto* values = values_.mutable_data_ptr<double>();
     double &best = values[0], &factor = values[1], &without_gain = values[2];

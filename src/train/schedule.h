@@ -69,6 +69,8 @@ class Schedule {
   double factor(int64_t step) const;
   /// Reports the result of an evaluation; lower is better.
   virtual void observe(double /*metric*/) {}
+  /// Whether it changes by evaluations alone.
+  virtual bool needs_evaluations() const { return false; }
   /// The state derived from evaluations, as handles: copying into them restores it.
   weights::NamedTensors state() const { return state_; }
 

@@ -124,6 +124,10 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
   if (group_ && options_.shard_optimiser) shards_ = std::make_unique<OptimiserShards>(*group_, model.parameters());
   optimiser_ = make_optimiser(options_.optimiser, shards_ ? shards_->own() : trained_);
   schedule_ = make_schedule(options_.schedule, options_.steps);
+  base::require(!schedule_->needs_evaluations() || options_.eval_every > 0,
+                "training: 'train.schedule': the rate falls where evaluations stop improving; expected "
+                "train.eval_every above 0, found {}",
+                options_.eval_every);
   if (options_.ema_decay) average_ = std::make_unique<WeightAverage>(model, *options_.ema_decay);
   if (options_.threads > 0) at::set_num_threads(static_cast<int>(options_.threads));
   for (at::Generator& generator : generators()) generator.set_current_seed(static_cast<uint64_t>(options_.seed));
@@ -239,7 +243,9 @@ StepOutcome Trainer::step() {
                   "training: a batch of {} sequences for {} ranks, and the model has a memory of its own; expected a "
                   "sequence for each rank",
                   share.part_rows, group_ ? group_->size() : 1);
-    idle = idle || (group_ && share.part_rows < group_->size());
+    // A rank without a row of a part draws none of its numbers, which the next part goes on from.
+    if (idle) share_generators();
+    idle = group_ && share.part_rows < group_->size();
     if (share.rows == 0) continue;
     if (per_model_state_)
       real.push_back(real_rows(tasks::rows(segments.front(), share.first - share.offset, share.part_rows)));
@@ -329,9 +335,10 @@ void Trainer::evaluate(const RunHooks& hooks, RunLog* log) {
   is_best_ = std::isfinite(lower) && (!best_ || lower < *best_);
   if (is_best_) best_ = lower;
   schedule_->observe(lower);
-  history_.evaluations.push_back({steps_, tokens_, seconds_, std::move(*found)});
-  if (log != nullptr) log->add(history_.evaluations.back());
-  if (hooks.on_evaluation) hooks.on_evaluation(history_.evaluations.back());
+  const EvaluationPoint point{steps_, tokens_, seconds_, std::move(*found)};
+  history_.add(point);
+  if (log != nullptr) log->add(point);
+  if (hooks.on_evaluation) hooks.on_evaluation(point);
 }
 
 bool Trainer::reached() const {

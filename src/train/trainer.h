@@ -136,6 +136,8 @@ class Trainer {
   /// Those that the model draws from: the CPU's and its device's.
   std::vector<at::Generator> generators() const;
   void require_equal_ranks();
+  /// A run with patience ends with the weights of its best evaluation. `resumed`: the checkpoint that is read.
+  void require_best_checkpoint(const std::string& resumed) const;
   void choose_parameters();
   weights::NamedTensors lora_tensors() const;
   bool writes() const { return !run_folder_.empty() && (group_ == nullptr || group_->rank() == 0); }

@@ -1,5 +1,8 @@
 #include <torch/types.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include <map>
 
 #include "base/error.h"
@@ -19,7 +22,7 @@
 //   data.safetensors       where the data goes on
 //   trainer.safetensors    counters, running sums, the generators' states, the history
 //   timing.safetensors     seconds; the only file that differs between two runs of the same recipe
-//   train.json             the options, for people
+//   train.json             the options
 // and the trainer's files: what makes a model folder of it (config.json, vocabulary.json, ...)
 namespace mnemo::train {
 namespace {
@@ -76,6 +79,24 @@ core::State load_state(const core::Model& model, const std::map<std::string, at:
   return core::detach(state);
 }
 
+/// The data go on at a number of batches: of the same size, in the same order; and so does the optimiser.
+void require_same_order(const weights::CheckpointReader& reader, const TrainOptions& options,
+                        const std::string& where) {
+  if (!reader.has(kOptions)) return;
+  const base::Node before = base::parse_json(reader.file(kOptions), where), now = base::write_options(options);
+  for (const char* key : {"batch_size", "shuffle", "seed"}) {
+    const base::Node* old = before.find(key);
+    base::require(old == nullptr || *old == now.at(key),
+                  "{}: the run has train.{} = {}, and the data go on where they stopped with the same alone; found {}",
+                  where, key, old == nullptr ? "" : base::to_json(*old, -1), base::to_json(now.at(key), -1));
+  }
+  const base::Node* old = before.find("optimiser");
+  if (old == nullptr || !old->is_table()) return;
+  base::require(base::type_of(*old) == base::type_of(now.at("optimiser")),
+                "{}: the run has the optimiser \"{}\"; expected the same, found \"{}\"", where, base::type_of(*old),
+                base::type_of(now.at("optimiser")));
+}
+
 }  // namespace
 
 std::string Trainer::save() {
@@ -130,7 +151,8 @@ std::string Trainer::write_checkpoint(const weights::NamedTensors& optimiser, co
   std::map<std::string, double> metrics;
   if (!history_.losses.empty()) metrics["loss"] = history_.losses.back().loss;
   if (!history_.evaluations.empty()) {
-    for (const auto& [name, value] : history_.evaluations.back().evaluation.metrics) metrics["valid." + name] = value;
+    for (const auto& [name, value] : history_.evaluations.back().evaluation.metrics)
+      if (!std::isnan(value)) metrics["valid." + name] = value;
   }
   return writer.commit(metrics, {options_.keep_last, is_best_});
 }
@@ -230,12 +252,21 @@ void Trainer::load(const weights::CheckpointReader& reader) {
   } catch (const base::InputError& error) {
     base::input_error("{}: {}", where(kData), error.what());
   }
+  require_same_order(reader, options_, where(kOptions));
   restore_generator(at::globalContext().defaultGenerator(at::kCPU), own, "generator.cpu", where(kTrainer));
   const at::Device device = core::device_of(model_);
   if (!device.is_cpu()) {
     restore_generator(at::globalContext().defaultGenerator(device), own, "generator.device", where(kTrainer));
   }
   history_ = History::load(own, timing, where(kTrainer));
+  if (!history_.evaluations.empty()) {
+    const auto& measured = history_.evaluations.back().evaluation.metrics;
+    base::require(std::any_of(measured.begin(), measured.end(),
+                              [&](const auto& metric) { return metric.first == task_.metric(); }),
+                  "{}: the run was evaluated without {}, by which it would be judged from now on; expected the "
+                  "settings with which it began",
+                  where(kTrainer), task_.metric());
+  }
   seconds_ = checked(timing, "seconds", at::kDouble, 1, where(kTiming)).item<double>();
   steps_ = saved_ = counters[0];
   if (group_) group_->note_step(steps_);
@@ -243,6 +274,17 @@ void Trainer::load(const weights::CheckpointReader& reader) {
   running_ = {sums[0], sums[1], counters[2]};
   best_ = counters[3] != 0 ? std::optional<double>(sums[2]) : std::nullopt;
   is_best_ = false;
+  if (options_.patience && !run_folder_.empty()) require_best_checkpoint(path);
+}
+
+void Trainer::require_best_checkpoint(const std::string& resumed) const {
+  const EvaluationPoint* best = best_evaluation();
+  if (best == nullptr || best->step == steps_) return;
+  const auto found = weights::find_checkpoint(run_folder_, "best");
+  base::require(found && found->step == best->step,
+                "{}: train.patience ends with the weights of the best evaluation, at step {}, whose checkpoint is not "
+                "there; expected it, or no train.patience",
+                resumed, best->step);
 }
 
 }  // namespace mnemo::train

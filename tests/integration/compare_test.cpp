@@ -132,6 +132,37 @@ TEST_F(CommandLine, CompareGoesOnWhenAVariantFails) {
   EXPECT_TRUE(holds(content(out + "/report.html"), "verdict failed"));
 }
 
+TEST_F(CommandLine, ATrainingThatIsStoppedFromOutsideIsNamed) {
+  write(folder_ / "studies.toml", kStudies);
+  const std::string out = folder_ / "out";
+  Process process(folder_, {"compare", folder_ / "studies.toml", "--out", out, "--jobs", "1", "--set",
+                            "study[0].variant[1].train.steps=1000000"});
+  const std::string log = out + "/runs/text-grc-more-seed0/log.jsonl";
+  pid_t child = 0;
+  ASSERT_TRUE(wait_for([&] {
+    std::ifstream file("/proc/" + std::to_string(process.pid()) + "/task/" + std::to_string(process.pid()) +
+                       "/children");
+    return file >> child && std::filesystem::exists(log);
+  }));
+  ASSERT_EQ(kill(child, SIGTERM), 0);
+  const Finished outcome = process.finish();
+  EXPECT_EQ(outcome.status, 3) << outcome.err;
+  EXPECT_TRUE(holds(outcome.err, "GRC & more, seed 0: failed: a signal from outside stopped it")) << outcome.err;
+  EXPECT_TRUE(holds(outcome.out, "Failed: GRC & more.")) << outcome.out;
+  EXPECT_TRUE(std::filesystem::exists(out + "/report.html"));
+}
+
+TEST_F(CommandLine, ComparisonsHaveOneMetric) {
+  write(folder_ / "studies.toml", kStudies);
+  const Finished outcome = run(
+      {"compare", folder_ / "studies.toml", "--out", folder_ / "out", "--set", "study[0].variant[1].data.unit=words"});
+  EXPECT_EQ(outcome.status, 2) << outcome.out;
+  EXPECT_TRUE(holds(outcome.err,
+                    "variant 'GRC & more' is measured by perplexity, the first one by bits_per_character; expected one "
+                    "metric"))
+      << outcome.err;
+}
+
 TEST_F(CommandLine, CompareStopsItsChildren) {
   write(folder_ / "studies.toml", kStudies);
   const std::string out = folder_ / "out";

@@ -19,9 +19,9 @@ MetricInfo info_of(Metric metric) {
     case Metric::accuracy:
       break;
     case Metric::f1:
-      return {.name = "F1", .short_name = "F1", .loss_name = kLoss};
+      return {.name = "F1", .short_name = "F1", .loss_name = kLoss, .share = false};
     case Metric::macro_f1:
-      return {.name = "macro F1", .short_name = "macro F1", .loss_name = kLoss};
+      return {.name = "macro F1", .short_name = "macro F1", .loss_name = kLoss, .share = false};
     case Metric::matthews:
       return {.name = "Matthews", .short_name = "Matthews", .loss_name = kLoss, .percent = false};
   }

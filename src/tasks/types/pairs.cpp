@@ -17,7 +17,7 @@ MetricInfo pair_metric_info(PairMetric metric) {
     case PairMetric::chrf:
       return {"chrF", "chrF", loss, true, false};
     case PairMetric::exact_match:
-      return {"exact match", "exact match", loss, true, true};
+      return {"exact match", "exact match", loss, true, true, false};
     case PairMetric::bleu:
       break;
   }

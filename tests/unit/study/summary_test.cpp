@@ -91,6 +91,10 @@ TEST(Summary, AVerdictBeatsTheSamplingErrorOfTheEvaluation) {
   EXPECT_EQ(accuracies({0.30, 0.3445}, 1000).variants[1].verdict, Verdict::better);
   EXPECT_EQ(accuracies({0.30, 0.3445, 0.3, 0.3}, 1000).variants[1].verdict, Verdict::no_gain);
   EXPECT_EQ(accuracies({0.30, 0.36}, 0).variants[1].verdict, Verdict::better) << "runs of earlier versions";
+  StudySummary f1 = accuracies({0.30, 0.36}, 100);  // no share of the predictions: least_gain alone decides
+  f1.metric.share = false;
+  summarise(f1);
+  EXPECT_EQ(f1.variants[1].verdict, Verdict::better);
   EXPECT_TRUE(accuracies({0.30, 0.36}, 100)
                   .conclusion()
                   .starts_with("Nothing beats 'A' by more than 2 points and the sampling error of the evaluation on "

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <functional>
+
 #include "base/error.h"
 #include "models/model.h"
 #include "tasks/images.h"
@@ -99,6 +101,38 @@ TEST(TrainingInParts, NumbersOfCachedRowsAreWhole) {
     }
     EXPECT_TRUE(counts);
   }
+}
+
+// The position in a set of samples is a number of batches.
+TEST(TrainingOfSamples, GoesOnWithTheSameBatchesAlone) {
+  const test::TemporaryFolder folder;
+  data::make_class_folders(folder / "train");
+  const data::ImageOptions images = data::small_images(folder / "train", {4, 4});
+  const auto trainer_with = [&](const TrainOptions& options, const std::function<void(Trainer&)>& use) {
+    const auto model = model_of(
+        "backbone = { type = \"vit\", image_size = [4, 4], patch_size = 2, dim = 8, num_layers = 1, num_heads = 1 }\n"
+        "head = { type = \"classification\", num_classes = 3 }\n");
+    tasks::Images task(data::load_images(images), images, {.batch_size = options.batch_size});
+    Trainer trainer(*model, task, options, folder / "run");
+    use(trainer);
+  };
+  TrainOptions options = in_parts(4, 1);
+  options.steps = 2;
+  RunHooks hooks;
+  hooks.show_progress = false;
+  trainer_with(options, [&](Trainer& trainer) { trainer.run(hooks); });
+  trainer_with(options, [&](Trainer& trainer) { EXPECT_TRUE(trainer.resume_latest()); });
+  const auto refused = [&](auto change, std::initializer_list<std::string> parts) {
+    TrainOptions other = options;
+    change(other);
+    trainer_with(other, [&](Trainer& trainer) {
+      test::expect_error<base::InputError>([&] { trainer.resume_latest(); }, parts);
+    });
+  };
+  refused([](TrainOptions& other) { other.batch_size = 6; },
+          {"train.json", "train.batch_size = 4", "the same alone; found 6"});
+  refused([](TrainOptions& other) { other.seed = 9; }, {"train.json", "train.seed"});
+  refused([](TrainOptions& other) { other.shuffle = !other.shuffle; }, {"train.json", "train.shuffle"});
 }
 
 TEST(TrainingInParts, AMemoryThatMovesInEvaluationIsRefusedOnSeveralProcesses) {

@@ -162,5 +162,19 @@ TEST_F(PatienceTest, SamplesAreTakenBeforeTheirStepIsSavedAndWithTheWeightsThatA
     EXPECT_EQ(measured.at(point.step), point.evaluation.at("bits_per_character")) << point.step;
 }
 
+// Whoever adds patience on the way would otherwise end without weights.
+TEST_F(PatienceTest, IsRefusedWhereTheBestWeightsWereNotKept) {
+  options_.save_every = 0;
+  Run first = make(folder_ / "run");
+  first.trainer->run(quiet([&] { return first.trainer->steps_done() == 24 ? SIGTERM : 0; }));
+  options_.patience = 3;
+  Run second = make(folder_ / "run");
+  test::expect_error<base::InputError>([&] { second.trainer->resume_latest(); },
+                                       {"train.patience ends with the weights of the best evaluation, at step"});
+  options_.patience.reset();
+  Run third = make(folder_ / "run");
+  EXPECT_TRUE(third.trainer->resume_latest());
+}
+
 }  // namespace
 }  // namespace mnemo::train

@@ -128,5 +128,12 @@ TEST_F(TrainerTest, ResumeRefusesAnotherRunsCheckpoint) {
                                        {"optimiser.safetensors", "exp_avg"});
 }
 
+TEST_F(TrainerTest, APlateauNeedsEvaluations) {
+  TrainOptions options = small_options();
+  options.schedule = Node::table({{"type", "plateau"}});
+  options.eval_every = 0;
+  test::expect_error<base::InputError>([&] { make(options, {}); }, {"train.schedule", "train.eval_every above 0"});
+}
+
 }  // namespace
 }  // namespace mnemo::train
