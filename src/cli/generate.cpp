@@ -1,8 +1,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <memory>
 
@@ -71,7 +73,9 @@ std::string read_text(const std::string& path) {
   if (path != "-") return base::read_file(path, kMaxBytes);
   std::string text;
   char bytes[65536];
-  for (ssize_t count; (count = ::read(STDIN_FILENO, bytes, sizeof(bytes))) > 0;) {
+  for (ssize_t count; (count = ::read(STDIN_FILENO, bytes, sizeof(bytes))) != 0;) {
+    if (count < 0 && errno == EINTR) continue;
+    base::require(count > 0, "standard input: {}", std::strerror(errno));
     text.append(bytes, static_cast<size_t>(count));
     base::require(text.size() <= kMaxBytes, "standard input: expected at most {} bytes", kMaxBytes);
   }
@@ -106,6 +110,16 @@ void require_for_score(const GenerateArguments& options) {
                 "generate: --score - and --prompt-file - both read standard input; use a file");
 }
 
+/// Samples differ, and each has a seed.
+void require_for_samples(const GenerateArguments& options, const infer::SamplingOptions& sampling) {
+  base::require(sampling.temperature > 0.0,
+                "generate: temperature 0 always takes the most likely token, so all samples would be equal; leave "
+                "--num-samples out");
+  base::require(sampling.seed <= std::numeric_limits<int64_t>::max() - options.num_samples,
+                "generate: --seed: sample i has the seed --seed + i - 1; expected at most {}, found {}",
+                std::numeric_limits<int64_t>::max() - options.num_samples, sampling.seed);
+}
+
 void check_modes(const GenerateArguments& options, const experiment::GenerateOptions& asked) {
   if (options.score) require_for_score(options);
   const bool samples = options.num_samples > 1;
@@ -117,12 +131,7 @@ void check_modes(const GenerateArguments& options, const experiment::GenerateOpt
   base::require(!options.interactive || options.prompt_file != "-",
                 "generate: --interactive and --prompt-file - both read standard input; use --prompt or a file");
   base::require(!samples || !options.save, "generate: --save keeps one session; leave --num-samples out");
-  base::require(!samples || asked.sampling.temperature > 0.0,
-                "generate: temperature 0 always takes the most likely token, so all samples would be equal; leave "
-                "--num-samples out");
-  base::require(!samples || asked.sampling.seed <= std::numeric_limits<int64_t>::max() - options.num_samples,
-                "generate: --seed: sample i has the seed --seed + i - 1; expected at most {}, found {}",
-                std::numeric_limits<int64_t>::max() - options.num_samples, asked.sampling.seed);
+  if (samples) require_for_samples(options, asked.sampling);
 }
 
 /// A session goes on with its own sampling; what the command line changes of it is said.
@@ -320,7 +329,10 @@ int generate(const GenerateArguments& options, const std::shared_ptr<distributed
       stored, {.sampling = options.session ? std::nullopt : std::optional(asked.sampling),
                .precision = options.precision,
                .session = options.session});
-  if (options.session) change_sampling(options, session.session());
+  if (options.session) {
+    change_sampling(options, session.session());
+    if (options.num_samples > 1) require_for_samples(options, session.session().sampling());
+  }
   infer::TextLimits limits{.max_tokens = asked.tokens, .stop = asked.stop};
   if (!options.no_stop) limits.stop_tokens = infer::end_tokens(stored);
   if (!prompt.empty()) session.feed(prompt, options.unknown());

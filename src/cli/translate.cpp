@@ -159,7 +159,8 @@ search::GenerationOptions folder_search(const TranslateArguments& arguments, sea
 /// The limits of drawn translations that such a search has. Lengths count the end there, here they do not.
 search::BeamSearchOptions limits_of(const search::GenerationOptions& search) {
   const int64_t longest = std::max<int64_t>(1, search.max_new_tokens - 1);
-  return {.min_len = std::min(search.min_new_tokens, longest),
+  return {.length_penalty = search.length_penalty,
+          .min_len = std::min(search.min_new_tokens, longest),
           .max_len_b = longest,
           .no_repeat_ngram = search.no_repeat_ngram};
 }

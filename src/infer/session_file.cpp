@@ -140,7 +140,7 @@ core::State read_state(const weights::TensorFile& file, const core::State& like,
 }
 
 /// Throws InputError unless the number of rows of the open segment matches the tokens processed in it plus the memory
-/// rows.
+/// rows, and what marks them has a place for each.
 void require_open_rows(const core::State& state, const core::State& like, int64_t used, const std::string& path) {
   const auto found = state.fields();
   for (const auto& [field, tensor] : like.fields()) {
@@ -154,6 +154,14 @@ void require_open_rows(const core::State& state, const core::State& like, int64_
           rows == expected,
           "{}: the state's tensors contradict one another: expected '{}' {} after {} tokens of the segment, found {}",
           path, field.path, expected, used, rows);
+    }
+    if (field.path != "open.length") continue;
+    for (const auto& [other, value] : found) {
+      if (!other.path.starts_with("open.") || other.dim("M") < 0) continue;
+      base::require(value.size(other.dim("M")) >= expected,
+                    "{}: the state's tensors contradict one another: expected '{}' with {} rows of the segment at "
+                    "least, found {}",
+                    path, other.path, expected, value.size(other.dim("M")));
     }
   }
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "core/decode.h"
 #include "core/require_state.h"
 #include "memory/compressive.h"
@@ -69,6 +70,9 @@ class CompressiveDecoder final : public core::DecodeContext {
     own.old_compressed = old_compressed;
     own.made = std::min(blocks, options_.compressed_len);
     own.kept = own.count - own.plain - own.made;
+    base::require(own.kept >= 0,
+                  "[compressive] a state of {} rows, {} of them plain and {} just made, contradicts itself", own.count,
+                  own.plain, own.made);
   }
   void kept(const core::DecodeState& state, int64_t layer, const Segment& segment,
             std::vector<core::KeptKeys>& kept) const override {
@@ -101,6 +105,8 @@ class CompressiveDecoder final : public core::DecodeContext {
     }
     own.count = count;
     own.plain = state.plain.sum().item<int64_t>();
+    base::require(own.plain <= count, "[compressive] expected at most as many plain rows as rows, {}, found {}", count,
+                  own.plain);
     own.open = state.open_rows.defined() ? state.open_rows.item<int64_t>() : 0;
   }
 

@@ -39,6 +39,7 @@ std::string PairVocabulary::decode(std::span<const int64_t> ids,
   };
   for (size_t place = 0; place < ids.size(); ++place) {
     const int64_t id = ids[place];
+    if (id >= size() && is_published()) continue;  // a row of the model that no token has
     base::require(id >= 0 && id < size(), "decoding: expected tokens from 0 to {}, found {}", size() - 1, id);
     if (!is_unknown(id)) {
       if (id >= special_ && id != eos_ && id != pad_) known.push_back(id - special_);

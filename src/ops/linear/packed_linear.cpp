@@ -112,9 +112,12 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pre
   scales_.assign(static_cast<size_t>(panels * kPanel), 0.0f);
   for (int64_t o = 0; o < out_; ++o) {
     float largest = 0.0f;
-    for (int64_t i = 0; i < in_; ++i) largest = std::max(largest, std::abs(from[o * in_ + i]));
-    base::require(std::isfinite(largest), "{}: expected finite weights, found {} in row {} of a matrix [{},{}]",
-                  name_of(precision), largest, o, out_, in_);
+    for (int64_t i = 0; i < in_; ++i) {
+      const float weight = from[o * in_ + i];
+      base::require(std::isfinite(weight), "{}: expected finite weights, found {} in row {} of a matrix [{},{}]",
+                    name_of(precision), weight, o, out_, in_);
+      largest = std::max(largest, std::abs(weight));
+    }
     scales_[static_cast<size_t>(o)] = largest / kInt8Steps;
     const float factor = largest > 0.0f ? kInt8Steps / largest : 0.0f;
     for (int64_t i = 0; i < in_; ++i) to[place(o, i)] = static_cast<int8_t>(std::nearbyint(from[o * in_ + i] * factor));

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <type_traits>
 
 #include "ops/linear/packed_panels.h"
@@ -348,11 +349,22 @@ void PanelsW8A8(const Panels& panels, const PanelInputs& inputs, float* y, int64
 template <int kSteps, int64_t kGroup, class T>
 float quantise(const float* x, int64_t size, T* to) {
   const F d;
-  auto most = hn::Zero(d);
+  auto most = hn::Zero(d), poison = hn::Zero(d);
   int64_t i = 0;
-  for (; i + kLanes <= size; i += kLanes) most = hn::Max(most, hn::Abs(hn::LoadU(d, x + i)));
-  float largest = hn::GetLane(hn::MaxOfLanes(d, most));
-  for (; i < size; ++i) largest = std::max(largest, std::abs(x[i]));
+  for (; i + kLanes <= size; i += kLanes) {
+    const auto now = hn::LoadU(d, x + i);
+    most = hn::Max(most, hn::Abs(now));
+    poison = hn::MulAdd(now, hn::Zero(d), poison);
+  }
+  float largest = hn::GetLane(hn::MaxOfLanes(d, most)), spoilt = hn::GetLane(hn::SumOfLanes(d, poison));
+  for (; i < size; ++i) {
+    largest = std::max(largest, std::abs(x[i]));
+    spoilt += x[i] * 0.0f;
+  }
+  if (spoilt != 0.0f) {  // a maximum loses a NaN, so the product would be of numbers that were never there
+    std::fill_n(to, (size + kGroup - 1) / kGroup * kGroup, T{0});
+    return std::numeric_limits<float>::quiet_NaN();
+  }
   const float scale = largest / kSteps, factor = largest > 0.0f ? kSteps / largest : 0.0f;
   const hn::FixedTag<T, kLanes> narrow;
   for (i = 0; i + kLanes <= size; i += kLanes) {

@@ -137,6 +137,25 @@ TEST(PackedLinear, RefusesWeightsThatNoStepCanHold) {
   weight[2][1] = std::numeric_limits<float>::infinity();
   test::expect_error<base::InputError>([&] { PackedLinear(weight, {}, Precision::int8); },
                                        {"finite weights, found inf in row 2"});
+  weight[2][1] = std::numeric_limits<float>::quiet_NaN();
+  test::expect_error<base::InputError>([&] { PackedLinear(weight, {}, Precision::w8a8); },
+                                       {"finite weights, found nan in row 2"});
+}
+
+// A largest magnitude forgets a NaN that a later number follows.
+TEST(PackedLinear, ANanStaysOne) {
+  for (const Precision precision : {Precision::float32, Precision::bf16, Precision::int8, Precision::w8a8}) {
+    const PackedLinear linear(gaussian({20, 69}, 1), {}, precision);
+    for (const int64_t place : {0, 17, 67, 68}) {
+      at::Tensor x = gaussian({3, 69}, 2);
+      x[1][place] = std::numeric_limits<float>::quiet_NaN();
+      test::for_each_instruction_set([&] {
+        const at::Tensor y = apply(linear, x);
+        EXPECT_TRUE(y[1].isnan().all().item<bool>()) << name_of(precision) << " " << place;
+        EXPECT_TRUE(y[0].isfinite().all().item<bool>() && y[2].isfinite().all().item<bool>());
+      });
+    }
+  }
 }
 
 TEST(PackedLinear, TakesLessMemoryWithFewerBits) {
