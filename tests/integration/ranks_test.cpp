@@ -193,7 +193,7 @@ TEST_F(EqualRanks, LanesOfImages) {
   // A memory that goes from batch to batch is no matter of several processes.
   const Finished refused = train("moving", 2, {"--set", "model.memory[0].eval_lanes=\"moving\""});
   EXPECT_EQ(refused.status, 2);
-  EXPECT_TRUE(holds(refused.err, "dealt to 2 processes")) << refused.err;
+  EXPECT_TRUE(holds(refused.err, "several processes each measure a share of the batches")) << refused.err;
 }
 
 /// Random slots and projections are drawn for the whole batch, also where a document begins in the streams of one rank.
