@@ -16,17 +16,6 @@
 #include "weights/checkpoint.h"
 
 namespace mnemo::bundle {
-namespace {
-
-/// The tensors of a checkpoint that are rows of the model's last inputs.
-std::set<std::string> last_inputs(const std::string& checkpoint) {
-  std::set<std::string> names;
-  for (const auto& [field, tensor] : load_any(checkpoint).model->initial_state(1).fields())
-    if (core::is_last_inputs(field)) names.insert(field.path);
-  return names;
-}
-
-}  // namespace
 
 ModelFolder average_of(const std::string& run, int64_t count) {
   base::require(count >= 1, "convert: --last: expected at least 1, found {}", count);
@@ -63,7 +52,7 @@ ModelFolder average_of(const std::string& run, int64_t count) {
       sums[i] += tensor;
     }
   }
-  const std::set<std::string> newest_counts = last_inputs(newest);
+  const std::set<std::string> newest_counts = core::last_inputs(*load_any(newest).model);
   for (size_t i = 0; i < sums.size(); ++i) {
     auto& [name, tensor] = made.weights.tensors[i];
     if (tensor.is_floating_point() && !newest_counts.contains(name))

@@ -45,17 +45,9 @@ struct Folder {
   ModelFolder content;
 };
 
-memory::LearnableTokensOptions tasks_of(const weights::StoredParts& parts) {
-  for (const base::Node& memory : parts.options.memory) {
-    if (base::type_of(memory) == memory::LearnableTokens::kType)
-      return base::read_typed_options<memory::LearnableTokensOptions>(memory);
-  }
-  return {};
-}
-
 /// What is in the model now, into `result`.
 void tell(const weights::StoredParts& parts, AttachedTasks& result) {
-  const memory::LearnableTokensOptions memory = tasks_of(parts);
+  const memory::LearnableTokensOptions memory = weights::tasks_of(parts.options);
   for (const memory::TaskOptions& task : memory.tasks) result.tasks.push_back(task.name);
   result.own_head = memory.tasks.empty() || memory.attention == memory::TaskAttention::masked;
 }
@@ -64,7 +56,7 @@ void tell(const weights::StoredParts& parts, AttachedTasks& result) {
 std::vector<std::string> all_with_class_rows(const weights::StoredParts& parts, const memory::TaskOptions& added) {
   std::vector<std::string> names;
   if (!added.new_class_token) return names;
-  for (const memory::TaskOptions& task : tasks_of(parts).tasks)
+  for (const memory::TaskOptions& task : weights::tasks_of(parts.options).tasks)
     if (task.new_class_token) names.push_back(task.name);
   return names;
 }
@@ -87,7 +79,7 @@ AttachedTasks attach_tasks(const AttachOptions& options) {
     int64_t bytes = 0;
     for (const auto& [name, tensor] : task.tensors) bytes += static_cast<int64_t>(tensor.nbytes());
     weights::attach(folder.parts, task, file, how);
-    const std::vector<memory::TaskOptions> now = tasks_of(folder.parts).tasks;
+    const std::vector<memory::TaskOptions> now = weights::tasks_of(folder.parts.options).tasks;
     if (task.memory.attention == memory::TaskAttention::full) {
       base::log_warning("attach: {}: trained without a mask (attention = \"full\"): {}", file,
                         now.size() > 1

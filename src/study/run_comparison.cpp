@@ -191,23 +191,20 @@ std::vector<StudyGrid> collect(const experiment::RecipeFile& file, const Compare
 
 void check_same_data(const experiment::RecipeFile& file) {
   for (const experiment::RecipeStudy& study : file.studies()) {
-    const auto generates = [](const base::Node& recipe) {
-      return experiment::read_recipe(recipe).task()->text() != nullptr;
-    };
-    const bool text = generates(*study.variants.front().recipes.front());
-    const auto metric_key = [](const base::Node& recipe) {
-      return experiment::read_recipe(recipe).task()->metric().key();
-    };
-    const std::string metric = metric_key(*study.variants.front().recipes.front());
+    const auto task_of = [](const base::Node& recipe) { return experiment::read_recipe(recipe).task(); };
+    const auto first = task_of(*study.variants.front().recipes.front());
+    const std::string metric = first->metric().key();
     for (const experiment::RecipeVariant& variant : study.variants) {
       for (const std::optional<base::Node>& recipe : variant.recipes) {
-        base::require(!recipe || generates(*recipe) == text,
+        if (!recipe) continue;
+        const auto task = task_of(*recipe);
+        base::require((task->text() != nullptr) == (first->text() != nullptr),
                       "{}: study '{}': variant '{}' uses a different type of data than the first one", file.path(),
                       study.name, variant.name);
-        base::require(!recipe || !study.metric.empty() || metric_key(*recipe) == metric,
+        base::require(!study.metric.empty() || task->metric().key() == metric,
                       "{}: study '{}': variant '{}' is measured by {}, the first one by {}; expected one metric, or "
                       "'metric' in the study",
-                      file.path(), study.name, variant.name, recipe ? metric_key(*recipe) : "", metric);
+                      file.path(), study.name, variant.name, task->metric().key(), metric);
       }
     }
   }

@@ -234,7 +234,7 @@ StepOutcome Trainer::step() {
       options_.accumulate, segments.size());
   model_.parameters().zero_grad();
   std::vector<core::State> next;
-  std::vector<double> real;  // of each part that has rows, its sequences with a real token
+  std::vector<double> real;  // of each of several parts that has rows, its sequences with a real token
   bool idle = false;         // has a rank no row of some part?
   for (int64_t part = 0; part < options_.accumulate; ++part) {
     const Share share = share_of(segments.front().targets.size(0), part);
@@ -247,7 +247,7 @@ StepOutcome Trainer::step() {
     if (idle) share_generators();
     idle = group_ && share.part_rows < group_->size();
     if (share.rows == 0) continue;
-    if (per_model_state_)
+    if (per_model_state_ && options_.accumulate > 1)
       real.push_back(real_rows(tasks::rows(segments.front(), share.first - share.offset, share.part_rows)));
     next.push_back(differentiate(segments, part, outcome.targets, outcome).state);
   }

@@ -148,7 +148,7 @@ class Trainer {
   std::string write_checkpoint(const weights::NamedTensors& optimiser, const weights::NamedTensors& carried);
   BpttResult differentiate(const std::vector<data::TokenSegment>& segments, int64_t part, int64_t targets,
                            StepOutcome& outcome);
-  /// `real`: of each part with rows, its sequences with a real token.
+  /// `real`: of each of several parts with rows, its sequences with a real token.
   void commit(std::vector<core::State> states, const std::vector<double>& real);
   void require_finite(const StepOutcome& outcome) const;
   LossPoint loss_point(double lr);

@@ -9,10 +9,9 @@
 
 namespace mnemo::train {
 
-WeightAverage::WeightAverage(const core::Model& model, double decay) : model_(model), decay_(decay) {
+WeightAverage::WeightAverage(const core::Model& model, double decay)
+    : model_(model), decay_(decay), last_inputs_(core::last_inputs(model)) {
   for (const auto& [name, tensor] : current()) average_.emplace_back(name, tensor.detach().clone());
-  for (const auto& [field, tensor] : model_.initial_state(1).fields())
-    if (core::is_last_inputs(field)) last_inputs_.insert(field.path);
 }
 
 weights::NamedTensors WeightAverage::current() const {

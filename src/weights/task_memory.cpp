@@ -53,14 +53,6 @@ std::string checksum(const std::string& options, const NamedTensors& tensors, F&
   return sum.hex();
 }
 
-memory::LearnableTokensOptions memory_of(const models::ModelOptions& options) {
-  for (const base::Node& memory : options.memory) {
-    if (base::type_of(memory) == memory::LearnableTokens::kType)
-      return base::read_typed_options<memory::LearnableTokensOptions>(memory);
-  }
-  return {};
-}
-
 /// Whether the adapters came with a task; otherwise they are part of the backbone.
 bool adapters_of_task(const memory::LearnableTokensOptions& memory) {
   return std::any_of(memory.tasks.begin(), memory.tasks.end(),
@@ -141,8 +133,16 @@ void check_fit(const StoredParts& model, const memory::TaskOptions& task, const 
 
 }  // namespace
 
+memory::LearnableTokensOptions tasks_of(const models::ModelOptions& options) {
+  for (const base::Node& memory : options.memory) {
+    if (base::type_of(memory) == memory::LearnableTokens::kType)
+      return base::read_typed_options<memory::LearnableTokensOptions>(memory);
+  }
+  return {};
+}
+
 std::string backbone_checksum(const StoredParts& model) {
-  const bool leaves_adapters = adapters_of_task(memory_of(model.options));
+  const bool leaves_adapters = adapters_of_task(tasks_of(model.options));
   base::Node options = base::write_options(model.options.backbone);
   for (const char* key : {"dropout", "drop_path", "init_std"}) options.erase(key);
   if (model.options.adapters && !leaves_adapters) options.set("adapters", base::write_options(*model.options.adapters));
@@ -156,7 +156,7 @@ std::string backbone_checksum(const StoredParts& model) {
 
 std::string task_checksum(const StoredParts& model, const std::string& task) {
   std::string seen;  // and what that task itself sees, which its rows depend on
-  for (const memory::TaskOptions& one : memory_of(model.options).tasks) {
+  for (const memory::TaskOptions& one : tasks_of(model.options).tasks) {
     if (one.name != task) continue;
     for (const std::string& other : one.sees) seen += other + " " + task_checksum(model, other) + "\n";
   }
@@ -203,7 +203,7 @@ TaskMemoryFile read_task_memory(const std::string& path) {
 }
 
 TaskMemoryFile take_task(const StoredParts& model, const std::string& name) {
-  memory::LearnableTokensOptions memory = memory_of(model.options);
+  memory::LearnableTokensOptions memory = tasks_of(model.options);
   const auto found = std::find_if(memory.tasks.begin(), memory.tasks.end(),
                                   [&](const auto& task) { return task.name == name; });
   base::ensure(found != memory.tasks.end(), "no task '{}'", name);
@@ -226,7 +226,7 @@ void attach(StoredParts& model, const TaskMemoryFile& task, const std::string& f
   const std::string shown = base::printable(file, 400), own = backbone_checksum(model);
   base::require(task.backbone == own, "{}: made for another backbone: expected checksum {}..., found {}...", shown,
                 own.substr(0, 12), base::printable(task.backbone.substr(0, 12)));
-  memory::LearnableTokensOptions memory = memory_of(model.options);
+  memory::LearnableTokensOptions memory = tasks_of(model.options);
   memory::TaskOptions added = task.task();
   added.name = options.name.value_or(added.name);
   const bool first = memory.tasks.empty();
@@ -285,7 +285,7 @@ void attach(StoredParts& model, const TaskMemoryFile& task, const std::string& f
 }
 
 void detach(StoredParts& model, const std::string& name, const std::string& folder) {
-  memory::LearnableTokensOptions memory = memory_of(model.options);
+  memory::LearnableTokensOptions memory = tasks_of(model.options);
   std::vector<std::string> names;
   bool there = false, adapters = false;
   for (const memory::TaskOptions& task : memory.tasks) {

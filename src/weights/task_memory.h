@@ -38,6 +38,9 @@ struct StoredParts {
   NamedTensors tensors;
 };
 
+/// The tasks attached to a model, with what they share; without any, the defaults.
+memory::LearnableTokensOptions tasks_of(const models::ModelOptions& options);
+
 /// SHA-256 of the backbone a task was trained for: its options as JSON (but for dropout, drop_path and init_std, which
 /// change no result), with adapters of the model's own and the head's pool; then names, shapes and float32 numbers of
 /// the tensors "backbone.*". Adapters that came with a task are left out.
