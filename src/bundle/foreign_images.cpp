@@ -34,17 +34,55 @@ base::Node of_timm(const base::Node& pretrained) {
   return facts;
 }
 
+base::Node two_sides(const base::Node& size) {
+  return size.is_table() ? base::Node::array({size.at("height"), size.at("width")}) : weights::size_pair(size);
+}
+
+/// DeiT's processor crops unless it says otherwise, and has other defaults; ViT's resizes alone.
+bool crops_by_default(const base::Node& processor) {
+  for (const char* key : {"image_processor_type", "feature_extractor_type"}) {
+    const base::Node* type = processor.find(key);
+    if (type != nullptr && type->is_string()) return type->as_string().starts_with("DeiT");
+  }
+  return false;
+}
+
+/// What of both resized sides is kept: the larger of the numbers with which TestCrop resizes to just these.
+double kept_of(int64_t cropped, int64_t resized) {
+  const double side = static_cast<double>(cropped), before = static_cast<double>(resized);
+  const double exact = side / before;
+  return std::floor(side / exact) == before ? exact : side / (before + 0.5);
+}
+
 base::Node of_hugging_face(const base::Node& processor) {
+  const bool deit = crops_by_default(processor);
+  for (const char* key : {"do_resize", "do_rescale"}) {
+    base::require(member_or(processor, key, base::Node(true)).as_bool(), "'{}': expected true, found false", key);
+  }
+  const double factor = member_or(processor, "rescale_factor", base::Node(1.0 / 255.0)).as_double();
+  base::require(std::abs(factor * 255.0 - 1.0) < 1e-6, "'rescale_factor': expected 1/255, found {}", factor);
   base::Node facts = base::Node::table();
-  const base::Node size = member_or(processor, "size", base::Node(224));
-  facts.set("image_size",
-            size.is_table() ? base::Node::array({size.at("height"), size.at("width")}) : weights::size_pair(size));
-  facts.set("mean", member_or(processor, "image_mean", base::Node::array({0.5, 0.5, 0.5})));
-  facts.set("std", member_or(processor, "image_std", base::Node::array({0.5, 0.5, 0.5})));
-  const int64_t resample = member_or(processor, "resample", base::Node(2)).as_int();  // as Pillow numbers them
+  const base::Node resized = two_sides(member_or(processor, "size", base::Node(deit ? 256 : 224)));
+  const bool crops = member_or(processor, "do_center_crop", base::Node(deit)).as_bool();
+  const base::Node kept = crops ? two_sides(member_or(processor, "crop_size", base::Node(224))) : resized;
+  facts.set("image_size", kept);
+  const double kept_height = kept_of(kept.items()[0].as_int(), resized.items()[0].as_int()),
+               kept_width = kept_of(kept.items()[1].as_int(), resized.items()[1].as_int());
+  base::require(kept_height == kept_width && kept_height <= 1.0,
+                "'crop_size': expected the same part of both sides of 'size', found {} x {} of {} x {}",
+                kept.items()[0].as_int(), kept.items()[1].as_int(), resized.items()[0].as_int(),
+                resized.items()[1].as_int());
+  if (member_or(processor, "do_normalize", base::Node(true)).as_bool()) {
+    facts.set("mean", member_or(processor, "image_mean", base::Node::array({0.5, 0.5, 0.5})));
+    facts.set("std", member_or(processor, "image_std", base::Node::array({0.5, 0.5, 0.5})));
+  } else {
+    facts.set("mean", base::Node::array({0.0, 0.0, 0.0}));
+    facts.set("std", base::Node::array({1.0, 1.0, 1.0}));
+  }
+  const int64_t resample = member_or(processor, "resample", base::Node(deit ? 3 : 2)).as_int();  // Pillow's numbers
   base::require(resample == 2 || resample == 3, "'resample': expected 2 (bilinear) or 3 (bicubic), found {}", resample);
   facts.set("test_crop", base::Node::table({{"crop_mode", "squash"},
-                                            {"crop_pct", 1.0},
+                                            {"crop_pct", kept_height},
                                             {"interpolation", resample == 2 ? "bilinear" : "bicubic"}}));
   return facts;
 }
@@ -93,24 +131,35 @@ base::Node to_timm(const ImagePreprocessing& facts, const base::Node* before, co
 base::Node to_hugging_face(const ImagePreprocessing& facts, const std::string& where) {
   const data::ImageTestOptions& crop = facts.test_crop;
   base::require(
-      crop.crop_mode == data::ImageTestOptions::CropMode::squash && crop.crop_pct == 1.0,
-      "{}: 'test_crop': huggingface_vit resizes both sides and cuts nothing off; expected crop_mode = "
-      "\"squash\" and crop_pct = 1, found \"{}\" and {}; write an {} with that if all images are of the model's size",
-      where, crop.crop_mode == data::ImageTestOptions::CropMode::squash ? "squash" : "center", crop.crop_pct,
-      ImagePreprocessing::kFile);
+      crop.crop_mode == data::ImageTestOptions::CropMode::squash,
+      "{}: 'test_crop': huggingface_vit resizes both sides; expected crop_mode = \"squash\", found \"center\"; "
+      "write an {} with that if all images are of the model's size",
+      where, ImagePreprocessing::kFile);
   base::require(crop.interpolation != data::Interpolation::box,
                 "{}: 'test_crop.interpolation': expected \"bilinear\" or \"bicubic\", found \"box\"", where);
   const base::Node node = base::write_options(facts);
-  return base::Node::table(
-      {{"image_processor_type", "ViTImageProcessor"},
+  const auto sides = [](int64_t height, int64_t width) {
+    return base::Node::table({{"height", height}, {"width", width}});
+  };
+  const auto before = [&](int64_t side) {
+    return static_cast<int64_t>(std::floor(static_cast<double>(side) / crop.crop_pct));
+  };
+  const bool crops = crop.crop_pct < 1.0;
+  base::Node processor = base::Node::table(
+      {{"image_processor_type", crops ? "DeiTImageProcessor" : "ViTImageProcessor"},
        {"do_resize", true},
-       {"size", base::Node::table({{"height", facts.image_size[0]}, {"width", facts.image_size[1]}})},
+       {"size", sides(before(facts.image_size[0]), before(facts.image_size[1]))},
        {"resample", crop.interpolation == data::Interpolation::bilinear ? 2 : 3},
        {"do_rescale", true},
        {"rescale_factor", 1.0 / 255.0},
        {"do_normalize", true},
        {"image_mean", node.at("mean")},
        {"image_std", node.at("std")}});
+  if (crops) {
+    processor.set("do_center_crop", true);
+    processor.set("crop_size", sides(facts.image_size[0], facts.image_size[1]));
+  }
+  return processor;
 }
 
 }  // namespace

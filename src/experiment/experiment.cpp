@@ -265,9 +265,10 @@ void start_finetuning(Experiment& bench) {
   if (const std::optional<bundle::ImagePreprocessing> facts = bundle::ImagePreprocessing::find(folder);
       facts && made.plan.has_task_memory) {
     const data::ImageOptions images = task->images(recipe.model);
-    base::require(images.image_size == facts->image_size && images.mean == facts->mean && images.std == facts->std,
-                  "recipe: 'data': expected image_size, mean and std as the model has them ({}: {}, or what its "
-                  "config.json says), since all tasks read the same pixels",
+    base::require(images.image_size == facts->image_size && images.mean == facts->mean && images.std == facts->std &&
+                      base::write_options(images.test_crop) == base::write_options(facts->test_crop),
+                  "recipe: 'data': expected image_size, mean, std and test_crop as the model has them ({}: {}, or what "
+                  "its config.json says), since all tasks read the same pixels",
                   folder, bundle::ImagePreprocessing::kFile);
   }
   recipe.model = made.plan.options;

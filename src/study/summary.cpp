@@ -56,6 +56,8 @@ std::string verdict_text(Verdict verdict) {
       return "no gain";
     case Verdict::worse:
       return "worse";
+    case Verdict::untested:
+      return "not tested";
     case Verdict::failed:
       return "failed";
   }
@@ -113,12 +115,17 @@ int64_t samples_of(const StudyMetric& metric, const VariantSummary& variant) {
   return metric.share && !variant.failed() ? variant.shown().predictions : 0;
 }
 
-/// One seed: the verdict of `least_gain`, and of accuracies the sampling error.
+/// Where no t-test could be made. One seed: the verdict of `least_gain`, and of accuracies the sampling error; if
+/// several were trained and one succeeded, none.
 void judge_one_seed(StudySummary& study) {
   const VariantSummary& first = study.variants.front();
   TestedVariants tested;
   for (VariantSummary& variant : study.variants) {
-    if (!variant.difference || variant.runs.size() > 1 || first.runs.size() > 1) continue;
+    if (!variant.difference || variant.corrected_p) continue;
+    if (variant.runs.size() > 1 || first.runs.size() > 1) {
+      variant.verdict = Verdict::untested;
+      continue;
+    }
     const int64_t samples = std::min(samples_of(study.metric, first), samples_of(study.metric, variant));
     if (samples > 0) {
       tested.emplace_back(&variant, metrics::two_shares(variant.value.mean, first.value.mean, samples));
@@ -181,7 +188,6 @@ void summarise(StudySummary& study) {
     variant.corrected_p = p[i];
     variant.verdict = judge(*variant.difference, p[i], study.metric.higher_is_better, {});
   }
-  // If several seeds were trained but only one succeeded, there is no verdict.
   judge_one_seed(study);
   require_more_than_chance(study);
 }
@@ -197,13 +203,14 @@ std::string one_seed_rule(const StudySummary& study) {
 std::string StudySummary::conclusion() const {
   if (variants.empty() || variants.front().failed())
     return "The first variant failed, so there is no baseline to compare with.";
-  std::vector<std::string> better, no_gain, worse, broken;
+  std::vector<std::string> better, no_gain, worse, untested, broken;
   for (size_t i = 1; i < variants.size(); ++i) {
     const VariantSummary& variant = variants[i];
-    (variant.verdict == Verdict::better    ? better
-     : variant.verdict == Verdict::no_gain ? no_gain
-     : variant.verdict == Verdict::worse   ? worse
-                                           : broken)
+    (variant.verdict == Verdict::better     ? better
+     : variant.verdict == Verdict::no_gain  ? no_gain
+     : variant.verdict == Verdict::worse    ? worse
+     : variant.verdict == Verdict::untested ? untested
+                                            : broken)
         .push_back(variant.name);
   }
   const std::string& baseline = variants.front().name;
@@ -211,10 +218,14 @@ std::string StudySummary::conclusion() const {
   const std::string rule = seeds > 1 ? fmt::format("by Welch's t-test over {} seeds (p < {:g} after Holm's correction)",
                                                    seeds, kSignificant)
                                      : one_seed_rule(*this);
-  std::string text = better.empty() ? fmt::format("Nothing beats '{}' {}.", baseline, rule)
-                                    : fmt::format("Better than '{}' {}: {}.", baseline, rule, listed(better));
+  std::string text = !better.empty() ? fmt::format("Better than '{}' {}: {}.", baseline, rule, listed(better))
+                     : no_gain.empty() && worse.empty() && !untested.empty()
+                         ? fmt::format("Nothing could be compared with '{}'.", baseline)
+                         : fmt::format("Nothing beats '{}' {}.", baseline, rule);
   if (!no_gain.empty()) text += fmt::format(" No gain: {}.", listed(no_gain));
   if (!worse.empty()) text += fmt::format(" Worse: {}.", listed(worse));
+  if (!untested.empty())
+    text += fmt::format(" Not tested, as only one seed succeeded there or in '{}': {}.", baseline, listed(untested));
   if (!broken.empty()) text += fmt::format(" Failed: {}.", listed(broken));
   std::vector<std::string> ahead;
   for (const VariantSummary& variant : variants) {

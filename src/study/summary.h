@@ -27,7 +27,14 @@ struct StudyMetric {
 };
 
 /// Whether a memory helps, compared with the study's first variant.
-enum class Verdict { baseline, better, no_gain, worse, failed };
+enum class Verdict {
+  baseline,
+  better,
+  no_gain,
+  worse,
+  untested,  ///< several seeds, of which only one succeeded here or in the first variant
+  failed
+};
 
 /// Corrected p-values below this count as significant.
 inline constexpr double kSignificant = 0.05;

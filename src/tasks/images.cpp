@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/ignore_target.h"
 #include "core/state.h"
 #include "distributed/shared_batches.h"
 #include "metrics/accuracy.h"
@@ -14,11 +15,22 @@
 namespace mnemo::tasks {
 namespace {
 
+constexpr size_t kCounts = 6;  ///< numbers that an evaluation counts of each batch
+
 /// The state in which `count` images begin, the first places of the batch before it; a state of its own at the start.
 core::State next_places(const core::Model& model, const core::State& before, int64_t places, int64_t count) {
   if (places == 0) return model.initial_state(count);
   base::ensure(count <= places, "an evaluation's batches become no larger: {} after {}", count, places);
   return count == places ? before : core::select_batch(before, at::arange(count, at::kLong));
+}
+
+/// `before` with the places `changed` as they are in `after`, which has these alone, in order.
+core::State with_places(const core::State& before, int64_t places, const core::State& after,
+                        const at::Tensor& changed) {
+  const int64_t count = changed.numel();
+  at::Tensor from = at::arange(places, at::kLong) + count;
+  from.index_copy_(0, changed, at::arange(count, at::kLong));
+  return core::select_batch(core::concat_batch({after, before}), from);
 }
 
 /// Whether an image has changed what those after it in its place read.
@@ -89,14 +101,21 @@ Evaluation Images::measure(const core::Model& model, const std::shared_ptr<const
   for (data::ImageBatch batch; images.next(batch);) {
     metrics::Accuracy accuracy, top5;
     metrics::Likelihood likelihood;
+    const core::State before = next_places(model, state, places, batch.labels.size(0));
+    places = batch.labels.size(0);
+    state = before;
+    const at::Tensor readable = at::nonzero(batch.labels != base::kIgnoreTarget).squeeze(1);
+    if (readable.numel() == 0) {
+      shared.add(std::vector<double>(kCounts, 0.0));
+      continue;
+    }
+    const bool all = readable.numel() == places;
     core::Segment input;
-    input.pixels = batch.pixels.to(device);
+    input.pixels = (all ? batch.pixels : batch.pixels.index_select(0, readable)).to(device);
     input.mode = core::Mode::evaluate;
-    const at::Tensor targets = batch.labels.unsqueeze(1).to(device);
-    const core::State before = next_places(model, state, places, targets.size(0));
-    core::StepResult step = model.forward(input, before);
-    state = std::move(step.state);
-    places = targets.size(0);
+    const at::Tensor targets = batch.labels.index_select(0, readable).unsqueeze(1).to(device);
+    core::StepResult step = model.forward(input, all ? before : core::select_batch(before, readable));
+    state = all ? std::move(step.state) : with_places(before, places, step.state, readable);
     const at::Tensor logits = model.logits(step.hidden);
     accuracy.add_logits(logits, targets);
     top5.add_top(logits, targets, 5);

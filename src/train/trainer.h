@@ -136,8 +136,9 @@ class Trainer {
   /// Those that the model draws from: the CPU's and its device's.
   std::vector<at::Generator> generators() const;
   void require_equal_ranks();
-  /// A run with patience ends with the weights of its best evaluation. `resumed`: the checkpoint that is read.
-  void require_best_checkpoint(const std::string& resumed) const;
+  /// Path of the checkpoint of `best`, with whose weights a run with patience ends. Throws InputError, in the name of
+  /// `where`, if it is gone.
+  std::string best_checkpoint(const std::string& where, const EvaluationPoint& best) const;
   void choose_parameters();
   weights::NamedTensors lora_tensors() const;
   bool writes() const { return !run_folder_.empty() && (group_ == nullptr || group_->rank() == 0); }

@@ -184,17 +184,13 @@ const EvaluationPoint* Trainer::take_best() {
   const EvaluationPoint* last = history_.evaluations.empty() ? nullptr : &history_.evaluations.back();
   const EvaluationPoint* best = out_of_patience() ? best_evaluation() : nullptr;
   if (best == nullptr || run_folder_.empty()) return last;
-  const auto found = weights::find_checkpoint(run_folder_, "best");
-  base::require(found && found->step == best->step,
-                "{}: the checkpoint of the best evaluation, at step {}, is gone; train.patience keeps its weights",
-                run_folder_, best->step);
-  const weights::CheckpointReader reader(found->path);
-  weights::load_model_tensors(reader.tensors(kModel), model_, found->path + "/" + kModel);
-  if (lora_)
-    weights::load_into(reader.tensors(weights::kLoraFile), lora_tensors(), found->path + "/" + weights::kLoraFile);
+  const std::string path = best_checkpoint(run_folder_, *best);
+  const weights::CheckpointReader reader(path);
+  weights::load_model_tensors(reader.tensors(kModel), model_, path + "/" + kModel);
+  if (lora_) weights::load_into(reader.tensors(weights::kLoraFile), lora_tensors(), path + "/" + weights::kLoraFile);
   if (average_)
-    weights::load_into(reader.tensors(weights::kAverageFile), average_->state(),
-                       found->path + "/" + weights::kAverageFile, {.strict = true, .convert_floating = false});
+    weights::load_into(reader.tensors(weights::kAverageFile), average_->state(), path + "/" + weights::kAverageFile,
+                       {.strict = true, .convert_floating = false});
   return best;
 }
 
@@ -274,17 +270,17 @@ void Trainer::load(const weights::CheckpointReader& reader) {
   running_ = {sums[0], sums[1], counters[2]};
   best_ = counters[3] != 0 ? std::optional<double>(sums[2]) : std::nullopt;
   is_best_ = false;
-  if (options_.patience && !run_folder_.empty()) require_best_checkpoint(path);
+  const EvaluationPoint* best = options_.patience && !run_folder_.empty() ? best_evaluation() : nullptr;
+  if (best != nullptr && best->step != steps_) best_checkpoint(path, *best);
 }
 
-void Trainer::require_best_checkpoint(const std::string& resumed) const {
-  const EvaluationPoint* best = best_evaluation();
-  if (best == nullptr || best->step == steps_) return;
+std::string Trainer::best_checkpoint(const std::string& where, const EvaluationPoint& best) const {
   const auto found = weights::find_checkpoint(run_folder_, "best");
-  base::require(found && found->step == best->step,
+  base::require(found && found->step == best.step,
                 "{}: train.patience ends with the weights of the best evaluation, at step {}, whose checkpoint is not "
                 "there; expected it, or no train.patience",
-                resumed, best->step);
+                where, best.step);
+  return found->path;
 }
 
 }  // namespace mnemo::train

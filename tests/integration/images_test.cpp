@@ -72,7 +72,11 @@ TEST_F(CommandLine, FoldersOfOtherLibrariesAreTakenAsTheyAre) {
   const Finished other = run({"finetune", "--model", timm, "--data", folder_ / "set", "--out", folder_ / "x", "--set",
                               "data.mean=[0.4,0.4,0.4]"});
   EXPECT_EQ(other.status, 2);
-  EXPECT_TRUE(holds(other.err, "image_size, mean and std as the model has them")) << other.err;
+  EXPECT_TRUE(holds(other.err, "image_size, mean, std and test_crop as the model has them")) << other.err;
+  const Finished crop = run({"finetune", "--model", timm, "--data", folder_ / "set", "--out", folder_ / "x", "--set",
+                             "data.test_crop.crop_pct=0.5"});
+  EXPECT_EQ(crop.status, 2);
+  EXPECT_TRUE(holds(crop.err, "test_crop as the model has them")) << crop.err;
 }
 
 TEST_F(CommandLine, HowImagesAreReadAndClassesAreCalledGoesAlong) {
@@ -114,11 +118,37 @@ TEST_F(CommandLine, HowImagesAreReadAndClassesAreCalledGoesAlong) {
             json(R"({"image_size": [32, 32], "mean": [0.5, 0.4, 0.3], "std": [0.229, 0.224, 0.225],
       "test_crop": {"crop_pct": 1.0, "resize_size": 0, "crop_mode": "squash", "interpolation": "bilinear"}})"));
 
+  // What DeiT's processor cuts off, and images that are not normalised.
+  write(folder_ / "hf_out/preprocessor_config.json",
+        R"({"image_processor_type": "DeiTImageProcessor", "size": 40, "crop_size": 32, "do_normalize": false})");
+  ASSERT_EQ(convert(folder_ / "hf_out", "mnemo", folder_ / "cropped").status, 0);
+  EXPECT_EQ(json(content(folder_ / "cropped/images.json")),
+            json(R"({"image_size": [32, 32], "mean": [0.0, 0.0, 0.0], "std": [1.0, 1.0, 1.0],
+      "test_crop": {"crop_pct": 0.8, "resize_size": 0, "crop_mode": "squash", "interpolation": "bicubic"}})"));
+  ASSERT_EQ(convert(folder_ / "cropped", "huggingface_vit", folder_ / "hf_cropped").status, 0);
+  const base::Node processor = json(content(folder_ / "hf_cropped/preprocessor_config.json"));
+  EXPECT_EQ(processor.at("size"), json(R"({"height": 40, "width": 40})"));
+  EXPECT_EQ(processor.at("crop_size"), json(R"({"height": 32, "width": 32})"));
+  ASSERT_EQ(convert(folder_ / "hf_cropped", "mnemo", folder_ / "cropped_back").status, 0);
+  EXPECT_EQ(content(folder_ / "cropped_back/images.json"), content(folder_ / "cropped/images.json"));
+
   const auto refused = [&](const std::string& from, const std::string& to, const std::string& message) {
     const Finished outcome = convert(from, to, folder_ / "x");
     EXPECT_EQ(outcome.status, 2) << message;
     EXPECT_TRUE(holds(outcome.err, message)) << outcome.err;
   };
+  for (const auto& [text, message] : std::vector<std::pair<std::string, std::string>>{
+           {R"({"do_resize": false})", "'do_resize': expected true"},
+           {R"({"do_rescale": false})", "'do_rescale': expected true"},
+           {R"({"rescale_factor": 1.0})", "'rescale_factor': expected 1/255"},
+           {R"({"do_center_crop": true, "size": 40, "crop_size": [32, 40]})", "'crop_size': expected the same part"}}) {
+    write(folder_ / "hf_out/preprocessor_config.json", text);
+    const Finished unknown = convert(folder_ / "hf_out", "mnemo", folder_ / "unknown");
+    EXPECT_EQ(unknown.status, 0) << unknown.err;
+    EXPECT_TRUE(holds(unknown.err, message)) << unknown.err;
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "unknown/images.json")) << message;
+    std::filesystem::remove_all(folder_ / "unknown");
+  }
   refused(kImports + "timm_vit", "huggingface_vit", "'backbone.position_resampling'");
   write(hf + "/images.json", R"({"image_size": [32, 32]})");
   refused(hf, "huggingface_vit", "'test_crop'");

@@ -88,17 +88,23 @@ struct CsvRow {
   int64_t line;
 };
 
+/// A first line is a header if its path has no ending and is no file's, and no other line has its label.
 std::vector<CsvRow> read_image_csv(const std::string& path) {
-  static const std::set<std::string> kHeaders = {"path", "file", "filename", "file_name", "image", "image_path"};
   std::vector<CsvRow> rows;
-  for_each_line(TextSource(path), kLongestImageLine, [&](const LinePlace& place, std::string_view line) {
+  const auto whole = TextSource(path).without_byte_order_mark();
+  for_each_line(whole, kLongestImageLine, [&](const LinePlace& place, std::string_view line) {
     if (line.empty()) return;
     std::vector<std::string> fields = csv_fields(line, place);
     base::require(fields.size() == 2 && !fields[0].empty() && !fields[1].empty(),
                   "{}: expected PATH,LABEL, found {} fields", place.at(1), fields.size());
-    if (place.line == 1 && kHeaders.contains(fields[0])) return;
     rows.push_back({std::move(fields[0]), std::move(fields[1]), place.line});
   });
+  const auto is_header = [&](const CsvRow& first) {
+    return first.line == 1 && first.path.find('.') == std::string::npos &&
+           !base::path_exists(base::join_path(base::parent_folder(path), first.path)) &&
+           std::none_of(rows.begin() + 1, rows.end(), [&](const CsvRow& row) { return row.label == first.label; });
+  };
+  if (!rows.empty() && is_header(rows.front())) rows.erase(rows.begin());
   base::require(!rows.empty(), "{}: expected lines PATH,LABEL, found none", path);
   return rows;
 }

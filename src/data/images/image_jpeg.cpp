@@ -85,10 +85,10 @@ class JpegFile {
     return 1;
   }
 
-  /// A block of 64 values takes at least one bit (except with arithmetic coding), so a file cannot make us allocate
-  /// much more memory than its size justifies.
+  /// A block of 64 values takes at least one bit, so a file cannot make us allocate much more memory than its size
+  /// justifies. With arithmetic coding, which hardly any program writes, a few bytes can be any number of blocks.
   void check_plausible(size_t bytes) const {
-    if (info_.arith_code) return;
+    base::require(!info_.arith_code, "{}: {}: expected Huffman coding, found arithmetic coding", name_, kFormat);
     uint64_t blocks = 0;
     for (int i = 0; i < info_.num_components; ++i) {
       blocks += uint64_t{info_.comp_info[i].width_in_blocks} * info_.comp_info[i].height_in_blocks;

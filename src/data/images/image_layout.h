@@ -49,8 +49,4 @@ FoundSet find_inaturalist(const ImageOptions& options);
 FoundSet find_places365(const ImageOptions& options);
 FoundSet find_sun397(const ImageOptions& options);
 
-/// The bytes of a file, decompressed if it is a gzip file. Throws InputError if it is damaged or has more than
-/// `max_bytes`.
-std::vector<uint8_t> read_maybe_packed(const std::string& path, uint64_t max_bytes);
-
 }  // namespace mnemo::data

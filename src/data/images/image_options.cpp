@@ -14,6 +14,11 @@ void ImageOptions::validate(const base::Where& where) const {
                 "expected height and width, found {} numbers", image_size.size());
   where.require(mean.size() == 3, "mean", "expected three numbers, found {}", mean.size());
   where.require(std.size() == 3, "std", "expected three numbers, found {}", std.size());
+  const bool named = format == Format::folders || format == Format::csv || format == Format::idx;
+  for (const auto& [name, path] : {std::pair("valid", &valid), std::pair("test", &test)}) {
+    where.require(named || path->empty(), name,
+                  "expected nothing, because format = \"{}\" has its own parts, found \"{}\"", format_name(), *path);
+  }
   where.require(valid.empty() || valid_fraction == 0.0, "valid_fraction",
                 "expected 0, because `valid` names the images");
   where.require(test.empty() || test_fraction == 0.0, "test_fraction", "expected 0, because `test` names the images");

@@ -39,15 +39,15 @@ struct IdxFile {
   std::vector<uint8_t> data;
 };
 
-IdxFile read_idx(const std::string& path, size_t rank) {
-  IdxFile file;
-  const std::vector<uint8_t> bytes = read_maybe_packed(path, kMaxRawBytes);
-  const size_t header = 4 + 4 * rank;
-  base::require(bytes.size() >= header && bytes[0] == 0 && bytes[1] == 0,
-                "{}: expected an IDX file, found {} bytes of something else", path, bytes.size());
+/// The dimensions that a header names.
+std::vector<int64_t> idx_dims(const std::string& path, std::string_view header, size_t rank) {
+  std::vector<uint8_t> bytes(header.begin(), header.end());
+  base::require(bytes.size() == 4 + 4 * rank && bytes[0] == 0 && bytes[1] == 0,
+                "{}: expected an IDX file, found something else", path);
   base::require(bytes[2] == 8 && bytes[3] == rank,
                 "{}: expected IDX bytes (type 8) of {} dimensions, found type {} of {}", path, rank, bytes[2],
                 bytes[3]);
+  std::vector<int64_t> dims;
   uint64_t product = 1;
   for (size_t d = 0; d < rank; ++d) {
     uint64_t size = 0;
@@ -55,11 +55,41 @@ IdxFile read_idx(const std::string& path, size_t rank) {
     base::require(size == 0 || product <= kMaxRawBytes / size, "{}: its dimensions ask for more than {} bytes", path,
                   kMaxRawBytes);
     product *= size;
-    file.dims.push_back(static_cast<int64_t>(size));
+    dims.push_back(static_cast<int64_t>(size));
   }
-  base::require(bytes.size() - header == product, "{}: expected {} bytes after the header, found {}", path, product,
-                bytes.size() - header);
-  file.data.assign(bytes.begin() + static_cast<std::ptrdiff_t>(header), bytes.end());
+  return dims;
+}
+
+/// Packed or not by its first bytes, not by its name.
+Packing packing_inside(const std::string& path) {
+  const base::FileReader file(path);
+  char start[2] = {};
+  if (file.size() >= sizeof start) file.read_at(0, start, sizeof start);
+  return std::string_view(start, sizeof start) == "\x1f\x8b" ? Packing::gzip : Packing::none;
+}
+
+/// What a file unpacks to beyond its header is an error as soon as it is more than the header says.
+IdxFile read_idx(const std::string& path, size_t rank) {
+  const size_t header_size = 4 + 4 * rank;
+  IdxFile file;
+  std::string header;
+  size_t expected = 0;
+  unpack(path, packing_inside(path), [&](std::string_view piece) {
+    if (const size_t missing = header_size - header.size(); missing > 0) {
+      header.append(piece.substr(0, missing));
+      piece.remove_prefix(std::min(missing, piece.size()));
+      if (header.size() < header_size) return;
+      file.dims = idx_dims(path, header, rank);
+      expected = 1;
+      for (const int64_t dim : file.dims) expected *= static_cast<size_t>(dim);
+    }
+    base::require(piece.size() <= expected - file.data.size(), "{}: expected {} bytes after the header, found more",
+                  path, expected);
+    file.data.insert(file.data.end(), piece.begin(), piece.end());
+  });
+  if (file.dims.empty()) idx_dims(path, header, rank);
+  base::require(file.data.size() == expected, "{}: expected {} bytes after the header, found {}", path, expected,
+                file.data.size());
   return file;
 }
 
@@ -137,17 +167,6 @@ FoundImages cifar_part(const std::string& folder, const std::vector<std::string>
 }
 
 }  // namespace
-
-std::vector<uint8_t> read_maybe_packed(const std::string& path, uint64_t max_bytes) {
-  const std::string bytes = base::read_file(path, max_bytes);
-  if (!bytes.starts_with("\x1f\x8b")) return {bytes.begin(), bytes.end()};
-  std::vector<uint8_t> out;
-  unpack(path, Packing::gzip, [&](std::string_view piece) {
-    out.insert(out.end(), piece.begin(), piece.end());
-    base::require(out.size() <= max_bytes, "{}: gzip: holds more than {} bytes", path, max_bytes);
-  });
-  return out;
-}
 
 FoundSet find_idx(const ImageOptions& options) {
   FoundSet set;

@@ -238,9 +238,12 @@ ImageSets load_images(const ImageOptions& options) {
   };
   const ImageSet all = set_of(found.train);
   base::require(all.size() > 0, "{}: expected images, found none", options.train);
+  // With a fraction for validation the set's own validation images are its test part: so are Places365 and iNaturalist
+  // measured, whose test parts have no labels.
+  if (options.valid_fraction > 0.0 && options.valid.empty() && !found.test) std::swap(found.valid, found.test);
   const auto check_free = [&](const char* part, double fraction, bool own) {
     base::require(fraction == 0.0 || !own,
-                  "data: 'data.{0}_fraction': expected 0, because the set has a part {0} of its own", part);
+                  "data: 'data.{0}_fraction': expected 0, because the set has a part for this of its own", part);
   };
   check_free("valid", options.valid_fraction, found.valid.has_value());
   check_free("test", options.test_fraction, found.test.has_value());

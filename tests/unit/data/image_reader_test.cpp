@@ -105,6 +105,8 @@ TEST(ImageReader, ImpossibleSizesAreRefused) {
   jpeg.replace(frame + 5, 4, std::string("\x30\x00\x30\x00", 4));  // 12288 x 12288
   test::expect_error<InputError>([&] { decode_image(jpeg, "large.jpg"); },
                                  {"large.jpg: JPEG: ", "too few for 12288 x 12288 pixels"});
+  jpeg.replace(frame, 2, "\xFF\xC9");  // a frame with arithmetic coding, where a byte can be any number of blocks
+  test::expect_error<InputError>([&] { decode_image(jpeg, "large.jpg"); }, {"large.jpg: JPEG: ", "arithmetic coding"});
 }
 
 TEST(ImageReader, CutOffFilesAreRefusedWhereverTheyEnd) {

@@ -155,6 +155,35 @@ TEST(ImageSet, IdxFilesPackedOrNot) {
                                  {"its dimensions ask for more than"});
 }
 
+TEST(ImageSet, WhatAnIdxFileUnpacksToEndsWhereItsHeaderSays) {
+  const test::TemporaryFolder folder;
+  write_text(folder / "train-labels-idx1-ubyte", idx_labels(std::string("\x02\x00\x01", 3)));
+  for (const std::string& more : {std::string(), std::string(1, '\0'), std::string(size_t{1} << 22, '\0')}) {
+    write_packed(folder / "train-images-idx3-ubyte.gz", idx_images(3, 2, 4) + more);
+    if (more.empty()) {
+      EXPECT_EQ(load_images(set_of(Format::idx, folder.path())).train->size(), 3);
+    } else {
+      test::expect_error<InputError>([&] { load_images(set_of(Format::idx, folder.path())); },
+                                     {"train-images-idx3-ubyte.gz", "expected 24 bytes after the header, found more"});
+    }
+  }
+  write_packed(folder / "train-images-idx3-ubyte.gz", idx_images(3, 2, 4).substr(0, 39));
+  test::expect_error<InputError>([&] { load_images(set_of(Format::idx, folder.path())); },
+                                 {"expected 24 bytes after the header, found 23"});
+  write_packed(folder / "train-images-idx3-ubyte.gz", idx_images(3, 2, 4).substr(0, 15));
+  test::expect_error<InputError>([&] { load_images(set_of(Format::idx, folder.path())); }, {"expected an IDX file"});
+}
+
+TEST(ImageSet, SetsWithPartsOfTheirOwnTakeNoOthers) {
+  for (const char* format : {"cifar10", "cifar100", "imagenet", "inaturalist", "places365", "sun397"}) {
+    for (const char* part : {"valid", "test"}) {
+      const base::Node node = base::Node::table({{"format", format}, {"train", "a"}, {part, "b"}});
+      test::expect_error<InputError>([&] { base::read_options<ImageOptions>(node); },
+                                     {part, "expected nothing", format, "found \"b\""});
+    }
+  }
+}
+
 TEST(ImageSet, ADamagedGzipFileIsRefused) {
   const test::TemporaryFolder folder;
   write_packed(folder / "train-images-idx3-ubyte.gz", idx_images(40, 8, 8));
@@ -203,6 +232,15 @@ TEST(ImageSet, CsvWithNamesOrNumbers) {
   write_text(folder / "numbers.csv", "pictures/b.jpg,10\npictures/b.jpg,9\n");
   EXPECT_EQ(load_images(set_of(Format::csv, folder / "numbers.csv")).train->classes(),
             (std::vector<std::string>{"9", "10"}));
+  for (const char* header : {"\xEF\xBB\xBFpath,label", "image_id,kind", "id,class"}) {
+    write_text(folder / "headed.csv", std::string(header) + "\r\npictures/b.jpg,10\r\npictures/b.jpg,9\r\n");
+    EXPECT_EQ(load_images(set_of(Format::csv, folder / "headed.csv")).train->classes(),
+              (std::vector<std::string>{"9", "10"}))
+        << header;
+  }
+  // An image that is missing is no header.
+  write_text(folder / "missing.csv", "pictures/gone.jpg,ape\npictures/b.jpg,zebra\n");
+  EXPECT_EQ(load_images(set_of(Format::csv, folder / "missing.csv")).train->size(), 2);
   write_text(folder / "bad.csv", "pictures/b.jpg,10\npictures/b.jpg\n");
   test::expect_error<InputError>([&] { load_images(set_of(Format::csv, folder / "bad.csv")); },
                                  {"bad.csv:2:1", "expected PATH,LABEL, found 1 fields"});
@@ -343,6 +381,19 @@ TEST(ImageSet, Places365FromItsLists) {
             (std::vector<std::string>{"00000001.jpg: b/bow_window/indoor", "00000002.jpg: a/airfield"}));
   EXPECT_EQ(sets.train->read(0)->width, 37);
   EXPECT_EQ(sets.valid->read(0)->width, 37);
+  EXPECT_EQ(sets.test, nullptr);
+  // As in the papers: a part of the training images chooses, the validation part measures.
+  ImageOptions chosen = set_of(Format::places365, folder.path());
+  chosen.valid_fraction = 0.5;
+  write_text(folder / "places365_train_standard.txt",
+             "/b/bow_window/indoor/00000001.jpg 1\n/b/bow_window/indoor/00000003.jpg 1\n");
+  const ImageSets split = load_images(chosen);
+  EXPECT_EQ(split.train->size(), 1);
+  EXPECT_EQ(split.valid->size(), 1);
+  EXPECT_EQ(listed(*split.test), (std::vector<std::string>{"Places365_val_00000001.jpg: b/bow_window/indoor"}));
+  chosen.test_fraction = 0.1;
+  test::expect_error<InputError>([&] { load_images(chosen); },
+                                 {"'data.test_fraction': expected 0, because the set has a part for this of its own"});
   write_text(folder / "places365_val.txt", "Places365_val_00000001.jpg 2\n");
   test::expect_error<InputError>([&] { load_images(set_of(Format::places365, folder.path())); },
                                  {"places365_val.txt:1:1", "expected a class of 0 to 1, found \"2\""});

@@ -155,7 +155,21 @@ TEST(Summary, OneValueLeftOfSeveralGivesNoVerdict) {
   summarise(study);
   EXPECT_TRUE(study.variants[1].difference.has_value());
   EXPECT_FALSE(study.variants[1].p.has_value());
-  EXPECT_EQ(study.variants[1].verdict, Verdict::no_gain);
+  EXPECT_EQ(study.variants[1].verdict, Verdict::untested);
+  EXPECT_EQ(study_cells(study).rows[1][3], "not tested");
+  EXPECT_NE(study.conclusion().find(" Not tested, as only one seed succeeded there or in 'no memory': segment cache."),
+            std::string::npos)
+      << study.conclusion();
+}
+
+TEST(Summary, WhereNothingIsTestedNothingIsSaidToBeBeaten) {
+  StudySummary study = sample_study();
+  for (size_t run = 1; run < study.variants[0].runs.size(); ++run) {
+    study.variants[0].runs[run].error = "stopped";
+    study.variants[0].runs[run].value.reset();
+  }
+  summarise(study);
+  EXPECT_TRUE(study.conclusion().starts_with("Nothing could be compared with 'no memory'.")) << study.conclusion();
 }
 
 TEST(Summary, AFailedBaselineGivesNoVerdicts) {

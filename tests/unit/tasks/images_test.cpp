@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <filesystem>
+
 #include "base/error.h"
+#include "base/log.h"
+#include "core/state.h"
 #include "tests/support/expect_error.h"
 #include "tests/unit/data/image_files.h"
 
@@ -17,7 +21,7 @@ data::ImageOptions options_of(const std::string& train) {
 }
 
 /// Predicts a class from the mean of the pixels, so that every metric is known.
-class MeanModel final : public core::Model {
+class MeanModel : public core::Model {
  public:
   explicit MeanModel(int64_t classes) : classes_(classes) {}
   core::StepResult forward(const core::Segment& segment, const core::State&) const override {
@@ -102,6 +106,57 @@ TEST(ImagesTask, MeasuresTopOneTopFiveAndNllOverThePart) {
   EXPECT_DOUBLE_EQ(found->at("accuracy"), static_cast<double>(right) / 6);
   EXPECT_DOUBLE_EQ(found->at("top5_accuracy"), 1.0);
   EXPECT_EQ(task.evaluate(model, data::Part::test), std::nullopt);
+}
+
+/// How many images a place of the batch has had.
+struct SeenState {
+  at::Tensor count;
+  template <class F>
+  void visit(F&& f) {
+    f("count", count, "B");
+  }
+};
+
+/// Predicts from what an image has more than the batch on average, and counts the images of each place.
+class BatchModel final : public MeanModel {
+ public:
+  using MeanModel::MeanModel;
+  core::StepResult forward(const core::Segment& segment, const core::State& state) const override {
+    core::StepResult result = MeanModel::forward(segment, state);
+    result.hidden = result.hidden - result.hidden.mean();
+    before.push_back(state.as<SeenState>().count);
+    result.state = core::State(SeenState{before.back() + 1});
+    return result;
+  }
+  core::State initial_state(int64_t batch) const override { return core::State(SeenState{at::zeros({batch})}); }
+  mutable std::vector<at::Tensor> before;
+};
+
+TEST(ImagesTask, AnUnreadableImageIsNoPartOfItsBatch) {
+  const test::TemporaryFolder folder;
+  data::make_class_folders(folder / "train");
+  data::make_class_folders(folder / "valid");
+  data::ImageOptions options = options_of(folder / "train");
+  options.valid = folder / "valid";
+  options.valid_fraction = 0.0;
+  options.broken = data::ImageOptions::Broken::skip;
+  base::set_log_level(base::LogLevel::silent);
+  const auto nll = [&](int64_t batch, const BatchModel& model) {
+    const Images task(data::load_images(options), options, {.batch_size = 4, .eval_batch_size = batch});
+    return task.evaluate(model, data::Part::valid)->at("nll");
+  };
+  const std::string second_bee = folder / "valid/bee/1.jpg";
+  ASSERT_TRUE(std::filesystem::exists(second_bee));
+  data::write_text(second_bee, "broken");
+  const BatchModel model(3);
+  const double with = nll(12, model);
+  nll(4, model);
+  base::set_log_level(base::LogLevel::info);
+  ASSERT_EQ(model.before.size(), 4U);
+  EXPECT_EQ(model.before[2].sizes(), at::IntArrayRef({3}));
+  EXPECT_TRUE(at::equal(model.before[3], at::tensor({2.0F, 1.0F, 2.0F, 2.0F}))) << model.before[3];
+  std::filesystem::remove(second_bee);
+  EXPECT_EQ(nll(11, BatchModel(3)), with);
 }
 
 TEST(ImagesTask, GoesOnWhereItWasSavedWithAnyNumberOfWorkers) {
