@@ -41,13 +41,14 @@ std::string last_name(const std::string& folder) {
 Converted to_t2r(const ConvertOptions& options) {
   base::require(!options.features || *options.features >= 1, "convert: --features: expected at least 1, found {}",
                 options.features.value_or(0));
-  base::require(options.seed >= 0, "convert: --seed: expected at least 0, found {}", options.seed);
   const Bundle stored = read_bundle(options.model, options.checkpoint);
   const std::string& folder = stored.folder;
   const auto made = models::to_t2r(*stored.text_model("convert: --to t2r"), options.features,
                                    static_cast<uint64_t>(options.seed));
   BundleContent content{.options = made->options(), .model = *made, .tokenizer = stored.tokenizer};
   content.files = generation_file_of(folder);
+  if (const std::vector<std::string> classes = class_names(folder); !classes.empty())
+    content.files[kClassesFile] = fmt::format("{}\n", fmt::join(classes, "\n"));
   if (stored.tokenizer) content.files[TextConventions::kFile] = stored.conventions.text();
   content.card = fmt::format(
       "---\nlibrary_name: mnemo\n---\n\n# T2R of {0}\n\n{1} parameters. The weights of `{0}`, a softmax model, with "
@@ -174,7 +175,9 @@ ConvertOptions with_folder(const ConvertOptions& options) {
     found.model = model_folder(options.model, options.checkpoint);
     found.checkpoint.reset();
   }
-  for (const std::string& source : {options.model, found.model}) {
+  std::vector<std::string> sources = {options.model, found.model};
+  if (options.to == "average") sources.push_back(base::join_path(options.model, "model"));
+  for (const std::string& source : sources) {
     std::error_code missing;
     base::require(
         !std::filesystem::equivalent(source, options.out, missing),
@@ -193,6 +196,7 @@ std::vector<std::string> conversion_names() {
 }
 
 Converted convert(const ConvertOptions& options) {
+  base::require(options.seed >= 0, "convert: --seed: expected at least 0, found {}", options.seed);
   const std::vector<std::string> known = conversion_names();
   if (options.adds()) {
     base::require(options.to.empty(),

@@ -173,9 +173,14 @@ std::string foreign_preprocessing(const std::string& folder) {
 
 std::map<std::string, std::string> image_files_of(const std::string& folder) {
   std::map<std::string, std::string> files = {{kSourceConfig, bundle::read_model_config(folder)}};
-  if (std::string facts = foreign_preprocessing(folder); !facts.empty())
-    files[ImagePreprocessing::kFile] = std::move(facts);
-  if (std::string lines = foreign_class_lines(folder); !lines.empty()) files[kClassesFile] = std::move(lines);
+  // A file of ours beside the other library's wins, as for every command that reads the folder.
+  const auto add = [&](const char* name, const std::function<std::string(const std::string&)>& theirs) {
+    const std::string own = base::join_path(folder, name);
+    std::string content = base::path_exists(own) ? base::read_file(own, 1 << 24) : theirs(folder);
+    if (!content.empty()) files[name] = std::move(content);
+  };
+  add(ImagePreprocessing::kFile, foreign_preprocessing);
+  add(kClassesFile, foreign_class_lines);
   return files;
 }
 

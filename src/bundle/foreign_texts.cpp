@@ -44,13 +44,20 @@ base::Node with_segments_of(base::Node options, const base::Node& said) {
   return options;
 }
 
+/// Those of classes.txt, if there are any. Throws InputError if there are more or fewer than classes.
+void add_class_names(base::Node& config, const std::string& folder) {
+  const base::Node* labels = config.find("id2label");
+  const std::vector<std::string> classes = class_names(folder);
+  if (labels == nullptr || classes.empty()) return;
+  base::require(classes.size() == labels->size(), "{}: expected {} lines, found {}",
+                base::join_path(folder, kClassesFile), labels->size(), classes.size());
+  name_classes(config, classes);
+}
+
 /// What the files beside a model say: transformers would otherwise have the ids of the vocabulary that its format began
 /// with, and numbers for labels.
 void add_files_beside(base::Node& config, const std::string& folder) {
-  if (const base::Node* labels = config.find("id2label"); labels != nullptr) {
-    const std::vector<std::string> classes = class_names(folder);
-    if (classes.size() == labels->size()) name_classes(config, classes);
-  }
+  add_class_names(config, folder);
   if (!data::has_tokenizer(folder)) return;
   const data::SpecialTokens special = data::open_tokenizer(folder)->special_tokens();
   for (const auto& [key, id] : {std::pair("bos_token_id", special.begin), std::pair("eos_token_id", special.end),
@@ -91,7 +98,13 @@ std::string text_config_for(const weights::ForeignFormat& format, const AnyModel
     const base::Node before = weights::parse_model_config(source, kSourceConfig, weights_bytes(folder));
     if (format.claims(before)) {
       const base::Node said = read_back(before);
-      if (said == with_segments_of(ours, said)) return says_float32(before) ? source : in_float32(before);
+      if (said == with_segments_of(ours, said)) {
+        base::Node now = before;
+        if (const std::vector<std::string> classes = class_names(folder);
+            !classes.empty() && classes != classes_in(now))
+          add_class_names(now, folder);
+        return now == before && says_float32(before) ? source : in_float32(now);
+      }
     }
   }
   base::Node config = format.config(options);

@@ -72,6 +72,11 @@ std::string read_model_config(const std::string& path) {
   return base::read_file(existing(base::join_path(path, kConfigFile)), kMaxTextBytes);
 }
 
+std::string read_card(const std::string& path) {
+  const std::string card = base::join_path(path, kCardName);
+  return base::path_exists(card) ? base::read_file(card, kMaxTextBytes) : std::string();
+}
+
 ModelFolder read_model_folder(const std::string& path, const std::vector<std::string>& vocabulary,
                               const weights::ReadOptions& options) {
   ModelFolder model;
@@ -81,8 +86,7 @@ ModelFolder read_model_folder(const std::string& path, const std::vector<std::st
                   base::printable(name));
     model.vocabulary[name] = base::read_file(existing(base::join_path(path, name)), kMaxVocabularyBytes);
   }
-  const std::string card = base::join_path(path, kCardName);
-  if (base::path_exists(card)) model.card = base::read_file(card, kMaxTextBytes);
+  model.card = read_card(path);
   model.weights = weights::read_safetensors(existing(weights_file(path)), options);
   return model;
 }

@@ -28,6 +28,9 @@ std::string weights_file(const std::string& folder);
 /// they would be lost.
 void write_model_folder(const std::string& path, const ModelFolder& model);
 
+/// README.md; empty if there is none.
+std::string read_card(const std::string& path);
+
 /// Reads the folder. Throws InputError that names the file that is missing, too long or malformed.
 ///   vocabulary: names of the required vocabulary files.
 ModelFolder read_model_folder(const std::string& path, const std::vector<std::string>& vocabulary,

@@ -24,7 +24,7 @@ struct Folder {
                   parts.options.backbone.type);
     foreign = loaded.format != nullptr;
     parts.tensors = weights::model_tensors(*loaded.model);
-    content = read_model_folder(path, {});
+    content.card = read_card(path);
     content.vocabulary = foreign ? image_files_of(path) : files_beside(path);
   }
 

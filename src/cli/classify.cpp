@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <iostream>
 #include <memory>
 
 #include "base/error.h"
@@ -42,13 +40,7 @@ constexpr size_t kMaxBytes = size_t{1} << 28;
 
 data::Image image_at(const std::string& path) {
   if (path != kStandardInput) return data::read_image(path);
-  std::string bytes;
-  std::array<char, 1 << 16> part;
-  while (std::cin.read(part.data(), part.size()) || std::cin.gcount() > 0) {
-    bytes.append(part.data(), static_cast<size_t>(std::cin.gcount()));
-    base::require(bytes.size() <= kMaxBytes, "standard input: expected an image of at most {} bytes, found more",
-                  kMaxBytes);
-  }
+  const std::string bytes = read_standard_input(kMaxBytes);
   base::require(!bytes.empty(), "standard input: expected an image, found nothing");
   return data::decode_image(bytes, "standard input");
 }

@@ -58,11 +58,18 @@ base::Node data_of(const DataArguments& options) {
   return experiment::read_recipe(root).data;
 }
 
-/// The [data] table of that type with its defaults, and over them what --set says.
-base::Node keys_of(const std::string& data_type, const DataArguments& options) {
-  base::Node root = base::Node::table({{"data", base::Node::table({{"type", data_type}})}});
+/// The [data] table of a set with its defaults, and over them what --set says.
+base::Node keys_of(const data::DataSet& set, const std::string& path, const DataArguments& options) {
+  base::Node own = set.own_keys ? set.own_keys(path) : base::Node::table();
+  own.set("type", set.data_type);
+  base::Node root = base::Node::table({{"data", own}});
   root.find("data")->set_place_deep({std::make_shared<const std::string>("data"), 0, 0});
   for (const std::string& assignment : options.set) base::set_value(root, assignment);
+  for (const base::Node::Member& member : root.members())
+    base::require(member.key == "data", "data: prepare: --set changes keys of [data] alone, found '{}'", member.key);
+  for (const base::Node::Member& member : own.members())
+    base::require(root.at("data").at(member.key) == member.value,
+                  "data: prepare: data.{} is not for --set, since the set decides it; remove it", member.key);
   return experiment::read_recipe(root).data;
 }
 
@@ -87,7 +94,7 @@ int prepare(const DataArguments& options) {
   const bool has_keys = !set.data_type.empty();
   base::require(options.set.empty() || has_keys, "data: prepare {}: has no keys to set", name);
   const data::Prepared prepared = set.prepare(path, *options.out,
-                                              has_keys ? keys_of(set.data_type, options) : base::Node());
+                                              has_keys ? keys_of(set, path, options) : base::Node());
   if (options.json) {
     base::print_json(data::to_node(prepared));
   } else {

@@ -16,6 +16,7 @@
 #include "base/output.h"
 #include "base/signals.h"
 #include "base/text_format.h"
+#include "base/utf8.h"
 #include "bundle/bundle.h"
 #include "cli/application.h"
 #include "cli/command.h"
@@ -70,15 +71,13 @@ experiment::GenerateOptions recipe_options(const GenerateArguments& options, con
 /// A file, or standard input for "-".
 std::string read_text(const std::string& path) {
   constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
-  if (path != "-") return base::read_file(path, kMaxBytes);
-  std::string text;
-  char bytes[65536];
-  for (ssize_t count; (count = ::read(STDIN_FILENO, bytes, sizeof(bytes))) != 0;) {
-    if (count < 0 && errno == EINTR) continue;
-    base::require(count > 0, "standard input: {}", std::strerror(errno));
-    text.append(bytes, static_cast<size_t>(count));
-    base::require(text.size() <= kMaxBytes, "standard input: expected at most {} bytes", kMaxBytes);
-  }
+  return path == "-" ? read_standard_input(kMaxBytes) : base::read_file(path, kMaxBytes);
+}
+
+/// A text that was read, for a model of more than bytes without its byte order mark.
+std::string without_mark(std::string text, const data::Tokenizer* tokenizer) {
+  const bool bytes = tokenizer != nullptr && tokenizer->type() == "bytes";
+  if (!bytes && text.starts_with(base::kByteOrderMark)) text.erase(0, base::kByteOrderMark.size());
   return text;
 }
 
@@ -270,7 +269,8 @@ void converse(const infer::TextLimits& limits, infer::TextSession& session, data
 
 /// How likely the model finds a given text, token by token.
 void score(const GenerateArguments& options, infer::TextSession& session) {
-  const std::vector<infer::ScoredToken> tokens = session.score(read_text(*options.score), options.unknown());
+  const std::vector<infer::ScoredToken> tokens = session.score(
+      without_mark(read_text(*options.score), session.shared_tokenizer().get()), options.unknown());
   base::require(!tokens.empty(), "{}: expected a text of one character or more, found none", *options.score);
   double sum = 0;
   int64_t predictions = 0;
@@ -323,6 +323,7 @@ int generate(const GenerateArguments& options, const std::shared_ptr<distributed
   const at::Device device = experiment::device_named(options.device, group.get());
   const bundle::Bundle stored = bundle::read_bundle(options.model, options.checkpoint);
   experiment::move_to(*stored.model, device);
+  if (options.prompt_file) prompt = without_mark(std::move(prompt), stored.tokenizer.get());
   choose_threads(stored.model->parameters().count(), 1);
   begin_sharing(group, "generate", *stored.model);
   infer::TextSession session = infer::open_text(

@@ -18,6 +18,18 @@ namespace {
 
 constexpr int kSignalCheck = 200;  // milliseconds
 
+/// Reads what is there, at most kPiece bytes; empty at the end.
+constexpr size_t kPiece = 1 << 16;
+std::string read_piece() {
+  std::string piece(kPiece, '\0');
+  ssize_t count;
+  while ((count = ::read(STDIN_FILENO, piece.data(), piece.size())) < 0 && errno == EINTR) {
+  }
+  base::require(count >= 0, "standard input: cannot be read: {}", std::strerror(errno));
+  piece.resize(static_cast<size_t>(count));
+  return piece;
+}
+
 bool is_ready(int milliseconds) {
   pollfd input{STDIN_FILENO, POLLIN, 0};
   return poll(&input, 1, milliseconds) > 0;
@@ -59,13 +71,18 @@ bool InputLines::fill() {
   while (!is_ready(kSignalCheck)) {
     if (base::pending_signal() != 0) return false;
   }
-  char bytes[1 << 16];
-  ssize_t count;
-  while ((count = ::read(STDIN_FILENO, bytes, sizeof bytes)) < 0 && errno == EINTR) {
+  const std::string piece = read_piece();
+  pending_ += piece;
+  return !piece.empty();
+}
+
+std::string read_standard_input(uint64_t max_bytes) {
+  std::string text;
+  for (std::string piece = read_piece(); !piece.empty(); piece = read_piece()) {
+    text += piece;
+    base::require(text.size() <= max_bytes, "standard input: expected at most {} bytes, found more", max_bytes);
   }
-  base::require(count >= 0, "standard input: cannot be read: {}", std::strerror(errno));
-  pending_.append(bytes, static_cast<size_t>(count));
-  return count > 0;
+  return text;
 }
 
 }  // namespace mnemo::cli

@@ -29,4 +29,7 @@ class InputLines {
   int64_t taken_ = 0;
 };
 
+/// All of standard input. Throws InputError if it cannot be read or has more bytes.
+std::string read_standard_input(uint64_t max_bytes);
+
 }  // namespace mnemo::cli

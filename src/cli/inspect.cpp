@@ -58,6 +58,14 @@ std::vector<int64_t> image_size_of(const std::optional<std::string>& text) {
 int inspect(InspectArguments options) {
   options.source = recipe_path(options.source);
   options.inspect.image_size = image_size_of(options.image_size);
+  const std::optional<std::string>* const written[] = {&options.svg, &options.png, &options.html};
+  for (const auto* one : written) {
+    for (const auto* other : written) {
+      base::require(one == other || !*one || *one != *other,
+                    "inspect: expected different files for --svg, --png and --html, found {} twice",
+                    base::in_quotes(one->value_or("")));
+    }
+  }
   if (base::path_exists(options.source) && !base::is_folder(options.source) && !options.inspect.variant) {
     const experiment::RecipeFile file = experiment::RecipeFile::read(options.source, options.inspect.set);
     if (!file.studies().empty()) return list_variants(file, options);

@@ -1,8 +1,11 @@
 #include "cli/process_settings.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <malloc.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
@@ -61,6 +64,15 @@ bool tune_malloc() {
 #endif
 }
 
+/// The number of a closed standard stream would be that of the next file or socket that is opened, which what is
+/// printed would then go into. What stands in for it can be neither read nor written, as a closed one.
+void occupy_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) != -1 || errno != EBADF) continue;
+    (void)open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);  // the lowest number that is free
+  }
+}
+
 std::string describe(const char* name, const char* variable, bool built, bool active) {
   std::string text = std::string(name) + (active ? " on" : " off");
   if (!built) return text + " (not built in)";
@@ -77,6 +89,7 @@ std::string variable(const char* name) {
 }  // namespace
 
 const ProcessSettings& apply_process_settings() {
+  occupy_standard_streams();
   settings.mkl_override = kMklOverrideBuilt && !turned_off("MNEMO_MKL_OVERRIDE") && mkl_override_reaches_mkl();
   settings.malloc_tuning = kMallocTuningBuilt && !turned_off("MNEMO_MALLOC_TUNING") && tune_malloc();
   return settings;

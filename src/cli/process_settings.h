@@ -15,7 +15,8 @@ struct ProcessSettings {
   bool malloc_tuning = false;  ///< active in this process
 };
 
-/// Applies the settings; the first call of main, before any large allocation and any matrix product.
+/// Applies the settings, and keeps the numbers of closed standard streams from other files; the first call of main,
+/// before any large allocation and any matrix product.
 /// Returns what is active, as `process_settings` does.
 const ProcessSettings& apply_process_settings();
 

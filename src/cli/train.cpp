@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -50,8 +51,28 @@ bool is_restart(const std::string& run_folder) {
   return place && place->restarts > 0 && weights::latest_checkpoint(run_folder);
 }
 
+/// An option that stands for a key of the recipe, and an assignment of that key.
+void require_said_once(const TrainArguments& options) {
+  const std::pair<const char*, std::pair<const char*, bool>> shortcuts[] = {
+      {"data.train", {"--data", options.data.has_value()}},
+      {"finetune.model", {"--model", options.model.has_value()}},
+      {"finetune.regime", {"--regime", options.regime.has_value()}},
+      {"finetune.name", {"--name", options.name.has_value()}},
+      {"init", {"--init", options.init.has_value()}},
+      {"train.threads", {"--threads", common_options().threads > 0}}};
+  for (const auto& [key, option] : shortcuts) {
+    const bool set = std::any_of(options.set.begin(), options.set.end(),
+                                 [start = std::string(key) + "="](const auto& a) { return a.starts_with(start); });
+    base::require(!option.second || !set, "{}: expected {} or --set {}, found both", options.command(), option.first,
+                  key);
+    base::require(!options.resume || std::string_view(key) != "init" || !set,
+                  "{}: --resume goes on with the run's own weights; drop --set init", options.command());
+  }
+}
+
 Plan training_plan(const TrainArguments& options) {
   const std::string& command = options.command();
+  require_said_once(options);
   const bool plain = options.finetunes && options.recipe.empty() && !options.resume && options.model && options.data;
   base::require(plain || !options.finetunes || !options.recipe.empty() || options.resume || !options.model,
                 "finetune: expected --data DIR, the images to fine-tune on, beside --model, found none");

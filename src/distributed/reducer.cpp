@@ -73,6 +73,23 @@ std::vector<std::vector<size_t>> Reducer::buckets() const {
   return all;
 }
 
+at::Tensor Reducer::order() const {
+  std::vector<int64_t> order;
+  for (const Bucket& bucket : buckets_) order.insert(order.end(), bucket.parameters.begin(), bucket.parameters.end());
+  return learnt_ ? at::tensor(order, at::kLong) : at::empty({0}, at::kLong);
+}
+
+void Reducer::take_order(const at::Tensor& order) {
+  const auto count = static_cast<int64_t>(parameters_.size());
+  base::require(order.scalar_type() == at::kLong && order.dim() == 1 && order.size(0) == count &&
+                    at::equal(std::get<0>(order.sort()), at::arange(count, at::kLong)),
+                "the order of the gradients: expected each of {} parameters once", count);
+  const at::Tensor numbers = order.contiguous();
+  const auto* read = numbers.const_data_ptr<int64_t>();
+  divide({read, read + count});
+  learnt_ = true;
+}
+
 void Reducer::arm() {
   is_ready_.assign(parameters_.size(), false);
   finished_.clear();

@@ -19,8 +19,8 @@ struct ReducerOptions {
 /// Sums the gradients of parameters over the ranks while the backward pass goes on (Li et al. 2020, PyTorch
 /// Distributed, section 3.2): gradients are copied into buckets in the order in which the backward pass finishes them,
 /// and a bucket is reduced as soon as it is full. The order is that of rank 0's first backward pass, which is reduced
-/// at its end: Gloo's sums of more than two ranks depend on the place in a bucket, so the order must not change when a
-/// run is resumed.
+/// at its end. Gloo's sums of more than two ranks depend on the place in a bucket, so a checkpoint has the order and a
+/// resumed run takes it over.
 ///
 /// Gradients of several backward passes (accumulation, segments of a BPTT) are reduced once:
 ///   for each but the last: backward
@@ -42,6 +42,10 @@ class Reducer {
 
   /// Of the last step: seconds that finish() waited for the other ranks.
   double waited() const { return waited_; }
+  /// [P] int64: the parameters in the order of the buckets; empty before the first step.
+  at::Tensor order() const;
+  /// That of a run that goes on. Throws InputError unless it has each parameter once.
+  void take_order(const at::Tensor& order);
   /// The parameters by bucket, as indices.
   std::vector<std::vector<size_t>> buckets() const;
 

@@ -84,6 +84,24 @@ bool changes_study(const std::string& assignment) {
                      [&](std::string_view start) { return assignment.starts_with(start); });
 }
 
+/// Throws InputError where an assignment would give every point of a sweep the same value under its old name.
+void require_not_swept(const std::vector<std::string>& assignments, const std::vector<RecipeStudy>& studies) {
+  for (const std::string& assignment : assignments) {
+    const std::string key = assignment.substr(0, assignment.find('='));
+    for (size_t s = 0; s < studies.size() && !changes_study(assignment); ++s) {
+      for (const SweepAxis& axis : studies[s].sweep.axes) {
+        for (const std::string& swept : axis.keys) {
+          const bool same = key == swept || key.starts_with(swept + ".") || swept.starts_with(key + ".");
+          base::require(!same || axis.values.size() < 2,
+                        "--set: '{}': the study '{}' sweeps over '{}'; expected the values of its points, --set "
+                        "'study[{}].sweep.{}=[...]', or --variant for one of them",
+                        key, studies[s].name, swept, s, swept);
+        }
+      }
+    }
+  }
+}
+
 /// A [data] table without a type gets the default one; said aloud, so that a study with another type replaces it.
 void name_data_type(base::Node& recipe) {
   base::Node* data = recipe.find("data");
@@ -222,6 +240,7 @@ RecipeFile RecipeFile::of(base::Node root, const std::string& name, const std::v
       studies, file.base_, [&](base::Node recipe, const std::string& study, const std::string& title) {
         return finish(std::move(recipe), !variant || variant == title || variant == study + "/" + title);
       });
+  if (!variant) require_not_swept(assignments, file.studies_);
   return file;
 }
 

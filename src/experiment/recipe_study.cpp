@@ -32,7 +32,9 @@ struct StudyKeys {
     v("least_gain", least_gain, "with one seed: differences from the first variant up to this count as no gain",
       base::at_least(0));
     v("max_seconds", max_seconds,
-      "time limit of each training, after which the model is evaluated as it is; 0: no limit", base::at_least(0));
+      "time limit of each training's steps, without evaluations, after which the model is evaluated as it is; 0: no "
+      "limit",
+      base::at_least(0));
   }
 };
 

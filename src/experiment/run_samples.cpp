@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/json_value.h"
-#include "base/signals.h"
 #include "infer/session.h"
 #include "infer/text_session.h"
 
@@ -71,13 +70,11 @@ void RunSamples::take(int64_t step) {
   infer::TextSession writer(std::move(session), experiment_.tokenizer);
   writer.feed(options.prompt);
   RunSample sample{step, options.prompt, {}};
-  bool whole = true;
+  // To its end after a signal too: the checkpoint that follows is of this step, and a resumed run takes none of it.
   writer.generate({.max_tokens = options.tokens, .stop = options.stop}, [&](std::string_view piece) {
     sample.text += piece;
-    whole = base::pending_signal() == 0;
-    return whole;
+    return true;
   });
-  if (!whole) return;
   sample.text += writer.finish();
   std::ofstream file(path_, std::ios::binary | std::ios::app);
   file << base::to_json(to_node(sample), -1) + "\n" << std::flush;

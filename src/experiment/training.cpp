@@ -88,7 +88,8 @@ std::string difference(const base::Node& before, const base::Node& now, const st
     return fmt::format("'{}': expected {}, found {}", path, base::to_json(before, -1), base::to_json(now, -1));
   for (const auto& [key, value] : now.members()) {
     const base::Node* other = before.find(key);
-    const std::string found = difference(other == nullptr ? base::Node() : *other, value, path + "." + key);
+    const std::string found = difference(other == nullptr ? base::Node() : *other, value,
+                                         path.empty() ? key : path + "." + key);
     if (!found.empty()) return found;
   }
   return fmt::format("'{}': expected {}, found {}", path, base::to_json(before, -1), base::to_json(now, -1));
@@ -123,6 +124,19 @@ void resume(const TrainingOptions& options, const Experiment& experiment, train:
   require_same_run(latest->path, experiment);
   trainer.resume(latest->path);
   base::log_info("goes on after step {}", trainer.steps_done());
+}
+
+/// Other settings would be written down as those of a run that they did not make.
+void require_same_settings(const TrainingOptions& options, const train::Trainer& trainer) {
+  const std::string path = base::join_path(options.folder, "recipe.toml");
+  base::Node before = base::write_options(read_recipe_file(path)), now = base::write_options(options.recipe);
+  for (base::Node* node : {&before, &now}) node->find("train")->set("threads", 0);
+  const std::string found = difference(before, now, "");
+  base::require(
+      found.empty(),
+      "{}: the run is finished, at step {}, so no step is left for other settings; expected train.steps above "
+      "that, or none changed, found {}",
+      options.folder, trainer.steps_done(), found);
 }
 
 /// The commands that made the run, a line each, with this one.
@@ -226,6 +240,7 @@ Training run_training(const TrainingOptions& options) {
   // Nothing in the folder changes before the checkpoint has been read.
   if (options.resumes) {
     resume(options, experiment, trainer);
+    if (trainer.done()) require_same_settings(options, trainer);
   } else {
     require_folder(options);  // again: another process may have had the folder meanwhile
   }

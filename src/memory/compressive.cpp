@@ -117,7 +117,9 @@ core::ContextEnd Compressive::end_segment(const core::State& state, core::Mode m
   const int64_t new_columns = forgotten.index.size(1) / rate;
   const at::Tensor from_rest = place + (end - length).unsqueeze(1), from_kept = place + (middle - kept).unsqueeze(1);
   const at::Tensor from_made = place + (columns + new_columns - made - kept).unsqueeze(1);
-  const Picked context{at::where(of_rest, from_rest, at::where(of_kept, from_kept, from_made)).clamp_min(0), all.real};
+  // A sequence without rows has columns that are no context: they stand for any row.
+  const at::Tensor from = at::where(of_rest, from_rest, at::where(of_kept, from_kept, from_made));
+  const Picked context{from.masked_fill(all.real.logical_not(), 0), all.real};
 
   CompressiveState next;
   next.valid = all.real;

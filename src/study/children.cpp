@@ -26,7 +26,6 @@ namespace mnemo::study {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto kPatience = std::chrono::seconds(20);
 constexpr auto kAtOnce = std::chrono::seconds(1);  // `timeout` signals both the process and its group: count that as
                                                    // one request
 
@@ -43,6 +42,7 @@ class SignalGuard {
  public:
   SignalGuard() {
     signals_seen = 0;
+    last_signal = 0;
     struct sigaction action {};
     action.sa_handler = note_signal;
     sigaction(SIGINT, &action, &old_int_);
@@ -183,14 +183,18 @@ class Child {
   std::optional<ChildEnd> end_;
 };
 
-/// Forwards signals to the children: the first one asks them to stop; a second one, or a timeout, kills them.
+/// Forwards signals to the children: the first one asks them to stop, as ChildrenOptions::stop does; a second one
+/// kills them.
 class Stopper {
  public:
+  explicit Stopper(std::function<bool()> asked) : asked_(std::move(asked)) {}
   bool stopping() const { return told_ > 0; }
+  /// What stopped them; SIGTERM if it was no signal.
+  int signal() const { return !stopping() ? 0 : last_signal != 0 ? static_cast<int>(last_signal) : SIGTERM; }
 
   void inspect(const std::list<Child>& children) {
     const int seen = signals_seen;
-    if (seen == 0) return;
+    if (seen == 0 && told_ == 0 && !(asked_ && asked_())) return;
     if (told_ == 0) {
       since_ = Clock::now();
       told_ = 1;
@@ -200,13 +204,14 @@ class Stopper {
     }
     const auto waited = Clock::now() - since_;
     if (waited < kAtOnce) answered_ = seen;
-    if (told_ == 1 && (seen > answered_ || waited > kPatience)) {
+    if (told_ == 1 && seen > answered_) {
       told_ = 2;
       for (const Child& child : children) child.stop(SIGKILL);
     }
   }
 
  private:
+  std::function<bool()> asked_;
   int told_ = 0;
   int answered_ = 0;  // signals that belong to the first request
   Clock::time_point since_{};
@@ -218,7 +223,7 @@ int run_children(const std::vector<ChildJob>& jobs, const ChildrenOptions& optio
   const std::string program = options.program.empty() ? own_program() : options.program;
   std::vector<std::string> environment = child_environment(options.threads);
   const SignalGuard guard;
-  Stopper stopper;
+  Stopper stopper(options.stop);
   std::list<Child> running;
   size_t next = 0;
   while (!running.empty() || (next < jobs.size() && !stopper.stopping())) {
@@ -249,7 +254,7 @@ int run_children(const std::vector<ChildJob>& jobs, const ChildrenOptions& optio
       child = running.erase(child);
     }
   }
-  return stopper.stopping() ? static_cast<int>(last_signal) : 0;
+  return stopper.signal();
 }
 
 }  // namespace mnemo::study

@@ -32,12 +32,13 @@ struct ChildrenOptions {
   std::function<void(size_t job)> on_start;
   std::function<void(size_t job, std::string_view line)> on_line;  ///< each line a child prints
   std::function<void(size_t job, const ChildEnd&)> on_end;
+  std::function<bool()> stop = {};  ///< asked several times a second: whether to stop as at a signal
 };
 
 /// Runs the jobs in order, `jobs` of them at a time, and waits for all. SIGINT and SIGTERM stop the children with
-/// SIGTERM, and with SIGKILL after 20 seconds or if a second signal arrives at least a second later; no new children
-/// are started. Children die with this process, however it ends. Returns the signal that stopped it, or 0. Throws
-/// InputError if a child cannot be started.
+/// SIGTERM, and with SIGKILL if a second signal arrives at least a second later; no new children are started. Children
+/// die with this process, however it ends. Returns the signal that stopped it (SIGTERM where it was `stop`), or 0.
+/// Throws InputError if a child cannot be started.
 int run_children(const std::vector<ChildJob>& jobs, const ChildrenOptions& options);
 
 }  // namespace mnemo::study

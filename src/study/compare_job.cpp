@@ -226,18 +226,15 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
   }
   std::optional<base::SignalGuard> guard;
   if (asked.stops_at_signals) guard.emplace();
-  const double before = trainer.history().losses.empty() ? 0 : trainer.history().losses.back().seconds;
   train::RunHooks hooks;
   hooks.show_progress = false;
   hooks.on_loss = [&](const train::LossPoint& point) {
     if (asked.on_loss) asked.on_loss(point.step, point.loss);
   };
-  const auto begin = std::chrono::steady_clock::now();
   hooks.stop = [&] {
-    const double seconds = before + std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    return base::pending_signal() != 0                        ? base::pending_signal()
-           : job.max_seconds > 0 && seconds > job.max_seconds ? kOutOfTime
-                                                              : 0;
+    return base::pending_signal() != 0                                  ? base::pending_signal()
+           : job.max_seconds > 0 && trainer.seconds() > job.max_seconds ? kOutOfTime
+                                                                        : 0;
   };
   experiment::RunRecord record(bench, trainer, job.folder,
                                {.title = job.variant + (job.point.empty() ? "" : ", " + job.point),
@@ -248,7 +245,8 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
   std::optional<train::EvaluationPoint> evaluation;
   if (const train::EvaluationPoint* shown = trainer.take_best()) evaluation = *shown;
   if (report.signal == 0 || report.signal == kOutOfTime) trainer.take_average();
-  if (report.signal == kOutOfTime) {
+  // Out of time, or a last evaluation that failed.
+  if (report.signal == kOutOfTime || (report.signal == 0 && !evaluation)) {
     if (auto found = bench.task->evaluate(*bench.model, data::Part::valid)) {
       evaluation = train::EvaluationPoint{report.steps, report.tokens, report.seconds, std::move(*found)};
       report.history.add(*evaluation);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <csignal>
+
 #include <chrono>
 #include <cstdio>
 #include <sstream>
@@ -21,19 +23,37 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+constexpr const char* kStopped = "ranks that stop";
+constexpr const char* kWithout = "ranks without a training";
+constexpr auto kMoment = std::chrono::milliseconds(200);
+
+bool others_stop(distributed::Group& group) { return group.add(kStopped, 0) > 0; }
+
+/// Waits until every rank has stopped, so that each training has its checkpoint before the first rank ends and the
+/// others end for it. A second signal ends the wait, and with it all ranks.
 int stopped(distributed::Group& group, int signal) {
-  group.report_failure(fmt::format("stopped by signal {}", signal));
+  const base::SignalGuard guard;
+  group.add(kStopped, 1);
+  while (group.add(kStopped, 0) < group.size()) {
+    if (base::pending_signal() != 0) {
+      group.report_failure(fmt::format("stopped by signal {}", base::pending_signal()));
+      return base::pending_signal();
+    }
+    std::this_thread::sleep_for(kMoment);
+  }
+  group.leave();
   return signal;
 }
 
 /// Waits for the others' trainings, which take hours: no collective does, for it has a time-out. Returns the signal
-/// that stopped this rank, or 0.
+/// that stopped this rank, SIGTERM where another one stops, or 0.
 int wait_for_all(distributed::Group& group) {
   const base::SignalGuard guard;
-  group.add("ranks without a training", 1);
-  while (group.add("ranks without a training", 0) < group.size()) {
+  group.add(kWithout, 1);
+  while (group.add(kWithout, 0) < group.size()) {
     if (base::pending_signal() != 0) return base::pending_signal();
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    if (others_stop(group)) return SIGTERM;
+    std::this_thread::sleep_for(kMoment);
   }
   return 0;
 }
@@ -58,6 +78,7 @@ int run_shared_trainings(distributed::Group& group, const std::vector<std::strin
     children.on_line = [&](size_t, std::string_view line) {
       if (options.on_line) options.on_line(next, line);
     };
+    children.stop = [&] { return others_stop(group); };
     children.on_end = [&](size_t, const ChildEnd& end) {
       ends += fmt::format("{} {} {} {} {}\n", next, end.status, end.signal, end.peak_memory, end.told_to_stop ? 1 : 0);
       if (options.on_end) options.on_end(next, end);

@@ -133,10 +133,19 @@ std::optional<Evaluation> Algorithmic::evaluate(const core::Model& model, data::
                     forced.symbols.total()};
 }
 
-weights::NamedTensors Algorithmic::save() const { return {{"next_batch", at::full({1}, next_batch_, at::kLong)}}; }
+weights::NamedTensors Algorithmic::save() const {
+  return {{"next_batch", at::full({1}, next_batch_, at::kLong)},
+          {"fingerprint", at::full({1}, static_cast<int64_t>(source_->fingerprint()), at::kLong)}};
+}
 
 void Algorithmic::load(const std::function<at::Tensor(const std::string&)>& find) {
-  next_batch_ = saved_next_batch(find);
+  const int64_t next_batch = saved_next_batch(find);
+  // Checkpoints of earlier versions do not say whose position they hold.
+  if (find("fingerprint").defined()) {
+    base::require(saved_number(find, "fingerprint") == static_cast<int64_t>(source_->fingerprint()),
+                  "data position: it belongs to other samples than those of [data] ({})", source_->name());
+  }
+  next_batch_ = next_batch;
 }
 
 }  // namespace mnemo::tasks

@@ -138,7 +138,7 @@ std::optional<Evaluation> Classification::evaluate(const core::Model& model, dat
 weights::NamedTensors Classification::save() const { return batches_.save(sets_.train->fingerprint()); }
 
 void Classification::load(const std::function<at::Tensor(const std::string&)>& find) {
-  batches_.load(find, sets_.train->fingerprint(), "other documents than those of data.train");
+  batches_.load(find, sets_.train->fingerprint(), "other documents, or labels, than those of data.train");
 }
 
 }  // namespace mnemo::tasks

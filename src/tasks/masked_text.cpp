@@ -14,7 +14,7 @@
 namespace mnemo::tasks {
 namespace {
 
-constexpr uint64_t kEvaluationStream = UINT64_MAX;  // epochs count from 0
+constexpr int64_t kEvaluationEpoch = -1;  // those of a training count from 0
 
 }  // namespace
 
@@ -38,7 +38,8 @@ MaskedText::MaskedText(data::Corpus corpus, const MaskedTextTaskOptions& options
 }
 
 std::vector<data::TokenSegment> MaskedText::segments_of(const data::TokenStore& text, const Pieces& pieces,
-                                                        const std::vector<int64_t>& numbers, uint64_t stream) const {
+                                                        const SampleBatches::Batch& chosen) const {
+  const std::vector<int64_t>& numbers = chosen.samples;
   const auto batch = static_cast<int64_t>(numbers.size()),
              beside = static_cast<int64_t>(before_.size() + after_.size());
   int64_t longest = 0;
@@ -58,7 +59,8 @@ std::vector<data::TokenSegment> MaskedText::segments_of(const data::TokenStore& 
   for (int64_t b = 0; b < batch; ++b) {
     const int64_t number = numbers[static_cast<size_t>(b)];
     const data::TextPiece& piece = pieces[static_cast<size_t>(number)];
-    base::Random random{static_cast<uint64_t>(options_.seed), stream, static_cast<uint64_t>(number)};
+    base::Random random{static_cast<uint64_t>(options_.seed),
+                        static_cast<uint64_t>(chosen.epochs[static_cast<size_t>(b)]), static_cast<uint64_t>(number)};
     for (size_t s = 0; s < segments.size(); ++s) {
       const int64_t begin = piece.begin + static_cast<int64_t>(s) * room_, count = std::min(room_, piece.end - begin);
       if (count <= 0) break;
@@ -83,8 +85,7 @@ std::vector<data::TokenSegment> MaskedText::segments_of(const data::TokenStore& 
 std::optional<double> MaskedText::metric_of_loss(double nll) const { return std::exp(nll); }
 
 std::vector<data::TokenSegment> MaskedText::next(const core::ModelInput&) {
-  const SampleBatches::Batch batch = batches_.next();
-  return segments_of(*corpus_.train, pieces_, batch.samples, static_cast<uint64_t>(batch.epoch));
+  return segments_of(*corpus_.train, pieces_, batches_.next());
 }
 
 std::optional<Evaluation> MaskedText::evaluate(const core::Model& model, data::Part part) const {
@@ -99,7 +100,8 @@ std::optional<Evaluation> MaskedText::evaluate(const core::Model& model, data::P
                   [&](const std::vector<int64_t>& numbers) {
                     TokenCounts counts;
                     core::State state = model.initial_state(static_cast<int64_t>(numbers.size()));
-                    for (const data::TokenSegment& segment : segments_of(*text, pieces, numbers, kEvaluationStream)) {
+                    const std::vector<int64_t> epochs(numbers.size(), kEvaluationEpoch);
+                    for (const data::TokenSegment& segment : segments_of(*text, pieces, {numbers, epochs})) {
                       const data::TokenSegment moved = to(segment, device);
                       core::StepResult step = model.forward(model_input(moved, core::Mode::evaluate), state);
                       state = std::move(step.state);

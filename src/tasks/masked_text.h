@@ -49,9 +49,9 @@ class MaskedText final : public Task {
  private:
   using Pieces = std::vector<data::TextPiece>;
   Pieces pieces_of(const data::TokenStore& text) const { return data::pieces_of(text, room_ * options_.segments); }
-  /// The pieces of those numbers as segments, masked by a stream of random numbers for each (stream, number).
+  /// The pieces of a batch as segments, masked by a stream of random numbers for each (epoch, number).
   std::vector<data::TokenSegment> segments_of(const data::TokenStore& text, const Pieces& pieces,
-                                              const std::vector<int64_t>& numbers, uint64_t stream) const;
+                                              const SampleBatches::Batch& chosen) const;
 
   data::Corpus corpus_;
   MaskedTextTaskOptions options_;

@@ -16,8 +16,11 @@ std::vector<int64_t> evenly_spread(int64_t size, int64_t count) {
 
 SampleBatches::Batch SampleBatches::next() {
   const int64_t first = next_batch_++ * batch_size_;
-  Batch batch{{}, first / order_.size()};
-  for (int64_t i = 0; i < batch_size_; ++i) batch.samples.push_back(order_[first + i]);
+  Batch batch;
+  for (int64_t i = first; i < first + batch_size_; ++i) {
+    batch.samples.push_back(order_[i]);
+    batch.epochs.push_back(i / order_.size());
+  }
   return batch;
 }
 

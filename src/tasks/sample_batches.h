@@ -20,7 +20,7 @@ class SampleBatches {
  public:
   struct Batch {
     std::vector<int64_t> samples;
-    int64_t epoch = 0;  ///< of the first of them
+    std::vector<int64_t> epochs;  ///< of each of them
   };
 
   SampleBatches(data::EpochOrder order, int64_t batch_size) : order_(std::move(order)), batch_size_(batch_size) {}

@@ -13,7 +13,7 @@
 namespace mnemo::tasks {
 namespace {
 
-constexpr uint64_t kHeldOutStream = UINT64_MAX;  // epochs count from 0
+constexpr int64_t kHeldOutEpoch = -1;  // those of a training count from 0
 
 }  // namespace
 
@@ -26,14 +26,16 @@ SpanText::SpanText(data::Corpus corpus, const SpanTextTaskOptions& options)
 }
 
 data::TokenSegment SpanText::batch_of(const data::TokenStore& text, const Pieces& pieces,
-                                      const std::vector<int64_t>& numbers, uint64_t stream) const {
+                                      const SampleBatches::Batch& chosen) const {
   std::vector<data::PairSample> samples;
   std::vector<int64_t> all, tokens;
-  for (const int64_t number : numbers) {
+  for (size_t i = 0; i < chosen.samples.size(); ++i) {
+    const int64_t number = chosen.samples[i];
     const data::TextPiece& piece = pieces[static_cast<size_t>(number)];
     tokens.resize(static_cast<size_t>(piece.end - piece.begin));
     text.read(piece.begin, tokens);
-    base::Random random{static_cast<uint64_t>(options_.seed), stream, static_cast<uint64_t>(number)};
+    base::Random random{static_cast<uint64_t>(options_.seed), static_cast<uint64_t>(chosen.epochs[i]),
+                        static_cast<uint64_t>(number)};
     all.push_back(static_cast<int64_t>(samples.size()));
     samples.push_back(data::corrupt_spans(tokens, options_.corruption, random));
   }
@@ -43,8 +45,7 @@ data::TokenSegment SpanText::batch_of(const data::TokenStore& text, const Pieces
 std::optional<double> SpanText::metric_of_loss(double nll) const { return std::exp(nll); }
 
 std::vector<data::TokenSegment> SpanText::next(const core::ModelInput&) {
-  const SampleBatches::Batch batch = batches_.next();
-  return {batch_of(*corpus_.train, pieces_, batch.samples, static_cast<uint64_t>(batch.epoch))};
+  return {batch_of(*corpus_.train, pieces_, batches_.next())};
 }
 
 std::optional<Evaluation> SpanText::evaluate(const core::Model& model, data::Part part) const {
@@ -57,7 +58,8 @@ std::optional<Evaluation> SpanText::evaluate(const core::Model& model, data::Par
   distributed::SharedBatches shared(ranks());
   for_own_batches(shared, size, options_.eval_samples, options_.eval_batch_size,
                   [&](const std::vector<int64_t>& numbers) {
-                    const data::TokenSegment batch = to(batch_of(*text, pieces, numbers, kHeldOutStream), device);
+                    const std::vector<int64_t> epochs(numbers.size(), kHeldOutEpoch);
+                    const data::TokenSegment batch = to(batch_of(*text, pieces, {numbers, epochs}), device);
                     const core::StepResult step = model.forward(model_input(batch, core::Mode::evaluate),
                                                                 model.initial_state(batch.targets.size(0)));
                     TokenCounts counts;

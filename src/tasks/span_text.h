@@ -47,9 +47,9 @@ class SpanText final : public Task {
  private:
   using Pieces = std::vector<data::TextPiece>;
   Pieces pieces_of(const data::TokenStore& text) const { return data::pieces_of(text, options_.length, 2); }
-  /// The pieces of those numbers, with spans drawn from a stream of random numbers for each (stream, number).
-  data::TokenSegment batch_of(const data::TokenStore& text, const Pieces& pieces, const std::vector<int64_t>& numbers,
-                              uint64_t stream) const;
+  /// The pieces of a batch, with spans drawn from a stream of random numbers for each (epoch, number).
+  data::TokenSegment batch_of(const data::TokenStore& text, const Pieces& pieces,
+                              const SampleBatches::Batch& chosen) const;
 
   data::Corpus corpus_;
   SpanTextTaskOptions options_;

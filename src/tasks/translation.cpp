@@ -17,12 +17,25 @@
 #include "tasks/token_counts.h"
 
 namespace mnemo::tasks {
+namespace {
+
+constexpr const char* kMet = "met";
+
+}  // namespace
 
 std::string last_sentence(const std::string& text, const std::string& separator) {
   const size_t at = separator.empty() ? std::string::npos : text.rfind(separator);
   if (at == std::string::npos) return text;
   const size_t begin = text.find_first_not_of(' ', at + separator.size());
   return begin == std::string::npos ? "" : text.substr(begin);
+}
+
+bool is_target(const data::PairVocabulary& vocabulary, std::span<const int64_t> translation,
+               std::span<const int64_t> target, const std::string& text, const std::string& separator) {
+  // No text has these bytes, and the unknown tokens of both sides differ.
+  const std::string found = last_sentence(vocabulary.decode(translation, "\xFF"), separator);
+  return found == last_sentence(text, separator) ||
+         found == last_sentence(vocabulary.decode(target, "\xFE"), separator);
 }
 
 Translation::Translation(data::PairCorpus corpus, const TranslationOptions& options)
@@ -147,7 +160,8 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
   if (options_.translated == 0) return found;
   search::BeamSearchOptions best = options_.search;
   best.wanted = 1;
-  std::vector<distributed::Texts> translated;  // hypotheses, each before its reference, of this rank's batches
+  // Hypotheses, each before its reference and whether it is met, of this rank's batches.
+  std::vector<distributed::Texts> translated;
   for_each_batch(model, pairs, options_.translated, [&](const std::vector<int64_t>& chosen, const core::State& before) {
     distributed::Texts& texts = translated.emplace_back();
     if (!shared.own(static_cast<int64_t>(translated.size()) - 1)) return before;
@@ -164,26 +178,32 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
       translations = search::beam_search(*decoder, special, batch.source, batch.source_valid, best, {}, read);
     }
     for (size_t i = 0; i < chosen.size(); ++i) {
-      texts.push_back(last_sentence(corpus_->target->decode(translations[i].front().tokens), options_.separator));
-      texts.push_back(last_sentence(pairs.texts[static_cast<size_t>(chosen[i])].target, options_.separator));
+      const auto number = static_cast<size_t>(chosen[i]);
+      const std::vector<int64_t>& tokens = translations[i].front().tokens;
+      const std::string& target = pairs.texts[number].target;
+      texts.push_back(last_sentence(corpus_->target->decode(tokens), options_.separator));
+      texts.push_back(last_sentence(target, options_.separator));
+      // A target that was cut to the model's places is not the whole one.
+      const std::vector<int64_t>& whole = corpus_->part(part).samples[number].target;
+      texts.push_back(is_target(*corpus_->target, tokens, whole, target, options_.separator) ? kMet : "");
     }
     return read;
   });
   std::vector<std::string> hypotheses;
   std::vector<std::vector<std::string>> references(1);
+  int64_t met = 0;
   distributed::share_batches(
       group, static_cast<int64_t>(translated.size()),
       [&](int64_t batch) { return translated[static_cast<size_t>(batch)]; },
       [&](int64_t, const distributed::Texts& texts) {
-        for (size_t i = 0; i < texts.size(); i += 2) {
+        for (size_t i = 0; i < texts.size(); i += 3) {
           hypotheses.push_back(texts[i]);
           references[0].push_back(texts[i + 1]);
+          met += texts[i + 2] == kMet ? 1 : 0;
         }
       });
   found.metrics.emplace_back("bleu", metrics::corpus_bleu(hypotheses, references).score);
   found.metrics.emplace_back("chrf", metrics::corpus_chrf(hypotheses, references));
-  int64_t met = 0;
-  for (size_t i = 0; i < hypotheses.size(); ++i) met += hypotheses[i] == references[0][i] ? 1 : 0;
   found.metrics.emplace_back("exact_match", static_cast<double>(met) / static_cast<double>(hypotheses.size()));
   found.notes = {{"bleu_signature", metrics::bleu_signature({}, 1)},
                  {"chrf_signature", metrics::chrf_signature({}, 1)},

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,12 @@ struct TranslationOptions {
 /// What a text has after its last separator; the whole text if there is none, or the separator is empty.
 std::string last_sentence(const std::string& text, const std::string& separator);
 
+/// Whether the tokens of a translation are the target of its pair, with a separator the last sentence of each: `text`,
+/// or what the vocabulary writes for its tokens, which have no second blank, and no character that its rules change. A
+/// translation with an unknown token is none.
+bool is_target(const data::PairVocabulary& vocabulary, std::span<const int64_t> translation,
+               std::span<const int64_t> target, const std::string& text, const std::string& separator);
+
 /// Translation of sentences, for an encoder-decoder model (Vaswani et al. 2017, section 5).
 ///
 /// Metrics on held-out pairs:
@@ -48,7 +55,7 @@ std::string last_sentence(const std::string& text, const std::string& separator)
 ///   accuracy     target tokens that the model finds likeliest, given the true target so far
 ///   bleu, chrf   of the best hypotheses of the search, if pairs are translated; with a separator of their last
 ///                sentences
-///   exact_match  the share of them that are the target
+///   exact_match  the share of them that are the target (is_target)
 class Translation final : public Task {
  public:
   Translation(data::PairCorpus corpus, const TranslationOptions& options);

@@ -34,14 +34,14 @@ struct DecayOptions : WarmUpOptions {
   void visit(V&& v) {
     WarmUpOptions::visit(v);
     v("final_factor", final_factor, "fraction of the learning rate that remains at the end", base::range(0, 1));
-    v("decay_steps", decay_steps, "step at which final_factor is reached; 0: the last step of the run",
+    v("decay_steps", decay_steps, "step at which final_factor is reached; 0: train.steps, so just after the last step",
       base::at_least(0));
   }
 };
 struct LinearOptions : DecayOptions {};
 struct CosineOptions : DecayOptions {};
 
-/// Multiplies the rate by `decay` after `patience` evaluations in a row without an improvement of more than
+/// Multiplies the rate by `decay` after more than `patience` evaluations in a row without an improvement of more than
 /// `threshold`.
 struct PlateauOptions : WarmUpOptions {
   double decay = 0.5;
@@ -52,7 +52,8 @@ struct PlateauOptions : WarmUpOptions {
   void visit(V&& v) {
     WarmUpOptions::visit(v);
     v("decay", decay, "factor by which the learning rate is reduced", base::open_range(0, 1));
-    v("patience", patience, "evaluations without improvement before the rate drops", base::at_least(0));
+    v("patience", patience,
+      "evaluations in a row without improvement that do not lower the rate yet; the next one does", base::at_least(0));
     v("threshold", threshold, "a smaller change of the metric does not count as an improvement", base::at_least(0));
     v("final_factor", final_factor, "lower limit of the learning rate factor", base::range(0, 1));
   }

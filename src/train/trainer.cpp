@@ -374,7 +374,7 @@ TrainReport Trainer::run(const RunHooks& hooks) {
     base::require(!other, "{}: already contains a run, up to step {}; resume it or choose another folder", run_folder_,
                   other ? other->step : 0);
   }
-  if (steps_ >= options_.steps || reached() || out_of_patience()) return report(0);
+  if (done()) return report(0);
   base::note_progress(steps_, saved_);
   const std::unique_ptr<RunLog> log = writes() ? std::make_unique<RunLog>(run_folder_, steps_, options_.tensorboard)
                                                : nullptr;
@@ -385,27 +385,35 @@ TrainReport Trainer::run(const RunHooks& hooks) {
     progress.emplace("train", options_.steps, shown);
   }
   const auto every = [&](int64_t period) { return period > 0 && steps_ % period == 0; };
-  int signal = 0;
+  const auto asked_to_stop = [&] {
+    const int signal = hooks.stop ? hooks.stop() : base::pending_signal();
+    return group_ ? static_cast<int>(group_->max(signal)) : signal;
+  };
+  int signal = steps_ > 0 ? asked_to_stop() : 0;  // the time of a run that goes on may be up
   bool last = false;
   while (!last && signal == 0) {
     const StepOutcome outcome = step();
     watch_gradients();
     last = steps_ == options_.steps;
-    if (last || every(options_.log_every)) {
-      history_.losses.push_back(loss_point(outcome.lr));
-      if (log) log->add(history_.losses.back(), task_.epoch());
-      if (hooks.on_loss) hooks.on_loss(history_.losses.back());
+    try {
+      if (last || every(options_.log_every)) {
+        history_.losses.push_back(loss_point(outcome.lr));
+        if (log) log->add(history_.losses.back(), task_.epoch());
+        if (hooks.on_loss) hooks.on_loss(history_.losses.back());
+      }
+      if (last || every(options_.eval_every)) {
+        evaluate(hooks, log.get());
+        last = last || reached() || out_of_patience();
+      }
+      if (hooks.on_sample && hooks.sample_every > 0 && (last || every(hooks.sample_every))) {
+        const AveragedWeights averaged(average_.get());
+        hooks.on_sample(steps_);
+      }
+    } catch (...) {
+      keep_step();
+      throw;
     }
-    if (last || every(options_.eval_every)) {
-      evaluate(hooks, log.get());
-      last = last || reached() || out_of_patience();
-    }
-    if (hooks.on_sample && hooks.sample_every > 0 && (last || every(hooks.sample_every))) {
-      const AveragedWeights averaged(average_.get());
-      hooks.on_sample(steps_);
-    }
-    if (!last) signal = hooks.stop ? hooks.stop() : base::pending_signal();
-    if (!last && group_) signal = static_cast<int>(group_->max(signal));
+    if (!last) signal = asked_to_stop();
     const bool new_best = is_best_ && (options_.save_every > 0 || options_.patience);
     if (!run_folder_.empty() && (last || signal != 0 || new_best || every(options_.save_every))) save();
     if (progress) {
@@ -413,6 +421,16 @@ TrainReport Trainer::run(const RunHooks& hooks) {
     }
   }
   return report(signal);
+}
+
+/// The step is done, whatever failed after it. Several ranks would wait for one another here.
+void Trainer::keep_step() {
+  if (run_folder_.empty() || group_) return;
+  try {
+    base::log_warning("saved {}, with this step done", save());
+  } catch (const std::exception& error) {
+    base::log_warning("this step could not be saved: {}", error.what());
+  }
 }
 
 void Trainer::watch_gradients() {

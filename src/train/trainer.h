@@ -115,6 +115,10 @@ class Trainer {
   const EvaluationPoint* take_best();
 
   int64_t steps_done() const { return steps_; }
+  /// Whether run() has nothing left to do: all steps, stop_at or patience.
+  bool done() const { return steps_ >= options_.steps || reached() || out_of_patience(); }
+  /// Of its steps, before and after a resume; evaluations and checkpoints do not count.
+  double seconds() const { return seconds_; }
   const History& history() const { return history_; }
 
  private:
@@ -162,6 +166,7 @@ class Trainer {
   bool out_of_patience() const;
   /// Ticks off the parameters that have a gradient now; after the first steps, warns of those that never had one.
   void watch_gradients();
+  void keep_step();
   TrainReport report(int signal) const;
   void load(const weights::CheckpointReader& reader);
 

@@ -20,7 +20,8 @@
 //   lora.safetensors       with LoRA, what the training has moved (weights/lora.h)
 //   average.safetensors    the moving average of what model.safetensors holds, with ema_decay
 //   data.safetensors       where the data goes on
-//   trainer.safetensors    counters, running sums, the generators' states, the history
+//   trainer.safetensors    counters, running sums, the generators' states, the history; of several ranks, the order of
+//                          the gradients in their sums
 //   timing.safetensors     seconds; the only file that differs between two runs of the same recipe
 //   train.json             the options
 // and the trainer's files: what makes a model folder of it (config.json, vocabulary.json, ...)
@@ -34,6 +35,7 @@ constexpr const char* kData = "data.safetensors";
 constexpr const char* kTrainer = "trainer.safetensors";
 constexpr const char* kTiming = "timing.safetensors";
 constexpr const char* kOptions = "train.json";
+constexpr const char* kGradientOrder = "gradient_order";
 
 std::string part_prefix(size_t part) { return fmt::format("part.{}.", part); }
 
@@ -137,6 +139,7 @@ std::string Trainer::write_checkpoint(const weights::NamedTensors& optimiser, co
   own.emplace_back("counters", integers({steps_, tokens_, running_.steps, best_.has_value() ? 1 : 0,
                                          static_cast<int64_t>(states_.size())}));
   own.emplace_back("sums", reals({running_.loss, running_.gradient_norm, best_.value_or(0.0)}));
+  if (reducer_) own.emplace_back(kGradientOrder, reducer_->order());
   own.emplace_back("generator.cpu", at::globalContext().defaultGenerator(at::kCPU).get_state());
   const at::Device device = core::device_of(model_);
   if (!device.is_cpu()) own.emplace_back("generator.device", at::globalContext().defaultGenerator(device).get_state());
@@ -253,6 +256,14 @@ void Trainer::load(const weights::CheckpointReader& reader) {
   const at::Device device = core::device_of(model_);
   if (!device.is_cpu()) {
     restore_generator(at::globalContext().defaultGenerator(device), own, "generator.device", where(kTrainer));
+  }
+  const at::Tensor* order = own.find(kGradientOrder);
+  if (reducer_ && order != nullptr && order->numel() > 0) {
+    try {
+      reducer_->take_order(*order);
+    } catch (const base::InputError& error) {
+      base::input_error("{}: {}", where(kTrainer), error.what());
+    }
   }
   history_ = History::load(own, timing, where(kTrainer));
   if (!history_.evaluations.empty()) {

@@ -10,15 +10,15 @@ std::string architecture_of(const base::Node& config) {
   return given ? names->items()[0].as_string() : std::string();
 }
 
-base::Node encoder_options(const TextConfig& keys, double norm_eps) {
-  const int64_t dim = keys.size("hidden_size", 768);
+base::Node encoder_options(const TextConfig& keys, double norm_eps, const EncoderSizes& unsaid) {
+  const int64_t dim = keys.size("hidden_size", unsaid.dim);
   return base::Node::table(
-      {{"embedding", base::Node::table({{"vocab_size", keys.size("vocab_size", 30522)}, {"scale", false}})},
+      {{"embedding", base::Node::table({{"vocab_size", keys.size("vocab_size", unsaid.vocab_size)}, {"scale", false}})},
        {"backbone", base::Node::table({{"type", "encoder"},
-                                       {"num_layers", keys.size("num_hidden_layers", 12)},
+                                       {"num_layers", keys.size("num_hidden_layers", unsaid.num_layers)},
                                        {"dim", dim},
-                                       {"num_heads", keys.size("num_attention_heads", 12)},
-                                       {"ffn_dim", keys.size("intermediate_size", 3072)},
+                                       {"num_heads", keys.size("num_attention_heads", unsaid.num_heads)},
+                                       {"ffn_dim", keys.size("intermediate_size", unsaid.ffn_dim)},
                                        {"activation", keys.activation("hidden_act", "gelu")},
                                        {"norm", "post"},
                                        {"norm_eps", norm_eps},

@@ -13,8 +13,13 @@ namespace mnemo::weights {
 /// The first entry of a config.json's `architectures`; empty if there is none.
 std::string architecture_of(const base::Node& config);
 
+/// What a family's config.json means where it does not say a size; BERT's.
+struct EncoderSizes {
+  int64_t vocab_size = 30522, dim = 768, num_layers = 12, num_heads = 12, ffn_dim = 3072;
+};
+
 /// The [model] table of a post-norm encoder, but for positions, attention and head.
-base::Node encoder_options(const TextConfig& keys, double norm_eps);
+base::Node encoder_options(const TextConfig& keys, double norm_eps, const EncoderSizes& unsaid = {});
 /// Our head for masked tokens.
 base::Node masked_head(const std::string& activation, double norm_eps);
 /// Its activation: hidden_act. Throws InputError for one that the head lacks.

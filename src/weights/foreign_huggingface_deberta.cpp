@@ -54,15 +54,16 @@ base::Node deberta_attention(const TextConfig& keys, double norm_eps) {
 
 base::Node deberta_options(const base::Node& config) {
   const TextConfig keys(config);
-  const int64_t dim = keys.size("hidden_size", 1536), places = keys.size("max_position_embeddings", 512);
+  constexpr EncoderSizes kUnsaid{.vocab_size = 128100, .dim = 1536, .num_layers = 24, .num_heads = 24, .ffn_dim = 6144};
+  const int64_t dim = keys.size("hidden_size", kUnsaid.dim), places = keys.size("max_position_embeddings", 512);
   if (!keys.flag("relative_attention", false))
     keys.fail("relative_attention", "unsupported: expected true, found false");
   keys.only("conv_kernel_size", 0);
   keys.only("embedding_size", dim);
   keys.only("pooler_hidden_size", dim);
-  keys.only("attention_head_size", dim / keys.size("num_attention_heads", 24));
+  keys.only("attention_head_size", dim / keys.size("num_attention_heads", kUnsaid.num_heads));
   const double eps = keys.number("layer_norm_eps", 1e-7);
-  base::Node options = encoder_options(keys, eps);
+  base::Node options = encoder_options(keys, eps, kUnsaid);
   base::Node& backbone = *options.find("backbone");
   if (keys.flag("position_biased_input", true))
     backbone.set("position", base::Node::table({{"type", "learned"}, {"max_len", places}}));

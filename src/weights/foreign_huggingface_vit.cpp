@@ -21,6 +21,7 @@ base::Node options_of_huggingface_vit(const base::Node& config) {
                   found.found());
   };
   expect("hidden_act", "gelu", "gelu");
+  expect("problem_type", "single_label_classification", "single_label_classification");
   const double attention_dropout = or_default("attention_probs_dropout_prob", 0.0).as_double();
   base::require(attention_dropout == 0.0, "{}: 'attention_probs_dropout_prob': expected 0, found {}",
                 config.place().text(), attention_dropout);

@@ -106,7 +106,12 @@ void TextConfig::require_causal(int64_t layers, std::string_view layer_type) con
 
 void TextConfig::only(std::string_view key, const base::Node& expected) const {
   const base::Node found = get(key, expected);
-  if (found != expected) fail(key, fmt::format("expected {}, found {}", expected.found(), found.found()));
+  const auto is_number = [](const base::Node& node) {
+    return node.kind() == base::Node::Kind::integer || node.kind() == base::Node::Kind::real;
+  };
+  const bool same = is_number(found) && is_number(expected) ? found.as_double() == expected.as_double()  // 0 is 0.0
+                                                            : found == expected;
+  if (!same) fail(key, fmt::format("expected {}, found {}", expected.found(), found.found()));
 }
 
 std::string TextConfig::activation(std::string_view key, std::string_view otherwise) const {

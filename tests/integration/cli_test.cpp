@@ -262,6 +262,32 @@ TEST_F(CommandLine, ASoftmaxModelIsConvertedAndTrainedOn) {
   }
 }
 
+TEST_F(CommandLine, AFinishedRunStaysWhatItIs) {
+  const std::string folder = trained("finished"), recipe = content(folder + "/recipe.toml");
+  const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
+      {{"--set", "train.optimiser.lr=123.0"}, "the run is finished, at step"},
+      {{"--set", "train.steps=1"}, "expected train.steps above that, or none changed, found 'train.steps'"},
+      {{"--set", "init=elsewhere"}, "drop --set init"}};
+  for (const auto& [more, words] : mistakes) {
+    std::vector<std::string> arguments = {"train", "--resume", folder};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Finished outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 2) << words;
+    EXPECT_TRUE(holds(outcome.err, words)) << outcome.err;
+  }
+  EXPECT_EQ(content(folder + "/recipe.toml"), recipe);
+  EXPECT_EQ(run({"train", "--resume", folder}).status, 0);
+  for (const auto& [option, key] : {std::pair("--data", "data.train"), std::pair("--init", "init")}) {
+    const Finished outcome = run(
+        {"train", recipe_, option, text_, "--set", std::string(key) + "=x", "--out", folder_ / "twice"});
+    EXPECT_EQ(outcome.status, 2) << option;
+    EXPECT_TRUE(holds(outcome.err, std::string("expected ") + option + " or --set " + key)) << outcome.err;
+  }
+  const Finished same = run({"inspect", folder, "--text", "ab", "--svg", folder_ / "o", "--png", folder_ / "o"});
+  EXPECT_EQ(same.status, 2);
+  EXPECT_TRUE(holds(same.err, "expected different files for --svg, --png and --html")) << same.err;
+}
+
 TEST_F(CommandLine, LastCheckpointsAreAveraged) {
   const std::string folder = trained("averaged", {"--set", "train.save_every=1", "--set", "train.keep_last=0"}),
                     made = folder_ / "average";
@@ -285,6 +311,7 @@ TEST_F(CommandLine, LastCheckpointsAreAveraged) {
       {{"convert", folder, "--to", "average", "--last", "0", "--out", made}, "--last: expected at least 1"},
       {{"convert", folder, "--to", "average", "--last", "999", "--out", made}, "expected 999 good checkpoints"},
       {{"convert", folder, "--to", "mnemo", "--last", "2", "--out", made}, "--last goes with --to average"},
+      {{"convert", folder, "--to", "average", "--last", "2", "--out", folder + "/model"}, "which would be replaced"},
       {{"convert", folder, "--to", "average", "--checkpoint", "best", "--out", made}, "--checkpoint names one"}};
   for (const auto& [arguments, words] : mistakes) {
     const Finished outcome = run(arguments);

@@ -202,6 +202,53 @@ TEST_F(DataCommands, ListOpsFilesAreCheckedLineByLine) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "half"));
 }
 
+TEST_F(DataCommands, KeysThatAreSetGoWithThePreparedData) {
+  const auto has = [&](const std::string& file, const std::string& line) {
+    return ("\n" + read(file)).find("\n" + line + "\n") != std::string::npos;
+  };
+  const auto prepare = [&](std::vector<std::string> arguments, const std::vector<std::string>& keys) {
+    arguments.insert(arguments.begin(), {"data", "prepare"});
+    for (const std::string& key : keys) arguments.insert(arguments.end(), {"--set", key});
+    return arguments;
+  };
+  json(prepare({"listops", "--out", folder_ / "made", "--json"},
+               {"data.train_samples=5", "data.valid_samples=2", "data.test_samples=0", "data.min_length=4",
+                "data.max_length=40", "data.max_depth=3", "data.pad=batch", "data.loss=every"}));
+  for (const char* line : {"max_length = 40", "pad = \"batch\"", "loss = \"every\""})
+    EXPECT_TRUE(has("made/data.toml", line)) << line;
+  write("made.toml", "base = \"made/data.toml\"\n");
+  EXPECT_EQ(run({"data", folder_ / "made.toml"}).status, 0);
+
+  std::filesystem::create_directory(folder_ / "arena");
+  for (const char* name : {"train", "valid", "test"})
+    write("arena/" + std::string(name) + ".tsv", "Source\tTarget\n( ( [MAX 3 ) ] )\t3\n");
+  json(prepare({"listops", folder_ / "arena", "--out", folder_ / "short", "--json"}, {"data.max_length=100"}));
+  EXPECT_TRUE(has("short/data.toml", "max_length = 100"));
+
+  std::filesystem::create_directory(folder_ / "texts");
+  write("texts/a.txt", "one two\ntwo");
+  write("texts/b.txt", "two one");
+  std::filesystem::create_symlink("loop", folder_ / "texts/loop");
+  const base::Node prepared = json(
+      prepare({"text", folder_ / "texts", "--out", folder_ / "words", "--json"},
+              {"data.unit=words", "data.min_count=2", "data.valid_fraction=0", "data.test_fraction=0"}));
+  for (const char* line : {"unit = \"words\"", "min_count = 2", "valid_fraction = 0.0"})
+    EXPECT_TRUE(has("words/data.toml", line)) << line;
+  write("words.toml", "base = \"words/data.toml\"\n");
+  const base::Node described = json({"data", folder_ / "words.toml", "--json"});
+  EXPECT_EQ(described.at("parts").items()[0].at("tokens").as_int(),
+            prepared.at("parts").items()[0].at("tokens").as_int());
+  EXPECT_EQ(prepared.at("parts").items()[0].at("documents").as_int(), 2);
+
+  const auto refused = [&](const std::string& key, const std::string& message) {
+    expect_mistake(prepare({"text", folder_ / "texts", "--out", folder_ / "refused"}, {key}), message);
+  };
+  refused("data.train=other.txt", "data.train is not for --set");
+  refused("data.document_separator=blank_line", "data.document_separator is not for --set");
+  refused("data.type=masked_text", "data.type is not for --set");
+  refused("train.steps=3", "--set changes keys of [data] alone, found 'train'");
+}
+
 TEST_F(DataCommands, KnownSetsAreCheckedAndAFolderBecomesDocuments) {
   write("enwik8", std::string(1000, 'x'));
   expect_mistake(

@@ -118,6 +118,13 @@ TEST_F(CommandLine, HowImagesAreReadAndClassesAreCalledGoesAlong) {
             json(R"({"image_size": [32, 32], "mean": [0.5, 0.4, 0.3], "std": [0.229, 0.224, 0.225],
       "test_crop": {"crop_pct": 1.0, "resize_size": 0, "crop_mode": "squash", "interpolation": "bilinear"}})"));
 
+  // Files of ours in another library's folder win, and go along.
+  std::filesystem::copy(kImports + "hf_vit", folder_ / "foreign", std::filesystem::copy_options::recursive);
+  write(folder_ / "foreign/images.json", content(hf + "/images.json"));
+  write(folder_ / "foreign/classes.txt", names);
+  ASSERT_EQ(convert(folder_ / "foreign", "mnemo", folder_ / "foreign_ours").status, 0);
+  for (const char* file : {"/images.json", "/classes.txt"})
+    EXPECT_EQ(content((folder_ / "foreign_ours") + file), content((folder_ / "foreign") + file)) << file;
   // What DeiT's processor cuts off, and images that are not normalised.
   write(folder_ / "hf_out/preprocessor_config.json",
         R"({"image_processor_type": "DeiTImageProcessor", "size": 40, "crop_size": 32, "do_normalize": false})");

@@ -10,6 +10,7 @@
 #include "base/machine.h"
 #include "base/node.h"
 #include "tests/integration/ranks.h"
+#include "weights/checkpoint.h"
 
 namespace mnemo {
 namespace {
@@ -267,6 +268,40 @@ train.optimiser.lr = 1e30
   second = start_rank(1, port, into("shared", {"--jobs", "3"}));
   EXPECT_TRUE(holds(first->finish().err, "--jobs: each of the 2 ranks"));
   EXPECT_EQ(second->finish().status, 2);
+}
+
+/// One rank is told to stop: every training is saved before any rank ends.
+TEST_F(RankJobs, AStudyThatIsStoppedSavesEveryTraining) {
+  test::write(folder_ / "study.toml", std::string("base = \"recipe.toml\"\n") + R"(
+name = "Caches"
+[train]
+steps = 10000000
+save_every = 0
+log_every = 1
+[[study]]
+name = "Caches"
+[[study.variant]]
+name = "none"
+model.memory = []
+[[study.variant]]
+name = "short"
+model.memory = [{ type = "segment_cache", mem_len = 4 }]
+)");
+  const std::vector<std::string> words = {"compare", folder_ / "study.toml", "--threads", "1", "--seeds", "1",
+                                          "--out",   folder_ / "out"};
+  const std::string port = std::to_string(test::free_port());
+  auto first = start_rank(0, port, words), second = start_rank(1, port, words);
+  const std::vector<std::string> folders = {folder_ / "out/runs/caches-none-seed0",
+                                            folder_ / "out/runs/caches-short-seed0"};
+  for (const std::string& folder : folders) {
+    const std::string log = folder + "/log.jsonl";
+    ASSERT_TRUE(test::wait_for([&] { return base::path_exists(log) && !content(log).empty(); })) << folder;
+  }
+  second->signal(SIGTERM);
+  const Finished one = first->finish(), other = second->finish();
+  EXPECT_EQ(one.status, 143) << one.err;
+  EXPECT_EQ(other.status, 143) << other.err;
+  for (const std::string& folder : folders) EXPECT_TRUE(weights::latest_checkpoint(folder).has_value()) << folder;
 }
 
 TEST_F(RankJobs, ErrorsOfTheCommandLine) {

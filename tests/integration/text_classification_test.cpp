@@ -92,6 +92,22 @@ TEST_F(TextTraining, AnEncoderWithoutAHeadGetsOne) {
   EXPECT_TRUE(holds(refused.err, "the model has no head to train on")) << refused.err;
 }
 
+TEST_F(TextTraining, NamesOfClassesGoAlong) {
+  const std::string ours = folder_ / "ours", back = folder_ / "back", t2r = folder_ / "t2r";
+  ASSERT_EQ(run({"convert", published("bert_cls"), "--to", "mnemo", "--out", ours}).status, 0);
+  const std::string names = "bad\nmiddling\ngood\nbest\n";
+  write(ours + "/classes.txt", names);
+  ASSERT_EQ(run({"convert", ours, "--to", "huggingface_bert", "--out", back}).status, 0);
+  const base::Node labels = base::parse_json(content(back + "/config.json"), "config.json").at("id2label");
+  EXPECT_EQ(labels.at("1"), base::Node("middling"));
+  ASSERT_EQ(run({"convert", ours, "--to", "t2r", "--out", t2r}).status, 0);
+  EXPECT_EQ(content(t2r + "/classes.txt"), names);
+  write(ours + "/classes.txt", "bad\ngood\n");
+  const Finished refused = run({"convert", ours, "--to", "huggingface_bert", "--out", back});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(holds(refused.err, "classes.txt: expected 4 lines, found 2")) << refused.err;
+}
+
 TEST_F(TextTraining, APublishedClassifierStartsOneOfOtherClasses) {
   const std::string bert = published("bert_cls"), two = table("train.tsv", false);  // four classes, and two labels
   const auto started = [&](const std::vector<std::string>& more, const std::string& out) {

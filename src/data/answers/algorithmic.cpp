@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/random.h"
 #include "data/answers/quadratic.h"
@@ -72,6 +73,14 @@ std::optional<std::string> AlgorithmicTask::text_of(const SampleBatch& batch, in
   std::vector<int64_t> tokens(inputs.const_data_ptr<int64_t>(), inputs.const_data_ptr<int64_t>() + inputs.numel());
   tokens.push_back(batch.targets[row][-1].item<int64_t>());
   return quadratic_text(tokens);
+}
+
+uint64_t AlgorithmicTask::fingerprint() const {
+  AlgorithmicOptions samples = options_;
+  samples.answer = {};  // divides and scores what is made
+  base::Fingerprint sum;
+  for (const char c : base::to_json(base::write_options(samples), -1)) sum.mix(static_cast<unsigned char>(c));
+  return sum.value();
 }
 
 double AlgorithmicTask::chance() const {

@@ -1,5 +1,6 @@
 #include "data/answers/labelled.h"
 
+#include "base/checksum.h"
 #include "base/error.h"
 
 namespace mnemo::data {
@@ -15,6 +16,14 @@ void LabelledDocuments::add(std::span<const int32_t> tokens, int64_t label, std:
     types_->append(types);
   }
   labels_.push_back(static_cast<int32_t>(label));
+}
+
+uint64_t LabelledDocuments::fingerprint() const {
+  base::Fingerprint sum;
+  sum.mix(tokens_.fingerprint());
+  if (types_) sum.mix(types_->fingerprint());
+  for (const int32_t label : labels_) sum.mix(static_cast<uint64_t>(label));
+  return sum.value();
 }
 
 }  // namespace mnemo::data

@@ -129,6 +129,19 @@ std::shared_ptr<const LabelledDocuments> encode(const std::vector<LabelledText>&
   return documents;
 }
 
+/// Names of columns say nothing of folders and articles.
+void require_columns(const LabelledTextOptions& options) {
+  const auto is_table = [](const std::string& path) {
+    return !path.empty() && !base::is_folder(path) && !path.ends_with(".xml");
+  };
+  if (is_table(options.train) || is_table(options.valid) || is_table(options.test)) return;
+  for (const auto& [key, set] : {std::pair("text_column", !options.text_column.empty()),
+                                 {"second_column", !options.second_column.empty()},
+                                 {"label_column", options.label_column != LabelledTextOptions().label_column}})
+    base::require(!set, "data.{}: is of a table, and {} is {}; remove it", key, options.train,
+                  base::is_folder(options.train) ? "a folder with a folder for each label" : "a file of articles");
+}
+
 }  // namespace
 
 void LabelledTextOptions::validate(const base::Where& where) const {
@@ -138,8 +151,8 @@ void LabelledTextOptions::validate(const base::Where& where) const {
                 "expected the name of a column beside second_column, found none");
   where.require(label_column == "label" || !text_column.empty(), "text_column",
                 "expected the name of a column beside label_column, found none");
-  where.require(tokenizer.empty() || (min_count == 1 && max_vocabulary == 0), "tokenizer",
-                "'{}' has a vocabulary of its own; remove min_count and max_vocabulary", tokenizer);
+  where.require(tokenizer.empty() || (unit == LabelledTextOptions().unit && min_count == 1 && max_vocabulary == 0),
+                "tokenizer", "'{}' has a vocabulary of its own; remove unit, min_count and max_vocabulary", tokenizer);
   where.require(unit != "bytes" || (min_count == 1 && max_vocabulary == 0), "unit",
                 "unit = \"bytes\" has no vocabulary to limit; remove min_count and max_vocabulary");
   where.require(labels.empty() || labels.size() > 1, "labels", "expected at least 2, found 1");
@@ -163,6 +176,7 @@ std::vector<std::string> labels_of(const LabelledTexts& read) {
 LabelledTextSets read_labelled_texts(const LabelledTextOptions& options) {
   base::require(!options.train.empty(),
                 "data.train: expected labelled texts, found none; use --set data.train=PATH, or train's --data PATH");
+  require_columns(options);
   LabelledTexts train = read_labelled_file(options.train, options);
   LabelledTextSets sets{.train = {}, .valid = {}, .test = {}, .labels = options.labels};
   if (sets.labels.empty()) sets.labels = labels_of(train);

@@ -55,6 +55,9 @@ class SampleSource {
   virtual SampleBatch batch(Part part, int64_t number, int64_t batch_size) const = 0;
   /// Number of samples of a part, 0 if there is none; nothing if it is unlimited.
   virtual std::optional<int64_t> size(Part part) const = 0;
+  /// A hash of all that decides the training samples, but for the seed; protects a resumed position against use with
+  /// other samples.
+  virtual uint64_t fingerprint() const = 0;
   /// Vocabulary size.
   virtual int64_t vocabulary_size() const = 0;
   /// L, the number of input tokens of the longest sample.

@@ -78,6 +78,8 @@ void TaskSamples::add_line(const LinePlace& place, std::string_view line) {
     numbers_.clear();
     add_numbers(place, cells.text[i], cells.begin[i], kColumns[i], numbers_);
     const auto count = static_cast<int64_t>(numbers_.size());
+    fingerprint_.mix(static_cast<uint64_t>(count));
+    for (const int32_t number : numbers_) fingerprint_.mix(static_cast<uint64_t>(number));
     if (i == 0) {
       base::require(count > 0, "{}: column 'input': expected tokens, found none", place.at(cells.begin[i]));
       length = count;
@@ -103,6 +105,22 @@ void TaskSamples::add_line(const LinePlace& place, std::string_view line) {
 void TaskSamples::finish(std::string_view file) const {
   base::require(size() > 0, "{}: expected samples below a line with the columns input, target and answer, found none",
                 file);
+}
+
+void TaskSamples::require_answers_read_back(std::string_view file) const {
+  int64_t begin = 0;
+  for (int64_t i = 0; i < size(); ++i) {
+    const int64_t end = ends_[static_cast<size_t>(i)];
+    for (int64_t t = begin; t + 1 < end; ++t) {
+      const auto at = static_cast<size_t>(t);
+      // The first line of the file names the columns.
+      base::require(answer_[at] == 0 || inputs_[at + 1] == targets_[at],
+                    "{}:{}: column 'input': expected {} as number {}, the target before it, which belongs to the "
+                    "answer that a model reads back, found {}; or set data.decoding = \"teacher_forced\"",
+                    file, i + 2, targets_[at], t - begin + 2, inputs_[at + 1]);
+    }
+    begin = end;
+  }
 }
 
 SampleBatch TaskSamples::batch(const std::vector<int64_t>& samples) const {
@@ -161,7 +179,17 @@ TaskFiles::TaskFiles(const TaskFileOptions& options, bool shuffle, int64_t seed)
       train_(read_train(options)),
       valid_(read_if_named(options.valid)),
       test_(read_if_named(options.test)),
-      order_(train_.size(), shuffle, seed) {}
+      order_(train_.size(), shuffle, seed) {
+  // Nothing is read back where every answer is one symbol.
+  if (options.answer.decoding == AnswerOptions::Decoding::greedy && answer_length() > 1)
+    require_answers_read_back(options);
+}
+
+void TaskFiles::require_answers_read_back(const TaskFileOptions& options) const {
+  train_.require_answers_read_back(options.train);
+  if (valid_) valid_->require_answers_read_back(options.valid);
+  if (test_) test_->require_answers_read_back(options.test);
+}
 
 const TaskSamples* TaskFiles::samples(Part part) const {
   return part == Part::train ? &train_ : part == Part::valid ? valid_.get() : test_.get();

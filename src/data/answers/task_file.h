@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/checksum.h"
 #include "base/option_rules.h"
 #include "data/answers/samples.h"
 #include "data/epoch_order.h"
@@ -25,9 +26,15 @@ class TaskSamples {
   /// Throws InputError for a file without samples.
   void finish(std::string_view file) const;
 
+  /// Throws InputError that names file and line unless every input behind a target of the answer is that target: a
+  /// model that reads its own answer back replaces that input.
+  void require_answers_read_back(std::string_view file) const;
+
   int64_t size() const { return static_cast<int64_t>(ends_.size()); }
   int64_t length() const { return longest_; }
   int64_t answer_length() const { return longest_answer_; }
+  /// A hash of all three columns.
+  uint64_t fingerprint() const { return fingerprint_.value(); }
   /// The largest token plus one.
   int64_t vocabulary_size() const { return vocabulary_size_; }
   /// A batch of the samples with these indices; shorter ones are padded with 0 on the right.
@@ -43,6 +50,7 @@ class TaskSamples {
   std::vector<int64_t> ends_;
   std::vector<int32_t> numbers_, column_;  // of the current line
   int64_t longest_ = 0, longest_answer_ = 0, vocabulary_size_ = 0;
+  base::Fingerprint fingerprint_;
 };
 
 TaskSamples read_task_file(const std::string& path);
@@ -67,17 +75,20 @@ struct TaskFileOptions {
 /// The parts of a task, one file each.
 class TaskFiles final : public SampleSource {
  public:
-  /// Reads the files. Throws InputError that names file, line and column, or data.train if it is missing.
+  /// Reads the files. Throws InputError that names file, line and column, or data.train if it is missing; with
+  /// decoding = "greedy" and answers of several symbols also for an answer that is not read back.
   TaskFiles(const TaskFileOptions& options, bool shuffle, int64_t seed);
 
   std::string name() const override { return name_; }
   SampleBatch batch(Part part, int64_t number, int64_t batch_size) const override;
   std::optional<int64_t> size(Part part) const override;
+  uint64_t fingerprint() const override { return train_.fingerprint(); }
   int64_t vocabulary_size() const override { return largest(&TaskSamples::vocabulary_size); }
   int64_t length() const override { return largest(&TaskSamples::length); }
   int64_t answer_length() const override { return largest(&TaskSamples::answer_length); }
 
  private:
+  void require_answers_read_back(const TaskFileOptions& options) const;
   const TaskSamples* samples(Part part) const;
   int64_t largest(int64_t (TaskSamples::*of)() const) const;
 

@@ -189,6 +189,12 @@ void PairTextOptions::validate(const base::Where& where) const {
   where.require(test_target.empty() || !test.empty(), "test_target", "is the target of `test`, which is empty");
   where.require(train_target.empty() || document_column == 0, "document_column",
                 "requires tab-separated columns; train_target is set");
+  const bool columns = train_target.empty() || (!valid.empty() && valid_target.empty()) ||
+                       (!test.empty() && test_target.empty());
+  const PairTextOptions usual;
+  for (const auto& [key, set] : {std::pair("source_column", source_column != usual.source_column),
+                                 {"target_column", target_column != usual.target_column}})
+    where.require(columns || !set, key, "requires tab-separated columns; train_target is set, so remove it");
 }
 
 bool PairTextOptions::has_documents() const { return document_column > 0 || base::is_folder(train); }

@@ -17,9 +17,7 @@ constexpr const char* kListOpsFrom =
 constexpr std::array<const char*, 3> kListOpsFiles = {"basic_train.tsv", "basic_val.tsv", "basic_test.tsv"};
 
 Prepared prepare_listops(const std::string& folder, const std::string& out, const base::Node& keys) {
-  auto options = base::read_typed_options<ListOpsOptions>(keys);
-  options.train = folder;
-  base::check_options(options);  // keys of made expressions say nothing of files
+  const auto options = base::read_typed_options<ListOpsOptions>(keys);
   Prepared prepared;
   Output output(out, kListOpsFiles);
   std::string text;
@@ -66,8 +64,12 @@ Prepared prepare_listops(const std::string& folder, const std::string& out, cons
     }
   }
   std::erase_if(prepared.parts, [](const PreparedPart& part) { return part.documents == 0; });
+  // Those of made expressions have done their work, and go with no file.
+  const std::string changed = changed_keys(
+      options, {"train", "valid", "test", "train_samples", "valid_samples", "test_samples", "max_depth", "max_args",
+                "min_length", "max_length", "seed"});
   prepared.recipe = output.commit("Long ListOps, in the files of Long Range Arena",
-                                  fmt::format("type = \"listops\"\nmax_length = {}\n", options.max_length),
+                                  fmt::format("type = \"listops\"\nmax_length = {}\n{}", options.max_length, changed),
                                   prepared.parts);
   return prepared;
 }
@@ -79,6 +81,10 @@ DataSet listops() {
           .from = kListOpsFrom,
           .data_type = "listops",
           .path_is_optional = true,
+          .own_keys =
+              [](const std::string& folder) {  // `train` alone says whether expressions are made
+                return base::Node::table({{"train", folder}, {"valid", ""}, {"test", ""}});
+              },
           .prepare = prepare_listops};
 }
 

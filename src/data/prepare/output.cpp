@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
@@ -50,6 +51,16 @@ std::string Output::commit(std::string_view about, std::string_view keys, const 
   require_going_on();
   folder_.commit();
   return base::join_path(out_, kRecipeFile);
+}
+
+std::string changed_keys(const base::Node& keys, const base::Node& usual,
+                         std::initializer_list<std::string_view> left_out) {
+  base::Node changed = base::Node::table();
+  for (const base::Node::Member& member : keys.members()) {
+    if (std::find(left_out.begin(), left_out.end(), member.key) != left_out.end()) continue;
+    if (member.value != usual.at(member.key)) changed.set(member.key, member.value);
+  }
+  return base::to_toml(changed);
 }
 
 std::string find_file(const std::string& folder, const std::vector<std::string>& names, std::string_view data_set,

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <array>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/atomic_folder.h"
+#include "base/options.h"
 #include "base/signals.h"
 #include "data/prepare/data_set.h"
 #include "data/text/text_source.h"
@@ -42,6 +44,15 @@ class Output {
   base::SignalGuard guard_;
   base::AtomicFolder folder_;
 };
+
+/// The keys of a [data] table that differ from those of another, as lines of data.toml, but for `left_out`.
+std::string changed_keys(const base::Node& keys, const base::Node& usual,
+                         std::initializer_list<std::string_view> left_out);
+/// The keys of options that differ from their defaults.
+template <class O>
+std::string changed_keys(const O& options, std::initializer_list<std::string_view> left_out) {
+  return changed_keys(base::write_options(options), base::write_options(O()), left_out);
+}
 
 /// The first of these names that exists in the folder. Throws InputError saying which data set is expected and where to
 /// download it.

@@ -11,43 +11,94 @@
 #include "base/utf8.h"
 #include "data/prepare/output.h"
 #include "data/text/corpus.h"
+#include "data/text/text_files.h"
 #include "data/tokenizers/utf8_error.h"
 
 namespace mnemo::data {
 namespace {
 
 constexpr int64_t kLargestDocument = int64_t{1} << 30;  // each file of a text folder is read into memory
+constexpr std::string_view kSeparator = "<|document|>";
+
+struct Document {
+  std::string path;
+  int64_t size;
+};
+
+/// The files of a folder that have something in them, by their paths.
+std::vector<Document> documents_in(const std::string& folder) {
+  std::vector<Document> documents;
+  for_each_file(folder, false, [&](const std::string& path) {
+    if (const auto size = static_cast<int64_t>(base::file_size(path)); size > 0) documents.push_back({path, size});
+    return true;
+  });
+  std::sort(documents.begin(), documents.end(), [](const Document& a, const Document& b) { return a.path < b.path; });
+  return documents;
+}
+
+/// The text of a document, which ends with a line end.
+std::string read_document(const std::string& path) {
+  std::string text = base::read_file(path, static_cast<uint64_t>(kLargestDocument));
+  if (const auto bad = base::first_invalid_utf8(text))
+    invalid_utf8(path, static_cast<int64_t>(*bad), std::string_view(text).substr(*bad), kConvertFile);
+  if (!text.ends_with('\n')) text += '\n';
+  base::require(("\n" + text).find(fmt::format("\n{}\n", kSeparator)) == std::string::npos,
+                "{}: expected no line '{}', which separates documents", path, kSeparator);
+  return text;
+}
+
+int64_t words_and_line_ends(std::string_view text) {
+  int64_t count = 0;
+  bool in_word = false;
+  for (const char c : text) {
+    const bool blank = c == ' ' || (c >= '\t' && c <= '\r');
+    count += (c == '\n' ? 1 : 0) + (!blank && !in_word ? 1 : 0);
+    in_word = !blank;
+  }
+  return count;
+}
+
+/// tokenizer: null if there is none.
+int64_t count_tokens(std::string_view text, const TextOptions& options, const Tokenizer* tokenizer) {
+  if (tokenizer != nullptr) return static_cast<int64_t>(tokenizer->encode(text).size());
+  switch (options.unit) {
+    case TextOptions::Unit::bytes:
+      return static_cast<int64_t>(text.size());
+    case TextOptions::Unit::characters:
+      return base::count_characters(text);
+    case TextOptions::Unit::words:
+      return words_and_line_ends(text);
+  }
+  return 0;
+}
+
+/// data.toml of the parts: what separates the documents, and what the options say beside it.
+std::string keys_of_parts(TextOptions options) {
+  std::string keys = fmt::format(
+      "type = \"text\"\nunit = \"{}\"\ndocument_separator = \"line\"\nseparator_line = \"{}\"\n", options.unit_name(),
+      kSeparator);
+  // The other fractions have done their work: their parts have files.
+  if (options.valid_fraction == 0) keys += "valid_fraction = 0.0\n";
+  if (options.test_fraction == 0) keys += "test_fraction = 0.0\n";
+  // A relative path would begin at data.toml.
+  if (!options.tokenizer.empty())
+    options.tokenizer = std::filesystem::absolute(options.tokenizer).lexically_normal().string();
+  return keys + changed_keys(options, {"train", "valid", "test", "valid_fraction", "test_fraction", "unit",
+                                       "document_separator", "separator_line"});
+}
 
 Prepared prepare_text(const std::string& folder, const std::string& out, const base::Node& data) {
   const auto options = base::read_typed_options<TextOptions>(data);
   const double valid_fraction = options.valid_fraction, test_fraction = options.test_fraction;
-  static constexpr std::string_view kSeparator = "<|document|>";
-  base::require(valid_fraction >= 0 && test_fraction >= 0 && valid_fraction + test_fraction < 1,
-                "data: expected non-negative fractions with a sum below 1, found {} and {}", valid_fraction,
-                test_fraction);
   base::require(base::is_folder(folder), "{}: expected a folder of texts, found {}", folder,
                 base::path_exists(folder) ? "a file" : "nothing");
-  base::require(!std::filesystem::exists(out) || !std::filesystem::equivalent(folder, out),
-                "{}: expected another folder to write to than the one "
-                "that is read",
-                out);
-  struct Document {
-    std::string path;
-    int64_t size;
-  };
-  std::vector<Document> documents;
-  int64_t total = 0;
   std::error_code error;
-  for (auto entry = std::filesystem::recursive_directory_iterator(folder, error);
-       entry != std::filesystem::recursive_directory_iterator(); ++entry) {
-    const bool hidden = entry->path().filename().string().starts_with('.');
-    if (hidden && entry->is_directory()) entry.disable_recursion_pending();
-    if (hidden || !entry->is_regular_file() || entry->file_size() == 0) continue;
-    documents.push_back({entry->path().string(), static_cast<int64_t>(entry->file_size())});
-    total += documents.back().size;
-  }
-  base::require(!error, "{}: {}", folder, error.message());
-  std::sort(documents.begin(), documents.end(), [](const Document& a, const Document& b) { return a.path < b.path; });
+  base::require(!std::filesystem::equivalent(folder, out, error),
+                "{}: expected another folder to write to than the one that is read", out);
+  const auto tokenizer = options.pretrained();
+  const std::vector<Document> documents = documents_in(folder);
+  int64_t total = 0;
+  for (const Document& document : documents) total += document.size;
   Output output(out, kTextFiles);
   Prepared prepared;
   const std::array<double, 3> ends = {1 - valid_fraction - test_fraction, 1 - test_fraction, 1};
@@ -57,21 +108,18 @@ Prepared prepare_text(const std::string& folder, const std::string& out, const b
     if (i > 0 && ends[i] <= ends[i - 1]) continue;
     PreparedPart part{kParts[i], output.path(i), 0, 0, 0};
     base::AtomicFile file(output.file(i));
+    const auto put = [&](const std::string& text) {
+      file.write(text);
+      part.bytes += static_cast<int64_t>(text.size());
+      part.tokens += count_tokens(text, options, tokenizer.get());
+    };
+    std::string text;  // of the last document, which a separator follows if there is another
     for (; next < documents.size() &&
            (i + 1 == kParts.size() || static_cast<double>(read) < ends[i] * static_cast<double>(total));
          ++next) {
       output.require_going_on();
-      std::string text = base::read_file(documents[next].path, static_cast<uint64_t>(kLargestDocument));
-      if (const auto bad = base::first_invalid_utf8(text))
-        invalid_utf8(documents[next].path, static_cast<int64_t>(*bad), std::string_view(text).substr(*bad),
-                     kConvertFile);
-      if (!text.ends_with('\n')) text += '\n';
-      base::require(("\n" + text).find(fmt::format("\n{}\n", kSeparator)) == std::string::npos,
-                    "{}: expected no line '{}', which separates documents", documents[next].path, kSeparator);
-      if (part.documents > 0) text.insert(0, fmt::format("{}\n", kSeparator));
-      file.write(text);
-      part.bytes += static_cast<int64_t>(text.size());
-      part.tokens += base::count_characters(text);
+      if (part.documents > 0) put(fmt::format("{}{}\n", text, kSeparator));
+      text = read_document(documents[next].path);
       ++part.documents;
       read += documents[next].size;
     }
@@ -79,14 +127,11 @@ Prepared prepare_text(const std::string& folder, const std::string& out, const b
                   "{}: {} documents of {} bytes in all leave none for the part {} with fractions {} and {}; give "
                   "larger ones, or 0",
                   folder, documents.size(), total, part.name, valid_fraction, test_fraction);
+    put(text);
     file.commit();
     prepared.parts.push_back(std::move(part));
   }
-  std::string keys = fmt::format(
-      "type = \"text\"\nunit = \"characters\"\ndocument_separator = \"line\"\nseparator_line = \"{}\"\n", kSeparator);
-  if (valid_fraction == 0) keys += "valid_fraction = 0.0\n";
-  if (test_fraction == 0) keys += "test_fraction = 0.0\n";
-  prepared.recipe = output.commit("the files of a folder, each a document", keys, prepared.parts);
+  prepared.recipe = output.commit("the files of a folder, each a document", keys_of_parts(options), prepared.parts);
   return prepared;
 }
 
@@ -96,6 +141,15 @@ DataSet text_folder() {
   return {.what = "a folder of text files, one document each",
           .from = "your own files",
           .data_type = "text",
+          .own_keys =
+              [](const std::string&) {
+                return base::Node::table({{"train", ""},
+                                          {"valid", ""},
+                                          {"test", ""},
+                                          {"json_key", ""},
+                                          {"document_separator", "line"},
+                                          {"separator_line", kSeparator}});
+              },
           .prepare = prepare_text};
 }
 

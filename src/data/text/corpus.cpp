@@ -53,24 +53,21 @@ int64_t next_line(const TextSource& text, int64_t at) {
   return found < 0 ? at : found;
 }
 
-/// Start of the first document at or after `at`, or the end of the text.
+/// Start of the first document at or after `at`, or the end of the text. Whether one starts at `at` is decided by the
+/// lines before it, so that the text is split from its beginning.
 int64_t next_document(const TextSource& text, int64_t at, const DocumentRule& rule) {
-  const int64_t line = next_line(text, at);
-  if (rule.kind == DocumentRule::Kind::none || line <= text.begin()) return line;
-  int64_t position = line;
+  if (rule.kind == DocumentRule::Kind::none || at <= text.begin()) return next_line(text, at);
+  int64_t position = text.begin();
   int64_t found = text.end();
   bool done = false;
-  DocumentSplitter splitter(
-      rule,
-      [&](std::string_view part, bool starts) {
-        if (starts && !done) {
-          found = position;
-          done = true;
-        }
-        position += static_cast<int64_t>(part.size());
-      },
-      true);
-  text.range(line, text.end()).for_each_chunk([&](std::string_view chunk) {
+  DocumentSplitter splitter(rule, [&](std::string_view part, bool starts) {
+    if (starts && !done && position >= at) {
+      found = position;
+      done = true;
+    }
+    position += static_cast<int64_t>(part.size());
+  });
+  text.for_each_chunk([&](std::string_view chunk) {
     splitter.put(chunk);
     return !done;
   });

@@ -43,8 +43,7 @@ bool is_heading(std::string_view line) {
   return text.size() >= 5 && text.starts_with("= ") && text.ends_with(" =") && !text.starts_with("= =");
 }
 
-DocumentSplitter::DocumentSplitter(DocumentRule rule, Use use, bool has_content)
-    : rule_(std::move(rule)), use_(std::move(use)), has_content_(has_content), after_blank_(!has_content) {}
+DocumentSplitter::DocumentSplitter(DocumentRule rule, Use use) : rule_(std::move(rule)), use_(std::move(use)) {}
 
 void DocumentSplitter::put(std::string_view chunk) {
   if (rule_.kind == DocumentRule::Kind::none) {

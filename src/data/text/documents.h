@@ -36,8 +36,7 @@ class DocumentSplitter {
   /// the first document of the text.
   using Use = std::function<void(std::string_view part, bool starts)>;
 
-  /// With `has_content` the text continues inside a document, as after a cut.
-  DocumentSplitter(DocumentRule rule, Use use, bool has_content = false);
+  DocumentSplitter(DocumentRule rule, Use use);
 
   void put(std::string_view chunk);
   void finish();
@@ -48,9 +47,9 @@ class DocumentSplitter {
 
   DocumentRule rule_;
   Use use_;
-  bool has_content_;          // the current document has a line that is neither blank nor a separator
+  bool has_content_ = false;  // the current document has a line that is neither blank nor a separator
   bool separated_ = false;    // a separator was seen since that line
-  bool after_blank_;          // the line before was blank, or there was none
+  bool after_blank_ = true;   // the line before was blank, or there was none
   bool inside_line_ = false;  // the text so far ends inside a line that was already passed on
   std::string pending_;       // text not yet passed on
 };

@@ -41,6 +41,16 @@ void match(const fs::path& folder, fs::path::const_iterator at, const fs::path::
   }
 }
 
+/// Whether an entry of a folder is a file, or a link to one. A link that leads nowhere, or to itself, is none.
+bool is_file(const fs::directory_entry& entry) {
+  std::error_code error;
+  const bool found = entry.is_regular_file(error);
+  const bool nowhere = error == std::errc::too_many_symbolic_link_levels ||
+                       error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+  base::require(!error || nowhere, "{}: {}", base::printable(entry.path().string(), 400), error.message());
+  return found;
+}
+
 /// One text after another.
 class Joined {
  public:
@@ -120,6 +130,21 @@ void add_file(const std::string& path, bool any_bytes, Joined& joined) {
 
 }  // namespace
 
+void for_each_file(const std::string& folder, bool hidden, const std::function<bool(const std::string&)>& use) {
+  std::error_code error;
+  std::string last = folder;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    last = at->path().string();
+    if (!hidden && at->path().filename().string().starts_with(".")) {
+      at.disable_recursion_pending();
+    } else if (is_file(*at) && !use(last)) {
+      return;
+    }
+  }
+  // What fails is to enter the last one, or else to read on.
+  base::require(!error, "{}: {}", base::printable(base::is_folder(last) ? last : folder, 400), error.message());
+}
+
 bool is_pattern(const std::string& path) { return has_wildcard(path) && !base::path_exists(path); }
 
 std::vector<std::string> text_files(const std::string& path, const TextFileOptions& options) {
@@ -131,12 +156,10 @@ std::vector<std::string> text_files(const std::string& path, const TextFileOptio
     match(pattern.root_path(), names.begin(), names.end(), files);
     base::require(!files.empty(), "{}: no file matches", base::printable(path, 400));
   } else if (base::is_folder(path)) {
-    std::error_code error;
-    for (fs::recursive_directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
-      if (at->is_regular_file() && is_text_name(at->path().filename().string(), json))
-        files.push_back(at->path().string());
-    }
-    base::require(!error, "{}: {}", base::printable(path, 400), error.message());
+    for_each_file(path, true, [&](const std::string& file) {
+      if (is_text_name(fs::path(file).filename().string(), json)) files.push_back(file);
+      return true;
+    });
     base::require(!files.empty(), "{}: expected files {} (also with .gz or .zst behind), found none",
                   base::printable(path, 400), json ? ".jsonl, .ndjson or .json" : ".txt");
   } else {
@@ -148,16 +171,15 @@ std::vector<std::string> text_files(const std::string& path, const TextFileOptio
 
 bool is_folder_of_texts(const std::string& path) {
   if (!base::is_folder(path)) return false;
-  bool any = false;
-  std::error_code error;
-  for (fs::recursive_directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().filename().string();
-    if (!at->is_regular_file() || name.starts_with(".") || name.starts_with("README") || name.starts_with("LICENSE"))
-      continue;
-    if (!is_text_name(name, false)) return false;
+  bool any = false, other = false;
+  for_each_file(path, true, [&](const std::string& file) {
+    const std::string name = fs::path(file).filename().string();
+    if (name.starts_with(".") || name.starts_with("README") || name.starts_with("LICENSE")) return true;
+    other = !is_text_name(name, false);
     any = true;
-  }
-  return any && !error;
+    return !other;
+  });
+  return any && !other;
 }
 
 TextSource open_text(const std::string& path, const TextFileOptions& options) {

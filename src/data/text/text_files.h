@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,11 @@ bool is_pattern(const std::string& path);
 /// a JSON key NAME.jsonl, .ndjson and .json, each also with .gz or .zst behind; of a pattern (`*` and `?` in any of its
 /// names, `texts/*/*.txt`) the files that match. Throws InputError if there is none.
 std::vector<std::string> text_files(const std::string& path, const TextFileOptions& options = {});
+
+/// Calls `use` with the path of every file in a folder and those below it, in no order, until it returns false. hidden:
+/// also files and folders whose names begin with a dot. A link to a file is one; links to folders are not followed, and
+/// links that lead nowhere are left out. Throws InputError naming a folder or a link that cannot be read.
+void for_each_file(const std::string& folder, bool hidden, const std::function<bool(const std::string& path)>& use);
 
 /// Whether every file of a folder and those below it is a text, NAME.txt, also with .gz or .zst behind, but for hidden
 /// ones, README and LICENSE. False where there is no text.

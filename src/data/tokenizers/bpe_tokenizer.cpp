@@ -24,13 +24,14 @@ bool is_word_character(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c
 /// Finds tokens in a text: at every position the longest.
 class AddedFinder {
  public:
-  AddedFinder(const AddedTokens& added, const std::string& where) {
+  /// normalised: which of the tokens; compose: these are looked for as NFC writes them.
+  AddedFinder(const AddedTokens& added, bool normalised, bool compose, const std::string& where) {
     for (size_t i = 0; i < added.size(); ++i) {
-      if (added.special[i]) continue;
-      const std::string_view text = added.text(i);
+      if (added.special[i] || added.normalised[i] != normalised) continue;
+      const std::string text = compose ? base::normalise(added.text(i), base::NormalForm::nfc)
+                                       : std::string(added.text(i));
       base::require(!text.empty(), "{}: an added token without text, id {}", where, added.ids[i]);
-      by_first_byte_[static_cast<unsigned char>(text[0])].push_back(
-          {std::string(text), static_cast<int32_t>(added.ids[i])});
+      by_first_byte_[static_cast<unsigned char>(text[0])].push_back({text, static_cast<int32_t>(added.ids[i])});
       base::require(++count_ <= kMaxFound, "{}: expected at most {} added tokens that are not special, found more",
                     where, kMaxFound);
     }
@@ -78,7 +79,8 @@ class Bpe final : public PretrainedTokenizer {
         tokens_(std::move(vocabulary.tokens)),
         index_(tokens_),
         model_ids_(std::move(model_ids)),
-        finder_(added, where),
+        raw_finder_(added, false, false, where),
+        finder_(added, true, options_.compose, where),
         pieces_(plain_pieces(added, where)),
         piece_index_(pieces_) {
     if (const int64_t twice = index_.duplicate(); twice >= 0)
@@ -113,18 +115,22 @@ class Bpe final : public PretrainedTokenizer {
 
   void encode_part(std::string_view part, bool first, std::vector<int32_t>& out) const override {
     const size_t start = out.size();
-    std::string composed;
-    if (options_.compose) part = composed = base::normalise(part, base::NormalForm::nfc);
-    finder_.split(
+    const auto found = [&](int32_t id) {
+      out.push_back(id);
+      first = false;
+    };
+    const auto between = [&](std::string_view text) {
+      encode_text(text, first, out);
+      first = false;
+    };
+    raw_finder_.split(
         part,
         [&](std::string_view text) {
-          encode_text(text, first, out);
-          first = false;
+          std::string composed;
+          if (options_.compose) text = composed = base::normalise(text, base::NormalForm::nfc);
+          finder_.split(text, between, found);
         },
-        [&](int32_t id) {
-          out.push_back(id);
-          first = false;
-        });
+        found);
     if (!model_ids_) return;
     for (size_t i = start; i < out.size(); ++i) {
       const int32_t id = model_ids_->of_token[static_cast<size_t>(out[i])];
@@ -230,7 +236,7 @@ class Bpe final : public PretrainedTokenizer {
   /// Which tokens the merges lead to, so that most words of a text are found at once.
   void find_direct() {
     direct_.assign(piece_ids_.size(), options_.ignore_merges);
-    cuts_at_words_ = options_.bytes && finder_.empty() && !options_.patterns.empty() &&
+    cuts_at_words_ = options_.bytes && raw_finder_.empty() && finder_.empty() && !options_.patterns.empty() &&
                      std::all_of(options_.patterns.begin(), options_.patterns.end(), TextSplitter::ends_at_words);
     if (options_.ignore_merges || !options_.bytes) return;
     std::vector<int32_t> symbols;
@@ -343,10 +349,10 @@ class Bpe final : public PretrainedTokenizer {
   EntryList tokens_;
   WordIndex index_;
   std::optional<ModelIds> model_ids_;
-  AddedFinder finder_;
-  std::vector<int32_t> piece_of_;   // place in pieces_ by id; -1: the text of the token is not part of any text
-  std::vector<int32_t> piece_ids_;  // id by place in pieces_
-  EntryList pieces_;                // with `bytes`: the bytes; otherwise the characters of the token
+  AddedFinder raw_finder_, finder_;  // of tokens in the text as it is, and in its normal form
+  std::vector<int32_t> piece_of_;    // place in pieces_ by id; -1: the text of the token is not part of any text
+  std::vector<int32_t> piece_ids_;   // id by place in pieces_
+  EntryList pieces_;                 // with `bytes`: the bytes; otherwise the characters of the token
   WordIndex piece_index_;
   std::vector<bool> direct_;  // by place in pieces_: the piece alone is that token
   std::array<int32_t, 256> byte_ids_;

@@ -21,11 +21,14 @@ struct AddedTokens {
   EntryList texts = {};
   std::vector<int64_t> ids = {};
   std::vector<bool> special = {};  ///< no part of any text; others are found in a text before it is split
+  /// Found in what NFC makes of the text between tokens that are not, which are found in the text as it is.
+  std::vector<bool> normalised = {};
 
-  void add(int64_t id, std::string_view text, bool is_special) {
+  void add(int64_t id, std::string_view text, bool is_special, bool is_normalised = true) {
     texts.push_back(text);
     ids.push_back(id);
     special.push_back(is_special);
+    normalised.push_back(is_normalised);
   }
   size_t size() const { return ids.size(); }
   std::string_view text(size_t i) const { return texts[static_cast<int64_t>(i)]; }

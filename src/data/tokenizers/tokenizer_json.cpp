@@ -314,41 +314,71 @@ std::shared_ptr<const Tokenizer> bpe(const JsonPart& root, TokenizerJson& json, 
 
 // ---- Unigram
 
-/// T5's: SentencePiece's own rules in this form. The library computes them.
-std::shared_ptr<const Tokenizer> unigram(const JsonPart& root, TokenizerJson& json, PretrainedParts parts,
-                                         const std::string& where) {
-  SentencePieceModel model;
+/// SentencePiece drops and joins nothing but spaces. Strip and WhitespaceSplit take all white space of Unicode, which
+/// is the same only where the rules of characters have made spaces of it.
+void require_charsmap(const JsonPart& part, const SentencePieceModel& model) {
+  base::require(!model.normaliser.empty(), "{}: unsupported: {} without Precompiled in front of it", part.where,
+                part.type());
+}
+
+/// Whether spaces are dropped at the ends of a text and joined inside it.
+bool read_unigram_normalizer(const JsonPart& root, SentencePieceModel& model, bool& strips_left) {
   bool strips = false, joins = false;
   for (const JsonPart& part : sequence(root.at("normalizer"), "normalizers")) {
     const std::string type = part.type();
     if (type == "Precompiled") {
       model.normaliser = from_base64(part.at("precompiled_charsmap").text(), part.where);
     } else if (type == "Strip") {
+      require_charsmap(part, model);
+      part.require_flag("strip_right", true);
+      strips_left = part.at("strip_left").flag(true);
       strips = true;
-    } else if (type == "Replace" && pattern(part, "Regex") == " {2,}") {
+    } else if (type == "Replace" && strips && pattern(part, "Regex") == " {2,}") {
+      const JsonPart content = part.at("content");
+      base::require(content.text() == " " || content.text() == kSpaceMark, "{}: unsupported: {}", content.where,
+                    base::in_quotes(content.text()));
       joins = true;
     } else {
       part.unsupported("normalizer");
     }
   }
-  base::require(strips == joins, "{}.normalizer: unsupported: of Strip and Replace \" {{2,}}\" one without the other",
-                where);
-  bool metaspace = false, splits = false;
+  base::require(strips == joins, "{}.normalizer: unsupported: Strip without Replace \" {{2,}}\" behind it", root.where);
+  return joins;
+}
+
+/// What is done with spaces.
+void read_unigram_spaces(const JsonPart& root, SentencePieceModel& model) {
+  bool strips_left = true;
+  const bool joins = read_unigram_normalizer(root, model, strips_left);
+  bool splits = false;
+  std::string scheme;
   for (const JsonPart& part : sequence(root.at("pre_tokenizer"), "pretokenizers")) {
     if (part.type() == "Metaspace") {
-      metaspace = true;
-      const std::string scheme = part.at("prepend_scheme")
-                                     .text(part.at("add_prefix_space").flag(true) ? "always" : "never");
-      model.space_first = scheme != "never";
+      scheme = part.at("prepend_scheme").text(part.at("add_prefix_space").flag(true) ? "always" : "never");
     } else if (part.type() == "WhitespaceSplit") {
+      require_charsmap(part, model);
       splits = true;
     } else {
       part.unsupported("pre-tokenizer");
     }
   }
-  base::require(metaspace, "{}.pre_tokenizer: expected Metaspace", where);
+  base::require(!scheme.empty(), "{}.pre_tokenizer: expected Metaspace", root.where);
+  base::require(!splits || scheme == "always",
+                "{}.pre_tokenizer: unsupported: WhitespaceSplit and a Metaspace with prepend_scheme {}", root.where,
+                base::in_quotes(scheme));
+  model.space_first = scheme != "never";
+  base::require(strips_left || model.space_first,
+                "{}.normalizer: unsupported: Strip with strip_left false, without a space in front of texts",
+                root.where);
   // Either is what SentencePiece does with spaces. Without them all spaces stay, and one more is put where none is.
   model.single_spaces = joins || splits;
+}
+
+/// T5's: SentencePiece's own rules in this form. The library computes them.
+std::shared_ptr<const Tokenizer> unigram(const JsonPart& root, TokenizerJson& json, PretrainedParts parts,
+                                         const std::string& where) {
+  SentencePieceModel model;
+  read_unigram_spaces(root, model);
   const JsonPart decoder = root.at("decoder");
   if (!decoder.empty() && decoder.type() != "Metaspace") decoder.unsupported("decoder");
 

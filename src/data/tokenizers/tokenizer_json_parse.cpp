@@ -195,7 +195,7 @@ class TokenizerJsonParser final : public nlohmann::json_sax<nlohmann::json> {
     base::require(token_.id >= 0 && !token_.text.empty(), "{}: expected an id and a content", token_where());
     base::require(token_.special || token_.unsupported.empty(), "{}.{}: unsupported: true", token_where(),
                   token_.unsupported);
-    out_.added.add(token_.id, token_.text, token_.special);
+    out_.added.add(token_.id, token_.text, token_.special, token_.normalised);
     --depth_in_list_;
     return true;
   }
@@ -215,6 +215,9 @@ class TokenizerJsonParser final : public nlohmann::json_sax<nlohmann::json> {
     } else if (name == "special") {
       expect(node.is_bool(), "true or false");
       token_.special = node.as_bool();
+    } else if (name == "normalized") {
+      expect(node.is_bool(), "true or false");
+      token_.normalised = node.as_bool();
     } else if (name == "single_word" || name == "lstrip" || name == "rstrip") {
       expect(node.is_bool(), "true or false");
       if (node.as_bool()) token_.unsupported = name;
@@ -277,7 +280,7 @@ class TokenizerJsonParser final : public nlohmann::json_sax<nlohmann::json> {
   struct {
     int64_t id = -1;
     std::string text = {};
-    bool special = false;
+    bool special = false, normalised = true;
     std::string unsupported = {};  // a key that is true
   } token_;                        // of added_tokens
   std::vector<std::string> token_keys_;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/file_io.h"
@@ -73,6 +74,42 @@ TEST(Corpus, FractionsCutBetweenDocuments) {
   const at::Tensor test = corpus.test->slice(0, corpus.test->size());
   EXPECT_TRUE(test.eq(corpus.tokenizer->unknown_id()).any().item<bool>());
   EXPECT_FALSE(corpus.train->slice(0, corpus.train->size()).eq(corpus.tokenizer->unknown_id()).any().item<bool>());
+}
+
+// A document that begins exactly at the cut is the first of the part, whatever stands before it.
+TEST(Corpus, ACutIsAtTheFirstDocumentThatStartsThereOrLater) {
+  using Kind = DocumentRule::Kind;
+  const std::vector<std::pair<Kind, std::vector<std::string>>> cases = {
+      {Kind::blank_line, {"aaaa\n\n", "bbbb\n \n\n", "c\nd\n\n", "e\n"}},
+      {Kind::heading, {"\n = A = \n \n x \n = no = \n \n", " = B = \n \n \n", " = C = \n \n y\n"}},
+      {Kind::line, {"a\n<end>\n", "b\n\n<end>\n <end> \n\n", "c <end>\n<end>\n", "d"}},
+  };
+  for (const auto& [kind, documents] : cases) {
+    std::string text;
+    std::vector<int64_t> starts;
+    for (const std::string& document : documents) {
+      starts.push_back(static_cast<int64_t>(text.size()));
+      text += document;
+    }
+    const TextFile file(text);
+    TextOptions options;
+    options.train = file.path();
+    options.document_separator = kind;
+    options.separator_line = kind == Kind::line ? "<end>" : "";
+    options.valid_fraction = 0;
+    const auto size = static_cast<int64_t>(text.size());
+    for (int64_t cut = 1; cut < size; ++cut) {
+      options.test_fraction = static_cast<double>(size - cut) / static_cast<double>(size);
+      const auto expected = std::lower_bound(starts.begin(), starts.end(), cut);
+      if (expected == starts.end()) {
+        EXPECT_INPUT_ERROR(split_text(options), fmt::format("no document starts in bytes [{}, {})", cut, size));
+        continue;
+      }
+      const TextSplit split = split_text(options);
+      EXPECT_EQ(split.test->begin(), *expected) << text << " at " << cut;
+      EXPECT_EQ(split.train.end(), *expected);
+    }
+  }
 }
 
 TEST(Corpus, ATextWithoutLineEndsIsCutBetweenCharacters) {

@@ -122,6 +122,34 @@ TEST_F(LabelledTextFiles, FoldersAreLabels) {
   test::expect_error<base::InputError>([&] { read_labelled_texts(options); }, {"found none for \"neutral\""});
 }
 
+// What has no effect is told, not left out silently.
+TEST_F(LabelledTextFiles, KeysThatDoNotBelongToTheDataAreRefused) {
+  test::expect_error<base::InputError>(
+      [] {
+        base::read_options<LabelledTextOptions>(
+            base::parse_toml("train = \"t.tsv\"\ntokenizer = \"bert\"\nunit = \"characters\"", "recipe"));
+      },
+      {"'tokenizer': 'bert' has a vocabulary of its own; remove unit"});
+  write("imdb/pos/a.txt", "good\n");
+  write("imdb/neg/b.txt", "bad\n");
+  LabelledTextOptions options;
+  options.text_column = "body";
+  for (const auto& [train, kind] : {std::pair(folder / "imdb", "a folder"),
+                                    std::pair(write("articles-x.xml", "<articles/>"), "a file of articles")}) {
+    options.train = train;
+    test::expect_error<base::InputError>([&] { read_labelled_texts(options); },
+                                         {"data.text_column: is of a table", train, kind, "remove it"});
+  }
+  options.train = folder / "imdb";
+  options.text_column.clear();
+  options.label_column = "kind";
+  test::expect_error<base::InputError>([&] { read_labelled_texts(options); }, {"data.label_column: is of a table"});
+  // A table beside the folder has columns.
+  options.text_column = "body";
+  options.valid = write("valid.tsv", "kind\tbody\npos\tfine\n");
+  EXPECT_EQ(read_labelled_texts(options).valid.at(0).first, "fine");
+}
+
 TEST_F(LabelledTextFiles, FractionsAreDrawnOnceAndKeepTheOrder) {
   std::string table = "sentence\tlabel\n";
   for (int i = 0; i < 100; ++i) table += "text " + std::to_string(1000 + i) + "\t" + std::to_string(i % 2) + "\n";

@@ -170,6 +170,11 @@ TEST_F(Pairs, KeysWithoutWhatTheyBelongToAreRefused) {
   };
   refused("valid_target = \"b\"", {"valid_target", "`valid`"});
   refused("test_target = \"b\"", {"test_target", "`test`"});
+  refused("train_target = \"b\"\nsource_column = 2", {"'source_column': requires tab-separated columns"});
+  refused("train_target = \"b\"\nvalid = \"c\"\nvalid_target = \"d\"\ntarget_column = 1",
+          {"'target_column': requires tab-separated columns"});
+  EXPECT_NO_THROW(base::read_options<PairOptions>(
+      base::parse_toml("train = \"a\"\ntrain_target = \"b\"\nvalid = \"columns.tsv\"\nsource_column = 3", "recipe")));
   refused("stride = 2", {"stride", "expected 1, found 2"});
   PairOptions windows = options(write("w.tsv", "d\ta\tx\nd\tb\ty\n"));
   windows.document_column = 1, windows.source_column = 2, windows.target_column = 3;

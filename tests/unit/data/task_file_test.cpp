@@ -89,6 +89,42 @@ TEST(TaskFile, MistakesAreToldByFileLineAndColumn) {
   EXPECT_INPUT_ERROR(TaskFiles({}, false, 0), "data.train: expected a file of samples, found none");
 }
 
+// A model that reads its own answer back would read something else than the file says.
+TEST(TaskFile, AnAnswerThatIsNotReadBackGoesWithTeacherForcing) {
+  const TextFile good(header("2 7 4 5\t3 4 5 1\t0 1 1 0\n3 4\t4 9\t1 1\n")),
+      bad(header("3 4 5\t4 5 6\t1 1 1\n1 3 9 9\t3 4 5 6\t0 1 1 1\n")), one(header("3 9 9\t4 5 6\t1 0 0\n"));
+  TaskFileOptions options;
+  options.train = bad.path();
+  EXPECT_INPUT_ERROR(TaskFiles(options, false, 0),
+                     bad.path() + ":3: column 'input': expected 4 as number 3, the target before it");
+  EXPECT_INPUT_ERROR(TaskFiles(options, false, 0), "found 9; or set data.decoding = \"teacher_forced\"");
+  options.answer.decoding = AnswerOptions::Decoding::teacher_forced;
+  EXPECT_EQ(TaskFiles(options, false, 0).size(Part::train), 2);
+  options.answer.decoding = AnswerOptions::Decoding::greedy;
+  options.train = one.path();
+  EXPECT_EQ(TaskFiles(options, false, 0).size(Part::train), 1) << "an answer of one symbol is not read back";
+  options.test = bad.path();
+  EXPECT_INPUT_ERROR(TaskFiles(options, false, 0), one.path() + ":2: column 'input': expected 4");
+  options.train = good.path();
+  EXPECT_INPUT_ERROR(TaskFiles(options, false, 0), bad.path() + ":3: ");
+  options.test.clear();
+  EXPECT_EQ(TaskFiles(options, false, 0).size(Part::train), 2);
+}
+
+// What a training may go on with: all three columns of its file.
+TEST(TaskFile, TheFingerprintIsOfAllColumns) {
+  const auto of = [](const std::string& lines) {
+    const TextFile file(header(lines));
+    TaskFileOptions options;
+    options.train = file.path();
+    return TaskFiles(options, false, 0).fingerprint();
+  };
+  const uint64_t usual = of("5 6\t6 7\t0 1\n");
+  EXPECT_EQ(usual, of("5 6\t6 7\t0 1\n"));
+  for (const char* other : {"4 6\t6 7\t0 1\n", "5 6\t6 8\t0 1\n", "5 6\t6 7\t0 2\n", "5 6\t6 7\t0 1\n5\t6\t1\n"})
+    EXPECT_NE(of(other), usual) << other;
+}
+
 TEST(TaskFile, TrainingGoesRoundAndHeldOutSamplesEnd) {
   std::string lines;
   for (int64_t i = 1; i <= 5; ++i) lines += fmt::format("{}\t{}\t1\n", i, i);

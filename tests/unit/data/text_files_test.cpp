@@ -1,6 +1,7 @@
 #include "data/text/text_files.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -96,6 +97,41 @@ TEST_F(TextFiles, OfFoldersAndPatternsAreJoinedInOrder) {
   std::filesystem::create_directory(at("empty"));
   expect_error<InputError>([&] { opened("empty"); }, {"empty: expected files .txt", ".gz"});
   expect_error<InputError>([&] { opened("missing.txt"); }, {"missing.txt"});
+}
+
+TEST_F(TextFiles, LinksThatLeadNowhereAreLeftOut) {
+  namespace fs = std::filesystem;
+  write("t/a.txt", "first\n");
+  write("elsewhere/b", "second\n");
+  fs::create_symlink("loop.txt", at("t/loop.txt"));
+  fs::create_symlink("gone", at("t/gone.txt"));
+  fs::create_symlink("../elsewhere/b", at("t/b.txt"));
+  fs::create_directory_symlink("..", at("t/up"));
+  EXPECT_EQ(opened("t"), "first\nsecond\n");
+  EXPECT_TRUE(is_folder_of_texts(at("t")));
+  write("t/picture.png", "x");
+  EXPECT_FALSE(is_folder_of_texts(at("t")));
+}
+
+TEST_F(TextFiles, AFolderThatCannotBeReadIsNamed) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root reads everything";
+  namespace fs = std::filesystem;
+  write("t/closed/a.txt", "first\n");
+  fs::permissions(at("t/closed"), fs::perms::none);
+  expect_error<InputError>([&] { opened("t"); }, {"t/closed: Permission denied"});
+  expect_error<InputError>([&] { is_folder_of_texts(at("t")); }, {"t/closed: Permission denied"});
+  fs::permissions(at("t/closed"), fs::perms::owner_all);
+}
+
+TEST_F(TextFiles, HiddenOnesAreLeftOutOnRequest) {
+  for (const char* name : {"t/a.txt", "t/.b.txt", "t/.c/d.txt", "t/e/f.txt"}) write(name, "x");
+  const auto count = [&](bool hidden) {
+    int files = 0;
+    for_each_file(at("t"), hidden, [&](const std::string&) { return ++files > 0; });
+    return files;
+  };
+  EXPECT_EQ(count(true), 4);
+  EXPECT_EQ(count(false), 2);
 }
 
 TEST_F(TextFiles, OfJsonLinesGiveTheTextsOfAKey) {

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/file_io.h"
 #include "data/tokenizers/byte_characters.h"
 #include "data/tokenizers/open_tokenizer.h"
+#include "data/tokenizers/sentencepiece_model.h"
+#include "tests/support/expect_error.h"
 
 namespace mnemo::data {
 namespace {
@@ -59,6 +62,26 @@ TEST(TokenizerJson, TokensOfATextMayBeAdded) {
   EXPECT_EQ(tokenizer->encode("<|end|>").size(), 7u);
   EXPECT_EQ(tokenizer->find("<|end|>"), 258);
   EXPECT_EQ(tokenizer->decode(std::vector<int64_t>{97, 256, 258}), "a   <|end|>");
+}
+
+/// As the package tokenizers does it: first the tokens that are not normalized, then NFC, then the others.
+TEST(TokenizerJson, AddedTokensAreFoundBeforeNfcOrBehindIt) {
+  const auto tokenizer = from_json(byte_level(
+      {}, R"("normalizer": {"type": "NFC"}, "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+          "added_tokens": [{"id": 256, "content": "<call>", "special": false, "normalized": false},
+          {"id": 257, "content": "e\u0301", "special": false, "normalized": true},
+          {"id": 258, "content": "<e\u0301>", "special": false, "normalized": false}])"));
+  EXPECT_EQ(tokenizer->encode("a<call>\u0338"), (JsonIds{97, 256, 0xCC, 0xB8}));
+  EXPECT_EQ(tokenizer->encode("a>\u0338"), (JsonIds{97, 0xE2, 0x89, 0xAF})) << "NFC has U+226F";
+  for (const char* text : {"e\u0301", "\u00E9"}) EXPECT_EQ(tokenizer->encode(text), JsonIds{257}) << text;
+  EXPECT_EQ(tokenizer->encode("<e\u0301>"), JsonIds{258});
+  EXPECT_EQ(tokenizer->encode("<\u00E9>"), (JsonIds{60, 257, 62}));
+  try {
+    from_json(byte_level({}, R"("added_tokens": [{"id": 256, "content": "x", "normalized": 1}])"));
+    FAIL() << "accepted";
+  } catch (const base::InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("normalized: expected true or false"), std::string::npos) << error.what();
+  }
 }
 
 /// The expression takes line ends along with what stands before them, so that a text cannot be cut anywhere.
@@ -168,6 +191,31 @@ std::shared_ptr<const Tokenizer> unigram(const std::string& normalizer, const st
                        "vocab": [["<unk>", 0], ["\u2581", -2], ["a", -2], ["\u2581a", -3], ["\u2581\u2581", -3]]}})");
 }
 
+std::string normalizers(const std::string& list) { return R"({"type": "Sequence", "normalizers": [)" + list + "]}"; }
+
+const std::string kTidy = R"({"type": "Strip", "strip_left": false, "strip_right": true},
+  {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "\u2581"})";
+const std::string
+    kSplits = R"({"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, {"type": "Metaspace"}]})";
+
+std::string to_base64(std::string_view bytes) {
+  static constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  for (size_t at = 0; at < bytes.size(); at += 3) {
+    uint32_t three = 0;
+    for (size_t i = at; i < at + 3; ++i) three = three << 8 | (i < bytes.size() ? static_cast<uint8_t>(bytes[i]) : 0);
+    for (size_t i = 0; i < 4; ++i) out += i <= bytes.size() - at ? kDigits[three >> (18 - 6 * i) & 63] : '=';
+  }
+  return out;
+}
+
+/// The rules of characters of T5's model, nmt_nfkc, as a normalizer.
+std::string precompiled() {
+  const std::string path = MNEMO_SOURCE_DIR "/tests/golden/data/text_tools/tokenizer_t5/spiece.model";
+  return R"({"type": "Precompiled", "precompiled_charsmap": ")" +
+         to_base64(read_sentencepiece_model(base::read_file(path), path).normaliser) + "\"}";
+}
+
 TEST(TokenizerJson, UnigramKeepsSpacesThatNoPartOfItTakes) {
   const std::string metaspace = R"({"type": "Metaspace"})";
   const auto kept = unigram("null", metaspace);
@@ -176,14 +224,36 @@ TEST(TokenizerJson, UnigramKeepsSpacesThatNoPartOfItTakes) {
   EXPECT_EQ(kept->encode("  a "), (JsonIds{1, 3, 1}));
   EXPECT_EQ(kept->encode("a   a"), (JsonIds{3, 4, 3}));
   EXPECT_EQ(kept->encode(""), JsonIds{});
-  const std::string tidy = R"([{"type": "Strip", "strip_left": false, "strip_right": true},
-                               {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "\u2581"}])";
-  for (const auto& joined : {unigram(R"({"type": "Sequence", "normalizers": )" + tidy + "}", metaspace),
-                             unigram("null", R"({"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, )" +
-                                                 metaspace + "]}")}) {
-    for (const char* text : {"a  a", "  a a ", " a   a"}) EXPECT_EQ(joined->encode(text), (JsonIds{3, 3})) << text;
+  const std::string rules = precompiled();
+  for (const auto& joined : {unigram(normalizers(rules + "," + kTidy), metaspace), unigram(rules, kSplits)}) {
+    for (const char* text : {"a  a", "  a a ", " a   a", "a\t a\n", "\u3000a\u00A0a\u3000"})
+      EXPECT_EQ(joined->encode(text), (JsonIds{3, 3})) << text;
   }
-  EXPECT_THROW(unigram(R"({"type": "Strip"})", metaspace), base::InputError);
+}
+
+// Hugging Face's parts take all white space, SentencePiece spaces alone: ids would differ.
+TEST(TokenizerJson, UnigramThatTakesOtherWhiteSpaceThanSpacesIsRefused) {
+  const std::string metaspace = R"({"type": "Metaspace"})", rules = precompiled();
+  const auto refused = [](const std::string& normalizer, const std::string& pre_tokenizer, const std::string& what) {
+    test::expect_error<base::InputError>([&] { unigram(normalizer, pre_tokenizer); }, {"folder/tokenizer.json", what});
+  };
+  const auto changed = [&](const std::string& from, const std::string& to) {
+    std::string tidy = kTidy;
+    return normalizers(rules + "," + tidy.replace(tidy.find(from), from.size(), to));
+  };
+  refused("null", kSplits, "pre_tokenizer.pretokenizers[0]: unsupported: WhitespaceSplit without Precompiled");
+  refused(normalizers(kTidy), metaspace, "normalizer.normalizers[0]: unsupported: Strip without Precompiled");
+  refused(normalizers(kTidy + "," + rules), metaspace, "unsupported: Strip without Precompiled in front of it");
+  refused(changed("\"strip_right\": true", "\"strip_right\": false"), metaspace, "strip_right: unsupported: false");
+  refused(changed(R"("\u2581")", "\"\""), metaspace, "normalizers[2].content: unsupported: \"\"");
+  refused(changed("{2,}", "+"), metaspace, "unsupported: normalizer \"Replace\"");
+  refused(normalizers(kTidy.substr(kTidy.find("},") + 2)), metaspace, "unsupported: normalizer \"Replace\"");
+  refused(normalizers(rules + R"(, {"type": "Strip"})"), metaspace, "unsupported: Strip without Replace");
+  refused(normalizers(rules + "," + kTidy), R"({"type": "Metaspace", "prepend_scheme": "never"})",
+          "unsupported: Strip with strip_left false");
+  std::string first = kSplits;
+  first.replace(first.find("\"Metaspace\""), 11, R"("Metaspace", "prepend_scheme": "first")");
+  refused(rules, first, "unsupported: WhitespaceSplit and a Metaspace with prepend_scheme \"first\"");
 }
 
 }  // namespace

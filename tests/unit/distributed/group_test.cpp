@@ -195,6 +195,20 @@ TEST_F(ReducerTest, BucketsFollowTheBackwardPass) {
     size_t parameters_in_buckets = 0;
     for (const auto& bucket : reducer.buckets()) parameters_in_buckets += bucket.size();
     EXPECT_EQ(parameters_in_buckets, 4U);
+    // A run that goes on takes the order over, and its first pass changes nothing.
+    Reducer next(*group, parameters, {.first_bucket_bytes = 16, .bucket_bytes = 32});
+    EXPECT_EQ(next.order().numel(), 0);
+    next.take_order(reducer.order());
+    EXPECT_EQ(next.buckets(), reducer.buckets());
+    next.arm();
+    (parameters[3] * parameters[0]).sum().backward();
+    next.finish(sums);
+    EXPECT_EQ(next.buckets(), reducer.buckets());
+    test::expect_error<base::InputError>(
+        [&] {
+          next.take_order(at::tensor({0, 1, 2, 2}, at::kLong));
+        },
+        {"expected each of 4 parameters once"});
   });
 }
 

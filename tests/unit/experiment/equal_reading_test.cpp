@@ -56,6 +56,7 @@ Reading reading_of(const Recipe& recipe) {
     if (max_length != nullptr)
       reading.sample_tokens = max_length->as_int() > 0 ? max_length->as_int() : recipe.model.segment_size;
   }
+  reading.keys["replay"] = std::to_string(recipe.train.replay);  // segments that a step reads once more
   reading.keys["init"] = recipe.init.value_or("");
   for (const base::Node::Member& member : recipe.data.members()) {
     if (!counted.contains(member.key)) reading.keys[member.key] = base::to_json(member.value, -1);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "experiment/recipe.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 
 namespace mnemo::experiment {
@@ -154,6 +155,10 @@ TEST_F(Sweeps, TheCommandLineReachesIntoASweepAndWinsOverIt) {
   ASSERT_EQ(file.studies()[0].points.size(), 1u);
   EXPECT_EQ(recipe(file, "RMT").model.segment_size, 18);
   EXPECT_EQ(recipe(file, "RMT").train.steps, 9);
+  for (const char* assignment : {"model.segment_size=4", "model={ segment_size = 4 }"}) {
+    test::expect_error<base::InputError>([&] { read(with("model.segment_size = [1, 3]\n"), {assignment}); },
+                                         {"sweeps over 'model.segment_size'", "study[0].sweep.model.segment_size="});
+  }
 }
 
 TEST_F(Sweeps, MistakesNameFileLineKeyAndWhatIsPossible) {

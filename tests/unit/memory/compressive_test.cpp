@@ -146,6 +146,21 @@ TEST(Compressive, EverySequenceHasBlocksOfItsOwn) {
   }
 }
 
+TEST(Compressive, ASequenceWithoutARealRowKeepsNone) {
+  // A stream that has not begun, beside one that has: nothing leaves, or blocks do.
+  for (const int64_t length : {2, 6}) {
+    Builder b;
+    const Compressive memory(pooling(3, 3, 2), b.build());
+    const at::Tensor rows = at::cat({numbered(0, length), numbered(9, length)}),
+                     valid = at::stack({at::ones({length}, at::kBool), at::zeros({length}, at::kBool)});
+    const core::State found = called(memory, memory.initial_state(2), rows, true, valid);
+    EXPECT_EQ(first_column(memory.before(0, {}, core::select_batch(found, at::tensor({0})))), kept(memory, {length}));
+    EXPECT_FALSE(memory.valid(found)[1].any().item<bool>()) << length;
+    const core::State later = called(memory, found, rows, true);
+    EXPECT_TRUE(memory.valid(later)[1].any().item<bool>()) << length;
+  }
+}
+
 TEST(Compressive, WrongOptionsAndStatesAreNamed) {
   test::expect_error<base::InputError>([] { base::check_options(pooling(0, 0, 2)); }, {"mem_len", "compressed_len"});
   test::expect_error<base::InputError>([] { base::check_options(pooling(1, 1, 0)); }, {"compression_rate", "0"});

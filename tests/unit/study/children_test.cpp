@@ -23,6 +23,27 @@ TEST(Children, DISABLED_Waits) {
   for (int i = 0; i < 600; ++i) std::this_thread::sleep_for(milliseconds(100));
 }
 
+TEST(Children, DISABLED_WaitsForTheEnd) {
+  signal(SIGTERM, SIG_DFL);
+  (void)!::write(STDOUT_FILENO, "here\n", 5);
+  for (int i = 0; i < 600; ++i) std::this_thread::sleep_for(milliseconds(100));
+}
+
+TEST(Children, AreStoppedWithoutASignalWhenAsked) {
+  const test::TemporaryFolder folder;
+  ChildEnd found;
+  bool here = false;
+  ChildrenOptions options;
+  options.on_line = [&](size_t, std::string_view line) { here = here || line == "here"; };
+  options.stop = [&] { return here; };
+  options.on_end = [&](size_t, const ChildEnd& end) { found = end; };
+  const ChildJob job{{"--gtest_filter=Children.DISABLED_WaitsForTheEnd", "--gtest_also_run_disabled_tests"},
+                     folder / "log.txt"};
+  EXPECT_EQ(run_children({job, job}, options), SIGTERM);
+  EXPECT_EQ(found.signal, SIGTERM);
+  EXPECT_TRUE(found.told_to_stop);
+}
+
 /// How such a child ends if this process gets a signal, another one after `second`, and another one after `third` if
 /// the child is still running by then; and the number of signals sent.
 std::pair<ChildEnd, int> stop_with_signals(milliseconds second, milliseconds third) {

@@ -71,6 +71,25 @@ TEST(Classification, AlignedLeftTheLastSegmentIsShort) {
   EXPECT_EQ(segments[2].num_targets, 3);
 }
 
+TEST(Classification, APositionBelongsToTheLabelsToo) {
+  const auto task_of = [](int64_t label) {
+    auto documents = std::make_shared<data::LabelledDocuments>(10, 3);
+    documents->add(std::vector<int32_t>{1, 2}, 0);
+    documents->add(std::vector<int32_t>{3}, label);
+    return Classification({documents, nullptr, nullptr}, {.batch_size = 1});
+  };
+  const weights::NamedTensors saved = task_of(1).save();
+  const auto find = [&](const std::string& name) {
+    for (const auto& [key, tensor] : saved) {
+      if (key == name) return tensor;
+    }
+    return at::Tensor();
+  };
+  EXPECT_NO_THROW(task_of(1).load(find));
+  test::expect_error<base::InputError>([&] { task_of(2).load(find); },
+                                       {"data position: it belongs to other documents"});
+}
+
 TEST(Classification, TypesGoWithTheirTokens) {
   data::LabelledDocuments documents(10, 2, true);
   documents.add(std::vector<int32_t>{1, 2, 3}, 0, std::vector<int32_t>{0, 1, 1});

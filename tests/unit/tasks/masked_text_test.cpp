@@ -94,6 +94,19 @@ TEST_F(MaskedTexts, MasksAreDrawnAnewEveryEpochAndGoOnWhereTheyWere) {
   EXPECT_TRUE(at::equal(resumed.next(input)[0].tokens, task.next(input)[0].tokens));
 }
 
+// A batch of several epochs has the masks that batches of one epoch have.
+TEST_F(MaskedTexts, ASampleThatComesAgainInABatchHasOtherMasks) {
+  std::string text;
+  for (int i = 0; i < 3; ++i) text += "a b c d e f a b c d e f\n\n";
+  const core::ModelInput input = core::TokenInput{.segment_size = 14};
+  MaskedText small(corpus(text), options(8, 1, 14)), whole(corpus(text), options(3, 1, 14));
+  const at::Tensor found = small.next(input)[0].targets;
+  std::vector<at::Tensor> epochs;
+  for (int epoch = 0; epoch < 3; ++epoch) epochs.push_back(whole.next(input)[0].targets);
+  EXPECT_TRUE(at::equal(found, at::cat(epochs).slice(0, 0, 8)));
+  EXPECT_FALSE(at::equal(found.slice(0, 0, 3), found.slice(0, 3, 6)));
+}
+
 TEST_F(MaskedTexts, AnEvaluationHasItsOwnMasksAndCountsThemAlone) {
   data::Corpus texts = corpus("a b c d e f a b c d e f a b c d\n\nf e d c b a\n");
   texts.valid = texts.train;

@@ -12,11 +12,12 @@ namespace {
 
 TEST(SampleBatches, RepeatTheSetAndContinueWhereTheyWere) {
   SampleBatches batches({5, false, 0}, 3);
-  const std::vector<std::vector<int64_t>> expected = {{0, 1, 2}, {3, 4, 0}, {1, 2, 3}};
+  const std::vector<std::vector<int64_t>> expected = {{0, 1, 2}, {3, 4, 0}, {1, 2, 3}},
+                                          epochs = {{0, 0, 0}, {0, 0, 1}, {1, 1, 1}};
   for (size_t i = 0; i < expected.size(); ++i) {
     const SampleBatches::Batch batch = batches.next();
     EXPECT_EQ(batch.samples, expected[i]);
-    EXPECT_EQ(batch.epoch, static_cast<int64_t>(i) / 2) << "of the first sample";
+    EXPECT_EQ(batch.epochs, epochs[i]) << "of each sample";
   }
   EXPECT_DOUBLE_EQ(batches.epoch(), 9.0 / 5);
   const weights::NamedTensors saved = batches.save(7);

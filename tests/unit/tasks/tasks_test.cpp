@@ -1,10 +1,12 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "data/answers/task_file.h"
 #include "models/model.h"
 #include "tasks/algorithmic.h"
 #include "tasks/language_model.h"
@@ -15,6 +17,7 @@ namespace mnemo::tasks {
 namespace {
 
 using base::Node;
+using Decoding = data::AnswerOptions::Decoding;
 
 std::unique_ptr<models::Model> make_model(int64_t vocabulary, int64_t segment_size, std::vector<Node> memory) {
   Node node = Node::table({{"segment_size", segment_size}});
@@ -213,10 +216,46 @@ TEST(AlgorithmicTask, PositionIsSavedAndChecked) {
   one.next(core::TokenInput{.segment_size = 4});
   one.next(core::TokenInput{.segment_size = 4});
   const auto saved = one.save();
-  two.load([&](const std::string&) { return saved.front().second; });
+  const auto find = [&](const std::string& name) {
+    for (const auto& [key, tensor] : saved) {
+      if (key == name) return tensor;
+    }
+    return at::Tensor();
+  };
+  two.load(find);
   EXPECT_TRUE(at::equal(one.next(core::TokenInput{.segment_size = 4})[0].tokens,
                         two.next(core::TokenInput{.segment_size = 4})[0].tokens));
   EXPECT_THROW(two.load([](const std::string&) { return at::Tensor(); }), base::InputError);
+
+  const auto refuses = [&](const data::AlgorithmicOptions& other) {
+    test::expect_error<base::InputError>([&] { Algorithmic(other, {.batch_size = 2}).load(find); },
+                                         {"data position: it belongs to other samples than those of [data]"});
+  };
+  refuses({.task = "reverse", .num_symbols = 4});
+  refuses({.task = "copy", .num_symbols = 5});
+  refuses({.task = "copy", .num_symbols = 4, .alphabet = 9});
+  // How samples are divided and scored is no part of them.
+  Algorithmic scored({.task = "copy", .num_symbols = 4, .answer = {.decoding = Decoding::teacher_forced}}, {});
+  EXPECT_NO_THROW(scored.load(find));
+  // A checkpoint of an earlier version has the batch alone.
+  EXPECT_NO_THROW(two.load([&](const std::string& name) { return name == "next_batch" ? find(name) : at::Tensor(); }));
+}
+
+TEST(AlgorithmicTask, APositionBelongsToTheSamplesOfItsFile) {
+  const test::TemporaryFolder folder;
+  const auto of = [&](const std::string& lines) {
+    base::write_file_atomic(folder / "task.tsv", "input\ttarget\tanswer\n" + lines);
+    data::TaskFileOptions options;
+    options.train = folder / "task.tsv";
+    return Algorithmic(std::make_shared<data::TaskFiles>(options, false, 0), options.answer, {});
+  };
+  const auto saved = of("3 4\t4 5\t0 1\n").save();
+  const auto find = [&](const std::string& name) {
+    return std::find_if(saved.begin(), saved.end(), [&](const auto& one) { return one.first == name; })->second;
+  };
+  EXPECT_NO_THROW(of("3 4\t4 5\t0 1\n").load(find));
+  test::expect_error<base::InputError>([&] { of("3 4\t4 6\t0 1\n").load(find); },
+                                       {"data position: it belongs to other samples than those of [data]", "task.tsv"});
 }
 
 }  // namespace

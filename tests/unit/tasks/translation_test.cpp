@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "data/tokenizers/open_tokenizer.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/pair_models.h"
 
@@ -18,6 +19,27 @@ TEST(LastSentence, IsWhatStandsAfterTheLastSeparator) {
   EXPECT_EQ(last_sentence("a b |", "|"), "");
   EXPECT_EQ(last_sentence("a b", "|"), "a b") << "a translation may leave the separator out";
   EXPECT_EQ(last_sentence("a | b", ""), "a | b");
+}
+
+// A vocabulary writes a text in its own way, and no translation of it can be anything else.
+TEST(IsTarget, IsTheTextThatTheVocabularyCanWrite) {
+  const data::PairVocabulary words(
+      data::make_tokenizer("words", data::TextSource::in_memory("words", "der gute Tag die Nacht |\n")));
+  const auto met = [](const data::PairVocabulary& vocabulary, const std::string& translation, const std::string& text,
+                      const std::string& separator = {}) {
+    return is_target(vocabulary, vocabulary.encode(translation, "translation"), vocabulary.encode(text, "target"), text,
+                     separator);
+  };
+  EXPECT_TRUE(met(words, "gute Nacht", "gute Nacht"));
+  EXPECT_TRUE(met(words, "gute Nacht", "gute  Nacht"));
+  EXPECT_FALSE(met(words, "gute Nacht", "gute Tag"));
+  EXPECT_FALSE(met(words, "gute Sonne", "gute Sonne")) << "an unknown word is no word";
+  EXPECT_FALSE(met(words, "gute Sonne", "gute <unk>"));
+  EXPECT_TRUE(met(words, "der Tag | die Nacht", "gute Tag |  die Nacht", "|"));
+  EXPECT_FALSE(met(words, "der Tag | die Nacht", "der Tag | Nacht", "|"));
+  const data::PairVocabulary pieces(data::open_tokenizer(MNEMO_SOURCE_DIR "/tests/golden/data/text_tools/tokenizer_t5"),
+                                    1, 0);
+  EXPECT_TRUE(met(pieces, "a fine day", "a \uFB01ne day")) << "NFKC";
 }
 
 data::PairCorpus corpus_of(int64_t word) {

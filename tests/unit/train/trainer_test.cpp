@@ -373,6 +373,45 @@ TEST_F(TrainerTest, StopsWhereTheMetricIsGoodEnough) {
   EXPECT_THROW(make(options, memories().at("segment cache")), base::InputError);
 }
 
+TEST_F(TrainerTest, AStepIsKeptWhateverFailsAfterIt) {
+  TrainOptions options = small_options();
+  options.save_every = 0;
+  int64_t fails_at = 6;
+  RunHooks hooks = quiet();
+  hooks.on_evaluation = [&](const EvaluationPoint& point) {
+    base::require(point.step != fails_at, "the evaluation of step {} fails", point.step);
+  };
+  base::set_log_level(base::LogLevel::silent);
+  for (const int64_t step : {2, 6}) {
+    fails_at = step;
+    const std::string run_folder = folder_ / std::to_string(step);
+    Run run = make(options, memories().at("segment cache"), run_folder);
+    test::expect_error<base::InputError>([&] { run.trainer->run(hooks); }, {"the evaluation of step"});
+    const auto kept = weights::latest_checkpoint(run_folder);
+    ASSERT_TRUE(kept.has_value());
+    EXPECT_EQ(kept->step, step);
+    Run again = make(options, memories().at("segment cache"), run_folder);
+    ASSERT_TRUE(again.trainer->resume_latest());
+    EXPECT_EQ(again.trainer->run(quiet()).steps, 6);
+  }
+  base::set_log_level(base::LogLevel::info);
+}
+
+TEST_F(TrainerTest, ARunThatGoesOnIsAskedBeforeItsFirstStep) {
+  TrainOptions options = small_options();
+  options.save_every = 2;
+  const std::string run_folder = folder_ / "run";
+  int asked = 0;
+  EXPECT_EQ(make(options, {}, run_folder).trainer->run(quiet([&] { return ++asked == 2 ? 99 : 0; })).steps, 2);
+  Run again = make(options, {}, run_folder);
+  ASSERT_TRUE(again.trainer->resume_latest());
+  const double before = again.trainer->seconds();
+  const TrainReport report = again.trainer->run(quiet([] { return 99; }));
+  EXPECT_EQ(report.signal, 99);
+  EXPECT_EQ(report.steps, 2);
+  EXPECT_EQ(again.trainer->seconds(), before);
+}
+
 TEST_F(TrainerTest, ParametersWithoutAGradientAreNamedOnce) {
   const auto log_of = [&](int64_t segments, const std::vector<Node>& memory, bool frozen) {
     TrainOptions options = small_options();

@@ -145,6 +145,8 @@ TEST(Foreign, WhatCannotBeHonouredIsNamed) {
   refused(R"({"architectures": ["ViTForImageClassification"], "hidden_size": 0})", {"hidden_size", "0"});
   refused(R"({"architectures": ["ViTForImageClassification"], "attention_probs_dropout_prob": 0.1})",
           {"attention_probs_dropout_prob", "0.1"});
+  refused(R"({"architectures": ["ViTForImageClassification"], "problem_type": "multi_label_classification"})",
+          {"problem_type", "multi_label_classification"});
   expect_error<base::InputError>([] { foreign_format("timm_vitt"); }, {"timm_vitt", "timm_vit"});
 }
 
