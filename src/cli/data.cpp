@@ -111,7 +111,8 @@ int make_tokenizer(const DataArguments& options) {
   base::require(options.out.has_value(), "data: tokenizer: expected --out DIR, the folder to write to");
   options.require_nothing_shown("tokenizer");
   base::require(options.set.empty(), "data: tokenizer: has no keys to set");
-  std::vector<data::TextSource> texts(options.more.begin(), options.more.end());
+  std::vector<data::TextSource> texts;
+  for (const std::string& file : options.more) texts.push_back(data::TextSource(file).without_byte_order_mark());
   const auto tokenizer = data::train_tokenizer(*options.type, texts, options.vocab_size.value_or(0));
   const data::Files files = tokenizer->save();
   std::vector<std::string> names, written;
@@ -150,6 +151,7 @@ int run_data(DataArguments options) {
                 "data: --count goes with data whose samples are printed; {} is described as a whole", task->title());
   base::require(!options.seed || task->endless(), "data: --seed goes with samples made on demand, found {}",
                 task->title());
+  base::require(options.seed.value_or(0) >= 0, "data: --seed: expected at least 0, found {}", options.seed.value_or(0));
   const tasks::Shown shown = task->show(
       {options.part, options.count.value_or(5), options.seed.value_or(0), options.check, options.json});
   if (options.json) {

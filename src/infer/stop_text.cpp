@@ -17,11 +17,17 @@ StopText::StopText(std::vector<std::string> stops) : stops_(std::move(stops)) {
 
 std::string StopText::put(std::string_view piece) {
   held_ += piece;
-  size_t end = std::string::npos;
-  for (const std::string& stop : stops_) end = std::min(end, held_.find(stop));
-  if (end != std::string::npos) {
+  // The one that is complete first, wherever the pieces end; of several the longest.
+  size_t begin = std::string::npos, end = std::string::npos;
+  for (const std::string& stop : stops_) {
+    const size_t at = held_.find(stop);
+    if (at == std::string::npos || std::pair(at + stop.size(), at) >= std::pair(end, begin)) continue;
+    begin = at;
+    end = at + stop.size();
+  }
+  if (begin != std::string::npos) {
     found_ = true;
-    held_.resize(end);
+    held_.resize(begin);
     return finish();
   }
   // Held back is the longest end of the text that begins a stop text.

@@ -65,6 +65,7 @@ int64_t TextSession::generate(const TextLimits& limits, const std::function<bool
         return wanted && !stopped_;
       },
       limits.stop_tokens);
+  if (stop.found()) decoder_.finish();  // a character that begins behind the stop text is no part of the text
   stopped_ |= count < limits.max_tokens && wanted;
   if (const std::string rest = stop.finish(); wanted && !rest.empty()) on_text(rest);
   return count;

@@ -124,6 +124,10 @@ void Translator::require_fitting(const TranslateOptions& options) const {
       options.prefixes.empty() || !settings_,
       "{}: a model whose folder has the search of transformers ({}) cannot begin with a prefix; expected none",
       options.prefixes_name, bundle::kGenerationConfig);
+  base::require(
+      !options.sampling || !options.sampling->penalises(),
+      "sampling: drawn translations have no penalties; expected repetition_penalty 1, frequency_penalty 0 and "
+      "presence_penalty 0");
   if (options.sampling) return;
   if (options.generation) {
     search::require_fitting(*options.generation, words);

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/log.h"
 #include "base/node.h"
 #include "base/printable.h"
 #include "base/random.h"
@@ -189,6 +190,9 @@ LabelledTextSets read_labelled_texts(const LabelledTextOptions& options) {
     sets.valid = read_labelled_file(options.valid, options).texts;
   } else {
     hold_out(sets.train, sets.valid, options.valid_fraction, whole, random);
+    if (sets.valid.empty() && options.valid_fraction > 0)
+      base::log_warning("{}: valid_fraction = {:g} of {} texts is none, so nothing is held out for evaluations",
+                        base::printable(options.train, 400), options.valid_fraction, whole);
   }
   if (!options.test.empty()) {
     sets.test = read_labelled_file(options.test, options).texts;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/log.h"
 #include "base/printable.h"
 #include "base/unicode.h"
 #include "base/utf8.h"
@@ -217,6 +218,10 @@ PairSets read_pairs(const PairTextOptions& options) {
   if (!options.valid.empty()) sets.valid = read_part(options.valid, options.valid_target, options);
   if (!options.test.empty()) sets.test = read_part(options.test, options.test_target, options);
   divide(sets, options);
+  if (options.valid.empty() && options.valid_fraction > 0 && sets.valid.pairs.empty())
+    base::log_warning("{}: valid_fraction = {:g} of its {} is none, so nothing is held out for evaluations",
+                      base::printable(options.train, 400), options.valid_fraction,
+                      options.has_documents() ? "documents" : "pairs");
   const int64_t empty = sets.train.empty.count;
   base::require(!sets.train.pairs.empty(), "{}: expected at least one pair, found none{}", options.train,
                 empty == 0 ? "" : fmt::format("; left out: {} with an empty side", empty));

@@ -6,7 +6,9 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/json_value.h"
 #include "base/printable.h"
+#include "base/utf8.h"
 #include "data/tokenizers/open_tokenizer.h"
 #include "infer/stop_text.h"
 #include "tests/support/expect_error.h"
@@ -91,6 +93,64 @@ TEST(TextSession, AForkHasADecoderOfItsOwn) {
   TextSession fork = session;
   EXPECT_EQ(session.generate({.max_tokens = 1}), "\xE2\x82\xAC");
   EXPECT_EQ(fork.generate({.max_tokens = 1}), "\xE2\x82\xAC");
+}
+
+TEST(StopText, EndsAtTheFirstThatIsCompleteWhereverThePiecesEnd) {
+  const auto fed = [](const std::vector<std::string>& stops, std::initializer_list<std::string_view> pieces) {
+    StopText stop(stops);
+    std::string text;
+    for (const std::string_view piece : pieces) {
+      if (!stop.found()) text += stop.put(piece);
+    }
+    return text + (stop.found() ? "" : stop.finish());
+  };
+  for (const auto& [stops, expected] :
+       std::vector<std::pair<std::vector<std::string>, std::string>>{{{"abcd", "c"}, "xab"},
+                                                                     {{"c", "abcd"}, "xab"},
+                                                                     {{"bc", "c"}, "xa"},
+                                                                     {{"bcd", "abc"}, "x"},
+                                                                     {{"q"}, "xabcd"}}) {
+    const std::string_view text = "xabcd";
+    EXPECT_EQ(fed(stops, {text}), expected);
+    EXPECT_EQ(fed(stops, {"x", "a", "b", "c", "d"}), expected);
+    for (size_t cut = 1; cut < text.size(); ++cut)
+      EXPECT_EQ(fed(stops, {text.substr(0, cut), text.substr(cut)}), expected) << cut;
+  }
+}
+
+/// GPT-2's files of a vocabulary of bytes and one piece, a blank with the first byte of the euro sign: token 256.
+std::shared_ptr<const data::Tokenizer> with_cut_character(const test::TemporaryFolder& folder) {
+  base::Node vocabulary = base::Node::table();
+  std::string blank, first;
+  char32_t next = 256;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool stands = (byte > 32 && byte < 127) || (byte > 160 && byte != 173);  // for itself
+    std::string name;
+    base::append_character(name, stands ? static_cast<char32_t>(byte) : next++);
+    vocabulary.set(name, byte);
+    if (byte == ' ') blank = name;
+    if (byte == 0xE2) first = name;
+  }
+  vocabulary.set(blank + first, 256);
+  base::write_file_atomic(folder / "vocab.json", base::to_json(vocabulary));
+  base::write_file_atomic(folder / "merges.txt", "#version: 0.2\n" + blank + " " + first + "\n");
+  return data::open_tokenizer(folder.path());
+}
+
+TEST(TextSession, ACharacterThatBeginsBehindAStopTextIsNoPartOfIt) {
+  const test::TemporaryFolder folder;
+  const auto tokenizer = with_cut_character(folder);
+  const std::vector<int64_t> cycle = {'a', 'b', 256, 0x82, 0xAC};
+  TextSession session(Session(std::make_shared<Parrot>(257, cycle), SamplingOptions::greedy()), tokenizer);
+  session.feed("a");
+  EXPECT_EQ(session.generate({.max_tokens = 2}), "b ");  // the character is not whole yet
+  EXPECT_EQ(session.generate({.max_tokens = 3, .stop = {"b"}}),
+            "\xE2\x82\xAC"
+            "a");
+  TextSession stopped(Session(std::make_shared<Parrot>(257, cycle), SamplingOptions::greedy()), tokenizer);
+  stopped.feed("a");
+  EXPECT_EQ(stopped.generate({.max_tokens = 9, .stop = {" "}}), "b");
+  EXPECT_EQ(stopped.finish(), "");
 }
 
 TEST(TextSession, AStopTextEndsTheTextAcrossTokens) {
