@@ -157,7 +157,8 @@ TEST_F(TaskCommands, FinetunedTasksAreJoined) {
     return json(run({"classify", model, picture, "--json"}).out).items()[0].at("tasks");
   };
   const std::string untouched = bytes_of(backbone_);
-  for (const char* regime : {"head", "masked_memory", "head_and_class_token", "memory", "adapters", "full"}) {
+  for (const char* regime : {"head", "masked_memory", "head_and_class_token", "memory", "adapters",
+                             "memory_and_adapters", "unmasked_memory", "full"}) {
     SCOPED_TRACE(regime);
     const std::string out = folder_ / regime;
     const Finished outcome = run(
@@ -190,6 +191,16 @@ TEST_F(TaskCommands, FinetunedTasksAreJoined) {
   for (const auto& [first, second] : {std::pair(head, memory), std::pair(memory, head)})
     EXPECT_EQ(run({"attach", backbone_, first, second, "--extend", "--out", folder_ / "extended"}).status, 0);
   expect_refused({"attach", joined_, folder_ / "memory/memory.task.safetensors"}, {"full", "masked"});
+  // Tasks without a mask change one another, which is said.
+  const std::string unmasked = folder_ / "unmasked_memory/unmasked_memory.task.safetensors", both = folder_ / "both";
+  ASSERT_EQ(run({"finetune", recipe, "--model", backbone_, "--regime", "unmasked_memory", "--name", "other", "--set",
+                 "train.seed=7", "--out", folder_ / "other", "--quiet"})
+                .status,
+            0);
+  const Finished two = run({"attach", backbone_, unmasked, folder_ / "other/other.task.safetensors", "--out", both});
+  ASSERT_EQ(two.status, 0) << two.err;
+  EXPECT_TRUE(holds(two.err, "the tasks of this model change one another's results")) << two.err;
+  EXPECT_NE(asked(both).at("unmasked_memory"), asked(folder_ / "unmasked_memory").at("unmasked_memory"));
   // A task that extends another.
   ASSERT_EQ(run({"finetune", recipe, "--model", joined_, "--name", "more", "--set", "finetune.sees=[\"masked_memory\"]",
                  "--out", folder_ / "more", "--quiet"})
