@@ -68,9 +68,7 @@ void add_convert(CLI::App& app) {
           "mnemo convert vit_small_patch16_224 --to mnemo --out vit\n"
           "mnemo convert models/gpt2 --memory recurrent_tokens,num_mem_tokens=16 --segment 512 --out runs/x\n"
           "mnemo convert runs/mine --to average --last 5 --out averaged\n"
-          "mnemo convert runs/mine --to t2r --out runs/t2r\n"
-          "mnemo train recipes/text.toml --init runs/t2r --set "
-          "'model.backbone.attention={type=\"linear\",feature_map=\"t2r\"}'")
+          "mnemo convert runs/softmax --to t2r --out runs/t2r")
       .action([arguments] { return convert_model(*arguments); });
 }
 

@@ -23,7 +23,7 @@ TEST(Rotary, FrequenciesFallFromOne) {
   for (size_t k = 0; k < 3; ++k) EXPECT_NEAR(halved[k], plain[k] / 2, 1e-15);
 }
 
-TEST(Rotary, Llama3KeepsFastFrequenciesAndDividesSlowOnes) {
+TEST(Rotary, Llama3KeepsFastFrequenciesAndDividesLowOnes) {
   const RotaryScaling scaling{RotaryScaling::Type::llama3, 8.0, 1.0, 4.0, 256};
   const std::vector<double> plain = rotary_frequencies(8, 500000.0, {}),
                             found = rotary_frequencies(8, 500000.0, scaling);
