@@ -1,7 +1,7 @@
 # Shared by the scripts of this folder; they source it.
 
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(CDPATH= cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 
 say() { printf '== %s\n' "$*"; }

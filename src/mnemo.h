@@ -9,8 +9,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -161,12 +161,13 @@ class Bundle {
   std::vector<TokenScore> score(std::string_view text, std::string_view prompt = {}) const;
   /// An open text that can be continued, forked, rewound and saved. Include <mnemo/infer/text_session.h>.
   infer::TextSession text(const GenerateOptions& options = {}) const;
-  /// Same, continuing from a file written by Session::save, and with its sampling unless there are options.
-  infer::TextSession resume_text(const std::string& session_file,
-                                 const std::optional<GenerateOptions>& options = {}) const;
+  /// Same, continuing from a file written by Session::save, with its sampling.
+  infer::TextSession resume_text(const std::string& session_file) const;
+  /// Same, with other sampling.
+  infer::TextSession resume_text(const std::string& session_file, const GenerateOptions& options) const;
 
   /// Evaluates the model on a text, or an image model on the folder of an image set.
-  Evaluation evaluate(const std::string& data, const EvaluateOptions& options = {}) const;
+  Evaluation evaluate(std::string_view data, const EvaluateOptions& options = {}) const;
   /// Evaluates the model on held-out data of the run that contains it.
   Evaluation evaluate(const EvaluateOptions& options = {}) const;
 
@@ -174,6 +175,9 @@ class Bundle {
   std::vector<TaskAnswer> classify(const std::string& image, const ClassifyOptions& options = {}) const;
   /// Same for many images, in order; a folder stands for the images in it.
   std::vector<ImageAnswer> classify(const std::vector<std::string>& images, const ClassifyOptions& options = {}) const;
+  /// Same for images listed in braces: classify({"a.png", "b.png"}).
+  std::vector<ImageAnswer> classify(std::initializer_list<std::string> images,
+                                    const ClassifyOptions& options = {}) const;
 
   Inspection inspect(const InspectOptions& options = {}) const;
 

@@ -13,12 +13,12 @@
 namespace mnemo {
 namespace {
 
-/// The options with defaults filled in and validated, as a stack of one layer.
-models::ModelOptions stack_options(const AttentionLayerOptions& options) {
+/// The options with defaults filled in and validated, as a stack that has layer number `layer`.
+models::ModelOptions stack_options(const AttentionLayerOptions& options, int64_t layer) {
   base::Node memory = base::Node::array();
   for (const base::Node& one : options.memory) memory.push_back(one);
   base::Node backbone = base::Node::table({{"type", backbones::stack_type(options.causal)},
-                                           {"num_layers", 1},
+                                           {"num_layers", layer + 1},
                                            {"dim", options.dim},
                                            {"num_heads", options.num_heads},
                                            {"attention", options.attention}});
@@ -30,7 +30,7 @@ models::ModelOptions stack_options(const AttentionLayerOptions& options) {
 
 std::unique_ptr<core::Attention> make_attention(const AttentionLayerOptions& options,
                                                 const core::AttentionBuild& build) {
-  const models::ModelOptions stack = stack_options(options);
+  const models::ModelOptions stack = stack_options(options, build.layer_number);
   for (const base::Node& memory : stack.memory) {
     const std::string type = base::type_of(memory);
     base::require(models::Mechanisms::all().memories.find(type).wrap_attention != nullptr,

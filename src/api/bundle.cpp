@@ -1,6 +1,10 @@
 #include "bundle/bundle.h"
 
+#include <algorithm>
+#include <map>
+
 #include "base/file_io.h"
+#include "data/tokenizers/open_tokenizer.h"
 #include "experiment/device.h"
 #include "experiment/inspection.h"
 #include "experiment/measure.h"
@@ -78,6 +82,27 @@ Inspection inspection_of(experiment::Inspection found) {
   return Inspection(std::make_shared<const experiment::Inspection>(std::move(found)));
 }
 
+/// Puts the model's own conventions and tokenizer among the files of its folder, if it lies in one: a copy may have
+/// others than that has.
+void put_text_files(const bundle::Bundle& parts, std::map<std::string, std::string>& files) {
+  const std::string conventions = parts.conventions.text(), file = bundle::TextConventions::kFile;
+  const bool usual = conventions == bundle::TextConventions().text();
+  if (files.contains(file) || !usual || (parts.folder.empty() && parts.tokenizer)) files[file] = conventions;
+  if (!parts.tokenizer) return;
+  data::Files own = parts.tokenizer->save();
+  const bool known = std::ranges::all_of(own, [&](const auto& one) {
+    const auto found = files.find(one.first);
+    return found != files.end() && found->second == one.second;
+  });
+  if (known) return;
+  // Those of the folder's tokenizer go, or they could be read in place of the new ones.
+  if (!parts.folder.empty() && data::has_tokenizer(parts.folder)) {
+    for (const auto& [name, content] : data::open_tokenizer(parts.folder)->save()) files.erase(name);
+  }
+  own.merge(files);
+  files = std::move(own);
+}
+
 }  // namespace
 
 Bundle load(const std::string& folder, const LoadOptions& options) {
@@ -97,9 +122,8 @@ void save_model(const std::string& folder, const Bundle& model) {
     content.files = bundle::files_beside(parts.folder);
     const std::string card = base::join_path(parts.folder, "README.md");
     if (base::path_exists(card)) content.card = base::read_file(card, uint64_t{16} << 20);
-  } else if (parts.tokenizer) {
-    content.files[bundle::TextConventions::kFile] = parts.conventions.text();
   }
+  put_text_files(parts, content.files);
   bundle::write_bundle(folder, content);
 }
 
@@ -114,9 +138,12 @@ infer::TextSession Bundle::text(const GenerateOptions& options) const {
   return infer::open_text(*parts_, open_options(options));
 }
 
-infer::TextSession Bundle::resume_text(const std::string& session_file,
-                                       const std::optional<GenerateOptions>& options) const {
-  infer::OpenTextOptions open = options ? open_options(*options) : infer::OpenTextOptions{};
+infer::TextSession Bundle::resume_text(const std::string& session_file) const {
+  return infer::open_text(*parts_, {.session = session_file});
+}
+
+infer::TextSession Bundle::resume_text(const std::string& session_file, const GenerateOptions& options) const {
+  infer::OpenTextOptions open = open_options(options);
   open.session = session_file;
   return infer::open_text(*parts_, open);
 }
@@ -158,9 +185,9 @@ std::vector<TokenScore> Bundle::score(std::string_view text, std::string_view pr
   return scores;
 }
 
-Evaluation Bundle::evaluate(const std::string& data, const EvaluateOptions& options) const {
+Evaluation Bundle::evaluate(std::string_view data, const EvaluateOptions& options) const {
   experiment::MeasureOptions measured = measure_options(options);
-  measured.data = data;
+  measured.data = std::string(data);
   return evaluation_of(experiment::measure(*parts_, measured));
 }
 
@@ -181,6 +208,11 @@ std::vector<ImageAnswer> Bundle::classify(const std::vector<std::string>& images
   classifier(infer::image_paths(images),
              [&](const infer::ImageAnswer& answer) { answers.push_back(answer_of(answer)); });
   return answers;
+}
+
+std::vector<ImageAnswer> Bundle::classify(std::initializer_list<std::string> images,
+                                          const ClassifyOptions& options) const {
+  return classify(std::vector<std::string>(images), options);
 }
 
 Inspection Bundle::inspect(const InspectOptions& options) const {
@@ -205,7 +237,10 @@ Inspection inspect_model(const std::string& source, const InspectOptions& option
 
 int64_t Inspection::parameters() const { return parts_->summary.parameters; }
 
-int64_t Inspection::state_bytes() const { return parts_->summary.state_bytes; }
+int64_t Inspection::state_bytes() const {
+  const inspect::ModelSummary& summary = parts_->summary;
+  return summary.measured_after ? summary.full_bytes : summary.state_bytes;
+}
 
 std::string Inspection::text() const { return parts_->text(); }
 

@@ -53,7 +53,7 @@ class BigBird final : public core::CoreAttention, public core::Inspectable, publ
   core::AttentionSupport support() const override { return {false, false, false}; }
   std::string_view draw_name() const override { return "block_mask"; }
   /// Uses this pattern, bool [N,N], instead of a random one, for segments of N blocks.
-  void set_draw(const at::Tensor& blocks) override { given_ = blocks; }
+  void set_draw(const at::Tensor& blocks) override { given_ = blocks.to(at::kCPU); }
 
  private:
   Heads run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const;

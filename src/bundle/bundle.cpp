@@ -69,6 +69,7 @@ std::shared_ptr<models::Model> Bundle::image_model() const {
 
 ImagePreprocessing Bundle::preprocessing() const {
   image_model();
+  base::require(!folder.empty(), "bundle: the model lies in no folder, so nothing says how it reads images");
   return ImagePreprocessing::read(folder);
 }
 
@@ -117,7 +118,8 @@ std::map<std::string, std::string> files_beside(const std::string& folder) {
   std::map<std::string, std::string> files;
   for (const std::string& name : base::list_folder(folder)) {
     const std::string path = base::join_path(folder, name);
-    if (is_checkpoint_folder(folder) && is_of_training(name)) continue;
+    // What a system or a version control leaves there (.DS_Store, .gitattributes) is no file of the model.
+    if (!base::is_plain_name(name) || (is_checkpoint_folder(folder) && is_of_training(name))) continue;
     if (name == "config.json" || name == "model.safetensors" || name == "README.md" || base::is_folder(path)) continue;
     files[name] = base::read_file(path, kMaxBytes);
   }

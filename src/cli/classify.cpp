@@ -151,16 +151,18 @@ int classify(const ClassifyArguments& arguments, const std::shared_ptr<distribut
   const std::string broken = arguments.broken.value_or("stop");
   base::require(broken == "stop" || broken == "skip", "classify: --broken: expected stop or skip, found '{}'",
                 base::printable(broken));
-  base::require(arguments.batch >= 1 && arguments.batch <= 1 << 16, "classify: --batch: expected 1 to {}, found {}",
-                1 << 16, arguments.batch);
+  base::require(arguments.batch >= 1 && arguments.batch <= infer::ClassifyOptions::kMaxBatch,
+                "classify: --batch: expected 1 to {}, found {}", infer::ClassifyOptions::kMaxBatch, arguments.batch);
   const int64_t top = arguments.top.value_or(5);
   base::require(top >= 1, "classify: --top: expected at least 1, found {}", top);
+  const bool several = group && group->size() > 1;
   const at::Device device = experiment::device_named(arguments.device, group.get());
   const bundle::Bundle stored = bundle::read_bundle(arguments.model, arguments.checkpoint);
   experiment::move_to(*stored.model, device);
   if (!stored.is_images()) {
-    base::require(!group, "classify: --processes: texts are classified by one process; drop it");
+    base::require(!several, "classify: --processes: texts are classified by one process; drop it");
     classify_texts(arguments, stored);
+    if (group) group->leave();
     return base::kDone;
   }
   base::require(!arguments.inputs.empty(), "classify: expected images, folders of images or -, found none");
@@ -172,7 +174,7 @@ int classify(const ClassifyArguments& arguments, const std::shared_ptr<distribut
                                                    .read = image_at,
                                                    .ranks = group});
   const std::vector<std::string> images = infer::image_paths(arguments.inputs, kStandardInput);
-  base::require(!group || std::find(images.begin(), images.end(), kStandardInput) == images.end(),
+  base::require(!several || std::find(images.begin(), images.end(), kStandardInput) == images.end(),
                 "classify: several processes cannot read one standard input; expected files");
   base::Node results = base::Node::array();
   size_t skipped = 0;

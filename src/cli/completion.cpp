@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <map>
+#include <algorithm>
 #include <memory>
 #include <set>
 
@@ -30,33 +30,46 @@ std::vector<std::string> recipe_keys() {
   return {keys.begin(), keys.end()};
 }
 
-const std::map<std::string, std::vector<std::string>>& option_words() {
-  static const std::map<std::string, std::vector<std::string>> words = {
-      {"--device", {"cpu", "cuda"}},
-      {"--unit", {"bytes", "characters", "words"}},
-      {"--part", {"train", "valid", "test"}},
-      {"--checkpoint", {"latest", "best"}},
-      {"--broken", {"stop", "skip"}},
-      {"--documents", {"none", "blank_line", "heading", "line"}},
-      {"--reset", {"documents", "segments"}},
-      {"--memory", {"zeros", "noise"}},
-      {"--type", {data::tokenizer_types().begin(), data::tokenizer_types().end()}},
-      {"--precision", {"float32", "bf16", "int8", "w8a8"}},
-      {"--regime",
+/// The words that an option of some commands takes: an option of the same name may take other values elsewhere.
+struct OptionWords {
+  std::vector<std::string> commands;
+  std::string option;
+  std::vector<std::string> words;
+};
+
+const std::vector<OptionWords>& option_words() {
+  static const std::vector<OptionWords> all = {
+      {{"train", "finetune", "eval", "compare", "generate", "translate", "classify", "verify"},
+       "--device",
+       {"cpu", "cuda"}},
+      {{"eval", "generate", "translate", "classify", "inspect", "convert"}, "--checkpoint", {"latest", "best"}},
+      {{"eval", "generate", "translate"}, "--precision", {"float32", "bf16", "int8", "w8a8"}},
+      {{"data", "eval"}, "--part", {"train", "valid", "test"}},
+      {{"data"}, "--unit", {"bytes", "characters", "words"}},
+      {{"data"}, "--type", {data::tokenizer_types().begin(), data::tokenizer_types().end()}},
+      {{"eval"}, "--documents", {"none", "blank_line", "heading", "line"}},
+      {{"eval"}, "--reset", {"documents", "segments"}},
+      {{"eval"}, "--memory", {"zeros", "noise"}},
+      {{"classify"}, "--broken", {"stop", "skip"}},
+      {{"finetune"},
+       "--regime",
        {"head", "head_and_class_token", "memory", "masked_memory", "unmasked_memory", "full", "adapters",
         "memory_and_adapters"}},
-      {"--to", bundle::conversion_names()}};
-  return words;
+      {{"convert"}, "--to", bundle::conversion_names()}};
+  return all;
 }
 
-Values values_of(const std::string& name, const std::string& kind) {
-  if (const auto found = option_words().find(name); found != option_words().end()) return {.words = found->second};
+Values values_of(const std::string& command, const std::string& name, const std::string& kind) {
+  for (const OptionWords& one : option_words()) {
+    if (one.option == name && std::ranges::find(one.commands, command) != one.commands.end())
+      return {.words = one.words};
+  }
   if (name == "--set") return {.keys = true};
   return {.files = kind == "FILE", .folders = kind == "DIR" || kind == "FOLDER" || kind == "MODEL"};
 }
 
-/// What the arguments without a name are.
-Values arguments_of(const std::string& command, const std::vector<std::string>& commands) {
+/// What its arguments may be.
+Values argument_values(const std::string& command, const std::vector<std::string>& commands) {
   if (command == "help") {
     Values subjects{.words = commands};
     for (const char* word : {"recipe", "presets", "man"}) subjects.words.emplace_back(word);
@@ -76,7 +89,8 @@ Values arguments_of(const std::string& command, const std::vector<std::string>& 
   return values;
 }
 
-std::vector<CompletedOption> options_of(const CLI::App& app) {
+/// Options of a command; of the program for the empty name.
+std::vector<CompletedOption> options_of(const CLI::App& app, const std::string& command) {
   std::vector<CompletedOption> options;
   for (const CLI::Option* option :
        app.get_options([](const CLI::Option* one) { return !one->get_group().empty() && one->nonpositional(); })) {
@@ -84,22 +98,32 @@ std::vector<CompletedOption> options_of(const CLI::App& app) {
     for (const std::string& name : option->get_lnames()) completed.names.push_back("--" + name);
     for (const std::string& name : option->get_snames()) completed.names.push_back("-" + name);
     completed.takes_value = option->get_items_expected_max() > 0;
-    if (completed.takes_value) completed.values = values_of(completed.names.front(), completed.kind);
+    if (completed.takes_value) completed.values = values_of(command, completed.names.front(), completed.kind);
     options.push_back(std::move(completed));
   }
   return options;
 }
 
+std::vector<CompletedArgument> arguments_of(const CLI::App& app) {
+  std::vector<CompletedArgument> arguments;
+  for (const CLI::Option* option : app.get_options([](const CLI::Option* one) { return one->get_positional(); })) {
+    arguments.push_back({option->get_name(true), option->get_description(), option->get_required(),
+                         option->get_items_expected_max() > 1});
+  }
+  return arguments;
+}
+
 }  // namespace
 
 Completion completion_of(const CLI::App& app) {
-  Completion completion{.commands = {}, .options = options_of(app), .keys = recipe_keys()};
+  Completion completion{.commands = {}, .options = options_of(app, ""), .keys = recipe_keys()};
   const auto shown = app.get_subcommands([](const CLI::App* command) { return !command->get_group().empty(); });
   std::vector<std::string> names;
   for (const CLI::App* sub : shown) names.push_back(sub->get_name());
   for (const CLI::App* sub : shown) {
+    const std::string& name = sub->get_name();
     completion.commands.push_back(
-        {sub->get_name(), sub->get_description(), options_of(*sub), arguments_of(sub->get_name(), names)});
+        {name, sub->get_description(), options_of(*sub, name), argument_values(name, names), arguments_of(*sub)});
   }
   return completion;
 }

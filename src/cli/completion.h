@@ -23,10 +23,17 @@ struct CompletedOption {
   Values values = {};
 };
 
+/// A value without a name.
+struct CompletedArgument {
+  std::string name, about;
+  bool required = false, many = false;
+};
+
 struct CompletedCommand {
   std::string name, about;
   std::vector<CompletedOption> options;
-  Values arguments = {};
+  Values values = {};  ///< of its arguments
+  std::vector<CompletedArgument> arguments = {};
 };
 
 /// What a shell completes, read from the application's own structure and the registries.

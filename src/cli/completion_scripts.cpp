@@ -54,8 +54,10 @@ std::string bash_reply(const Values& values) {
   if (!values.words.empty()) reply = fmt::format("COMPREPLY=($(compgen -W \"{}\" -- \"$word\"))", joined(values.words));
   if (values.files || values.folders) {
     reply += reply.empty() ? "" : "; ";
-    reply += values.files ? "COMPREPLY+=($(compgen -f -- \"$word\")); compopt -o filenames 2>/dev/null"
-                          : "COMPREPLY+=($(compgen -d -- \"$word\")); compopt -o filenames 2>/dev/null";
+    // A line for each name: names may hold blanks.
+    reply += fmt::format(
+        "mapfile -t -O \"${{#COMPREPLY[@]}}\" COMPREPLY < <(compgen {} -- \"$word\"); compopt -o filenames 2>/dev/null",
+        values.files ? "-f" : "-d");
   }
   return reply.empty() ? ":" : reply;
 }
@@ -118,7 +120,7 @@ std::string bash_completion(const Completion& completion) {
     cases += fmt::format(
         "    {})\n      case \"$before\" in\n{}      esac\n      options=\"{}\"\n      [[ \"$word\" == -* ]] || {{ {}; "
         "}} ;;\n",
-        command.name, values, joined(names_of(command.options)), bash_reply(command.arguments));
+        command.name, values, joined(names_of(command.options)), bash_reply(command.values));
   }
   return fmt::format(R"(# bash completion of mnemo; load it with: source <(mnemo completion bash)
 _mnemo() {{
@@ -146,7 +148,7 @@ std::string zsh_completion(const Completion& completion) {
   for (const CompletedCommand& command : completion.commands) {
     commands += fmt::format("    {}\n", single_quoted(command.name + ":" + command.about));
     cases += fmt::format("    {})\n      _arguments \\\n{}        {} ;;\n", command.name, zsh_options(command.options),
-                         single_quoted("*:argument:" + zsh_action(command.arguments)));
+                         single_quoted("*:argument:" + zsh_action(command.values)));
   }
   return fmt::format(R"(#compdef mnemo
 # zsh completion of mnemo; put it as _mnemo in a folder of $fpath, or load it with: source <(mnemo completion zsh)
@@ -194,11 +196,11 @@ complete -c mnemo -f
     text += fmt::format("complete -c mnemo -n {} -a {} -d {}\n", fish_quoted(none), command.name,
                         fish_quoted(command.about));
     const std::string when = "__fish_seen_subcommand_from " + command.name;
-    if (command.arguments.files || command.arguments.folders)
+    if (command.values.files || command.values.folders)
       text += fmt::format("complete -c mnemo -n {} -F\n", fish_quoted(when));
-    if (!command.arguments.words.empty())
+    if (!command.values.words.empty())
       text += fmt::format("complete -c mnemo -n {} -a {}\n", fish_quoted(when),
-                          fish_quoted(joined(command.arguments.words)));
+                          fish_quoted(joined(command.values.words)));
     text += fish_options(command.options, when);
   }
   return text;

@@ -308,7 +308,8 @@ void score(const GenerateArguments& options, infer::TextSession& session) {
 int generate(const GenerateArguments& options, const std::shared_ptr<distributed::Group>& group) {
   const experiment::GenerateOptions asked = recipe_options(options, experiment::GenerateOptions().sampling);
   check_modes(options, asked);
-  base::require(!group || options.num_samples > 1,
+  const bool several = group && group->size() > 1;
+  base::require(!several || options.num_samples > 1,
                 "generate: {} processes share the samples of --num-samples; one text is written by one process",
                 group ? group->size() : 1);
   const bool reads = !group || group->rank() == 0;  // standard input is there once

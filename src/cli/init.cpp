@@ -57,6 +57,25 @@ std::string data_lines(const base::Node& found, const base::Node& said, const st
   return lines;
 }
 
+/// Whether the line of [data] takes a share of the training data for a part that was found with data of its own.
+bool is_unused_share(const std::string& line, const base::Node& found) {
+  for (const char* part : {"valid", "test"}) {
+    const base::Node* own = found.find(part);
+    const bool there = own != nullptr && own->is_string() && !own->as_string().empty();
+    if (there && line.starts_with(fmt::format("{}_fraction =", part))) return true;
+  }
+  return false;
+}
+
+/// Removes the comment at the end of a text.
+void drop_comment(std::string& text) {
+  while (!text.empty()) {
+    const size_t before = text.rfind('\n', text.size() - 2), start = before == std::string::npos ? 0 : before + 1;
+    if (text[start] != '#') return;
+    text.resize(start);
+  }
+}
+
 /// The recipe that comes with the program, with its head, name and [data] changed. Its comments stay.
 std::string recipe_for(const base::Node& found, const std::string& data, const std::string& start,
                        const std::optional<std::string>& out) {
@@ -72,10 +91,15 @@ std::string recipe_for(const base::Node& found, const std::string& data, const s
       "# All keys: mnemo help recipe; the keys of one thing: mnemo help recipe WORD\n",
       file, run, run);
   std::istringstream lines(base::read_file(path));
-  bool head = true;
+  bool head = true, in_data = false;
   for (std::string line; std::getline(lines, line);) {
     head = head && line.starts_with("#");
     if (head) continue;
+    if (line.starts_with("[")) in_data = line == "[data]";
+    if (in_data && is_unused_share(line, found)) {
+      drop_comment(text);
+      continue;
+    }
     if (line.starts_with("name = ")) line = "name = " + base::json_string(base::printable(stem, 100));
     text += line + "\n";
     if (line == "[data]") text += data_lines(found, root.at("data"), folder);

@@ -34,6 +34,16 @@ std::string option_list(const std::vector<CompletedOption>& options) {
   return text;
 }
 
+/// Arguments without a name; [MODEL] may be left out, "FILE ..." given several times.
+std::string argument_list(const std::vector<CompletedArgument>& arguments) {
+  std::string text;
+  for (const CompletedArgument& argument : arguments) {
+    const std::string name = "\\fI" + troff(argument.name) + "\\fR" + (argument.many ? " ..." : "");
+    text += fmt::format(".TP\n{}\n{}\n", argument.required ? name : "[" + name + "]", troff(argument.about));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string manual_page(const Completion& completion) {
@@ -47,8 +57,8 @@ std::string manual_page(const Completion& completion) {
   text += option_list(completion.options);
   text += ".SH SUBCOMMANDS\n";
   for (const CompletedCommand& command : completion.commands) {
-    text += fmt::format(".SS mnemo {}\n{}\n{}", troff(command.name), troff(command.about),
-                        option_list(command.options));
+    text += fmt::format(".SS mnemo {}\n{}\n{}{}", troff(command.name), troff(command.about),
+                        argument_list(command.arguments), option_list(command.options));
   }
   return text + R"(.SH ENVIRONMENT
 .TP

@@ -48,7 +48,7 @@ void add_runs(CLI::App& app) {
           "where runs and comparisons are (default: runs); two folders of runs: compare their recipes and results",
           false)
       .flag("--json", options->json, "print JSON")
-      .footer("mnemo runs\n           mnemo runs runs/a runs/b")
+      .footer("mnemo runs\nmnemo runs runs/a runs/b")
       .action([options] {
         const std::vector<std::string>& folders = options->folders;
         base::require(folders.size() <= 2, "runs: expected a folder, or two runs to compare, found {} folders",

@@ -105,7 +105,7 @@ State to(const State& state, at::ScalarType dtype, at::Device device) {
 
 State select_batch(const State& state, const at::Tensor& rows) {
   return state.map([&](const Field& field, const at::Tensor& tensor) {
-    return field.per_sequence() ? tensor.index_select(field.dim("B"), rows) : tensor;
+    return field.per_sequence() ? tensor.index_select(field.dim("B"), rows.to(tensor.device())) : tensor;
   });
 }
 

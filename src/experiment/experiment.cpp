@@ -371,6 +371,7 @@ Experiment make_experiment(const Recipe& recipe) {
 }
 
 std::optional<Recipe> recipe_beside(const std::string& folder) {
+  if (folder.empty()) return std::nullopt;  // a model that lies in no folder
   const std::string path = (std::filesystem::path(folder) / ".." / "recipe.toml").lexically_normal().string();
   if (!base::path_exists(path)) return std::nullopt;
   return read_recipe_file(path);

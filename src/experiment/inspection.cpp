@@ -80,9 +80,9 @@ inspect::ModelCost cost_of(const bundle::Bundle& stored, const InspectOptions& o
 
 /// How the model reads images.
 bundle::ImagePreprocessing preprocessing_of(const bundle::Bundle& stored, const std::optional<Recipe>& recipe) {
-  if (!stored.folder.empty()) return stored.preprocessing();
+  if (!stored.folder.empty() || !recipe) return stored.preprocessing();
   // The model's own options: they may stand in the model that [finetune] names.
-  return bundle::ImagePreprocessing::of(recipe.value().task()->images(stored.model->options()));
+  return bundle::ImagePreprocessing::of(recipe->task()->images(stored.model->options()));
 }
 
 Inspection inspect_with(const bundle::Bundle& stored, const std::optional<Recipe>& recipe,

@@ -47,7 +47,7 @@ Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::
   data::report_unknown(tokenizer, what, text->num_unknown(), text->size(),
                        options.strict ? data::Unknown::refuse : data::Unknown::warn);
   const int64_t batch = std::min(options.batch, text->size() - 1);
-  if (options.group) {
+  if (options.group && options.group->size() > 1) {
     base::require(!options.precision, "eval: --precision: the decoding engine runs on one process; drop one of them");
     base::require(batch >= options.group->size(),
                   "eval: --batch: every process reads parts of the text of its own; expected at least {}, found {}",
@@ -276,7 +276,7 @@ void MeasureOptions::validate() const {
   base::require(!translated || *translated >= 0, "eval: --translated: expected at least 0, found {}",
                 translated.value_or(0));
   base::require(!memory || !precision, "eval: --memory: the decoding engine keeps its own; drop it or --precision");
-  base::require(memory != "noise" || !group,
+  base::require(memory != "noise" || !group || group->size() == 1,
                 "eval: --memory noise: drawn by one process, segment after segment; drop it or --processes");
 }
 

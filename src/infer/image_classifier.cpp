@@ -55,8 +55,8 @@ std::vector<ImageAnswer> unpack(const std::vector<std::string>& packed) {
 ImageClassifier::ImageClassifier(const bundle::Bundle& bundle, ClassifyOptions options)
     : options_(std::move(options)), preprocessing_(bundle.preprocessing()), classifier_(bundle.image_model()) {
   base::require(options_.top >= 1, "classify: --top: expected at least 1, found {}", options_.top);
-  base::require(options_.batch >= 1 && options_.batch <= 4096, "classify: --batch: expected 1 to 4096, found {}",
-                options_.batch);
+  base::require(options_.batch >= 1 && options_.batch <= ClassifyOptions::kMaxBatch,
+                "classify: --batch: expected 1 to {}, found {}", ClassifyOptions::kMaxBatch, options_.batch);
   if (!options_.read) options_.read = [](const std::string& path) { return data::read_image(path); };
   heads_ = bundle.heads();
   for (const std::string& name : options_.tasks) bundle::head_named(heads_, name, "classify: --task");

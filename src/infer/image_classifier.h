@@ -36,6 +36,8 @@ struct ClassifyOptions {
   std::function<data::Image(const std::string& path)> read = {};
   /// ranks that share the batches: all of them call the classifier together and get all answers; null: one process
   std::shared_ptr<distributed::Group> ranks = {};
+
+  static constexpr int64_t kMaxBatch = 4096;
 };
 
 /// Classifies image files with a model's own head and its tasks' heads, in one pass.

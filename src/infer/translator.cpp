@@ -312,7 +312,7 @@ SourceCounts Translator::translate_documents(std::span<const std::string> lines,
   base::require(model_->source()->carries_memory(),
                 "translation by documents: this model has no memory that goes from sentence to sentence; give its "
                 "encoder one (model.backbone.encoder.memory) and train it with data.reset = \"documents\"");
-  base::require(options.ranks == nullptr,
+  base::require(options.ranks == nullptr || options.ranks->size() == 1,
                 "translation by documents: memory goes from line to line, so one process does it; found {}",
                 options.ranks ? options.ranks->size() : 1);
   base::require(options.sampling || !options.generation,

@@ -189,7 +189,7 @@ AttentionSummary look_at_attention(const models::Model& model, const std::vector
   inspect::AttentionRecorder recorder(model);
   std::vector<LayerRecord> records;
   for (int64_t i = 0; i < segment; ++i) {
-    const data::TokenSegment& tokens = input[static_cast<size_t>(i)];
+    const data::TokenSegment tokens = tasks::to(input[static_cast<size_t>(i)], core::device_of(model));
     const core::Segment rows = tasks::model_input(tokens, core::Mode::evaluate);
     if (i + 1 == segment)
       records = recorder.record(rows, layers, tokens.reset);

@@ -48,9 +48,9 @@ double segment_work(const models::Model& model, int64_t batch, int64_t tokens, c
 
 constexpr int64_t kMaxPixels = 1 << 24;
 
-core::Segment segment_of(int64_t batch, int64_t tokens) {
+core::Segment segment_of(const models::Model& model, int64_t batch, int64_t tokens) {
   core::Segment segment;
-  segment.tokens = at::zeros({batch, tokens}, at::kLong);
+  segment.tokens = at::zeros({batch, tokens}, at::TensorOptions(at::kLong).device(core::device_of(model)));
   return segment;
 }
 
@@ -141,7 +141,7 @@ ModelCost count_text(const models::Model& model, const CostOptions& options) {
                 "position",
                 segment_size, options.position.value_or(filled.position));
   ModelCost cost{options.batch, segment_size, filled.position, {}, {}};
-  const core::Segment segment = segment_of(options.batch, segment_size);
+  const core::Segment segment = segment_of(model, options.batch, segment_size);
   count_parts(
       model, filled.state, [&] { model.logits(model.forward(segment, filled.state).hidden); }, cost);
   return cost;
@@ -201,7 +201,7 @@ FilledState fill_memories(const models::Model& model, int64_t batch, int64_t seg
   if (!now.full) return now;
   if (batch > 1) now.state = model.initial_state(batch);
   FilledState largest = now;
-  const core::Segment segment = segment_of(batch, segment_size);
+  const core::Segment segment = segment_of(model, batch, segment_size);
   const auto advance = [&] {
     const double work = now.work + segment_work(model, batch, segment_size, now.state);
     now = {model.forward(segment, now.state).state, now.position + segment_size, work <= kLongestAsked, work};

@@ -21,7 +21,7 @@ using Align = base::TextTable::Align;
 
 core::StepResult run(const models::Model& model, int64_t tokens, core::Part part, const core::State& state) {
   core::Segment segment;
-  segment.tokens = at::zeros({1, tokens}, at::kLong);
+  segment.tokens = at::zeros({1, tokens}, at::TensorOptions(at::kLong).device(core::device_of(model)));
   segment.part = part;
   return model.forward(segment, state);
 }

@@ -46,6 +46,8 @@ class AdaptiveEmbedding {
   /// The rows of a cluster [n_i,E_i], and its projection [D,E_i], undefined where there is none.
   at::Tensor table(int64_t cluster) const;
   at::Tensor projection(int64_t cluster) const;
+  /// [V,E] of all clusters; undefined unless div_val is 1.
+  at::Tensor whole_table() const { return div_val_ == 1 ? tables_[0] : at::Tensor(); }
 
  private:
   WordClusters clusters_;

@@ -42,9 +42,10 @@ Knn::Knn(const Options& options, const core::AttentionBuild& build, std::unique_
       num_heads_(build.num_heads),
       num_kv_heads_(maps_ == nullptr ? build.num_heads : maps_->num_kv_heads),
       head_dim_(build.head_dim) {
-  base::require(maps_ != nullptr,
-                "knn: the memory holds keys and values of single rows, and this attention does not say how it makes "
-                "them; use softmax, relative, relative_buckets, sliding_window or linear, or disentangled in an encoder");
+  base::require(
+      maps_ != nullptr,
+      "knn: the memory holds keys and values of single rows, and this attention does not say how it makes "
+      "them; use softmax, relative, relative_buckets, sliding_window or linear, or disentangled in an encoder");
   const layers::Scope scope = build.attn / "knn";
   gate_ = scope.add("gate", {num_heads_}, layers::constant(0.0), layers::ParameterKind::bias);
   if (options.normalize) {

@@ -162,7 +162,7 @@ void Model::make_embedding(const layers::Scope& root) {
 void Model::make_head(const layers::Scope& scope) {
   heads::HeadBuild build{scope, backbone_->dim(), options_.embedding.vocab_size, options_.backbone.weight_std()};
   if (embedding_) build.table = embedding_->weight;
-  if (adaptive_embedding_) build.table = adaptive_embedding_->table(0);
+  if (adaptive_embedding_) build.table = adaptive_embedding_->whole_table();
   build.adaptive = adaptive_embedding_ ? &*adaptive_embedding_ : nullptr;
   head_ = Mechanisms::all().heads.find(type_of(options_.head)).make(options_.head, build);
   const bool first_row = head_->input() == core::HeadInput::first_row;

@@ -230,6 +230,16 @@ int64_t threads_of(const ComparisonOptions& options, int64_t parallel) {
   return options.threads > 0 ? options.threads : std::max<int64_t>(1, base::usable_cores() / parallel);
 }
 
+/// Threads of trainings in this process: a recipe sets them, or whoever calls has. Where they differ, the most.
+int64_t threads_here(const std::vector<CompareJob>& jobs) {
+  int64_t threads = 1;
+  for (const CompareJob& job : jobs) {
+    const int64_t own = job.recipe.train.threads;
+    threads = std::max<int64_t>(threads, own > 0 ? own : at::get_num_threads());
+  }
+  return threads;
+}
+
 void require_shared(const ComparisonOptions& options, const experiment::RecipeFile& file) {
   base::require(
       !options.jobs || *options.jobs == options.group->size(),
@@ -275,7 +285,9 @@ ComparisonOutcome run_comparison(const ComparisonOptions& options) {
                            : options.group ? options.group->size()
                                            : std::min<int64_t>(options.jobs.value_or(base::usable_cores()),
                                                                static_cast<int64_t>(plan.jobs.size()));
-  const int64_t threads = threads_of(options, options.group ? options.group->place().local_size : parallel);
+  const int64_t threads = options.here
+                              ? threads_here(plan.jobs)
+                              : threads_of(options, options.group ? options.group->place().local_size : parallel);
   base::log_info("{}: {}, {} at a time with {} each, into {}", file.name(),
                  base::counted(static_cast<int64_t>(plan.jobs.size()), "training"), parallel,
                  threads == 1 ? "one thread" : fmt::format("{} threads", threads), outcome.folder);

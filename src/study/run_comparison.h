@@ -17,7 +17,7 @@ struct ComparisonOptions {
   std::string out = {};                    ///< folder of the report, results and runs; empty: runs/NAME of the recipe
   std::optional<int64_t> seeds = {};       ///< training runs per variant; unset: as in the recipe
   std::optional<int64_t> jobs = {};        ///< training runs at the same time; unset: as many as there are cores
-  int64_t threads = 0;                     ///< threads of each training run; 0: share out the cores
+  int64_t threads = 0;                     ///< threads of each training run; 0: share out the cores. Not with `here`
   std::optional<std::string> device = {};  ///< "cpu", "cuda" or "cuda:N"
   bool again = false;                      ///< repeat training runs that are already done
   std::string command = {};                ///< command line, shown in the report

@@ -55,7 +55,7 @@ class Step {
     base::require(found.defined() && found.scalar_type() == dtype && found.dim() == rank,
                   "{}: step.{}.input.{}: expected {} of {} dimensions", file_.path(), index_, name, at::toString(dtype),
                   rank);
-    return found.contiguous();
+    return found.to(at::kCPU).contiguous();
   }
   data::Image image() const {
     const at::Tensor tensor = input("image", at::kByte, 3);

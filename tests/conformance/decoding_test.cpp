@@ -1,5 +1,5 @@
 // Law 11: the decoder of a mechanism equals its model in logits and exported states: token by token, in chunks, and
-// from a model state in the middle of a text.
+// from a model state in the middle of a text; and sequences that run together do as each alone.
 #include <cmath>
 #include <cstdlib>
 
@@ -128,7 +128,57 @@ TEST_P(Decoding, GoesOnFromTheModelsStateAtAnyTokenAndGivesItBack) {
   }
 }
 
+// Rows of several sequences share a pass; each reads its own state, whatever the others' ages.
+TEST_P(Decoding, SequencesTogetherHaveTheBitsOfEachAlone) {
+  if (!has_decoder(config())) return;
+  const Twins twins(config());
+  const at::Tensor tokens = Numbers(8).tokens({3, 20}, kVocab);
+  struct Reader {
+    std::vector<int64_t> tokens;
+    size_t age, count;
+    std::span<const int64_t> next() const { return {tokens.data() + age, count}; }
+  };
+  // At different places of a segment of 4, the last one between two.
+  const std::vector<Reader> readers = {
+      {numbers_of(tokens[0]), 1, 6}, {numbers_of(tokens[1]), 6, 7}, {numbers_of(tokens[2]), 12, 8}};
+  std::vector<core::State> begun;
+  for (const Reader& reader : readers) {
+    Session session(twins.model);
+    session.feed({reader.tokens.data(), reader.age});
+    begun.push_back(session.state());
+  }
+  for (const ops::Precision precision : {ops::Precision::float32, ops::Precision::bf16}) {
+    const Engine engine(twins.model, {precision});
+    std::vector<EngineSequence> together;
+    for (const core::State& state : begun) together.push_back(engine.import(state));
+    std::vector<EngineSequence> alone = together;
+    std::vector<std::vector<float>> found(readers.size(), std::vector<float>(kVocab)), expected = found;
+    std::vector<Engine::Step> steps;
+    for (size_t i = 0; i < readers.size(); ++i) {
+      const Engine::Step step{&alone[i], readers[i].next(), expected[i].data()};
+      engine.run({&step, 1});
+      steps.push_back({&together[i], readers[i].next(), found[i].data()});
+    }
+    engine.run(steps);
+    for (size_t i = 0; i < readers.size(); ++i) {
+      const std::string where = fmt::format("{}, sequence {}", ops::name_of(precision), i);
+      EXPECT_TRUE(at::equal(at::tensor(found[i]), at::tensor(expected[i]))) << where;
+      EXPECT_EQ(state_difference(engine.export_state(together[i]), engine.export_state(alone[i]), 0.0), "") << where;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Decoding, testing::ValuesIn(configurations()), name_of);
+
+// A memory's rows are compared in blocks of 512; here there are three, and the memory has let go of its oldest rows.
+TEST(KnnDecoding, AMemoryOfManyBlocks) {
+  const Twins twins(configuration(
+      "knn_many_blocks", {"segment_size=100", "memory[0].type=knn", "memory[0].memory_len=1200", "memory[0].top_k=4"}));
+  Session wide(twins.wide), engine(std::make_shared<const Engine>(twins.model));
+  const std::vector<int64_t> tokens = numbers_of(Numbers(9).tokens({1400}, kVocab));
+  for (Session* session : {&wide, &engine}) session->feed(tokens);
+  EXPECT_LE(relative_error(engine.logits(), wide.logits()), kDecoderTolerance);
+}
 
 }  // namespace
 }  // namespace mnemo::test

@@ -62,6 +62,9 @@ TEST_P(Inspection, WeightsAreSharesOfWhatMayBeSeen) {
     const int64_t queries = table.num_rows(), keys = table.num_keys();
     at::Tensor allowed = table.expand();
     if (allowed.dim() == 3) allowed = allowed.unsqueeze(1);
+    // Every attention of the suite shows what it did, also inside a memory.
+    ASSERT_FALSE(layer.view.maps.empty()) << "layer " << layer.layer;
+    EXPECT_EQ(layer.view.maps[0].name, "attention") << "layer " << layer.layer;
     for (const core::WeightMap& map : layer.view.maps) {
       const std::string where = fmt::format("layer {}, {}", layer.layer, map.name);
       ASSERT_EQ(map.weights.dim(), 4) << where;

@@ -62,8 +62,8 @@ inline Plan in_parts(const Configuration& configuration, const std::vector<int64
 
 /// Whether a sequence may be divided into any segments: nothing depends on the boundaries, and what is carried is
 /// exact. ABC and linear attention carry everything they have read, and a window of one row reads nothing else. A layer
-/// context does so while it holds everything unchanged, or everything that same_length can see. An attention says
-/// itself whether its state changes at boundaries.
+/// context does so while it holds everything unchanged, or everything that same_length can see in evaluation, where the
+/// law is checked. An attention says itself whether its state changes at boundaries.
 inline bool any_segments(const Configuration& c) {
   const auto model = models::build(c.options);
   if (!model->memories().sequences().empty() ||
@@ -76,8 +76,11 @@ inline bool any_segments(const Configuration& c) {
   for (const char* memory : {"attention_cache", "compressive"}) {
     if (c.has(memory)) return c.memory_option(memory, "mem_len", 0).as_int() >= 32;
   }
-  return c.has("segment_cache") && (c.memory_option("segment_cache", "mem_len", 0).as_int() >= 32 ||
-                                    c.memory_option("segment_cache", "same_length", false).as_bool());
+  const base::Node evaluation = c.memory_option("segment_cache", "eval_same_length", {});
+  const base::Node same_length = evaluation.is_null() ? c.memory_option("segment_cache", "same_length", false)
+                                                      : evaluation;
+  return c.has("segment_cache") &&
+         (c.memory_option("segment_cache", "mem_len", 0).as_int() >= 32 || same_length.as_bool());
 }
 
 inline void expect_near(const at::Tensor& found, const at::Tensor& expected, double tolerance,

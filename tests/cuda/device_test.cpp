@@ -4,14 +4,15 @@
 #include <torch/types.h>
 
 #include <cstdio>
-#include <filesystem>
 
+#include "core/state.h"
 #include "distributed/reducer.h"
 #include "infer/session.h"
 #include "ops/abc/abc.h"
 #include "ops/attention/attention.h"
 #include "ops/cuda.h"
 #include "tests/support/configurations.h"
+#include "tests/support/golden_files.h"
 #include "tests/support/numbers.h"
 #include "tests/support/run.h"
 #include "tests/support/thread_ranks.h"
@@ -94,7 +95,8 @@ TEST(Cuda, ScanOfAbcIsThatOfTheCpu) {
   NEEDS_A_DEVICE;
   for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
     for (const int64_t time : {1, 2, 63, 64, 65, 130}) {
-      for (const auto& [slots, width] : {std::pair<int64_t, int64_t>{5, 17}, {64, 64}, {64, 128}}) {
+      for (const auto& [slots, width] :
+           {std::pair<int64_t, int64_t>{5, 17}, {64, 64}, {64, 128}, {65, 16}, {64, 160}}) {
         SCOPED_TRACE(fmt::format("{}, {} tokens, {} slots, width {}", c10::toString(dtype), time, slots, width));
         test::Numbers numbers(3);
         std::vector<at::Tensor> inputs;
@@ -204,15 +206,28 @@ INSTANTIATE_TEST_SUITE_P(All, CudaModel, testing::ValuesIn(test::configurations(
 
 TEST(Cuda, GoldenFilesWithinTheirTolerance) {
   NEEDS_A_DEVICE;
-  int64_t files = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(MNEMO_SOURCE_DIR "/tests/golden/data")) {
-    if (entry.path().extension() != ".safetensors") continue;
-    ++files;
-    const verify::GoldenReport report = verify::verify_golden(entry.path().string(), at::kCUDA);
+  const std::vector<std::string> files = test::golden_files();
+  for (const std::string& file : files) {
+    const verify::GoldenReport report = verify::verify_golden(file, at::kCUDA);
     for (const auto& group : report.groups)
-      EXPECT_LE(group.error, report.tolerance) << report.file << ": " << group.name << ", worst " << group.worst;
+      EXPECT_LE(group.error, group.tolerance) << report.what << ": " << group.name << ", worst " << group.worst;
   }
-  EXPECT_GT(files, 0);
+  EXPECT_FALSE(files.empty());
+}
+
+struct RowsState {
+  at::Tensor rows;
+  template <class F>
+  void visit(F&& f) {
+    f("rows", rows, "B M");
+  }
+};
+
+TEST(Cuda, StatesAreSelectedByAnIndexOfTheCpu) {
+  NEEDS_A_DEVICE;
+  const core::State state(RowsState{at::arange(6, at::TensorOptions(at::kFloat).device(at::kCUDA)).view({2, 3})});
+  const core::State second = core::select_batch(state, at::tensor({1}, at::kLong));
+  EXPECT_TRUE(at::equal(on_cpu(second.as<RowsState>().rows), at::tensor({3.0F, 4.0F, 5.0F}).view({1, 3})));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/node.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/golden_files.h"
 #include "tests/support/temporary_folder.h"
 #include "verify/golden.h"
 #include "weights/safetensors.h"
@@ -16,19 +17,7 @@
 namespace mnemo {
 namespace {
 
-std::vector<std::string> golden_files() {
-  std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(MNEMO_SOURCE_DIR "/tests/golden/data")) {
-    if (entry.path().filename() == "model.safetensors")
-      continue;  // part of a model folder, which is checked as a
-                 // whole
-    const bool expects = entry.path().filename() == "expect.safetensors";
-    if (entry.path().extension() == ".safetensors")
-      files.push_back((expects ? entry.path().parent_path() : entry.path()).string());
-  }
-  std::sort(files.begin(), files.end());
-  return files;
-}
+using test::golden_files;
 
 class Golden : public testing::TestWithParam<std::string> {};
 

@@ -32,6 +32,7 @@ TEST_F(CommandLine, HelpNamesEverySubcommandAndVersionTheLibraries) {
   EXPECT_EQ(version.status, 0);
   for (const char* word : {"mnemo ", "LibTorch ", "MKL override", "malloc tuning", "threads", "CUDA"})
     EXPECT_TRUE(holds(version.out, word)) << version.out;
+  EXPECT_TRUE(holds(run({"help", "runs"}).out, "\nmnemo runs\nmnemo runs runs/a runs/b\n"));
   EXPECT_TRUE(holds(run({"help", "recipe"}).out, "train.steps = 1000"));
   EXPECT_TRUE(holds(run({"help", "recipe", "--markdown"}).out, "| train.steps |"));
 }
@@ -54,10 +55,11 @@ TEST_F(CommandLine, BashCompletesOptionsTheirValuesAndKeys) {
   const Finished outcome = run({"completion", "bash"});
   EXPECT_EQ(outcome.status, 0);
   write(folder_ / "complete.sh", outcome.out);
-  const auto reply = [&](const std::vector<std::string>& words) {
+  const auto reply = [&](const std::vector<std::string>& words, const std::string& between = " ") {
     std::string script = "source '" + (folder_ / "complete.sh") + "'\nCOMP_WORDS=(";
     for (const std::string& word : words) script += "'" + word + "' ";
-    script += fmt::format(")\nCOMP_CWORD={}\n_mnemo\necho \" ${{COMPREPLY[*]}} \"\n", words.size() - 1);
+    script += fmt::format(")\nCOMP_CWORD={}\n_mnemo\nIFS='{}'\necho \" ${{COMPREPLY[*]}} \"\n", words.size() - 1,
+                          between);
     write(folder_ / "script.sh", script);
     EXPECT_EQ(
         std::system(fmt::format("bash '{}' > '{}' 2>/dev/null", folder_ / "script.sh", folder_ / "reply.txt").c_str()),
@@ -74,6 +76,20 @@ TEST_F(CommandLine, BashCompletesOptionsTheirValuesAndKeys) {
   EXPECT_TRUE(holds(reply({"mnemo", "train", "--see"}), " \n"));
   EXPECT_TRUE(holds(reply({"mnemo", "train", "te"}), " text "));
   EXPECT_TRUE(holds(reply({"mnemo", "generate", "--top"}), " --top-k --top-p "));
+  // An option of the same name takes other values in another command.
+  EXPECT_EQ(reply({"mnemo", "convert", "run", "--memory", ""}), "  \n");
+  for (const char* command : {"train", "finetune", "eval", "compare", "generate", "translate", "classify", "verify"})
+    EXPECT_EQ(reply({"mnemo", command, "run", "--device", ""}), " cpu cuda \n") << command;
+  for (const char* command : {"eval", "generate", "translate", "classify", "inspect", "convert"})
+    EXPECT_EQ(reply({"mnemo", command, "run", "--checkpoint", ""}), " latest best \n") << command;
+  // Names of files may hold blanks.
+  write(folder_ / "my text.txt", "");
+  std::filesystem::create_directory(folder_ / "my run");
+  const std::string found = reply({"mnemo", "eval", "run", "--data", folder_ / "my "}, "|");
+  for (const char* name : {"my run", "my text.txt"}) EXPECT_TRUE(holds(found, folder_ / name)) << found;
+  EXPECT_EQ(std::count(found.begin(), found.end(), '|'), 1) << found;
+  EXPECT_EQ(reply({"mnemo", "attach", "run", "--out", folder_ / "my "}, "|"), " " + (folder_ / "my run") + " \n");
+  EXPECT_TRUE(holds(reply({"mnemo", "train", folder_ / "my t"}, "|"), folder_ / "my text.txt"));
 }
 
 // Parsed by the shells themselves where they are installed.
@@ -103,6 +119,9 @@ TEST_F(CommandLine, TheManualNamesEverySubcommand) {
   EXPECT_TRUE(manual.out.starts_with(".TH MNEMO 1"));
   for (const char* name : {"train", "compare", "generate", "recipes", "completion"})
     EXPECT_TRUE(holds(manual.out, std::string(".SS mnemo ") + name)) << name;
+  for (const char* argument : {"\n.TP\n\\fIMODEL\\fR\nmodel folder, run folder or checkpoint\n",
+                               "\n.TP\n[\\fIINPUT\\fR ...]\nJPEG or PNG files", "\n.TP\n\\fIFILE\\fR ...\ntask files"})
+    EXPECT_TRUE(holds(manual.out, argument)) << argument;
 }
 
 TEST_F(CommandLine, HelpOfRecipesFitsTheColumns) {

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "tests/support/command_line.h"
+#include "tests/unit/data/image_files.h"
 
 namespace mnemo::test {
 namespace {
@@ -48,6 +49,33 @@ TEST_F(Init, BeginsWithARecipeForOnesOwnPhotos) {
   const Finished trained = run({"train", recipe, "--out", folder_ / "run", "--set", "train.steps=1", "--set",
                                 "train.batch_size=2", "--set", "model.backbone.num_layers=1", "-q"});
   EXPECT_EQ(trained.status, 0) << trained.err;
+}
+
+TEST_F(Init, PartsInFoldersOfTheirOwnTakeNoShareOfThePhotos) {
+  const auto recipe_of = [&](const std::string& set) {
+    const std::string recipe = folder_ / (set + ".toml");
+    const Finished done = run({"init", "--data", folder_ / set, "--out", recipe});
+    EXPECT_EQ(done.status, 0) << set << ": " << done.err;
+    return content(recipe);
+  };
+  for (const char* valid : {"valid", "val"}) {
+    for (const char* part : {"train", valid, "test"})
+      data::make_class_folders(folder_ / (valid + std::string("/") + part), 2);
+  }
+  for (const char* valid : {"valid", "val"}) {
+    const std::string text = recipe_of(valid);
+    EXPECT_TRUE(holds(text, "valid = \"" + (folder_ / valid) + "/" + valid + "\"\n")) << text;
+    EXPECT_FALSE(holds(text, "valid_fraction")) << text;
+    EXPECT_FALSE(holds(text, "held out, where there is no folder")) << text;
+    EXPECT_TRUE(holds(text, "type = \"images\"\n# Every photo is seen")) << text;
+  }
+  const Finished trained = run({"train", folder_ / "valid.toml", "--out", folder_ / "run", "--set", "train.steps=1",
+                                "--set", "train.batch_size=2", "--set", "model.backbone.num_layers=1", "-q"});
+  EXPECT_EQ(trained.status, 0) << trained.err;
+  // Without a part of its own for validation the share stays.
+  fs::remove_all(folder_ / "val/val");
+  fs::remove(folder_ / "val.toml");
+  EXPECT_TRUE(holds(recipe_of("val"), "held out, where there is no folder of its own for them.\nvalid_fraction = 0.1"));
 }
 
 TEST_F(Init, KeysOfRecipesAreSearched) {

@@ -1,11 +1,16 @@
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 
+#include "api/attention_layer.h"
 #include "base/file_io.h"
 #include "base/json_value.h"
 #include "bundle/bundle.h"
+#include "data/tokenizers/open_tokenizer.h"
+#include "experiment/experiment.h"
 #include "infer/text_session.h"
 #include "mnemo.h"
 #include "tests/support/command_line.h"
@@ -22,6 +27,21 @@ using test::Finished;
 using test::holds;
 
 const std::string kTimm = MNEMO_SOURCE_DIR "/tests/golden/data/vision_import/timm_vit";
+constexpr const char* kPicture = MNEMO_SOURCE_DIR "/tests/golden/data/images/files/photo_7865c0.jpg";
+
+/// While it lives, the current directory is another.
+class CurrentFolder {
+ public:
+  explicit CurrentFolder(const std::string& path) : before_(std::filesystem::current_path()) {
+    std::filesystem::current_path(path);
+  }
+  ~CurrentFolder() { std::filesystem::current_path(before_); }
+  CurrentFolder(const CurrentFolder&) = delete;
+  CurrentFolder& operator=(const CurrentFolder&) = delete;
+
+ private:
+  std::filesystem::path before_;
+};
 
 class Library : public test::CommandLine {
  protected:
@@ -53,6 +73,7 @@ TEST_F(Library, WritesAndMeasuresAsTheCommandsDo) {
     EXPECT_EQ(ours.at("nll"), measured.at("nll").as_double()) << reset;
     EXPECT_EQ(ours.predictions, measured.at("predictions").as_int());
     EXPECT_EQ(model.evaluate().at("nll"), json(run({"eval", run_folder, "--json"}).out).at("nll").as_double());
+    EXPECT_EQ(model.evaluate({.part = "valid"}).at("nll"), model.evaluate().at("nll"));
     // The text must depend on the setting.
     const std::string other = std::string(reset) == "segments" ? "documents" : "segments";
     EXPECT_NE(model.evaluate(text_, {.reset = other}).at("nll"), ours.at("nll"));
@@ -81,6 +102,8 @@ TEST_F(Library, AStreamMayEndEarlyAndGoOnFromAFile) {
   const std::string second = whole.generate({.max_tokens = 20});
   infer::TextSession again = model.resume_text(folder_ / "session", options);
   EXPECT_EQ(again.generate({.max_tokens = 20}), second);
+  EXPECT_EQ(model.resume_text(folder_ / "session").generate({.max_tokens = 20}), second);
+  EXPECT_EQ(model.resume_text(folder_ / "session", {.seed = 3}).session().sampling().seed, 3);
   EXPECT_EQ(model.generate("line 9", {.max_tokens = 40, .seed = 5}), first + second);
 }
 
@@ -135,6 +158,78 @@ TEST_F(Library, SavedModelsAreTheSame) {
   expect_error<InputError>([&] { save_model(folder_ / "none", load(kTimm)); }, {"Mnemo's format", "timm_vit"});
 }
 
+TEST_F(Library, ACopyIsSavedWithItsOwnConventionsAndTokenizer) {
+  const std::string folder = trained("run", {"--set", "data.reset=segments"});
+  const Bundle model = load(folder);
+  bundle::Bundle parts = model.parts();
+  parts.conventions.reset = bundle::TextConventions::Reset::documents;
+  std::string vocabulary = content(folder + "/model/vocabulary.json");
+  const size_t l = vocabulary.find("\"l\""), x = vocabulary.find("\"x\"");
+  ASSERT_TRUE(l != std::string::npos && x != std::string::npos) << vocabulary;
+  std::swap(vocabulary[l + 1], vocabulary[x + 1]);
+  parts.tokenizer = data::open_tokenizer_files({{"vocabulary.json", vocabulary}}, "changed");
+  save_model(folder_ / "copy", Bundle(std::make_shared<const bundle::Bundle>(parts)));
+  const Bundle copy = load(folder_ / "copy");
+  EXPECT_FALSE(copy.resets_segments());
+  EXPECT_EQ(copy.parts().tokenizer->encode("lx"), model.parts().tokenizer->encode("xl"));
+  EXPECT_TRUE(base::path_exists(folder_ / "copy/README.md"));
+}
+
+// Version control and file managers leave files that are no part of the model.
+TEST_F(Library, HiddenFilesOfAModelFolderAreLeftBehind) {
+  const std::string folder = trained("run") + "/model";
+  for (const char* name : {".gitattributes", ".DS_Store"}) test::write(folder + "/" + name, "*.safetensors lfs\n");
+  save_model(folder_ / "copy", load(folder));
+  const Finished converted = run({"convert", folder, "--to", "mnemo", "--out", folder_ / "converted"});
+  EXPECT_EQ(converted.status, 0) << converted.err;
+  for (const char* made : {"copy", "converted"}) {
+    EXPECT_FALSE(base::path_exists(folder_ / (made + std::string("/.gitattributes")))) << made;
+    EXPECT_EQ(content(folder_ / (made + std::string("/vocabulary.json"))), content(folder + "/vocabulary.json"));
+  }
+}
+
+// What lies in the current directory belongs to no model.
+TEST_F(Library, AModelThatLiesInNoFolderReadsNone) {
+  const auto without_folder = [](const Bundle& model) {
+    bundle::Bundle parts = model.parts();
+    parts.folder.clear();
+    return Bundle(std::make_shared<const bundle::Bundle>(parts));
+  };
+  const std::string run_folder = trained("run");
+  const Bundle text = without_folder(load(run_folder)), images = without_folder(load(kTimm));
+  std::string names;
+  for (int i = 0; i < 10; ++i) names += "kind " + std::to_string(i) + "\n";
+  test::write(run_folder + "/model/classes.txt", names);
+  test::write(run_folder + "/model/images.json", R"({"image_size": [32, 32]})");
+  const CurrentFolder inside(run_folder + "/model");
+  EXPECT_FALSE(experiment::own_recipe(text.parts()).has_value());
+  expect_error<InputError>([&] { text.evaluate(); }, {"lies in no run's folder"});
+  EXPECT_TRUE(images.labels().empty());
+  expect_error<InputError>([&] { images.classify(kPicture); }, {"lies in no folder"});
+  expect_error<InputError>([&] { images.inspect({.image = kPicture}); }, {"lies in no folder"});
+}
+
+TEST(LibraryLayers, ALayerTakesTheMemoriesThatNameIt) {
+  layers::ParameterSet parameters;
+  const layers::Scope root = parameters.root();
+  const base::Node grc = base::Node::table(
+      {{"type", "grc"}, {"lifetime", "sequence"}, {"layers", base::Node::array({1})}});
+  const auto carries = [&](int64_t layer) {
+    const layers::Scope own = root / "layers" / layer;
+    const auto made = make_attention({.memory = {grc}}, {.attn = own / "attn",
+                                                         .layer = own,
+                                                         .shared = root,
+                                                         .dim = 8,
+                                                         .num_heads = 2,
+                                                         .head_dim = 4,
+                                                         .layer_number = layer});
+    return !made->initial_state(1).fields().empty();
+  };
+  EXPECT_TRUE(carries(1));
+  EXPECT_FALSE(carries(2));
+  expect_error<InputError>([&] { carries(0); }, {"layers", "found 1"});
+}
+
 TEST_F(Library, TrainsAndResumesAsTheCommandDoes) {
   const std::vector<std::string> data = {"data.train=" + text_};
   const std::string expected = content(trained("command") + "/model/model.safetensors");
@@ -172,6 +267,13 @@ TEST_F(Library, ComparesInThisProcessAsInProcessesOfTheirOwn) {
     EXPECT_TRUE(holds(one->text, "none")) << one->text;
   }
   EXPECT_EQ(json(base::read_file(here.folder + "/results.json")), json(here.json));
+  EXPECT_EQ(json(here.json).at("threads").as_int(), 1) << "train.threads";
+  // What a recipe leaves open the caller decides.
+  const int before = at::get_num_threads();
+  at::set_num_threads(3);
+  const Comparison open = compare_models(recipe_, {.out = folder_ / "open", .set = {set[0], "train.steps=1"}});
+  at::set_num_threads(before);
+  EXPECT_EQ(json(open.json).at("threads").as_int(), 3);
 }
 
 TEST_F(Library, InspectsAndVerifiesAsTheCommandsDo) {
@@ -187,6 +289,13 @@ TEST_F(Library, InspectsAndVerifiesAsTheCommandsDo) {
   EXPECT_TRUE(looked.svg().starts_with("<svg"));
   EXPECT_TRUE(holds(looked.html("A title"), "A title"));
   EXPECT_GT(looked.parameters(), 0);
+  // A memory that would take too long to fill says how much it holds then.
+  const Inspection large = inspect_model(recipe_, {.set = {"data.train=" + text_, "model.segment_size=1024",
+                                                           "model.memory=[{type=\"knn\",memory_len=16777216}]"}});
+  const base::Node said = json(large.json());
+  EXPECT_FALSE(said.at("memories_full").as_bool());
+  EXPECT_EQ(large.state_bytes(), said.at("full_state_bytes").as_int());
+  EXPECT_GT(large.state_bytes(), said.at("state_bytes").as_int());
 
   const std::string golden = MNEMO_SOURCE_DIR "/tests/golden/data/grc/paper_causal.safetensors";
   const Verification verified = verify_golden(golden);
@@ -196,8 +305,7 @@ TEST_F(Library, InspectsAndVerifiesAsTheCommandsDo) {
 }
 
 TEST_F(Library, ClassifiesImages) {
-  const std::string model = MNEMO_SOURCE_DIR "/tests/golden/data/vision_import/timm_vit";
-  const std::string picture = MNEMO_SOURCE_DIR "/tests/golden/data/images/files/photo_7865c0.jpg";
+  const std::string model = kTimm, picture = kPicture;
   const Bundle bundle = load(model);
   EXPECT_TRUE(bundle.is_images());
   EXPECT_EQ(bundle.format(), "timm_vit");
@@ -210,6 +318,11 @@ TEST_F(Library, ClassifiesImages) {
     EXPECT_EQ(answers[0].labels[i].name, best[i].at("label").as_string());
     EXPECT_EQ(answers[0].labels[i].probability, best[i].at("probability").as_double());
   }
+  const std::vector<ImageAnswer> twice = bundle.classify({kPicture, kPicture}), once = bundle.classify({kPicture});
+  ASSERT_EQ(twice.size(), 2u);
+  ASSERT_EQ(once.size(), 1u);
+  EXPECT_EQ(twice[1].image, picture);
+  EXPECT_EQ(once[0].tasks[0].labels[0].name, answers[0].labels[0].name);
   test::write(folder_ / "broken.png", "no image");
   const std::vector<ImageAnswer> both = bundle.classify({folder_ / "broken.png", picture}, {.skip_broken = true});
   EXPECT_TRUE(holds(both[0].error, "broken.png"));

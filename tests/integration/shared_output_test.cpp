@@ -109,6 +109,28 @@ TEST_F(SharedOutput, Samples) {
   EXPECT_TRUE(holds(refused.err, "one text is written by one process")) << refused.err;
 }
 
+/// A job of one rank is one process: what several cannot share it does.
+TEST_F(SharedOutput, OneRankDoesWhatOneProcessDoes) {
+  const std::string model = trained("run");
+  const auto expect_equal = [&](std::vector<std::string> words, const std::string& input = "") {
+    const Finished alone = run_on(input, words);
+    words.insert(words.end(), {"--processes", "1"});
+    const Finished one = run_on(input, words);
+    EXPECT_EQ(alone.status, 0) << alone.err;
+    EXPECT_EQ(one.status, 0) << one.err;
+    return std::pair(alone.out, one.out);
+  };
+  const auto [text, same] = expect_equal({"generate", model, "--prompt", "line 1", "--tokens", "20"});
+  EXPECT_EQ(same, text);
+  const auto [read, read_same] = expect_equal({"generate", model, "--prompt-file", "-", "--tokens", "20"}, "line 2");
+  EXPECT_EQ(read_same, read);
+  const auto [image, image_same] = expect_equal({"classify", backbone_, "-"},
+                                                content(data::golden_image("photo_7865c0.jpg")));
+  EXPECT_EQ(image_same, image);
+  expect_equal({"eval", model, "--precision", "float32"});
+  expect_equal({"eval", model, "--memory", "noise"});
+}
+
 /// A command that runs on one process says so instead of doing everything once for each rank.
 TEST_F(SharedOutput, OtherCommandsRefuseTheRanksOfAJob) {
   const std::map<std::string, std::string> variables = {

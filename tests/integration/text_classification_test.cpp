@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "distributed/group.h"
 #include "tests/integration/text_training.h"
 #include "weights/safetensors.h"
 
@@ -38,6 +39,14 @@ TEST_F(TextTraining, AnEncoderLearnsToClassifyTexts) {
   EXPECT_EQ(content(out + "/model/classes.txt"), "0\n1\n");
   EXPECT_TRUE(std::filesystem::exists(out + "/model/vocab.txt"));
   EXPECT_FALSE(holds(content(out + "/model/README.md"), "text-generation"));
+  EXPECT_EQ(classes_of(out, "the film was good w13\n"), std::vector<std::string>{"1"});
+  if (distributed::available()) {  // a job of one rank is one process
+    const Finished one = run({"classify", out, folder_ / "lines.txt", "--processes", "1"});
+    EXPECT_EQ(one.status, 0) << one.err;
+    EXPECT_TRUE(one.out.starts_with("1\t")) << one.out;
+  }
+  const Finished wide = run({"classify", out, folder_ / "lines.txt", "--batch", "4097"});
+  EXPECT_TRUE(holds(wide.err, "classify: --batch: expected 1 to 4096, found 4097")) << wide.err;
   const Finished shown = run({"data", folder_ / "recipe.toml", "--set", "data.train=" + texts, "-n", "1"});
   EXPECT_EQ(shown.status, 0) << shown.err;
   EXPECT_TRUE(holds(shown.out, "train: 64 texts, 32 0, 32 1\n")) << shown.out;

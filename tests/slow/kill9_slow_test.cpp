@@ -76,7 +76,9 @@ TEST(Kill9Slow, CheckpointsStayGoodAndTheResumedRunIsBitwiseTheUninterruptedOne)
   ASSERT_EQ(wait_for(start(text, whole)), 0);
   const double step = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / 400;
 
-  std::mt19937_64 random(std::random_device{}());
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  std::mt19937_64 random(seed);
   std::uniform_real_distribution<double> steps(0.5, 12.0);
   int64_t last = 0;
   int moved = 0;

@@ -160,6 +160,8 @@ const std::vector<Configuration>& variants() {
     add("xl_zero", "relative", {"segment_cache"}, {"memory[0].mem_len=0"});
     add("xl_short", "relative", {"segment_cache"}, {"memory[0].mem_len=3"});
     add("xl_same_length", "relative", {"segment_cache"}, {"memory[0].mem_len=4", "memory[0].same_length=true"});
+    add("xl_eval_same_length", "relative", {"segment_cache"},
+        {"memory[0].mem_len=4", "memory[0].eval_same_length=true", "backbone.attention.eval_clamp_len=2"});
     add("xl_eval_longer", "relative", {"segment_cache"}, {"memory[0].mem_len=2", "memory[0].eval_mem_len=7"});
     add("xl_pre", "relative", {"segment_cache"},
         {"memory[0].mem_len=32", "backbone.norm=pre", "backbone.final_norm=true"});
@@ -217,6 +219,7 @@ const std::vector<Configuration>& variants() {
         {slots, control + "gate=true", control + "shared_across_heads=true",
          "backbone.attention.tied_across_layers=true"});
     add("abc_random_redrawn", "abc", {}, {slots, control + "type=random", control + "redraw=sequence"});
+    add("abc_random_redrawn_segment", "abc", {}, {slots, control + "type=random", control + "redraw=segment"});
     add("abc_random_masked", "abc", {}, {slots, masked, control + "type=random"});
     add("abc_identity", "abc", {}, {"backbone.attention.num_slots=40", masked, control + "type=identity"});
     add("abc_linformer", "abc", {}, {slots, control + "type=linformer", control + "max_len=40"});

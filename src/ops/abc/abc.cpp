@@ -79,7 +79,7 @@ AbcOutput abc_causal_naive(const at::Tensor& q, const at::Tensor& k, const at::T
 AbcOutput abc_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
                      const AbcMemory& memory, const at::Tensor& valid, AbcActivation activation, double eps,
                      double scale) {
-  if (q.scalar_type() == at::kBFloat16 && q.is_cpu()) {
+  if (q.scalar_type() == at::kBFloat16 && (q.is_cpu() || activation != AbcActivation::exp)) {
     const auto wide = [](const at::Tensor& tensor) { return tensor.to(at::kFloat); };
     const AbcOutput out = abc_causal(wide(q), wide(k), wide(v), wide(s),
                                      {wide(memory.k), wide(memory.v), wide(memory.z)}, valid, activation, eps, scale);

@@ -175,7 +175,6 @@ AbcSumsOutput abc_sums(const at::Tensor& q, const at::Tensor& k, const at::Tenso
   const DeclaredProducts products("mnemo::abc_sums", [&] {
     return phi.numel() * 2 * (q.size(3) + v.size(3));  // written to K and V, read by q and by the weights
   });
-  if (!q.is_cpu()) return abc_sums_by_products(q, k, v, phi, sums, reading, scale);
   if (q.scalar_type() == at::kBFloat16) {
     const AbcSumsOutput out = abc_sums(as_float(q), as_float(k), as_float(v), as_float(phi),
                                        {as_float(sums.k), as_float(sums.v)}, {as_float(reading.factor), reading.open},
@@ -183,6 +182,7 @@ AbcSumsOutput abc_sums(const at::Tensor& q, const at::Tensor& k, const at::Tenso
     const at::ScalarType kept = sums.k.scalar_type();
     return {out.o.to(at::kBFloat16), {out.sums.k.to(kept), out.sums.v.to(kept)}};
   }
+  if (!q.is_cpu()) return abc_sums_by_products(q, k, v, phi, sums, reading, scale);
   const SumInputs in{with_rows(q),
                      with_rows(k),
                      with_rows(v),

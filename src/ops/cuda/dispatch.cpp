@@ -19,7 +19,16 @@ AbcOutput abc_exp_scan(const at::Tensor& q, const at::Tensor& k, const at::Tenso
                        const AbcMemory& memory, double scale) {
   using Kernels = AbcKernels<Launch>;
   const c10::DeviceGuard guard(q.device());
-  if (!Kernels::fits(q, v, s)) return abc_causal_naive(q, k, v, s, memory, {}, AbcActivation::exp, 0.0, scale);
+  if (!Kernels::fits(q, v, s)) {
+    // As on the CPU, sums of bfloat16 inputs are in float32, whatever type the memory has.
+    const bool narrow = q.scalar_type() == at::kBFloat16;
+    const auto wide = [&](const at::Tensor& x) { return narrow ? x.to(at::kFloat) : x; };
+    const AbcOutput out = abc_causal_naive(wide(q), wide(k), wide(v), wide(s),
+                                           {wide(memory.k), wide(memory.v), wide(memory.z)}, {}, AbcActivation::exp,
+                                           0.0, scale);
+    const at::ScalarType kept = memory.k.scalar_type();
+    return {out.o.to(q.scalar_type()), {out.memory.k.to(kept), out.memory.v.to(kept), out.memory.z.to(kept)}};
+  }
   return Kernels::run(q, k, v, s, memory, scale);
 }
 

@@ -9,8 +9,10 @@
 #include "attention/linear.h"
 #include "attention/lsh.h"
 #include "attention/relative.h"
+#include "attention/relative_buckets.h"
 #include "attention/sliding_window.h"
 #include "attention/softmax.h"
+#include "core/grouped_queries.h"
 #include "core/kv_state.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/position.h"
@@ -272,8 +274,8 @@ void expect_weights_of_forward(const typename A::Options& options, AttendTable t
   ASSERT_EQ(view.maps.size(), 1u);
   EXPECT_EQ(view.maps[0].name, "attention");
   const at::Tensor rows = context.defined() ? at::cat({context, x}, 1) : x;
-  const at::Tensor v = s.project("v", rows).view({2, rows.size(1), kHeads, kWidth}).transpose(1, 2);
-  const at::Tensor heads = at::matmul(view.maps[0].weights, v).transpose(1, 2).flatten(2);
+  const at::Tensor v = s.project("v", rows).unflatten(2, {-1, kWidth}).transpose(1, 2);  // of the key heads
+  const at::Tensor heads = at::matmul(view.maps[0].weights, core::for_queries(v, kHeads)).transpose(1, 2).flatten(2);
   EXPECT_LE(difference(s.project("o", heads), s.attention->forward(input, s.attention->initial_state(2)).y), 1e-13);
 }
 
@@ -290,6 +292,17 @@ TEST(Look, WeightsOfValuesAreTheOutput) {
   for (const auto& [table, rows] :
        {std::pair{cached, context}, std::pair{memory, at::Tensor()}, std::pair{padded, at::Tensor()}}) {
     expect_weights_of_forward<Softmax>({}, table, rows);
+    SoftmaxOptions turned;
+    turned.num_kv_heads = 1;
+    turned.rotary = core::RotaryOptions{.base = 50.0};
+    expect_weights_of_forward<Softmax>(turned, table, rows);
+    for (const bool scaled : {false, true}) {
+      RelativeBucketsOptions buckets;
+      buckets.num_buckets = 6;
+      buckets.max_distance = 5;
+      buckets.scaled = scaled;
+      expect_weights_of_forward<RelativeBuckets>(buckets, table, rows);
+    }
     for (const auto shift : {RelativeOptions::Shift::signed_, RelativeOptions::Shift::faithful}) {
       RelativeOptions options;
       options.rel_shift = shift;

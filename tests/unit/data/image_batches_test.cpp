@@ -166,6 +166,46 @@ TEST(TrainingImages, RepeatsStandSideBySideAndAnEpochStaysAsLong) {
   }
 }
 
+// Beside a twin whose batches are not mixed: both the pixels and the targets have the same share of the reversed batch.
+TEST(TrainingImages, ABatchIsMixedInPixelsAndTargetsAlike) {
+  const test::TemporaryFolder folder;
+  make_class_folders(folder / "train", 4);
+  ImageOptions options = small_images(folder / "train");
+  options.augment.crop = ImageAugmentOptions::Crop::none;
+  options.augment.flip = 0;
+  const auto set = load_images(options).train;
+  for (const bool cut : {false, true}) {
+    (cut ? options.augment.cutmix : options.augment.mixup) = 0.8;
+    (cut ? options.augment.mixup : options.augment.cutmix) = 0;
+    ImageOptions unmixed = options;
+    unmixed.augment.mixup = unmixed.augment.cutmix = 0;
+    // Of 12 images: an odd batch that begins with other classes each time.
+    TrainingImages mixed(set, options, 11, false, 3), twin(set, unmixed, 11, false, 3);
+    int64_t with_others = 0;
+    for (int64_t number = 0; number < 8; ++number) {
+      const ImageBatch found = mixed.next(), plain = twin.next();
+      const std::string where = fmt::format("{} batch {}", cut ? "cutmix" : "mixup", number);
+      ASSERT_TRUE(at::equal(found.labels, plain.labels)) << where;
+      const at::Tensor other = plain.pixels.flip(0), own = at::one_hot(plain.labels, 3).to(at::kFloat);
+      const auto row = plain.labels.ne(plain.labels.flip(0)).nonzero()[0].item<int64_t>();
+      const auto lambda = found.targets[row][plain.labels[row].item<int64_t>()].item<double>();
+      with_others += lambda < 0.999;
+      EXPECT_LE((own * lambda + own.flip(0) * (1.0 - lambda) - found.targets).abs().max().item<double>(), 1e-6)
+          << where;
+      if (!cut) {
+        const at::Tensor expected = plain.pixels * lambda + other * (1.0 - lambda);
+        EXPECT_LE((expected - found.pixels).abs().max().item<double>(), 1e-5) << where;
+        continue;
+      }
+      const at::Tensor changed = found.pixels.ne(plain.pixels);
+      EXPECT_TRUE(at::logical_or(changed.logical_not(), found.pixels.eq(other)).all().item<bool>()) << where;
+      const auto box = changed.any(0).any(0).to(at::kDouble).mean().item<double>();
+      EXPECT_NEAR(box, 1.0 - lambda, 1e-6) << where;
+    }
+    EXPECT_GE(with_others, 1) << (cut ? "cutmix" : "mixup");
+  }
+}
+
 TEST(MeasuredImages, AreTheTestCropInOrderEvenlySpread) {
   const test::TemporaryFolder folder;
   make_class_folders(folder / "train", 3);

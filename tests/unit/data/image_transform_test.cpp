@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <set>
 
+#include "base/options.h"
 #include "data/draws.h"
 #include "data/images/image_augment.h"
 #include "data/images/image_mix.h"
@@ -141,6 +144,27 @@ TEST(RandAugment, DrawsEveryOperationAndNothingElseThanItsSeedDecides) {
   EXPECT_EQ(rand_augment(image, options, {}, random), image);
 }
 
+// With the same draws as rand_augment(): the operation, whether, the magnitude, the sign and the interpolation.
+TEST(RandAugment, WithoutDeviationAnOperationHasTheGivenMagnitude) {
+  const Image image = photo();
+  const RandAugmentOptions options{.num_ops = 1, .magnitude = 7, .magnitude_std = 0, .probability = 1};
+  const std::array<uint8_t, 3> fill = {1, 2, 3};
+  std::set<AugmentType> seen;
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    base::Random random{seed}, twin{seed};
+    const auto type = static_cast<AugmentType>(twin.below(kNumAugmentTypes));
+    draw_chance(twin, 1.0);
+    draw_normal(twin);
+    const int sign = draw_chance(twin, 0.5) ? 1 : -1;
+    const Interpolation interpolation = draw_chance(twin, 0.5) ? Interpolation::bilinear : Interpolation::bicubic;
+    EXPECT_EQ(rand_augment(image, options, fill, random),
+              augment(image, type, augment_argument(type, 7.0, sign), {interpolation, fill}))
+        << augment_name(type);
+    seen.insert(type);
+  }
+  EXPECT_EQ(seen.size(), static_cast<size_t>(kNumAugmentTypes));
+}
+
 // The step is computed from all pixels except those of the last value: 300 of 600, so that the lower value stays 0 and
 // the higher one 255.
 TEST(RandAugment, EqualizeLeavesTheLastValueOutOfItsStep) {
@@ -187,6 +211,63 @@ TEST(ImageTransform, PaddedCropsMoveTheImageByAtMostThePadding) {
     ASSERT_TRUE(found) << seed;
   }
   EXPECT_EQ(seen.size(), 49u);
+}
+
+TEST(ImageTransform, AFlipMirrorsTheTestCrop) {
+  ImageOptions options = small_images("", {16, 20});
+  options.augment.crop = ImageAugmentOptions::Crop::none;
+  const Image image = photo(), crop = TestCrop::of(options.test_crop, 16, 20)(image);
+  for (const bool flip : {false, true}) {
+    options.augment.flip = flip ? 1.0 : 0.0;
+    const ImageTransform transform(options);
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      base::Random random{seed};
+      const Image found = transform.augmented(image, random);
+      bool same = true;
+      for (int64_t y = 0; y < 16; ++y) {
+        for (int64_t x = 0; x < 20; ++x)
+          same = same && std::equal(found.at(y, x), found.at(y, x) + 3, crop.at(y, flip ? 19 - x : x));
+      }
+      EXPECT_TRUE(same) << flip << " seed " << seed;
+    }
+  }
+}
+
+TEST(ImageTransform, ErasedBoxesAreFilledAsTheModeSays) {
+  ImageOptions options = small_images("", {24, 24});
+  const Image image = photo();
+  const auto pixels_of = [&](double erase, const std::string& mode) {
+    const base::Node node = base::Node::table(
+        {{"crop", "none"}, {"flip", 0.0}, {"erase", erase}, {"erase_mode", mode}});
+    options.augment = base::read_options<ImageAugmentOptions>(node);
+    const ImageTransform transform(options);
+    std::vector<float> pixels(static_cast<size_t>(transform.numbers()));
+    base::Random random{5};
+    transform.train(image, random, pixels.data());
+    return pixels;
+  };
+  for (const std::string mode : {"pixel", "rand", "const"}) {
+    const std::vector<float> whole = pixels_of(0.0, mode), erased = pixels_of(1.0, mode);
+    std::array<std::set<float>, 3> values;
+    size_t changed = 0;
+    for (size_t i = 0; i < whole.size(); ++i) {
+      if (whole[i] == erased[i]) continue;
+      values[i / (24 * 24)].insert(erased[i]);
+      ++changed;
+    }
+    ASSERT_GT(changed, 3U) << mode;
+    if (mode == "pixel") {
+      EXPECT_GT(values[0].size() + values[1].size() + values[2].size(), changed / 2);
+      continue;
+    }
+    for (const std::set<float>& of_channel : values) ASSERT_EQ(of_channel.size(), 1U) << mode;
+    const float red = *values[0].begin(), green = *values[1].begin(), blue = *values[2].begin();
+    if (mode == "const") {
+      EXPECT_TRUE(red == 0.0F && green == 0.0F && blue == 0.0F);
+    } else {
+      EXPECT_TRUE(red != green && green != blue && blue != red) << "each channel has its own";
+    }
+  }
 }
 
 TEST(ImageTransform, ErasingLeavesTheRestAlone) {
@@ -250,6 +331,29 @@ TEST(ImageMix, DrawsBothKindsAsTheOptionsSay) {
   options.mix_probability = 0;
   base::Random random{1};
   EXPECT_EQ(draw_mix(options, 32, 32, random).lambda, 1.0);
+}
+
+TEST(ImageMix, TheSwitchChoosesBetweenBoth) {
+  ImageAugmentOptions options;
+  options.mixup = 0.8;
+  options.cutmix = 1.0;
+  for (const bool cut : {false, true}) {
+    options.switch_probability = cut ? 1.0 : 0.0;
+    int boxes = 0, unmixed = 0;
+    for (uint64_t seed = 0; seed < 200; ++seed) {
+      base::Random random{seed};
+      const ImageMix mix = draw_mix(options, 32, 32, random);
+      boxes += mix.box.height * mix.box.width > 0;
+      unmixed += mix.lambda == 1.0;  // by cutmix, a box that is too small for a pixel
+    }
+    if (cut) {
+      EXPECT_EQ(boxes + unmixed, 200);
+      EXPECT_GT(boxes, 150);
+    } else {
+      EXPECT_EQ(boxes, 0);
+      EXPECT_EQ(unmixed, 0);
+    }
+  }
 }
 
 }  // namespace

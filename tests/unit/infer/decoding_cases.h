@@ -262,6 +262,10 @@ inline const std::vector<Case>& cases() {
          o.embedding.div_val = 2;
          o.head.set("adaptive", Node::table({{"cutoffs", Node::array({6, 15})}, {"div_val", 2}}));
        }},
+      {"knn",
+       [](auto& o) {
+         o.memory = {memory("knn", {{"memory_len", 12}, {"top_k", 11}})};
+       }},
       {"grc_no_gate_bias",
        [](auto& o) {
          o.memory = {memory("grc", {{"cache_len", 4}, {"lifetime", "sequence"}, {"gate_bias", false}})};

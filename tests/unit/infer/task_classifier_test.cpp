@@ -197,6 +197,10 @@ TEST(LearnableMemory, OptionsThatMakeNoSenseAreRefused) {
   refuse(R"("tasks": [{"name": "a", "num_classes": 2, "own_adapters": true}])", {"own_adapters", "old rows"});
   refuse(R"("attention": "full", "tasks": [{"name": "a", "num_classes": 2, "own_adapters": true}])",
          {"adapters", "'a'", "found none"});
+  refuse(
+      R"("attention": "full", "tasks": [{"name": "a", "num_classes": 2, "own_adapters": true}, {"name": "b", "num_classes": 2, "own_adapters": true}])",
+      {"tasks", "2 tasks have adapters"});
+  refuse(R"("tasks": [{"name": "a", "num_classes": 2}]}, {"type": "grc")", {"learnable_tokens", "only memory", "2"});
 }
 
 }  // namespace

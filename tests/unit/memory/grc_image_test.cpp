@@ -252,6 +252,12 @@ TEST(GrcImages, RefusesWhatTheLayoutHasNoReadingOf) {
       pvt, false, {"2x2", "9x1"});
   refuse([](auto& o) { o.cache_grid = {3, 3}; }, vit, false, {"cache_grid"});
   refuse([](auto& o) { o.position = GrcOptions::Position::cpe; }, {}, false, {"grid"});
+  refuse(
+      [](auto& o) {
+        o.position = GrcOptions::Position::cpe;
+        o.cache_ratio = 0.75;
+      },
+      vit, false, {"\"cpe\"", "dim = 8", "6 cached channels"});
   GrcOptions odd;
   odd.cache_len = 15;
   odd.cache_grid = {5, 3};

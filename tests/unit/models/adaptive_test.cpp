@@ -141,6 +141,20 @@ TEST(AdaptiveSoftmax, TheShortlistMayStandWithoutAProjection) {
   EXPECT_GT(difference(plain->logits(hidden), words), 1e-3);
 }
 
+TEST(AdaptiveEmbedding, OneTableMayBeThatOfAFullSoftmax) {
+  for (const std::vector<std::string>& cutoffs : {std::vector<std::string>{}, {"embedding.cutoffs=[5,11]"}}) {
+    const auto model = build_of(with({"embedding.type=adaptive"}, cutoffs));
+    const at::Tensor hidden = Numbers(2).normal({1, 4, 8}), table = model->parameters().find("embed.weight");
+    ASSERT_EQ(table.sizes(), at::IntArrayRef({kVocab, 8}));
+    EXPECT_LE(difference(model->logits(hidden), at::matmul(hidden, table.t())), 1e-13);
+    EXPECT_TRUE(
+        at::isfinite(model->nll(hidden, at::tensor({0, 6, 12, 22}, at::kLong).view({1, 4}))).all().item<bool>());
+    // The table and not what it was when the head was made.
+    model->parameters().to(at::kFloat, at::kCPU);
+    EXPECT_EQ(model->logits(hidden.to(at::kFloat)).scalar_type(), at::kFloat);
+  }
+}
+
 TEST(Adaptive, WrongOptionsAreNamed) {
   const auto refused = [](const std::vector<std::string>& assignments, std::initializer_list<std::string> parts) {
     expect_error<base::InputError>([&] { build_of(assignments); }, parts);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "base/error.h"
@@ -84,6 +85,32 @@ TEST(ImagesTask, GivesPixelsLabelsAndSoftTargetsWhereLabelsAreMixed) {
   EXPECT_EQ(soft.soft_targets.sizes(), (std::vector<int64_t>{4, 1, 3}));
   EXPECT_TRUE(at::equal(soft.soft_targets.argmax(-1), soft.targets));
   EXPECT_TRUE(at::allclose(soft.soft_targets.sum(-1), at::ones({4, 1})));
+}
+
+TEST(ImagesTask, TheLossOfSharesIsTheirCrossEntropy) {
+  const test::TemporaryFolder folder;
+  data::make_class_folders(folder / "train", 8);
+  data::ImageOptions options = options_of(folder / "train");
+  options.augment.mixup = 0.8;
+  options.augment.label_smoothing = 0.1;
+  Images task(data::load_images(options), options, {.batch_size = 4});
+  const auto segment = task.next(core::ImageInput{}).front();
+  const MeanModel model(3);
+  const core::StepResult step = model.forward(model_input(segment, core::Mode::train), model.initial_state(4));
+  double expected = 0, of_labels = 0;
+  for (int64_t image = 0; image < 4; ++image) {
+    const auto mean = step.hidden[image].item<double>();  // class k has the logit k times the mean
+    const double sum = 1 + std::exp(mean) + std::exp(2 * mean);
+    for (int64_t k = 0; k < 3; ++k) {
+      const double nats = std::log(sum) - static_cast<double>(k) * mean;
+      expected += segment.soft_targets[image][0][k].item<double>() * nats / 4;
+      if (segment.targets[image].item<int64_t>() == k) of_labels += nats / 4;
+    }
+  }
+  const TokenLoss loss = token_loss(model, step, segment, segment.num_targets, 0.0);
+  EXPECT_NEAR(loss.nll.item<double>(), expected, 1e-6);
+  EXPECT_NEAR(loss.total.item<double>(), expected, 1e-6);
+  EXPECT_GT(std::abs(expected - of_labels), 1e-4) << "labels alone would give another loss";
 }
 
 TEST(ImagesTask, MeasuresTopOneTopFiveAndNllOverThePart) {

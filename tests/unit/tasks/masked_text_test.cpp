@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/ignore_target.h"
 #include "models/model.h"
+#include "tasks/registry.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 
@@ -141,6 +142,30 @@ TEST_F(MaskedTexts, AnEvaluationHasItsOwnMasksAndCountsThemAlone) {
 TEST_F(MaskedTexts, ASegmentNeedsRoomBesideItsSpecialTokens) {
   test::expect_error<base::InputError>([&] { MaskedText(corpus("a b\n"), options(1, 1, 2)); },
                                        {"data.max_length: expected more than the 2 special tokens"});
+}
+
+TEST_F(MaskedTexts, TheDatasOptionsReachTheTask) {
+  std::string text;
+  for (int i = 0; i < 6; ++i) text += "a b c d e f a b c d e f\n\n";
+  corpus(text);  // writes the files
+  const auto spec = [&](double mask_share, double random_share) {
+    return task_spec(TaskTypes::all().options.complete(base::Node::table({{"type", "masked_text"},
+                                                                          {"train", folder / "text.txt"},
+                                                                          {"tokenizer", folder / ""},
+                                                                          {"document_separator", "blank_line"},
+                                                                          {"valid_fraction", 0.0},
+                                                                          {"test_fraction", 0.0},
+                                                                          {"mask_fraction", 0.5},
+                                                                          {"mask_share", mask_share},
+                                                                          {"random_share", random_share}})));
+  };
+  const base::Node node = base::Node::table({{"segment_size", 14}});
+  const LoadedTask loaded = spec(1.0, 0.0)->load(base::read_options<models::ModelOptions>(node), {.batch_size = 6});
+  const data::TokenSegment segment = loaded.task->next(core::TokenInput{.segment_size = 14}).front();
+  const at::Tensor hidden = segment.targets.ne(base::kIgnoreTarget);
+  EXPECT_TRUE(at::equal(hidden.sum(1), at::full({6}, 6, at::kLong))) << "half of 12 tokens";
+  EXPECT_TRUE(at::equal(segment.tokens.eq(4), hidden)) << "each is [MASK]";
+  test::expect_error<base::InputError>([&] { spec(0.8, 0.3); }, {"random_share", "1.1"});
 }
 
 }  // namespace

@@ -118,5 +118,61 @@ TEST(TaskRegistry, ATextIsCountedInTheTokensOfAStep) {
   EXPECT_EQ(loaded.task->metric(), "bits_per_character");
 }
 
+// A training keeps the best evaluation by the task, a study compares results by the specification.
+TEST(TaskRegistry, ATaskAndItsSpecificationAgreeOnWhatIsBetter) {
+  const test::TemporaryFolder folder;
+  std::string text, pairs, labelled = "sentence\tlabel\n";
+  for (int i = 0; i < 60; ++i) {
+    text += "a b c d e f\n";
+    pairs += fmt::format("a {}\tb {}\n", i, i);
+    labelled += fmt::format("a {}\t{}\n", i, i % 2);
+  }
+  data::write_text(folder / "a.txt", text);
+  data::write_text(folder / "pairs.tsv", pairs);
+  data::write_text(folder / "labelled.tsv", labelled);
+  data::write_text(folder / "words/vocab.txt",
+                   "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\ne\nf\n<extra_id_0>\n<extra_id_1>\n");
+  data::make_class_folders(folder / "images");
+  const auto table = [](const char* type, std::initializer_list<std::pair<const char*, Node>> more) {
+    Node node = Node::table({{"type", type}});
+    for (const auto& [key, value] : more) node.set(key, value);
+    return node;
+  };
+  data::write_text(folder / "copy.tsv", spec_of(table("algorithmic", {}))->show({.count = 4}).text);
+  const std::pair<const char*, Node> own = {"train", folder / "a.txt"}, words = {"tokenizer", folder / "words"},
+                                     translated = {"train", folder / "pairs.tsv"};
+  const std::vector<Node> tables = {
+      table("text", {own}),
+      table("text", {own, {"unit", "bytes"}}),
+      table("text", {own, {"unit", "words"}}),
+      table("text", {own, words}),
+      table("algorithmic", {}),
+      table("task_file", {{"train", folder / "copy.tsv"}}),
+      table("listops", {{"train_samples", 4},
+                        {"valid_samples", 2},
+                        {"test_samples", 0},
+                        {"max_depth", 3},
+                        {"min_length", 3},
+                        {"max_length", 40}}),
+      table("text_classification", {{"train", folder / "labelled.tsv"}}),
+      table("text_classification", {{"train", folder / "labelled.tsv"}, {"metric", "f1"}}),
+      table("masked_text", {own, words}),
+      table("span_corruption", {own, words}),
+      table("images", {{"train", folder / "images"}, {"image_size", Node::array({8, 8})}}),
+      table("pairs", {translated}),
+      table("pairs", {translated, {"translated", 2}}),
+      table("pairs", {translated, {"translated", 2}, {"metric", "exact_match"}})};
+  const models::ModelOptions model = model_of(Node::table({{"segment_size", 8}}));
+  std::set<std::string> seen;
+  for (const Node& one : tables) {
+    const auto spec = spec_of(one);
+    const LoadedTask loaded = spec->load(model, {.batch_size = 2});
+    EXPECT_EQ(loaded.task->metric(), spec->metric().key()) << base::to_json(one, -1);
+    EXPECT_EQ(loaded.task->lower_is_better(), !spec->metric().higher_is_better) << base::to_json(one, -1);
+    seen.insert(spec->type());
+  }
+  EXPECT_EQ(seen.size(), TaskTypes::all().entries.names().size()) << "a type is not here";
+}
+
 }  // namespace
 }  // namespace mnemo::tasks

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -174,6 +175,83 @@ TEST_F(PatienceTest, IsRefusedWhereTheBestWeightsWereNotKept) {
   options_.patience.reset();
   Run third = make(folder_ / "run");
   EXPECT_TRUE(third.trainer->resume_latest());
+}
+
+/// A task of which more is better: the text's, with these scores one after another and then the last one.
+class Scored final : public tasks::Task {
+ public:
+  Scored(const data::Corpus& corpus, const tasks::LanguageModelOptions& options, std::vector<double> scores)
+      : text_(corpus, options), scores_(std::move(scores)) {}
+
+  std::string metric() const override { return "score"; }
+  bool lower_is_better() const override { return false; }
+  std::optional<double> metric_of_loss(double) const override { return std::nullopt; }
+  bool carries_state() const override { return text_.carries_state(); }
+  int64_t batch_size() const override { return text_.batch_size(); }
+  std::vector<data::TokenSegment> next(const core::ModelInput& input) override { return text_.next(input); }
+  std::optional<tasks::Evaluation> evaluate(const core::Model&, data::Part) const override {
+    return tasks::Evaluation{{{"score", scores_[std::min(measured_++, scores_.size() - 1)]}}, 1};
+  }
+  weights::NamedTensors save() const override { return text_.save(); }
+  void load(const std::function<at::Tensor(const std::string&)>& find) override { text_.load(find); }
+
+ private:
+  tasks::LanguageModel text_;
+  std::vector<double> scores_;
+  mutable size_t measured_ = 0;
+};
+
+class HigherIsBetter : public PatienceTest {
+ protected:
+  HigherIsBetter() {
+    options_.steps = 8;
+    options_.optimiser = Node::table({{"type", "adamw"}, {"lr", 0.01}});
+    options_.log_every = options_.eval_every = options_.save_every = 1;
+    options_.keep_last = 0;
+  }
+  struct Ended {
+    TrainReport report;
+    int64_t best = 0;  ///< the step of the evaluation that take_best() returns
+  };
+  /// A training whose evaluations score 0.2, 0.7, 0.5 and 0.4 for good.
+  Ended train(const std::string& run_folder) {
+    const auto model = test::small_model(corpus_.tokenizer->size(), {});
+    Scored task(corpus_, test::task_options(options_), {0.2, 0.7, 0.5, 0.4});
+    Trainer trainer(*model, task, options_, run_folder);
+    TrainReport report = trainer.run(quiet());
+    const EvaluationPoint* best = trainer.take_best();
+    return {std::move(report), best == nullptr ? 0 : best->step};
+  }
+  /// The step of the checkpoint that is marked as the best one.
+  static int64_t marked(const std::string& run_folder) {
+    const auto found = weights::find_checkpoint(run_folder, "best");
+    return found && found->best ? found->step : 0;
+  }
+};
+
+TEST_F(HigherIsBetter, BestStopPatienceAndPlateauFollowIt) {
+  EXPECT_EQ(train(folder_ / "whole").report.steps, 8);
+  EXPECT_EQ(marked(folder_ / "whole"), 2);
+
+  TrainOptions plain = options_;
+  options_.stop_at = 0.6;
+  EXPECT_EQ(train(folder_ / "stopped").report.steps, 2);
+  EXPECT_EQ(marked(folder_ / "stopped"), 2);
+
+  options_ = plain;
+  options_.patience = 2;
+  const Ended patient = train(folder_ / "patient");
+  EXPECT_EQ(patient.report.steps, 4);
+  EXPECT_TRUE(patient.report.out_of_patience);
+  EXPECT_EQ(patient.best, 2);
+
+  options_ = plain;
+  options_.steps = 5;
+  options_.schedule = Node::table({{"type", "plateau"}, {"patience", 0}, {"decay", 0.5}});
+  std::vector<double> rates;
+  for (const LossPoint& point : train(folder_ / "plateau").report.history.losses) rates.push_back(point.lr);
+  // The evaluations of steps 3 and 4 are worse than that of step 2, and each halves the rate of the step after it.
+  EXPECT_EQ(rates, (std::vector<double>{0.01, 0.01, 0.01, 0.005, 0.0025}));
 }
 
 }  // namespace

@@ -235,6 +235,14 @@ TEST_F(TrainerTest, RecomputingIsBitwiseStoring) {
   }
 }
 
+TEST_F(TrainerTest, ATaskHasTheBatchesOfTheOptions) {
+  TrainOptions options = small_options();
+  const auto model = test::small_model(corpus_.tokenizer->size(), {});
+  tasks::LanguageModel task(corpus_, test::task_options(options));
+  options.batch_size = 6;
+  test::expect_error<base::InputError>([&] { Trainer(*model, task, options); }, {"batches of 4", "say 6"});
+}
+
 TEST_F(TrainerTest, RecomputeAndItsLimitGoTogether) {
   TrainOptions options = small_options();
   options.recompute = TrainOptions::Recompute::automatic;
