@@ -23,8 +23,8 @@ struct SharedOptions {
 
 /// The ranks of a group do the trainings prepared in these folders (rank 0's list), each rank one at a time in a
 /// process of its own, whichever is next. Every rank calls it; it returns when all trainings have ended, with 0, or
-/// with the signal that stopped this rank or, as SIGTERM, another one: then all stop after a checkpoint, and the group is
-/// left. Throws RankFailure.
+/// with the signal that stopped this rank or, as SIGTERM, another one: then all stop after a checkpoint, and the group
+/// is left. Throws RankFailure.
 int run_shared_trainings(distributed::Group& group, const std::vector<std::string>& folders,
                          const SharedOptions& options);
 
