@@ -240,7 +240,9 @@ Training run_training(const TrainingOptions& options) {
   // Nothing in the folder changes before the checkpoint has been read.
   if (options.resumes) {
     resume(options, experiment, trainer);
-    if (trainer.done()) require_same_settings(options, trainer);
+    // A run that was killed may end where it is, with fewer steps.
+    const bool finished = trainer.done() && base::path_exists(base::join_path(options.folder, "model"));
+    if (finished) require_same_settings(options, trainer);
   } else {
     require_folder(options);  // again: another process may have had the folder meanwhile
   }
