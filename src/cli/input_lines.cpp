@@ -18,8 +18,9 @@ namespace {
 
 constexpr int kSignalCheck = 200;  // milliseconds
 
-/// Reads what is there, at most kPiece bytes; empty at the end.
 constexpr size_t kPiece = 1 << 16;
+
+/// Reads what is there, at most kPiece bytes; empty at the end.
 std::string read_piece() {
   std::string piece(kPiece, '\0');
   ssize_t count;

@@ -91,7 +91,11 @@ void require_not_swept(const std::vector<std::string>& assignments, const std::v
     for (size_t s = 0; s < studies.size() && !changes_study(assignment); ++s) {
       for (const SweepAxis& axis : studies[s].sweep.axes) {
         for (const std::string& swept : axis.keys) {
-          const bool same = key == swept || key.starts_with(swept + ".") || swept.starts_with(key + ".");
+          const auto is_inside = [](const std::string& inner, const std::string& outer) {
+            return inner.starts_with(outer) &&
+                   (inner.size() == outer.size() || inner[outer.size()] == '.' || inner[outer.size()] == '[');
+          };
+          const bool same = is_inside(key, swept) || is_inside(swept, key);
           base::require(!same || axis.values.size() < 2,
                         "--set: '{}': the study '{}' sweeps over '{}'; expected the values of its points, --set "
                         "'study[{}].sweep.{}=[...]', or --variant for one of them",

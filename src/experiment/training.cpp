@@ -128,9 +128,14 @@ void resume(const TrainingOptions& options, const Experiment& experiment, train:
 
 /// Other settings would be written down as those of a run that they did not make.
 void require_same_settings(const TrainingOptions& options, const train::Trainer& trainer) {
-  const std::string path = base::join_path(options.folder, "recipe.toml");
-  base::Node before = base::write_options(read_recipe_file(path)), now = base::write_options(options.recipe);
-  for (base::Node* node : {&before, &now}) node->find("train")->set("threads", 0);
+  const Recipe own = read_recipe_file(base::join_path(options.folder, "recipe.toml"));
+  // A run that was killed may end where it is, with fewer steps.
+  if (trainer.steps_done() < own.train.steps && !own.train.stop_at && !own.train.patience) return;
+  base::Node before = base::write_options(own), now = base::write_options(options.recipe);
+  for (base::Node* node : {&before, &now}) {
+    node->find("train")->set("threads", 0);
+    for (const char* key : {"name", "about", "generate"}) node->erase(key);
+  }
   const std::string found = difference(before, now, "");
   base::require(
       found.empty(),
@@ -240,9 +245,7 @@ Training run_training(const TrainingOptions& options) {
   // Nothing in the folder changes before the checkpoint has been read.
   if (options.resumes) {
     resume(options, experiment, trainer);
-    // A run that was killed may end where it is, with fewer steps.
-    const bool finished = trainer.done() && base::path_exists(base::join_path(options.folder, "model"));
-    if (finished) require_same_settings(options, trainer);
+    if (trainer.done()) require_same_settings(options, trainer);
   } else {
     require_folder(options);  // again: another process may have had the folder meanwhile
   }

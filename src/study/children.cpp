@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 #endif
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -198,12 +199,13 @@ class Stopper {
     if (told_ == 0) {
       since_ = Clock::now();
       told_ = 1;
+      answered_ = seen == 0 ? 1 : seen;  // where others stop, the first signal is part of it
       base::log_warning("stopping {} training{} after a checkpoint; again to stop now", children.size(),
                         children.size() == 1 ? "" : "s");
       for (const Child& child : children) child.stop(SIGTERM);
     }
     const auto waited = Clock::now() - since_;
-    if (waited < kAtOnce) answered_ = seen;
+    if (waited < kAtOnce) answered_ = std::max(answered_, seen);
     if (told_ == 1 && seen > answered_) {
       told_ = 2;
       for (const Child& child : children) child.stop(SIGKILL);

@@ -245,7 +245,6 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
   std::optional<train::EvaluationPoint> evaluation;
   if (const train::EvaluationPoint* shown = trainer.take_best()) evaluation = *shown;
   if (report.signal == 0 || report.signal == kOutOfTime) trainer.take_average();
-  // Out of time, or a last evaluation that failed.
   if (report.signal == kOutOfTime || (report.signal == 0 && !evaluation)) {
     if (auto found = bench.task->evaluate(*bench.model, data::Part::valid)) {
       evaluation = train::EvaluationPoint{report.steps, report.tokens, report.seconds, std::move(*found)};

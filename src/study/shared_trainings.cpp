@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <csignal>
-
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <sstream>
 #include <thread>
@@ -30,17 +29,24 @@ constexpr auto kMoment = std::chrono::milliseconds(200);
 bool others_stop(distributed::Group& group) { return group.add(kStopped, 0) > 0; }
 
 /// Waits until every rank has stopped, so that each training has its checkpoint before the first rank ends and the
-/// others end for it. A second signal ends the wait, and with it all ranks.
-int stopped(distributed::Group& group, int signal) {
+/// others end for it; or until all trainings have ended after all. `own`: a signal to this rank, of which another one
+/// ends the wait, and with it all ranks; where others stop, a rank's first signal is part of it, and so is one within a
+/// second. Returns the signal, or 0 if all trainings have ended.
+int stopped(distributed::Group& group, int signal, bool own) {
   const base::SignalGuard guard;
   group.add(kStopped, 1);
-  while (group.add(kStopped, 0) < group.size()) {
-    if (base::pending_signal() != 0) {
+  const auto begun = std::chrono::steady_clock::now();
+  bool part = !own;
+  while (group.add(kWithout, 0) < group.size() && group.add(kStopped, 0) < group.size()) {
+    const bool at_once = std::chrono::steady_clock::now() - begun < std::chrono::seconds(1);
+    part = part || (at_once && base::pending_signal() != 0);
+    if (!part && base::pending_signal() != 0) {
       group.report_failure(fmt::format("stopped by signal {}", base::pending_signal()));
-      return base::pending_signal();
+      return signal;
     }
     std::this_thread::sleep_for(kMoment);
   }
+  if (group.add(kWithout, 0) == group.size()) return 0;
   group.leave();
   return signal;
 }
@@ -51,8 +57,8 @@ int wait_for_all(distributed::Group& group) {
   const base::SignalGuard guard;
   group.add(kWithout, 1);
   while (group.add(kWithout, 0) < group.size()) {
-    if (base::pending_signal() != 0) return base::pending_signal();
-    if (others_stop(group)) return SIGTERM;
+    const int signal = base::pending_signal();
+    if (signal != 0 || others_stop(group)) return stopped(group, signal != 0 ? signal : SIGTERM, false);
     std::this_thread::sleep_for(kMoment);
   }
   return 0;
@@ -84,9 +90,9 @@ int run_shared_trainings(distributed::Group& group, const std::vector<std::strin
       if (options.on_end) options.on_end(next, end);
     };
     if (const int signal = run_children({{std::move(words), output_file(all[next])}}, children); signal != 0)
-      return stopped(group, signal);
+      return stopped(group, signal, true);
   }
-  if (const int signal = wait_for_all(group); signal != 0) return stopped(group, signal);
+  if (const int signal = wait_for_all(group); signal != 0) return signal;
   const std::vector<std::string> by_rank = group.gather(ends);
   if (group.rank() != 0 || !options.on_end) return 0;
   for (size_t rank = 1; rank < by_rank.size(); ++rank) {

@@ -9,9 +9,15 @@
 #include "distributed/shared_batches.h"
 #include "metrics/agreement.h"
 #include "metrics/likelihood.h"
+#include "tasks/data_position.h"
 #include "tasks/start_documents.h"
 
 namespace mnemo::tasks {
+namespace {
+
+constexpr const char* kLabels = "labels";
+
+}  // namespace
 
 std::vector<data::TokenSegment> document_segments(const data::LabelledDocuments& documents,
                                                   const std::vector<int64_t>& rows, int64_t segment_size,
@@ -135,10 +141,17 @@ std::optional<Evaluation> Classification::evaluate(const core::Model& model, dat
   return found;
 }
 
-weights::NamedTensors Classification::save() const { return batches_.save(sets_.train->fingerprint()); }
+weights::NamedTensors Classification::save() const {
+  weights::NamedTensors saved = batches_.save(sets_.train->fingerprint());
+  saved.emplace_back(kLabels, at::full({1}, static_cast<int64_t>(sets_.train->labels_fingerprint()), at::kLong));
+  return saved;
+}
 
 void Classification::load(const std::function<at::Tensor(const std::string&)>& find) {
-  batches_.load(find, sets_.train->fingerprint(), "other documents, or labels, than those of data.train");
+  const bool same = !find(kLabels).defined() ||  // of an earlier version
+                    saved_number(find, kLabels) == static_cast<int64_t>(sets_.train->labels_fingerprint());
+  base::require(same, "data position: it belongs to other labels than those of data.train");
+  batches_.load(find, sets_.train->fingerprint(), "other documents than those of data.train");
 }
 
 }  // namespace mnemo::tasks

@@ -374,7 +374,8 @@ TrainReport Trainer::run(const RunHooks& hooks) {
     base::require(!other, "{}: already contains a run, up to step {}; resume it or choose another folder", run_folder_,
                   other ? other->step : 0);
   }
-  if (done()) return report(0);
+  const bool owed = owes_evaluation();
+  if (!owed && done()) return report(0);
   base::note_progress(steps_, saved_);
   const std::unique_ptr<RunLog> log = writes() ? std::make_unique<RunLog>(run_folder_, steps_, options_.tensorboard)
                                                : nullptr;
@@ -390,7 +391,12 @@ TrainReport Trainer::run(const RunHooks& hooks) {
     return group_ ? static_cast<int>(group_->max(signal)) : signal;
   };
   int signal = steps_ > 0 ? asked_to_stop() : 0;  // the time of a run that goes on may be up
-  bool last = false;
+  if (owed) {
+    const size_t before = history_.evaluations.size();
+    evaluate(hooks, log.get());
+    if (!run_folder_.empty() && history_.evaluations.size() > before) save();
+  }
+  bool last = done();
   while (!last && signal == 0) {
     const StepOutcome outcome = step();
     watch_gradients();
@@ -421,6 +427,13 @@ TrainReport Trainer::run(const RunHooks& hooks) {
     }
   }
   return report(signal);
+}
+
+/// Whether the step that a resumed run goes on after was saved without the evaluation that it is due (keep_step).
+bool Trainer::owes_evaluation() const {
+  const bool due = steps_ == options_.steps || (options_.eval_every > 0 && steps_ % options_.eval_every == 0);
+  const bool measured = !history_.evaluations.empty() && history_.evaluations.back().step == steps_;
+  return steps_ > 0 && due && !measured;
 }
 
 /// The step is done, whatever failed after it. Several ranks would wait for one another here.

@@ -167,6 +167,7 @@ class Trainer {
   /// Ticks off the parameters that have a gradient now; after the first steps, warns of those that never had one.
   void watch_gradients();
   void keep_step();
+  bool owes_evaluation() const;
   TrainReport report(int signal) const;
   void load(const weights::CheckpointReader& reader);
 

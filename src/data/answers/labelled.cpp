@@ -18,9 +18,8 @@ void LabelledDocuments::add(std::span<const int32_t> tokens, int64_t label, std:
   labels_.push_back(static_cast<int32_t>(label));
 }
 
-uint64_t LabelledDocuments::fingerprint() const {
+uint64_t LabelledDocuments::labels_fingerprint() const {
   base::Fingerprint sum;
-  sum.mix(tokens_.fingerprint());
   if (types_) sum.mix(types_->fingerprint());
   for (const int32_t label : labels_) sum.mix(static_cast<uint64_t>(label));
   return sum.value();

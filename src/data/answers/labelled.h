@@ -48,8 +48,9 @@ class LabelledDocuments {
   bool has_types() const { return types_.has_value(); }
   /// Their types.
   void read_types(int64_t i, std::span<int64_t> out) const { types_->read(types_->document_begin(i), out); }
-  /// A hash of all tokens, types and labels; protects a resumed position against use with other documents.
-  uint64_t fingerprint() const;
+  /// Hashes of all tokens, and of their types and labels; protect a resumed position against use with other documents.
+  uint64_t fingerprint() const { return tokens_.fingerprint(); }
+  uint64_t labels_fingerprint() const;
 
  private:
   TokenStore tokens_;

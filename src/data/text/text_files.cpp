@@ -172,13 +172,17 @@ std::vector<std::string> text_files(const std::string& path, const TextFileOptio
 bool is_folder_of_texts(const std::string& path) {
   if (!base::is_folder(path)) return false;
   bool any = false, other = false;
-  for_each_file(path, true, [&](const std::string& file) {
-    const std::string name = fs::path(file).filename().string();
-    if (name.starts_with(".") || name.starts_with("README") || name.starts_with("LICENSE")) return true;
-    other = !is_text_name(name, false);
-    any = true;
-    return !other;
-  });
+  try {
+    for_each_file(path, true, [&](const std::string& file) {
+      const std::string name = fs::path(file).filename().string();
+      if (name.starts_with(".") || name.starts_with("README") || name.starts_with("LICENSE")) return true;
+      other = !is_text_name(name, false);
+      any = true;
+      return !other;
+    });
+  } catch (const base::InputError&) {
+    return false;  // it may be another kind of data, whose reader says what is wrong
+  }
   return any && !other;
 }
 

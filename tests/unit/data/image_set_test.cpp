@@ -238,6 +238,10 @@ TEST(ImageSet, CsvWithNamesOrNumbers) {
               (std::vector<std::string>{"9", "10"}))
         << header;
   }
+  // The images lie in a folder that is called as the header's first word.
+  place_image(folder / "image/b.jpg", "rgb_444.jpg");
+  write_text(folder / "folder.csv", "image,label\nimage/b.jpg,10\nimage/b.jpg,9\n");
+  EXPECT_EQ(load_images(set_of(Format::csv, folder / "folder.csv")).train->size(), 2);
   // An image that is missing is no header.
   write_text(folder / "missing.csv", "pictures/gone.jpg,ape\npictures/b.jpg,zebra\n");
   EXPECT_EQ(load_images(set_of(Format::csv, folder / "missing.csv")).train->size(), 2);

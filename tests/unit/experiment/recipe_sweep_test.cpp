@@ -159,6 +159,9 @@ TEST_F(Sweeps, TheCommandLineReachesIntoASweepAndWinsOverIt) {
     test::expect_error<base::InputError>([&] { read(with("model.segment_size = [1, 3]\n"), {assignment}); },
                                          {"sweeps over 'model.segment_size'", "study[0].sweep.model.segment_size="});
   }
+  test::expect_error<base::InputError>(
+      [&] { read(with("\"model.memory[0].num_mem_tokens\" = [1, 3]\n"), {"model.memory=[]"}); },
+      {"'model.memory'", "sweeps over 'model.memory[0].num_mem_tokens'"});
 }
 
 TEST_F(Sweeps, MistakesNameFileLineKeyAndWhatIsPossible) {

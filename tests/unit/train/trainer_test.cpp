@@ -402,6 +402,19 @@ TEST_F(TrainerTest, AStepIsKeptWhateverFailsAfterIt) {
     ASSERT_TRUE(again.trainer->resume_latest());
     EXPECT_EQ(again.trainer->run(quiet()).steps, 6);
   }
+  // What a step was saved without is made up for when the run goes on.
+  hooks = quiet();
+  hooks.on_loss = [](const LossPoint& point) { base::require(point.step < 6, "the log fails"); };
+  const std::string run_folder = folder_ / "owed";
+  Run run = make(options, memories().at("segment cache"), run_folder);
+  EXPECT_THROW(run.trainer->run(hooks), base::InputError);
+  for (int time = 0; time < 2; ++time) {
+    Run again = make(options, memories().at("segment cache"), run_folder);
+    ASSERT_TRUE(again.trainer->resume_latest());
+    const TrainReport report = again.trainer->run(quiet());
+    ASSERT_EQ(report.history.evaluations.size(), 3U);
+    EXPECT_EQ(report.history.evaluations.back().step, 6);
+  }
   base::set_log_level(base::LogLevel::info);
 }
 
