@@ -88,7 +88,7 @@ struct CsvRow {
   int64_t line;
 };
 
-bool is_file(const std::string& path) { return base::path_exists(path) && !base::is_folder(path); }
+bool is_image_file(const std::string& path) { return base::path_exists(path) && !base::is_folder(path); }
 
 /// A first line is a header if its path has no ending and is no file's, and no other line has its label.
 std::vector<CsvRow> read_image_csv(const std::string& path) {
@@ -103,7 +103,7 @@ std::vector<CsvRow> read_image_csv(const std::string& path) {
   });
   const auto is_header = [&](const CsvRow& first) {
     return first.line == 1 && first.path.find('.') == std::string::npos &&
-           !is_file(base::join_path(base::parent_folder(path), first.path)) &&
+           !is_image_file(base::join_path(base::parent_folder(path), first.path)) &&
            std::none_of(rows.begin() + 1, rows.end(), [&](const CsvRow& row) { return row.label == first.label; });
   };
   if (!rows.empty() && is_header(rows.front())) rows.erase(rows.begin());
