@@ -237,10 +237,7 @@ Inspection inspect_model(const std::string& source, const InspectOptions& option
 
 int64_t Inspection::parameters() const { return parts_->summary.parameters; }
 
-int64_t Inspection::state_bytes() const {
-  const inspect::ModelSummary& summary = parts_->summary;
-  return summary.measured_after ? summary.full_bytes : summary.state_bytes;
-}
+int64_t Inspection::state_bytes() const { return parts_->summary.full_state_bytes(); }
 
 std::string Inspection::text() const { return parts_->text(); }
 

@@ -194,7 +194,7 @@ base::Node to_node(const ModelSummary& facts) {
                             {"model_state_bytes", facts.model_state_bytes},
                             {"largest_inside_segment", facts.open_bytes ? base::Node(*facts.open_bytes) : base::Node()},
                             {"memories_full", !facts.measured_after},
-                            {"full_state_bytes", facts.measured_after ? facts.full_bytes : facts.state_bytes},
+                            {"full_state_bytes", facts.full_state_bytes()},
                             {"spans", spans},
                             {"sees_ahead", facts.sees_ahead},
                             {"sigma_lambda", shares}});

@@ -45,6 +45,8 @@ struct ModelSummary {
   std::optional<int64_t> measured_after = {};
   /// With measured_after: of a sequence once every memory is full, as the memories declare it.
   int64_t full_bytes = 0;
+  /// Of a sequence once every memory is full, measured or declared.
+  int64_t full_state_bytes() const { return measured_after ? full_bytes : state_bytes; }
   /// A whole segment with full memories, as in evaluation, for each set of layers that see the same context; empty for
   /// a vision model.
   std::vector<models::LayerTable> tables = {};

@@ -147,7 +147,7 @@ void show_model(const experiment::Experiment& bench, RunResult& result) {
     result.mflops = static_cast<double>(cost.total.flops) / 1e6 /
                     static_cast<double>(std::max<int64_t>(1, cost.segment_size));
   }
-  result.state_bytes = facts.measured_after ? facts.full_bytes : facts.state_bytes;
+  result.state_bytes = facts.full_state_bytes();
   result.model_state_bytes = facts.model_state_bytes;
   for (const models::LayerTable& of : facts.tables)
     result.masks.push_back({{of.layers.begin(), of.layers.end()}, of.table.draw(), inspect::svg_of(of.table)});

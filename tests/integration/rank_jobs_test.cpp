@@ -47,6 +47,24 @@ class RankJobs : public Ranks {
     return {std::move(process), rank1};
   }
 
+  /// study.toml: two variants of the recipe and `more`, with these keys of [train].
+  void write_study(const std::string& train_keys, const std::string& more = "") const {
+    test::write(folder_ / "study.toml", fmt::format(R"(base = "recipe.toml"
+name = "Caches"
+[train]
+{}
+[[study]]
+name = "Caches"
+[[study.variant]]
+name = "none"
+model.memory = []
+[[study.variant]]
+name = "short"
+model.memory = [{{ type = "segment_cache", mem_len = 4 }}]
+{})",
+                                                    train_keys, more));
+  }
+
   /// The endless run of above, three steps more on one process.
   Finished run_on() const {
     int64_t last = 0;
@@ -209,22 +227,7 @@ TEST_F(RankJobs, AnotherProgramOrOtherDataOnARankAreRefusedByName) {
 
 /// A study's trainings over the ranks of a job, one a rank: the results of one process.
 TEST_F(RankJobs, AStudyOverTheRanksOfAJob) {
-  test::write(folder_ / "study.toml", std::string("base = \"recipe.toml\"\n") + R"(
-name = "Caches"
-[train]
-steps = 4
-[[study]]
-name = "Caches"
-[[study.variant]]
-name = "none"
-model.memory = []
-[[study.variant]]
-name = "short"
-model.memory = [{ type = "segment_cache", mem_len = 4 }]
-[[study.variant]]
-name = "broken"
-train.optimiser.lr = 1e30
-)");
+  write_study("steps = 4", "[[study.variant]]\nname = \"broken\"\ntrain.optimiser.lr = 1e30\n");
   const std::vector<std::string> words = {"compare", folder_ / "study.toml", "--threads", "1", "--seeds", "2", "--json",
                                           "--out"};
   const auto into = [&](const std::string& name, std::vector<std::string> more = {}) {
@@ -272,21 +275,7 @@ train.optimiser.lr = 1e30
 
 /// One rank is told to stop: every training is saved before any rank ends.
 TEST_F(RankJobs, AStudyThatIsStoppedSavesEveryTraining) {
-  test::write(folder_ / "study.toml", std::string("base = \"recipe.toml\"\n") + R"(
-name = "Caches"
-[train]
-steps = 10000000
-save_every = 0
-log_every = 1
-[[study]]
-name = "Caches"
-[[study.variant]]
-name = "none"
-model.memory = []
-[[study.variant]]
-name = "short"
-model.memory = [{ type = "segment_cache", mem_len = 4 }]
-)");
+  write_study("steps = 10000000\nsave_every = 0\nlog_every = 1");
   const std::vector<std::string> words = {"compare", folder_ / "study.toml", "--threads", "1", "--seeds", "1",
                                           "--out",   folder_ / "out"};
   const std::string port = std::to_string(test::free_port());
