@@ -14,7 +14,10 @@ set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g -DNDEBUG -D_GLIBCXX_ASSERTIONS")
 set(CMAKE_CXX_FLAGS_SANITIZE "-O1 -g1 -DNDEBUG -fno-omit-frame-pointer -D_GLIBCXX_ASSERTIONS")
 
 # One set of flags for libraries and programs alike, or they could not share a precompiled header.
-add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fPIC;-Wall;-Wextra;-Werror>" "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fPIC>")
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fPIC;-Wall;-Wextra>" "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fPIC>")
+if(MNEMO_WERROR)
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Werror>")
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC 12 warns of overlapping memcpy inside std::string operator+ (GCC bug 105651).
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow>")

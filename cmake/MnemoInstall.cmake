@@ -16,7 +16,7 @@ target_include_directories(mnemo_common INTERFACE
 # The one target that users link: all folders, highest first.
 set(all_folders ${folder_targets})
 list(REVERSE all_folders)
-list(REMOVE_ITEM all_folders mnemo_cli mnemo_bench)
+list(REMOVE_ITEM all_folders mnemo_cli)
 add_library(mnemo_all INTERFACE)
 add_library(mnemo::mnemo ALIAS mnemo_all)
 set_target_properties(mnemo_all PROPERTIES EXPORT_NAME mnemo)
@@ -24,13 +24,13 @@ target_link_libraries(mnemo_all INTERFACE ${all_folders} mnemo_common)
 set_target_properties(mnemo_common PROPERTIES EXPORT_NAME common)
 set_target_properties(mnemo_fmt PROPERTIES EXPORT_NAME fmt)
 
-# cli and bench are programs, not part of the library.
+# cli is a program, not part of the library.
 set(installed_targets mnemo_all mnemo_common mnemo_fmt ${folder_targets})
-list(REMOVE_ITEM installed_targets mnemo_cli mnemo_bench)
+list(REMOVE_ITEM installed_targets mnemo_cli)
 
 install(TARGETS ${installed_targets} EXPORT mnemoTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}/mnemo")
 install(EXPORT mnemoTargets NAMESPACE mnemo:: DESTINATION "${package_dir}")
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/src/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/mnemo" FILES_MATCHING PATTERN "*.h" PATTERN "cli" EXCLUDE PATTERN "bench" EXCLUDE)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/src/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/mnemo" FILES_MATCHING PATTERN "*.h" PATTERN "cli" EXCLUDE)
 install(FILES "${PROJECT_BINARY_DIR}/generated/base/version.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/mnemo/base")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 

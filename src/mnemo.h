@@ -255,21 +255,4 @@ struct Comparison {
 /// Trains the variants of a recipe with studies and compares them. Trainings already in the folder are kept.
 Comparison compare_models(const std::string& recipe, const CompareOptions& options = {});
 
-/// Part of a golden file, compared with this build.
-struct GoldenGroup {
-  std::string name;  ///< "outputs", "gradients of parameters", ...
-  int64_t tensors = 0;
-  double error = 0, tolerance = 0;  ///< largest absolute difference, and the allowed one
-  std::string worst;                ///< the tensor with that error
-};
-
-struct Verification {
-  std::string file, what;
-  std::vector<GoldenGroup> groups;
-  bool passed = false;
-};
-
-/// Runs a golden file, or a model folder with an expect.safetensors, and compares the results.
-Verification verify_golden(const std::string& path, const std::string& device = "cpu");
-
 }  // namespace mnemo

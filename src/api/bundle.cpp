@@ -4,15 +4,15 @@
 #include <map>
 
 #include "base/file_io.h"
-#include "data/tokenizers/open_tokenizer.h"
 #include "experiment/device.h"
 #include "experiment/inspection.h"
 #include "experiment/measure.h"
-#include "experiment/recipe.h"
 #include "infer/generation_settings.h"
 #include "infer/image_classifier.h"
 #include "infer/open_text.h"
 #include "mnemo.h"
+#include "recipes/recipe.h"
+#include "text/open_tokenizer.h"
 
 namespace mnemo {
 namespace {
@@ -89,15 +89,15 @@ void put_text_files(const bundle::Bundle& parts, std::map<std::string, std::stri
   const bool usual = conventions == bundle::TextConventions().text();
   if (files.contains(file) || !usual || (parts.folder.empty() && parts.tokenizer)) files[file] = conventions;
   if (!parts.tokenizer) return;
-  data::Files own = parts.tokenizer->save();
+  text::Files own = parts.tokenizer->save();
   const bool known = std::ranges::all_of(own, [&](const auto& one) {
     const auto found = files.find(one.first);
     return found != files.end() && found->second == one.second;
   });
   if (known) return;
   // Those of the folder's tokenizer go, or they could be read in place of the new ones.
-  if (!parts.folder.empty() && data::has_tokenizer(parts.folder)) {
-    for (const auto& [name, content] : data::open_tokenizer(parts.folder)->save()) files.erase(name);
+  if (!parts.folder.empty() && text::has_tokenizer(parts.folder)) {
+    for (const auto& [name, content] : text::open_tokenizer(parts.folder)->save()) files.erase(name);
   }
   own.merge(files);
   files = std::move(own);
@@ -150,7 +150,7 @@ infer::TextSession Bundle::resume_text(const std::string& session_file, const Ge
 
 int64_t Bundle::generate(std::string_view prompt, const std::function<bool(std::string_view)>& on_text,
                          const GenerateOptions& options) const {
-  base::check_options(experiment::GenerateOptions{.tokens = options.max_tokens});
+  base::check_options(recipes::GenerateOptions{.tokens = options.max_tokens});
   infer::TextSession session = text(options);
   infer::TextLimits limits{.max_tokens = options.max_tokens, .stop = options.stop};
   if (!options.past_end) limits.stop_tokens = infer::end_tokens(*parts_);

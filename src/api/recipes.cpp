@@ -2,10 +2,9 @@
 
 #include "base/file_io.h"
 #include "experiment/device.h"
-#include "experiment/training.h"
 #include "mnemo.h"
+#include "runs/training.h"
 #include "study/run_comparison.h"
-#include "verify/golden.h"
 
 namespace mnemo {
 namespace {
@@ -14,8 +13,8 @@ Training run_recipe(const std::string& recipe, const std::string& folder, const 
                     const std::string& command) {
   const std::optional<std::string> variant = options.variant.empty() ? std::nullopt
                                                                      : std::optional<std::string>(options.variant);
-  experiment::TrainingOptions how;
-  how.recipe = experiment::read_recipe_file(recipe, options.set, variant);
+  runs::TrainingOptions how;
+  how.recipe = recipes::read_recipe_file(recipe, options.set, variant);
   how.folder = folder;
   how.resumes = resumes;
   if (!options.init.empty()) how.init = options.init;
@@ -27,7 +26,7 @@ Training run_recipe(const std::string& recipe, const std::string& folder, const 
       options.on_evaluation(point.step, point.evaluation.metrics);
     };
   }
-  experiment::Training done = experiment::run_training(how);
+  runs::Training done = runs::run_training(how);
   return {.folder = folder,
           .model = done.model,
           .task = done.task.value_or(""),
@@ -72,14 +71,6 @@ Comparison compare_models(const std::string& recipe, const CompareOptions& optio
   for (const study::StudyGrid& study : outcome.comparison.studies) comparison.text += "\n" + study::study_text(study);
   comparison.json = base::to_json(to_node(outcome.comparison), 1) + "\n";
   return comparison;
-}
-
-Verification verify_golden(const std::string& path, const std::string& device) {
-  const verify::GoldenReport report = verify::verify_golden(path, experiment::device_named(device));
-  Verification result{report.file, report.what, {}, report.passed()};
-  for (const verify::GoldenGroup& group : report.groups)
-    result.groups.push_back({group.name, group.tensors, group.error, group.tolerance, group.worst});
-  return result;
 }
 
 }  // namespace mnemo

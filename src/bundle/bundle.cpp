@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "bundle/class_names.h"
 #include "bundle/model_folder.h"
-#include "data/tokenizers/open_tokenizer.h"
 #include "models/model.h"
+#include "text/open_tokenizer.h"
 #include "weights/checkpoint.h"
 #include "weights/model_tensors.h"
 
@@ -35,7 +35,7 @@ Bundle read_folder(const std::string& folder) {
   Bundle bundle{.folder = folder};
   base::require(base::is_folder(folder), "{}: expected a model folder, found {}", folder,
                 base::path_exists(folder) ? "a file" : "nothing");
-  if (base::path_exists(base::join_path(folder, std::string(data::Tokenizer::kFile)))) {
+  if (base::path_exists(base::join_path(folder, std::string(text::Tokenizer::kFile)))) {
     LoadedModel loaded = load_model(folder);
     bundle.model = loaded.model;
     bundle.tokenizer = loaded.tokenizer;
@@ -46,7 +46,7 @@ Bundle read_folder(const std::string& folder) {
     bundle.format = loaded.format;
     if (bundle.model->input_kind() != core::InputKind::tokens) return bundle;
     bundle.conventions = TextConventions::read(folder);
-    if (data::has_tokenizer(folder)) bundle.tokenizer = data::open_tokenizer(folder);
+    if (text::has_tokenizer(folder)) bundle.tokenizer = text::open_tokenizer(folder);
   }
   return bundle;
 }

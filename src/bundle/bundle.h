@@ -12,8 +12,8 @@
 #include "bundle/preprocessing.h"
 #include "bundle/text_conventions.h"
 #include "core/model.h"
-#include "data/tokenizers/tokenizer.h"
 #include "models/model.h"
+#include "text/tokenizer.h"
 
 namespace mnemo::bundle {
 
@@ -21,7 +21,7 @@ namespace mnemo::bundle {
 struct Bundle {
   std::string folder = {};  ///< empty: a model that lies in no folder
   std::shared_ptr<models::Model> model = {};
-  std::shared_ptr<const data::Tokenizer> tokenizer = {};  ///< null: no vocabulary (images, made tasks)
+  std::shared_ptr<const text::Tokenizer> tokenizer = {};  ///< null: no vocabulary (images, made tasks)
   TextConventions conventions = {};
   const weights::ForeignFormat* format = nullptr;  ///< null: Mnemo's own
 
@@ -56,7 +56,7 @@ std::map<std::string, std::string> files_beside(const std::string& model_folder)
 struct BundleContent {
   const models::ModelOptions& options;
   const core::Model& model;
-  std::shared_ptr<const data::Tokenizer> tokenizer = {};
+  std::shared_ptr<const text::Tokenizer> tokenizer = {};
   std::map<std::string, std::string> files = {};  ///< how inputs are read: name to content, text.json or images.json
   std::vector<std::string> classes = {};
   std::string card = {};  ///< README.md

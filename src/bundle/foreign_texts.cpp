@@ -10,8 +10,8 @@
 #include "bundle/class_names.h"
 #include "bundle/published_config.h"
 #include "bundle/require_said.h"
-#include "data/tokenizers/open_tokenizer.h"
 #include "models/presets.h"
+#include "text/open_tokenizer.h"
 
 namespace mnemo::bundle {
 namespace {
@@ -58,8 +58,8 @@ void add_class_names(base::Node& config, const std::string& folder) {
 /// with, and numbers for labels.
 void add_files_beside(base::Node& config, const std::string& folder) {
   add_class_names(config, folder);
-  if (!data::has_tokenizer(folder)) return;
-  const data::SpecialTokens special = data::open_tokenizer(folder)->special_tokens();
+  if (!text::has_tokenizer(folder)) return;
+  const text::SpecialTokens special = text::open_tokenizer(folder)->special_tokens();
   for (const auto& [key, id] : {std::pair("bos_token_id", special.begin), std::pair("eos_token_id", special.end),
                                 std::pair("pad_token_id", special.padding)}) {
     if (config.find(key) == nullptr) config.set(key, id < 0 ? base::Node() : base::Node(id));

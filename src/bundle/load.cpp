@@ -80,10 +80,10 @@ LoadedModel load_model(const std::string& folder, const LoadModelOptions& option
                 config.backbone.type);
   base::require(config.kind == models::ModelOptions::Kind::model,
                 "{}: expected kind \"model\", found \"layer_stack\", which generates no text", config_path);
-  const bundle::ModelFolder content = bundle::read_model_folder(folder, {std::string(data::Tokenizer::kFile)});
+  const bundle::ModelFolder content = bundle::read_model_folder(folder, {std::string(text::Tokenizer::kFile)});
 
   LoadedModel loaded;
-  loaded.tokenizer = data::Tokenizer::load(content.vocabulary, folder);
+  loaded.tokenizer = text::Tokenizer::load(content.vocabulary, folder);
   base::require(loaded.tokenizer->size() == config.embedding.vocab_size,
                 "{}: expected embedding.vocab_size = {}, the size of the vocabulary beside it, found {}", config_path,
                 loaded.tokenizer->size(), config.embedding.vocab_size);

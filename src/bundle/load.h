@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "bundle/text_conventions.h"
-#include "data/tokenizers/tokenizer.h"
 #include "models/model.h"
+#include "text/tokenizer.h"
 #include "weights/foreign.h"
 #include "weights/safetensors.h"
 
@@ -20,7 +20,7 @@ namespace mnemo::bundle {
 /// A language model loaded from a folder, ready to run.
 struct LoadedModel {
   std::shared_ptr<models::Model> model;
-  std::shared_ptr<const data::Tokenizer> tokenizer;
+  std::shared_ptr<const text::Tokenizer> tokenizer;
   TextConventions conventions = {};
 };
 

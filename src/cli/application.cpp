@@ -158,7 +158,6 @@ std::shared_ptr<CLI::App> make_application() {
   add_inspect(*app);
   add_convert(*app);
   add_score(*app);
-  add_verify(*app);
   add_data(*app);
   add_recipes(*app);
   add_init(*app);

@@ -24,7 +24,6 @@ void add_detach(CLI::App& app);
 void add_classify(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_convert(CLI::App& app);
-void add_verify(CLI::App& app);
 void add_score(CLI::App& app);
 void add_data(CLI::App& app);
 void add_recipes(CLI::App& app);

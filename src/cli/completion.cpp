@@ -14,9 +14,9 @@
 #include "cli/command.h"
 #include "cli/recipes.h"
 #include "data/prepare/registry.h"
-#include "data/tokenizers/train_tokenizer.h"
-#include "experiment/recipe.h"
+#include "recipes/recipe.h"
 #include "tasks/registry.h"
+#include "text/train_tokenizer.h"
 
 namespace mnemo::cli {
 namespace {
@@ -24,7 +24,7 @@ namespace {
 /// Keys that --set takes as they are: not those inside lists, whose place in the list is the user's to say.
 std::vector<std::string> recipe_keys() {
   std::set<std::string> keys;
-  for (const base::OptionDoc& doc : experiment::recipe_docs()) {
+  for (const base::OptionDoc& doc : recipes::recipe_docs()) {
     if (doc.path.find('[') == std::string::npos && !doc.value.empty()) keys.insert(doc.path);
   }
   return {keys.begin(), keys.end()};
@@ -39,14 +39,12 @@ struct OptionWords {
 
 const std::vector<OptionWords>& option_words() {
   static const std::vector<OptionWords> all = {
-      {{"train", "finetune", "eval", "compare", "generate", "translate", "classify", "verify"},
-       "--device",
-       {"cpu", "cuda"}},
+      {{"train", "finetune", "eval", "compare", "generate", "translate", "classify"}, "--device", {"cpu", "cuda"}},
       {{"eval", "generate", "translate", "classify", "inspect", "convert"}, "--checkpoint", {"latest", "best"}},
       {{"eval", "generate", "translate"}, "--precision", {"float32", "bf16", "int8", "w8a8"}},
       {{"data", "eval"}, "--part", {"train", "valid", "test"}},
       {{"data"}, "--unit", {"bytes", "characters", "words"}},
-      {{"data"}, "--type", {data::tokenizer_types().begin(), data::tokenizer_types().end()}},
+      {{"data"}, "--type", {text::tokenizer_types().begin(), text::tokenizer_types().end()}},
       {{"eval"}, "--documents", {"none", "blank_line", "heading", "line"}},
       {{"eval"}, "--reset", {"documents", "segments"}},
       {{"eval"}, "--memory", {"zeros", "noise"}},

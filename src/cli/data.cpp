@@ -11,9 +11,9 @@
 #include "cli/command.h"
 #include "cli/recipes.h"
 #include "data/prepare/registry.h"
-#include "data/tokenizers/train_tokenizer.h"
-#include "experiment/recipe.h"
+#include "recipes/recipe.h"
 #include "tasks/registry.h"
+#include "text/train_tokenizer.h"
 
 namespace mnemo::cli {
 namespace {
@@ -39,7 +39,7 @@ base::Node data_of(const DataArguments& options) {
   if (options.source.ends_with(".toml") || options.source.ends_with(".json")) {
     base::require(!options.unit, "data: --unit goes with a text; of a recipe use --set data.unit={}",
                   options.unit.value_or(""));
-    return experiment::read_recipe_file(options.source, options.set, options.variant).data;
+    return recipes::read_recipe_file(options.source, options.set, options.variant).data;
   }
   base::require(!options.variant, "data: --variant goes with a recipe");
   std::optional<base::Node> data = tasks::find_data(options.source);
@@ -55,7 +55,7 @@ base::Node data_of(const DataArguments& options) {
   base::Node root = base::Node::table();
   root.set("data", std::move(*data));
   for (const std::string& assignment : options.set) base::set_value(root, assignment);
-  return experiment::read_recipe(root).data;
+  return recipes::read_recipe(root).data;
 }
 
 /// The [data] table of a set with its defaults, and over them what --set says.
@@ -70,7 +70,7 @@ base::Node keys_of(const data::DataSet& set, const std::string& path, const Data
   for (const base::Node::Member& member : own.members())
     base::require(root.at("data").at(member.key) == member.value,
                   "data: prepare: data.{} is not for --set, since the set decides it; remove it", member.key);
-  return experiment::read_recipe(root).data;
+  return recipes::read_recipe(root).data;
 }
 
 /// `mnemo data prepare NAME [PATH] --out DIR`.
@@ -107,14 +107,14 @@ int prepare(const DataArguments& options) {
 int make_tokenizer(const DataArguments& options) {
   base::require(!options.more.empty(), "data: tokenizer: expected at least one FILE");
   base::require(options.type.has_value(), "data: tokenizer: expected --type TYPE, one of {}",
-                fmt::join(data::tokenizer_types(), ", "));
+                fmt::join(text::tokenizer_types(), ", "));
   base::require(options.out.has_value(), "data: tokenizer: expected --out DIR, the folder to write to");
   options.require_nothing_shown("tokenizer");
   base::require(options.set.empty(), "data: tokenizer: has no keys to set");
-  std::vector<data::TextSource> texts;
-  for (const std::string& file : options.more) texts.push_back(data::TextSource(file).without_byte_order_mark());
-  const auto tokenizer = data::train_tokenizer(*options.type, texts, options.vocab_size.value_or(0));
-  const data::Files files = tokenizer->save();
+  std::vector<text::TextSource> texts;
+  for (const std::string& file : options.more) texts.push_back(text::TextSource(file).without_byte_order_mark());
+  const auto tokenizer = text::train_tokenizer(*options.type, texts, options.vocab_size.value_or(0));
+  const text::Files files = tokenizer->save();
   std::vector<std::string> names, written;
   for (const auto& [name, content] : files) {
     names.push_back(name);
@@ -176,7 +176,7 @@ void add_data(CLI::App& app) {
                              fmt::join(data::data_sets().names(), ", ")),
                  false)
       .option("--out", options->out, "DIR", "prepare: folder for the output and data.toml; tokenizer: for its files")
-      .option("--type", options->type, "TYPE", fmt::format("tokenizer: {}", fmt::join(data::tokenizer_types(), ", ")))
+      .option("--type", options->type, "TYPE", fmt::format("tokenizer: {}", fmt::join(text::tokenizer_types(), ", ")))
       .option("--vocab-size", options->vocab_size, "N",
               "tokenizer: how many tokens; of characters and words at most (default all), of unigram and bpe exactly")
       .option("--unit", options->unit, "UNIT", "text: bytes, characters or words (default characters)")

@@ -13,7 +13,7 @@
 #include "cli/ranks.h"
 #include "experiment/device.h"
 #include "experiment/measure.h"
-#include "experiment/training.h"
+#include "runs/training.h"
 
 namespace mnemo::cli {
 namespace {
@@ -31,7 +31,7 @@ int64_t rows_per_sample(const bundle::Bundle& stored, const experiment::MeasureO
   constexpr int64_t kRowsOfASentence = 32;
   switch (stored.model->input_kind()) {
     case core::InputKind::images:
-      return experiment::kRowsOfAnImage;
+      return runs::kRowsOfAnImage;
     case core::InputKind::pairs:
       return kRowsOfASentence;
     case core::InputKind::tokens:

@@ -24,9 +24,9 @@
 #include "cli/ranks.h"
 #include "distributed/shared_batches.h"
 #include "experiment/device.h"
-#include "experiment/recipe.h"
 #include "infer/generation_settings.h"
 #include "infer/open_text.h"
+#include "recipes/recipe.h"
 
 namespace mnemo::cli {
 namespace {
@@ -42,11 +42,11 @@ struct GenerateArguments {
   bool json = false;
   Ranks ranks{.command = "generate"};
 
-  data::Unknown unknown() const { return strict ? data::Unknown::refuse : data::Unknown::warn; }
+  text::Unknown unknown() const { return strict ? text::Unknown::refuse : text::Unknown::warn; }
 };
 
 /// What the command line says of the recipe's [generate], by its rules; what it does not say of sampling is `usual`.
-experiment::GenerateOptions recipe_options(const GenerateArguments& options, const infer::SamplingOptions& usual) {
+recipes::GenerateOptions recipe_options(const GenerateArguments& options, const infer::SamplingOptions& usual) {
   base::Node sampling = base::write_options(usual), node = base::Node::table();
   if (options.temperature) sampling.set("temperature", *options.temperature);
   if (options.top_k) sampling.set("top_k", *options.top_k);
@@ -65,7 +65,7 @@ experiment::GenerateOptions recipe_options(const GenerateArguments& options, con
   }
   node.set("sampling", sampling);
   node.set_place_deep({std::make_shared<const std::string>("generate"), 0, 0});
-  return base::read_options<experiment::GenerateOptions>(node);
+  return base::read_options<recipes::GenerateOptions>(node);
 }
 
 /// A file, or standard input for "-".
@@ -75,7 +75,7 @@ std::string read_text(const std::string& path) {
 }
 
 /// A text that was read, for a model of more than bytes without its byte order mark.
-std::string without_mark(std::string text, const data::Tokenizer* tokenizer) {
+std::string without_mark(std::string text, const text::Tokenizer* tokenizer) {
   const bool bytes = tokenizer != nullptr && tokenizer->type() == "bytes";
   if (!bytes && text.starts_with(base::kByteOrderMark)) text.erase(0, base::kByteOrderMark.size());
   return text;
@@ -85,7 +85,7 @@ std::string prompt_of(const GenerateArguments& options) {
   base::require(!options.prompt || !options.prompt_file, "generate: expected --prompt or --prompt-file, found both");
   if (options.prompt) return *options.prompt;
   if (options.prompt_file) return read_text(*options.prompt_file);
-  return options.session || options.interactive || options.score ? "" : experiment::GenerateOptions().prompt;
+  return options.session || options.interactive || options.score ? "" : recipes::GenerateOptions().prompt;
 }
 
 /// Refuses what only a text that is written needs. --save keeps the sampling of the session.
@@ -119,7 +119,7 @@ void require_for_samples(const GenerateArguments& options, const infer::Sampling
                 std::numeric_limits<int64_t>::max() - options.num_samples, sampling.seed);
 }
 
-void check_modes(const GenerateArguments& options, const experiment::GenerateOptions& asked) {
+void check_modes(const GenerateArguments& options, const recipes::GenerateOptions& asked) {
   if (options.score) require_for_score(options);
   const bool samples = options.num_samples > 1;
   base::require(options.interactive + samples + options.score.has_value() <= 1,
@@ -246,7 +246,7 @@ void write_samples(const GenerateArguments& options, const infer::TextLimits& li
 }
 
 /// Reads lines and lets the model go on after each. Its memory reaches back to the first.
-void converse(const infer::TextLimits& limits, infer::TextSession& session, data::Unknown unknown) {
+void converse(const infer::TextLimits& limits, infer::TextSession& session, text::Unknown unknown) {
   const bool terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
   if (terminal)
     base::log_info("a line and Enter: the model goes on from there; Enter alone: it writes on; Ctrl-D ends");
@@ -306,7 +306,7 @@ void score(const GenerateArguments& options, infer::TextSession& session) {
 }
 
 int generate(const GenerateArguments& options, const std::shared_ptr<distributed::Group>& group) {
-  const experiment::GenerateOptions asked = recipe_options(options, experiment::GenerateOptions().sampling);
+  const recipes::GenerateOptions asked = recipe_options(options, recipes::GenerateOptions().sampling);
   check_modes(options, asked);
   const bool several = group && group->size() > 1;
   base::require(!several || options.num_samples > 1,

@@ -10,9 +10,9 @@
 #include "cli/application.h"
 #include "cli/command.h"
 #include "cli/completion.h"
-#include "experiment/recipe.h"
 #include "models/model.h"
 #include "models/presets.h"
+#include "recipes/recipe.h"
 #include "study/summary.h"
 
 namespace mnemo::cli {
@@ -60,10 +60,9 @@ void add_help(CLI::App& app) {
         base::require(!options->markdown || options->subject == "recipe",
                       "help: --markdown goes with: mnemo help recipe");
         if (options->subject == "recipe") {
-          const auto docs = experiment::find_recipe_docs(options->words);
-          base::print(options->markdown
-                          ? base::option_markdown(docs)
-                          : experiment::recipe_help(docs, std::max<size_t>(base::terminal_columns(), 20)));
+          const auto docs = recipes::find_recipe_docs(options->words);
+          base::print(options->markdown ? base::option_markdown(docs)
+                                        : recipes::recipe_help(docs, std::max<size_t>(base::terminal_columns(), 20)));
         } else if (options->subject == "presets") {
           base::print(preset_help());
         } else if (options->subject == "man") {

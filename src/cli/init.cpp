@@ -12,7 +12,7 @@
 #include "base/text_format.h"
 #include "cli/command.h"
 #include "cli/recipes.h"
-#include "experiment/recipe.h"
+#include "recipes/recipe.h"
 #include "tasks/registry.h"
 
 namespace mnemo::cli {
@@ -85,7 +85,7 @@ std::string recipe_for(const base::Node& found, const std::string& data, const s
   const std::string file = base::shell_quoted(out.value_or(stem + ".toml"));
   const std::string run = base::shell_quoted("runs/" + fs::path(out.value_or(stem)).stem().string());
   const std::string path = recipe_path(start, true);
-  const base::Node root = experiment::RecipeFile::read(path).root();
+  const base::Node root = recipes::RecipeFile::read(path).root();
   std::string text = fmt::format(
       "# Train: mnemo train {} --out {}   (go on with it: mnemo train --resume {})\n"
       "# All keys: mnemo help recipe; the keys of one thing: mnemo help recipe WORD\n",
@@ -113,11 +113,11 @@ int init(const InitArguments& options) {
   const std::optional<base::Node> found = tasks::find_data(options.data);
   base::require(found.has_value(), "{}: expected a text or a folder of images or of texts, found none",
                 base::printable(options.data, 400));
-  const std::string start = tasks::task_spec(experiment::read_recipe(base::Node::table({{"data", *found}})).data)
+  const std::string start = tasks::task_spec(recipes::read_recipe(base::Node::table({{"data", *found}})).data)
                                 ->starting_recipe();
   base::require(!start.empty(), "{}: no recipe to start from for such data; mnemo recipes lists all", options.data);
   const std::string text = recipe_for(*found, options.data, start, options.out);
-  experiment::read_recipe(experiment::RecipeFile::of(base::parse_toml(text, "recipe"), "recipe", {}).recipe());
+  recipes::read_recipe(recipes::RecipeFile::of(base::parse_toml(text, "recipe"), "recipe", {}).recipe());
   if (options.out) {
     base::write_file_atomic(*options.out, text);
     base::print(fmt::format("{}: edit it, then: mnemo train {}\n", *options.out, base::shell_quoted(*options.out)));

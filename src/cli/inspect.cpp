@@ -26,7 +26,7 @@ struct InspectArguments {
 };
 
 /// A recipe with studies: one line for each variant, none of which is built.
-int list_variants(const experiment::RecipeFile& file, const InspectArguments& options) {
+int list_variants(const recipes::RecipeFile& file, const InspectArguments& options) {
   using Align = base::TextTable::Align;
   base::require(!options.html && !options.svg && !options.png && !options.inspect.looks() && !options.inspect.cost,
                 "inspect: pictures, inputs and --cost are of one model; choose it with --variant");
@@ -67,7 +67,7 @@ int inspect(InspectArguments options) {
     }
   }
   if (base::path_exists(options.source) && !base::is_folder(options.source) && !options.inspect.variant) {
-    const experiment::RecipeFile file = experiment::RecipeFile::read(options.source, options.inspect.set);
+    const recipes::RecipeFile file = recipes::RecipeFile::read(options.source, options.inspect.set);
     if (!file.studies().empty()) return list_variants(file, options);
   }
   const experiment::Inspection found = experiment::inspect_source(options.source, options.inspect);

@@ -17,7 +17,7 @@
 #include "base/machine.h"
 #include "cli/application.h"
 #include "distributed/spawn.h"
-#include "experiment/training.h"
+#include "runs/training.h"
 
 namespace mnemo::cli {
 namespace {
@@ -59,7 +59,7 @@ void begin_sharing(const std::shared_ptr<distributed::Group>& group, const std::
   const std::string words = base::read_file("/proc/self/cmdline");
   auto entries = distributed::program_entries();
   entries.emplace_back("command line", base::sha256(words.substr(std::min(words.size(), words.find('\0')))));
-  entries.emplace_back("model", experiment::weights_sha256(model));
+  entries.emplace_back("model", runs::weights_sha256(model));
   group->require_same(entries, command);
 }
 

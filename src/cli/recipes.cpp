@@ -14,7 +14,7 @@
 #include "base/text_table.h"
 #include "cli/command.h"
 #include "cli/commands.h"
-#include "experiment/recipe.h"
+#include "recipes/recipe.h"
 
 namespace mnemo::cli {
 namespace {
@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kEnding = ".toml";
 
 /// Which command runs a recipe.
-const char* command_for(const experiment::RecipeFile& file) {
+const char* command_for(const recipes::RecipeFile& file) {
   if (!file.studies().empty()) return "compare";
   return file.root().contains("finetune") ? "finetune" : "train";
 }
@@ -36,7 +36,7 @@ int list_recipes(bool json) {
   base::Node rows = base::Node::array();
   for (const std::string& name : recipe_names()) {
     const std::string path = base::join_path(folder, name + std::string(kEnding));
-    const experiment::RecipeFile file = experiment::RecipeFile::read(path);
+    const recipes::RecipeFile file = recipes::RecipeFile::read(path);
     table.add_row({name, command_for(file), file.name()});
     rows.push_back(base::Node::table({{"name", name},
                                       {"command", command_for(file)},

@@ -4,28 +4,28 @@
 #include "base/exit_status.h"
 #include "base/output.h"
 #include "cli/command.h"
-#include "experiment/runs.h"
+#include "runs/runs.h"
 
 namespace mnemo::cli {
 namespace {
 
 int list_runs(const std::string& folder, bool json) {
-  const std::vector<experiment::RunInfo> runs = experiment::find_runs(folder);
+  const std::vector<runs::RunInfo> runs = runs::find_runs(folder);
   if (json) {
     base::Node rows = base::Node::array();
-    for (const experiment::RunInfo& run : runs) rows.push_back(run.to_node());
+    for (const runs::RunInfo& run : runs) rows.push_back(run.to_node());
     base::print_json(rows);
   } else if (runs.empty()) {
     base::print(folder + ": no runs\n");
   } else {
-    base::print(experiment::runs_text(runs));
+    base::print(runs::runs_text(runs));
   }
   return base::kDone;
 }
 
 int compare_two(const std::string& first, const std::string& second, bool json) {
-  const experiment::RunInfo a = experiment::read_run(first), b = experiment::read_run(second);
-  const experiment::RunDifference difference = experiment::compare_runs(a, b);
+  const runs::RunInfo a = runs::read_run(first), b = runs::read_run(second);
+  const runs::RunDifference difference = runs::compare_runs(a, b);
   if (json) {
     base::print_json(difference.to_node(a, b));
   } else {

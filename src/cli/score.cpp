@@ -14,10 +14,10 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "data/text/lines.h"
-#include "data/tokenizers/utf8_error.h"
 #include "metrics/bleu.h"
 #include "metrics/bootstrap.h"
 #include "metrics/chrf.h"
+#include "text/utf8_error.h"
 
 namespace mnemo::cli {
 namespace {
@@ -34,9 +34,9 @@ struct ScoreArguments {
 
 std::vector<std::string> lines_of(const std::string& path) {
   std::vector<std::string> lines;
-  data::for_each_line(data::TextSource(path).without_byte_order_mark(), kLongestScoredLine,
+  data::for_each_line(text::TextSource(path).without_byte_order_mark(), kLongestScoredLine,
                       [&](const data::LinePlace& place, std::string_view line) {
-                        data::require_utf8(fmt::format("{}:{}", place.file, place.line), line);
+                        text::require_utf8(fmt::format("{}:{}", place.file, place.line), line);
                         lines.emplace_back(line);
                       });
   return lines;

@@ -18,7 +18,7 @@
 #include "cli/recipes.h"
 #include "distributed/launch.h"
 #include "experiment/device.h"
-#include "experiment/training.h"
+#include "runs/training.h"
 #include "weights/checkpoint.h"
 
 namespace mnemo::cli {
@@ -40,7 +40,7 @@ struct TrainArguments {
 /// Where a run goes and what it is made from.
 struct Plan {
   std::string folder, source;
-  experiment::Recipe recipe;
+  recipes::Recipe recipe;
   bool resumes = false;
 };
 
@@ -108,10 +108,10 @@ Plan training_plan(const TrainArguments& options) {
   }
   const std::optional<std::string> variant = plan.resumes ? std::nullopt : options.variant;
   if (plain && !plan.resumes) {
-    const base::Node root = experiment::plain_finetuning(*options.model, *options.data);
-    plan.recipe = experiment::read_recipe(experiment::RecipeFile::of(root, plan.source, assignments).recipe(variant));
+    const base::Node root = runs::plain_finetuning(*options.model, *options.data);
+    plan.recipe = recipes::read_recipe(recipes::RecipeFile::of(root, plan.source, assignments).recipe(variant));
   } else {
-    plan.recipe = experiment::read_recipe_file(plan.source, assignments, variant);
+    plan.recipe = recipes::read_recipe_file(plan.source, assignments, variant);
   }
   base::require(
       plan.recipe.finetune.has_value() == options.finetunes, "{}: {}: {}", command, plan.source,
@@ -141,7 +141,7 @@ std::string command_of(const Plan& plan, const TrainArguments& options) {
   return line;
 }
 
-void print_result(const std::string& folder, const experiment::Training& training, bool json) {
+void print_result(const std::string& folder, const runs::Training& training, bool json) {
   const experiment::Experiment& experiment = training.experiment;
   const train::TrainReport& report = training.report;
   if (json) {
@@ -181,7 +181,7 @@ void print_result(const std::string& folder, const experiment::Training& trainin
 
 int train_alone(const TrainArguments& options, const Plan& plan, const std::shared_ptr<distributed::Group>& group) {
   const at::Device device = experiment::device_named(options.device, group.get());
-  const experiment::Training training = experiment::run_training(
+  const runs::Training training = runs::run_training(
       {.recipe = plan.recipe,
        .folder = plan.folder,
        .resumes = plan.resumes,

@@ -170,7 +170,7 @@ class Prefixes {
  public:
   explicit Prefixes(const std::optional<std::string>& file) : file_(file) {
     if (!file) return;
-    data::for_each_line(data::TextSource(*file).without_byte_order_mark(), InputLines::kMaxLine,
+    data::for_each_line(text::TextSource(*file).without_byte_order_mark(), InputLines::kMaxLine,
                         [&](const data::LinePlace&, std::string_view line) { lines_.emplace_back(line); });
   }
   /// Of the lines from number `first` on, from 1; those that the file has no line for are removed.

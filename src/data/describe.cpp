@@ -8,8 +8,8 @@
 namespace mnemo::data {
 namespace {
 
-PartDescription describe_part(std::string name, const TextSource& text, const std::shared_ptr<const TokenStore>& store,
-                              int64_t unknown_id) {
+PartDescription describe_part(std::string name, const text::TextSource& text,
+                              const std::shared_ptr<const TokenStore>& store, int64_t unknown_id) {
   PartDescription part;
   part.name = std::move(name);
   part.path = text.path();

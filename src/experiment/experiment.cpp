@@ -18,7 +18,6 @@
 #include "bundle/published_config.h"
 #include "bundle/take_weights.h"
 #include "data/pairs/pair_options.h"
-#include "data/tokenizers/open_tokenizer.h"
 #include "experiment/finetune_model.h"
 #include "experiment/translation_search.h"
 #include "memory/learnable_tokens.h"
@@ -27,6 +26,7 @@
 #include "models/model.h"
 #include "models/presets.h"
 #include "models/registry.h"
+#include "text/open_tokenizer.h"
 
 namespace mnemo::experiment {
 namespace {
@@ -61,7 +61,7 @@ void warn_of_other_vocabulary(const std::string& folder, const models::ModelOpti
 
 /// Refuses a model that this machine cannot hold before any of it is allocated. `copies` of its parameters: with
 /// gradients two.
-std::shared_ptr<models::Model> build_with(const Recipe& recipe, int64_t copies) {
+std::shared_ptr<models::Model> build_with(const recipes::Recipe& recipe, int64_t copies) {
   const int64_t parameters = models::count_parameters(recipe.model), memory = base::usable_memory();
   const std::string sizes = recipe.model.backbone.input() == core::InputKind::images
                                 ? std::string()
@@ -137,7 +137,7 @@ void fit_to(const tasks::DataShape& data, const tasks::TaskSpec& task, models::M
 std::string file_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
 /// The recipe without the paths of this machine.
-base::Node shown_recipe(const Recipe& recipe) {
+base::Node shown_recipe(const recipes::Recipe& recipe) {
   base::Node node = base::write_options(recipe);
   base::Node* data = node.find("data");
   for (const char* key : tasks::TaskSpec::kPathKeys) {
@@ -175,7 +175,7 @@ std::string card_text(const Experiment& experiment, const ModelCard& card) {
 }
 
 bundle::BundleContent content_of(const Experiment& experiment) {
-  const Recipe& recipe = experiment.recipe;
+  const recipes::Recipe& recipe = experiment.recipe;
   std::map<std::string, std::string> files = recipe.task()->model_files(recipe.model);
   files.insert(experiment.files.begin(), experiment.files.end());
   return {.options = recipe.model,
@@ -187,7 +187,7 @@ bundle::BundleContent content_of(const Experiment& experiment) {
 
 }  // namespace
 
-models::ModelOptions complete_model(const Recipe& recipe, const std::optional<tasks::DataShape>& assumed) {
+models::ModelOptions complete_model(const recipes::Recipe& recipe, const std::optional<tasks::DataShape>& assumed) {
   const auto task = recipe.task();
   if (!recipe.finetune && !task->completes(recipe.model)) return recipe.model;
   models::ModelOptions model = recipe.model;
@@ -205,13 +205,14 @@ models::ModelOptions complete_model(const Recipe& recipe, const std::optional<ta
   return model;
 }
 
-std::shared_ptr<models::Model> build_model(const Recipe& recipe, const std::optional<tasks::DataShape>& assumed) {
-  Recipe filled = recipe;
+std::shared_ptr<models::Model> build_model(const recipes::Recipe& recipe,
+                                           const std::optional<tasks::DataShape>& assumed) {
+  recipes::Recipe filled = recipe;
   filled.model = complete_model(recipe, assumed);
   return build_with(filled, 1);
 }
 
-void require_buildable(const Recipe& recipe) {
+void require_buildable(const recipes::Recipe& recipe) {
   if (recipe.model.backbone.input() == core::InputKind::images || recipe.finetune) return;
   if (const auto limit = places_of(recipe.model)) recipe.task()->require_places(*limit, recipe.model);
   models::ModelOptions declared = recipe.model;
@@ -248,7 +249,7 @@ void require_same_model(models::ModelOptions given, models::ModelOptions stored,
 
 /// The trained model that a recipe starts from, told what its data are.
 void start_finetuning(Experiment& bench) {
-  Recipe& recipe = bench.recipe;
+  recipes::Recipe& recipe = bench.recipe;
   const bundle::Bundle stored = bundle::read_bundle(recipe.finetune->model);
   const std::string& folder = stored.folder;
   const models::ModelOptions& options = stored.options();
@@ -305,9 +306,9 @@ void warn_of_untrained(const train::TrainOptions& train, std::vector<std::string
 void require_same_vocabulary(const std::string& folder, const Experiment& experiment, const std::string& place) {
   const core::InputKind kind = experiment.model->input_kind();
   if (kind == core::InputKind::images) return;
-  data::Files before;
-  if (data::has_tokenizer(folder)) {
-    before = data::open_tokenizer(folder)->defining_files();
+  text::Files before;
+  if (text::has_tokenizer(folder)) {
+    before = text::open_tokenizer(folder)->defining_files();
   } else if (kind == core::InputKind::pairs) {
     try {
       before = data::defining_files(data::read_vocabularies(bundle::files_beside(folder), folder));
@@ -325,7 +326,7 @@ void require_same_vocabulary(const std::string& folder, const Experiment& experi
                 folder);
 }
 
-Experiment make_experiment(const Recipe& recipe) {
+Experiment make_experiment(const recipes::Recipe& recipe) {
   Experiment bench{.recipe = recipe, .tokenizer = {}, .model = {}, .task = {}};
   if (recipe.finetune) {
     start_finetuning(bench);
@@ -349,7 +350,7 @@ Experiment make_experiment(const Recipe& recipe) {
   if (recipe.init) {
     const std::string folder = bundle::model_folder(*recipe.init);
     // A published model may have got more words, and come without a tokenizer.
-    const bool has_own = bench.model->input_kind() == core::InputKind::pairs || data::has_tokenizer(folder);
+    const bool has_own = bench.model->input_kind() == core::InputKind::pairs || text::has_tokenizer(folder);
     if (has_own && bundle::find_published(folder).format == nullptr)
       require_same_vocabulary(folder, bench, "recipe: 'init'");
     warn_of_other_vocabulary(*recipe.init, model, loaded.shape);
@@ -370,19 +371,19 @@ Experiment make_experiment(const Recipe& recipe) {
   return bench;
 }
 
-std::optional<Recipe> recipe_beside(const std::string& folder) {
+std::optional<recipes::Recipe> recipe_beside(const std::string& folder) {
   if (folder.empty()) return std::nullopt;  // a model that lies in no folder
   const std::string path = (std::filesystem::path(folder) / ".." / "recipe.toml").lexically_normal().string();
   if (!base::path_exists(path)) return std::nullopt;
-  return read_recipe_file(path);
+  return recipes::read_recipe_file(path);
 }
 
-std::optional<Recipe> own_recipe(const bundle::Bundle& stored) {
+std::optional<recipes::Recipe> own_recipe(const bundle::Bundle& stored) {
   return stored.format == nullptr ? recipe_beside(stored.folder) : std::nullopt;
 }
 
 void require_step_fits(const Experiment& experiment, int64_t usable) {
-  const Recipe& recipe = experiment.recipe;
+  const recipes::Recipe& recipe = experiment.recipe;
   const models::ModelOptions& model = recipe.model;
   const train::TrainOptions& train = recipe.train;
   const auto memory = static_cast<double>(usable);

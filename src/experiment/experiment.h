@@ -9,8 +9,8 @@
 #include "base/machine.h"
 #include "bundle/bundle.h"
 #include "data/text/corpus.h"
-#include "experiment/recipe.h"
 #include "models/model.h"
+#include "recipes/recipe.h"
 #include "tasks/task.h"
 
 namespace mnemo::experiment {
@@ -18,21 +18,23 @@ namespace mnemo::experiment {
 /// The recipe's model with fresh weights, as fine-tuning makes it of [model] where it does; embedding.vocab_size = 0
 /// becomes the data's, for which a text is read. Of a recipe with [finetune] and no [model] the trained model's options
 /// are read.
-std::shared_ptr<models::Model> build_model(const Recipe& recipe, const std::optional<tasks::DataShape>& assumed = {});
+std::shared_ptr<models::Model> build_model(const recipes::Recipe& recipe,
+                                           const std::optional<tasks::DataShape>& assumed = {});
 
 /// The recipe's [model] with all that its data decide, as build_model builds it; `assumed` stands for data that the
 /// recipe does not name.
-models::ModelOptions complete_model(const Recipe& recipe, const std::optional<tasks::DataShape>& assumed = {});
+models::ModelOptions complete_model(const recipes::Recipe& recipe, const std::optional<tasks::DataShape>& assumed = {});
 
 /// Declares the recipe's model, without data and without numbers. Throws InputError, naming file, line and key, for one
 /// that cannot be built or whose attention has no place for the tokens of a sequence.
-void require_buildable(const Recipe& recipe);
+void require_buildable(const recipes::Recipe& recipe);
 
 /// Everything a training needs, made from a recipe.
 struct Experiment {
-  Recipe recipe;  ///< with what the data decide filled in: embedding.vocab_size, head.num_classes, segment_size by
-                  ///< data.num_segments
-  std::shared_ptr<const data::Tokenizer> tokenizer;  ///< null for made tasks
+  recipes::Recipe
+      recipe;  ///< with what the data decide filled in: embedding.vocab_size, head.num_classes, segment_size by
+               ///< data.num_segments
+  std::shared_ptr<const text::Tokenizer> tokenizer;  ///< null for made tasks
   std::shared_ptr<models::Model> model;
   std::unique_ptr<tasks::Task> task;
   std::optional<models::FinetunePlan> finetune = {};
@@ -43,7 +45,7 @@ struct Experiment {
   std::vector<std::string> classes = {};          ///< their names, of images: classes.txt of the model's folder
   std::map<std::string, std::string> files = {};  ///< further files of the model's folder, made of the data
 };
-Experiment make_experiment(const Recipe& recipe);
+Experiment make_experiment(const recipes::Recipe& recipe);
 
 /// Throws InputError, which begins with `place`, unless the model in that folder has the tokens of the experiment's
 /// data.
@@ -57,9 +59,9 @@ void require_step_fits(const Experiment& experiment, int64_t usable = base::usab
 std::map<std::string, std::string> model_files(const Experiment& experiment);
 
 /// recipe.toml beside or above a model, or nothing.
-std::optional<Recipe> recipe_beside(const std::string& model_folder);
+std::optional<recipes::Recipe> recipe_beside(const std::string& model_folder);
 /// The recipe of the run that made a model; none for another library's.
-std::optional<Recipe> own_recipe(const bundle::Bundle& stored);
+std::optional<recipes::Recipe> own_recipe(const bundle::Bundle& stored);
 
 /// What a model folder's README.md tells.
 struct ModelCard {

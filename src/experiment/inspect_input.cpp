@@ -16,7 +16,7 @@ namespace {
 /// Segments of a text that are taken for a sample: enough for memories to hold something.
 constexpr size_t kTextSegments = 4;
 
-std::string word_of(const data::Tokenizer* tokenizer, int64_t id) {
+std::string word_of(const text::Tokenizer* tokenizer, int64_t id) {
   return tokenizer == nullptr ? std::to_string(id) : base::printable(tokenizer->decode(std::vector<int64_t>{id}));
 }
 
@@ -50,7 +50,7 @@ std::vector<data::TokenSegment> cut(const std::vector<int64_t>& tokens, int64_t 
   return segments;
 }
 
-std::vector<data::TokenSegment> sample_of(const Recipe& recipe, int64_t row, int64_t segment_size) {
+std::vector<data::TokenSegment> sample_of(const recipes::Recipe& recipe, int64_t row, int64_t segment_size) {
   Experiment experiment = make_experiment(recipe);
   const int64_t batch = experiment.task->batch_size();
   base::require(row >= 0 && row < batch, "inspect: --sample: expected 0 to {} (the run's batch), found {}", batch - 1,
@@ -65,13 +65,14 @@ std::vector<data::TokenSegment> sample_of(const Recipe& recipe, int64_t row, int
 
 }  // namespace
 
-InputSegments read_input(const InspectInput& input, const bundle::Bundle& stored, const std::optional<Recipe>& recipe) {
+InputSegments read_input(const InspectInput& input, const bundle::Bundle& stored,
+                         const std::optional<recipes::Recipe>& recipe) {
   base::require(static_cast<int>(input.text.has_value()) + static_cast<int>(input.tokens.has_value()) +
                         static_cast<int>(input.sample.has_value()) ==
                     1,
                 "inspect: expected one of --text, --tokens and --sample");
   const int64_t segment_size = stored.model->segment_size(), vocabulary = stored.model->vocab_size();
-  const data::Tokenizer* tokenizer = stored.tokenizer.get();
+  const text::Tokenizer* tokenizer = stored.tokenizer.get();
   InputSegments found;
   if (input.sample) {
     base::require(
@@ -80,7 +81,7 @@ InputSegments read_input(const InspectInput& input, const bundle::Bundle& stored
     found.segments = sample_of(*recipe, *input.sample, segment_size);
   } else if (input.text) {
     base::require(tokenizer != nullptr, "inspect: --text: the model has no vocabulary; use --tokens or --sample");
-    const std::vector<int32_t> ids = tokenizer->encode(*input.text, "inspect: --text", data::Unknown::warn);
+    const std::vector<int32_t> ids = tokenizer->encode(*input.text, "inspect: --text", text::Unknown::warn);
     found.segments = cut({ids.begin(), ids.end()}, segment_size, stored.conventions.resets_segments());
   } else {
     const std::vector<int64_t> tokens = numbers_of(*input.tokens);

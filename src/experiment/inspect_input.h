@@ -7,7 +7,7 @@
 
 #include "bundle/bundle.h"
 #include "data/segment.h"
-#include "experiment/recipe.h"
+#include "recipes/recipe.h"
 
 namespace mnemo::experiment {
 
@@ -26,6 +26,7 @@ struct InputSegments {
 };
 
 /// Throws InputError where the model cannot read what was given. `recipe` is the run's; a sample needs it.
-InputSegments read_input(const InspectInput& input, const bundle::Bundle& stored, const std::optional<Recipe>& recipe);
+InputSegments read_input(const InspectInput& input, const bundle::Bundle& stored,
+                         const std::optional<recipes::Recipe>& recipe);
 
 }  // namespace mnemo::experiment

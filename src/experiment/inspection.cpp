@@ -32,7 +32,7 @@ void check(const InspectOptions& options) {
 }
 
 /// What is assumed of data that the recipe does not name: parameters, masks and cost need none.
-std::optional<tasks::DataShape> assumed_shape(const Recipe& recipe) {
+std::optional<tasks::DataShape> assumed_shape(const recipes::Recipe& recipe) {
   const auto task = recipe.task();
   if (recipe.finetune || !task->completes(recipe.model)) return {};
   std::optional<tasks::DataShape> assumed = task->usual_shape();
@@ -53,7 +53,8 @@ void say_assumed(const std::optional<tasks::DataShape>& assumed, const std::stri
 }
 
 /// A model without weights of its own yet; with data where an input is to be run.
-bundle::Bundle bundle_of(const Recipe& recipe, bool with_data, const std::optional<tasks::DataShape>& assumed) {
+bundle::Bundle bundle_of(const recipes::Recipe& recipe, bool with_data,
+                         const std::optional<tasks::DataShape>& assumed) {
   bundle::Bundle made;
   if (with_data) {
     Experiment experiment = make_experiment(recipe);
@@ -79,13 +80,14 @@ inspect::ModelCost cost_of(const bundle::Bundle& stored, const InspectOptions& o
 }
 
 /// How the model reads images.
-bundle::ImagePreprocessing preprocessing_of(const bundle::Bundle& stored, const std::optional<Recipe>& recipe) {
+bundle::ImagePreprocessing preprocessing_of(const bundle::Bundle& stored,
+                                            const std::optional<recipes::Recipe>& recipe) {
   if (!stored.folder.empty() || !recipe) return stored.preprocessing();
   // The model's own options: they may stand in the model that [finetune] names.
   return bundle::ImagePreprocessing::of(recipe->task()->images(stored.model->options()));
 }
 
-Inspection inspect_with(const bundle::Bundle& stored, const std::optional<Recipe>& recipe,
+Inspection inspect_with(const bundle::Bundle& stored, const std::optional<recipes::Recipe>& recipe,
                         const InspectOptions& options) {
   Inspection found{.summary = inspect::summarize(*stored.model),
                    .options = base::to_toml(base::write_options(stored.options()))};
@@ -196,22 +198,22 @@ Inspection inspect_source(const std::string& source, const InspectOptions& optio
     return found;
   }
   base::require(!options.checkpoint, "inspect: --checkpoint goes with a run; {} is a recipe", source);
-  const Recipe recipe = read_recipe_file(source, options.set, options.variant);
+  const recipes::Recipe recipe = recipes::read_recipe_file(source, options.set, options.variant);
   const bool reads = options.input.text || options.input.sample;
   const std::optional<tasks::DataShape> assumed = reads ? std::nullopt : assumed_shape(recipe);
   say_assumed(assumed, source);
   return inspect_with(bundle_of(recipe, options.input.given() && !assumed, assumed), recipe, options);
 }
 
-std::vector<VariantSize> variant_sizes(const RecipeFile& file) {
+std::vector<VariantSize> variant_sizes(const recipes::RecipeFile& file) {
   std::vector<VariantSize> sizes;
   std::map<std::string, int64_t> vocabularies;  // of texts, each of which is read once
   std::optional<tasks::DataShape> assumed;
-  for (const RecipeStudy& study : file.studies()) {
-    for (const RecipeVariant& variant : study.variants) {
+  for (const recipes::RecipeStudy& study : file.studies()) {
+    for (const recipes::RecipeVariant& variant : study.variants) {
       for (size_t p = 0; p < study.points.size(); ++p) {
         if (!variant.recipes[p]) continue;
-        Recipe recipe = read_recipe(*variant.recipes[p]);
+        recipes::Recipe recipe = recipes::read_recipe(*variant.recipes[p]);
         const std::optional<tasks::DataShape> shape = assumed_shape(recipe);
         if (shape && (!assumed || assumed->vocabulary < shape->vocabulary)) assumed = shape;
         int64_t& vocabulary = vocabularies[base::to_json(recipe.data)];

@@ -8,12 +8,12 @@
 #include "base/node.h"
 #include "bundle/bundle.h"
 #include "experiment/inspect_input.h"
-#include "experiment/recipe.h"
 #include "inspect/attention_summary.h"
 #include "inspect/cost.h"
 #include "inspect/image_attention.h"
 #include "inspect/image_shares.h"
 #include "inspect/model_summary.h"
+#include "recipes/recipe.h"
 
 namespace mnemo::experiment {
 
@@ -66,6 +66,6 @@ struct VariantSize {
   std::string study, variant;
   int64_t parameters = 0;
 };
-std::vector<VariantSize> variant_sizes(const RecipeFile& file);
+std::vector<VariantSize> variant_sizes(const recipes::RecipeFile& file);
 
 }  // namespace mnemo::experiment

@@ -43,9 +43,9 @@ std::shared_ptr<const core::Model> measured_model(const bundle::Bundle& stored, 
 Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::TokenStore> text,
                       const MeasureOptions& options, std::string what, bool reset_segments, int64_t own_context) {
   base::require(text->size() > 1, "{}: too short: {} tokens, at least 2 are needed", what, text->size());
-  const data::Tokenizer& tokenizer = *stored.tokenizer;
-  data::report_unknown(tokenizer, what, text->num_unknown(), text->size(),
-                       options.strict ? data::Unknown::refuse : data::Unknown::warn);
+  const text::Tokenizer& tokenizer = *stored.tokenizer;
+  text::report_unknown(tokenizer, what, text->num_unknown(), text->size(),
+                       options.strict ? text::Unknown::refuse : text::Unknown::warn);
   const int64_t batch = std::min(options.batch, text->size() - 1);
   if (options.group && options.group->size() > 1) {
     base::require(!options.precision, "eval: --precision: the decoding engine runs on one process; drop one of them");
@@ -100,7 +100,7 @@ std::vector<int32_t> matched_classes(const std::vector<std::string>& classes, co
 }
 
 /// The task that the run has taught, or the model's own head; --task chooses another. From now on it answers.
-bundle::ModelHead answering_head(const bundle::Bundle& stored, const std::optional<Recipe>& recipe,
+bundle::ModelHead answering_head(const bundle::Bundle& stored, const std::optional<recipes::Recipe>& recipe,
                                  const MeasureOptions& options) {
   const std::vector<bundle::ModelHead> heads = stored.heads();
   const bool taught = recipe && recipe->finetune && recipe->finetune->regime != models::FinetuneOptions::Regime::full;
@@ -145,13 +145,13 @@ Measured measure_image_folder(const bundle::Bundle& stored, const bundle::ModelH
 
 /// Whether the data are of that kind, as far as is known.
 template <class Spec>
-bool is_of(const std::optional<Recipe>& recipe) {
+bool is_of(const std::optional<recipes::Recipe>& recipe) {
   const auto task = recipe ? recipe->task() : nullptr;
   return task == nullptr || dynamic_cast<const Spec*>(task.get()) != nullptr;
 }
 
 /// A part of a recipe's data, by its task.
-std::optional<tasks::Evaluation> evaluated(const bundle::Bundle& stored, const Recipe& recipe,
+std::optional<tasks::Evaluation> evaluated(const bundle::Bundle& stored, const recipes::Recipe& recipe,
                                            const MeasureOptions& options, data::Part part) {
   require_no_text_options(options);
   const auto task = recipe.task();
@@ -168,7 +168,8 @@ std::optional<tasks::Evaluation> evaluated(const bundle::Bundle& stored, const R
 }
 
 /// Another file in place of the data of the model's own recipe, read as that says: masked tokens, spans.
-Measured measure_as_trained(const bundle::Bundle& stored, std::optional<Recipe> recipe, const MeasureOptions& options) {
+Measured measure_as_trained(const bundle::Bundle& stored, std::optional<recipes::Recipe> recipe,
+                            const MeasureOptions& options) {
   base::require(
       recipe && recipe->data.find("train") != nullptr,
       "eval: --data: {} lies in no run's folder whose recipe says how a text is read for its head; expected a "
@@ -184,7 +185,7 @@ Measured measure_as_trained(const bundle::Bundle& stored, std::optional<Recipe> 
 }
 
 /// A part of the data that the model's own recipe names.
-Measured measure_own(const bundle::Bundle& stored, const Recipe& recipe, const MeasureOptions& options) {
+Measured measure_own(const bundle::Bundle& stored, const recipes::Recipe& recipe, const MeasureOptions& options) {
   base::require(!options.documents && !options.separator,
                 "eval: --documents and --separator go with --data; the run's recipe has its own rule");
   const std::string name = options.part.value_or("valid");
@@ -193,7 +194,7 @@ Measured measure_own(const bundle::Bundle& stored, const Recipe& recipe, const M
   if (const data::TextOptions* text = task->text()) {
     base::require(stored.tokenizer != nullptr, "{}: has no vocabulary", stored.folder);
     const data::TextSplit split = data::split_text(*text);
-    const std::optional<data::TextSource> source = part == data::Part::train   ? split.train
+    const std::optional<text::TextSource> source = part == data::Part::train   ? split.train
                                                    : part == data::Part::valid ? split.valid
                                                                                : split.test;
     base::require(source.has_value(), "{}: its recipe has no {} part; give a text with --data", stored.folder, name);
@@ -214,7 +215,7 @@ Measured measure_own(const bundle::Bundle& stored, const Recipe& recipe, const M
 }
 
 /// Pairs of a file, or of a folder of documents, in the columns and windows that the model's own recipe names.
-Measured measure_pairs(const bundle::Bundle& stored, const std::optional<Recipe>& recipe,
+Measured measure_pairs(const bundle::Bundle& stored, const std::optional<recipes::Recipe>& recipe,
                        const MeasureOptions& options) {
   require_no_text_options(options);
   tasks::PairSpecOptions pairs;
@@ -237,7 +238,7 @@ Measured measure_pairs(const bundle::Bundle& stored, const std::optional<Recipe>
 }
 
 /// Labelled texts of a file, in the columns that the model's own recipe names.
-Measured measure_labelled(const bundle::Bundle& stored, const std::optional<Recipe>& recipe,
+Measured measure_labelled(const bundle::Bundle& stored, const std::optional<recipes::Recipe>& recipe,
                           const MeasureOptions& options) {
   require_no_text_options(options);
   const TextClassifier classifier(stored, recipe, "eval");
@@ -284,7 +285,7 @@ namespace {
 
 /// A file of texts, in the way the model reads them.
 Measured measure_file(const bundle::Bundle& stored, const MeasureOptions& options) {
-  const std::optional<Recipe> recipe = own_recipe(stored);
+  const std::optional<recipes::Recipe> recipe = own_recipe(stored);
   const bool pairs = stored.model->input_kind() == core::InputKind::pairs,
              classes = !pairs && stored.model->num_classes() > 0;
   const bool usual = pairs     ? is_of<tasks::PairSpec>(recipe)
@@ -298,7 +299,7 @@ Measured measure_file(const bundle::Bundle& stored, const MeasureOptions& option
   base::require(!options.separator || options.documents == "line", "eval: --separator goes with --documents line");
   const auto rule = data::DocumentRule::parse(options.documents.value_or("none"), options.separator.value_or(""));
   const bool bytes = stored.tokenizer->type() == "bytes";
-  const data::TextSource file = data::open_text(*options.data, {.any_bytes = bytes});
+  const text::TextSource file = data::open_text(*options.data, {.any_bytes = bytes});
   const auto text = data::encode_text(*stored.tokenizer, bytes ? file : file.without_byte_order_mark(), rule);
   return measure_text(stored, text, options, *options.data, stored.conventions.resets_segments(),
                       recipe ? recipe->train.eval_context.value_or(0) : 0);
@@ -310,7 +311,7 @@ Measured measure_any(const bundle::Bundle& stored, const MeasureOptions& options
   base::require(!options.translated || stored.model->input_kind() == core::InputKind::pairs,
                 "eval: --translated goes with a model of pairs");
   base::require(stored.tokenizer != nullptr || !options.strict, "eval: --strict goes with texts");
-  const std::optional<Recipe> recipe = options.data && !images ? std::nullopt : recipe_beside(stored.folder);
+  const std::optional<recipes::Recipe> recipe = options.data && !images ? std::nullopt : recipe_beside(stored.folder);
   if (options.data && images) return measure_image_folder(stored, answering_head(stored, recipe, options), options);
   base::require(!options.data || !options.part, "eval: --part goes with a run's own data; drop it or --data");
   if (options.data) return measure_file(stored, options);

@@ -16,7 +16,8 @@ constexpr int64_t kWholeText = int64_t{1} << 24;  // tokens
 
 }  // namespace
 
-TextClassifier::TextClassifier(const bundle::Bundle& stored, const std::optional<Recipe>& recipe, std::string_view who)
+TextClassifier::TextClassifier(const bundle::Bundle& stored, const std::optional<recipes::Recipe>& recipe,
+                               std::string_view who)
     : model_(stored.model), tokenizer_(stored.tokenizer) {
   base::require(stored.model->input_kind() == core::InputKind::tokens && stored.model->num_classes() > 0,
                 "{}: {}: expected a model that classifies texts, found one without classes", who, stored.folder);
@@ -66,7 +67,7 @@ std::vector<std::vector<infer::ClassShare>> TextClassifier::operator()(std::vect
 }
 
 void TextClassifier::report_unknown(const ReadCount& count, const std::string& where) const {
-  data::report_unknown(*tokenizer_, where, count.unknown, count.words, data::Unknown::warn);
+  text::report_unknown(*tokenizer_, where, count.unknown, count.words, text::Unknown::warn);
 }
 
 }  // namespace mnemo::experiment

@@ -8,8 +8,8 @@
 
 #include "bundle/bundle.h"
 #include "data/answers/labelled_text.h"
-#include "experiment/recipe.h"
 #include "infer/class_shares.h"
+#include "recipes/recipe.h"
 #include "tasks/classification.h"
 
 namespace mnemo::experiment {
@@ -21,7 +21,7 @@ class TextClassifier {
  public:
   /// recipe: that of its run. Throws InputError "WHO: ..." for a model of another kind, and for one without a
   /// vocabulary.
-  TextClassifier(const bundle::Bundle& stored, const std::optional<Recipe>& recipe, std::string_view who);
+  TextClassifier(const bundle::Bundle& stored, const std::optional<recipes::Recipe>& recipe, std::string_view who);
 
   /// Its classes; without names, or with LABEL_0 and so on, they are numbers.
   const bundle::ModelHead& head() const { return head_; }
@@ -44,7 +44,7 @@ class TextClassifier {
 
  private:
   std::shared_ptr<const models::Model> model_;
-  std::shared_ptr<const data::Tokenizer> tokenizer_;
+  std::shared_ptr<const text::Tokenizer> tokenizer_;
   bundle::ModelHead head_;
   data::LabelledTextOptions columns_;
   int64_t max_length_ = 0;

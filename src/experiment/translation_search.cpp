@@ -7,7 +7,7 @@
 
 namespace mnemo::experiment {
 
-std::optional<search::BeamSearchOptions> own_search(const std::optional<Recipe>& recipe) {
+std::optional<search::BeamSearchOptions> own_search(const std::optional<recipes::Recipe>& recipe) {
   const auto task = recipe ? recipe->task() : nullptr;
   const auto* pairs = dynamic_cast<const tasks::PairSpec*>(task.get());
   if (pairs == nullptr) return std::nullopt;
@@ -16,11 +16,11 @@ std::optional<search::BeamSearchOptions> own_search(const std::optional<Recipe>&
 }
 
 std::optional<search::GenerationOptions> published_search(const bundle::Bundle& stored,
-                                                          const std::optional<Recipe>& recipe) {
+                                                          const std::optional<recipes::Recipe>& recipe) {
   return own_search(recipe) ? std::nullopt : infer::generation_settings(stored);
 }
 
-std::optional<search::GenerationOptions> published_search(const Recipe& recipe) {
+std::optional<search::GenerationOptions> published_search(const recipes::Recipe& recipe) {
   if (!recipe.init || own_search(recipe)) return std::nullopt;
   const std::string folder = bundle::model_folder(*recipe.init);
   return infer::generation_settings(folder, bundle::read_published(folder).format != nullptr, recipe.model);

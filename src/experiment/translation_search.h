@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "bundle/bundle.h"
-#include "experiment/recipe.h"
+#include "recipes/recipe.h"
 #include "search/beam_search.h"
 #include "search/generation_search.h"
 
@@ -14,13 +14,13 @@ namespace mnemo::experiment {
 // is or began with (generation_config.json); where there is none, by fairseq's beam search with its defaults.
 
 /// The beam search that the recipe's pairs name, or need since their memory goes from pair to pair; unset: neither.
-std::optional<search::BeamSearchOptions> own_search(const std::optional<Recipe>& recipe);
+std::optional<search::BeamSearchOptions> own_search(const std::optional<recipes::Recipe>& recipe);
 
 /// The search of a stored published model; unset where the recipe of its run has its own, or there is none. Throws
 /// InputError as infer::generation_settings().
 std::optional<search::GenerationOptions> published_search(const bundle::Bundle& stored,
-                                                          const std::optional<Recipe>& recipe);
+                                                          const std::optional<recipes::Recipe>& recipe);
 /// The same of the model that a training of pairs starts from.
-std::optional<search::GenerationOptions> published_search(const Recipe& recipe);
+std::optional<search::GenerationOptions> published_search(const recipes::Recipe& recipe);
 
 }  // namespace mnemo::experiment

@@ -7,7 +7,7 @@
 
 namespace mnemo::infer {
 
-TextSession::TextSession(Session session, std::shared_ptr<const data::Tokenizer> tokenizer)
+TextSession::TextSession(Session session, std::shared_ptr<const text::Tokenizer> tokenizer)
     : session_(std::move(session)), tokenizer_(std::move(tokenizer)), decoder_(tokenizer_) {
   base::ensure(tokenizer_ != nullptr, "a text session needs a tokenizer");
   base::require(tokenizer_->size() <= session_.model().vocab_size(),
@@ -25,7 +25,7 @@ std::vector<int64_t> TextSession::beginning() const {
   return {ids.begin(), ids.end()};
 }
 
-void TextSession::feed(std::string_view text, data::Unknown unknown) {
+void TextSession::feed(std::string_view text, text::Unknown unknown) {
   const std::vector<int32_t> ids = tokenizer_->encode(text, "prompt", unknown);
   std::vector<int64_t> tokens = beginning();
   tokens.insert(tokens.end(), ids.begin(), ids.end());
@@ -34,7 +34,7 @@ void TextSession::feed(std::string_view text, data::Unknown unknown) {
   for (const int32_t token : ids) decoder_.put(token);
 }
 
-std::vector<ScoredToken> TextSession::score(std::string_view text, data::Unknown unknown) {
+std::vector<ScoredToken> TextSession::score(std::string_view text, text::Unknown unknown) {
   const std::vector<int32_t> ids = tokenizer_->encode(text, "given text", unknown);
   const std::vector<int64_t> tokens(ids.begin(), ids.end());
   session_.feed(beginning());

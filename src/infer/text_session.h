@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "data/tokenizers/tokenizer.h"
 #include "infer/session.h"
+#include "text/tokenizer.h"
 
 namespace mnemo::infer {
 
@@ -31,15 +31,15 @@ class TextSession {
  public:
   /// A session that already has tokens (such as a loaded one) is continued from its text. Throws InputError if the
   /// tokenizer has more tokens than the model.
-  TextSession(Session session, std::shared_ptr<const data::Tokenizer> tokenizer);
+  TextSession(Session session, std::shared_ptr<const text::Tokenizer> tokenizer);
 
   /// Reads text. Warns of characters or words that are not in the vocabulary, or refuses them. Throws InputError for
   /// text that the tokenizer does not accept (invalid UTF-8).
-  void feed(std::string_view text, data::Unknown unknown = data::Unknown::warn);
+  void feed(std::string_view text, text::Unknown unknown = text::Unknown::warn);
 
   /// Reads text and returns how likely the model finds each of its tokens, whatever the sampling options. Special
   /// tokens in front are context and have no entry.
-  std::vector<ScoredToken> score(std::string_view text, data::Unknown unknown = data::Unknown::warn);
+  std::vector<ScoredToken> score(std::string_view text, text::Unknown unknown = text::Unknown::warn);
 
   /// Continues the text. on_text receives each piece as it is generated, always whole characters of valid UTF-8, and
   /// stops the text by returning false. A character that is incomplete at the end is kept for the next call, or for
@@ -57,15 +57,15 @@ class TextSession {
 
   Session& session() { return session_; }
   const Session& session() const { return session_; }
-  const std::shared_ptr<const data::Tokenizer>& shared_tokenizer() const { return tokenizer_; }
+  const std::shared_ptr<const text::Tokenizer>& shared_tokenizer() const { return tokenizer_; }
 
  private:
   /// The tokens in front of the first text; none later.
   std::vector<int64_t> beginning() const;
 
   Session session_;
-  std::shared_ptr<const data::Tokenizer> tokenizer_;
-  data::StreamDecoder decoder_;
+  std::shared_ptr<const text::Tokenizer> tokenizer_;
+  text::StreamDecoder decoder_;
   bool stopped_ = false;
 };
 

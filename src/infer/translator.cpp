@@ -13,17 +13,17 @@
 #include "base/utf8.h"
 #include "bundle/generation_file.h"
 #include "bundle/model_folder.h"
-#include "data/tokenizers/open_tokenizer.h"
 #include "distributed/shared_batches.h"
 #include "infer/engine_search.h"
 #include "search/side_by_side.h"
+#include "text/open_tokenizer.h"
 
 namespace mnemo::infer {
 
 namespace {
 
 data::PairVocabularies read_vocabularies_of(const bundle::Bundle& stored) {
-  const bool published = stored.format != nullptr || data::has_tokenizer(stored.folder);
+  const bool published = stored.format != nullptr || text::has_tokenizer(stored.folder);
   if (!published) {
     data::PairVocabularies both = data::read_vocabularies(bundle::files_beside(stored.folder), stored.folder);
     base::require(
@@ -34,7 +34,7 @@ data::PairVocabularies read_vocabularies_of(const bundle::Bundle& stored) {
     return both;
   }
   const models::SpecialTokens& special = stored.options().tokens;
-  const auto both = std::make_shared<const data::PairVocabulary>(data::open_tokenizer(stored.folder), special.eos,
+  const auto both = std::make_shared<const data::PairVocabulary>(text::open_tokenizer(stored.folder), special.eos,
                                                                  special.pad);
   return {both, both};
 }
@@ -110,7 +110,7 @@ std::vector<int64_t> Translator::encode_prefix(const std::string& prefix, const 
   const auto unknown = std::count_if(tokens.begin(), tokens.end(),
                                      [&](int64_t token) { return vocabulary.is_unknown(token); });
   base::require(unknown == 0, "{}: expected a prefix of words that the model can write, found '{}' with {} unknown {}",
-                place, base::printable(prefix, 80), unknown, data::unit_of(vocabulary.tokenizer()));
+                place, base::printable(prefix, 80), unknown, text::unit_of(vocabulary.tokenizer()));
   const std::optional<int64_t> places = core::pair_input(model_->input()).max_target;
   base::require(!places || static_cast<int64_t>(tokens.size()) < *places,
                 "{}: expected a prefix of less than {} tokens, those that the model has places for, found {}", place,
@@ -247,8 +247,8 @@ Translator::ReadLines Translator::read(std::span<const std::string> lines, const
 }
 
 void Translator::report_unknown(const SourceCounts& counts, std::string_view where) const {
-  data::report_unknown(vocabularies_.source->tokenizer(), std::string(where), counts.unknown, counts.tokens,
-                       data::Unknown::warn);
+  text::report_unknown(vocabularies_.source->tokenizer(), std::string(where), counts.unknown, counts.tokens,
+                       text::Unknown::warn);
 }
 
 /// Hands results over in the order of their lines.

@@ -19,13 +19,13 @@
 #include "base/utf8.h"
 #include "experiment/device.h"
 #include "experiment/experiment.h"
-#include "experiment/run_record.h"
-#include "experiment/training.h"
 #include "infer/session.h"
 #include "infer/text_session.h"
 #include "inspect/cost.h"
 #include "inspect/draw/span_picture.h"
 #include "inspect/model_summary.h"
+#include "runs/run_record.h"
+#include "runs/training.h"
 #include "train/trainer.h"
 
 namespace mnemo::study {
@@ -76,8 +76,8 @@ double generation_speed(const infer::Session& start, int64_t position, const std
 }
 
 /// Real text to read before speed is measured: the prompt alone could be one symbol repeated.
-std::vector<int64_t> reading_text(const data::TextOptions& text, const data::Tokenizer& tokenizer) {
-  const data::TextSource source = data::split_text(text).train;
+std::vector<int64_t> reading_text(const data::TextOptions& text, const text::Tokenizer& tokenizer) {
+  const text::TextSource source = data::split_text(text).train;
   std::string bytes;
   source.for_each_chunk([&](std::string_view chunk) {
     bytes.append(chunk.substr(0, 1 << 16));
@@ -98,7 +98,7 @@ void unless_refused(const char* what, const std::function<void()>& show) {
 }
 
 void measure_generation(const experiment::Experiment& bench, const data::TextOptions& data, RunResult& result) {
-  const experiment::GenerateOptions& options = bench.recipe.generate;
+  const recipes::GenerateOptions& options = bench.recipe.generate;
   infer::Session start = infer::fastest_session(bench.model, options.sampling);
   start.set_reset_segments(data.resets_segments());
   const std::vector<int64_t> text = reading_text(data, *bench.tokenizer);
@@ -156,7 +156,7 @@ void show_model(const experiment::Experiment& bench, RunResult& result) {
 
 }  // namespace
 
-StudyMetric metric_of(const experiment::Recipe& recipe, const std::string& name) {
+StudyMetric metric_of(const recipes::Recipe& recipe, const std::string& name) {
   const auto task = recipe.task();
   const tasks::MetricInfo metric = task->metric_named(name);
   const bool own = metric.key() == task->metric().key();
@@ -193,7 +193,7 @@ CompareJob read_job(const std::string& folder) {
           folder,
           node.at("seed").as_int(),
           node.at("max_seconds").as_double(),
-          experiment::read_recipe(node.at("recipe"))};
+          recipes::read_recipe(node.at("recipe"))};
 }
 
 std::string training_text(const CompareJob& job) {
@@ -236,10 +236,10 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
            : job.max_seconds > 0 && trainer.seconds() > job.max_seconds ? kOutOfTime
                                                                         : 0;
   };
-  experiment::RunRecord record(bench, trainer, job.folder,
-                               {.title = job.variant + (job.point.empty() ? "" : ", " + job.point),
-                                .command = "mnemo compare (study " + base::shell_quoted(job.study) + ")",
-                                .resume = "the same mnemo compare again"});
+  runs::RunRecord record(bench, trainer, job.folder,
+                         {.title = job.variant + (job.point.empty() ? "" : ", " + job.point),
+                          .command = "mnemo compare (study " + base::shell_quoted(job.study) + ")",
+                          .resume = "the same mnemo compare again"});
   record.listen(hooks);
   train::TrainReport report = trainer.run(hooks);
   std::optional<train::EvaluationPoint> evaluation;
@@ -271,7 +271,7 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
   result.steps = report.steps;
   result.tokens = report.tokens;
   result.seconds = report.seconds;
-  result.train_tokens_per_second = finite(experiment::tokens_per_second(bench, report));
+  result.train_tokens_per_second = finite(runs::tokens_per_second(bench, report));
   result.curve = curve_of(report.history, *bench.task);
 
   result.parameters = bench.model->parameters().count();
@@ -297,7 +297,7 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
   record.finished(report, evaluation);
   if (job.recipe.train.report)
     result.page = base::join_path("runs", std::filesystem::path(job.folder).lexically_normal().filename().string()) +
-                  "/" + experiment::RunPageWriter::kFile;
+                  "/" + runs::RunPageWriter::kFile;
   write_result(base::join_path(job.folder, "result.json"), result);
   remove_checkpoints(job.folder);
   return base::kDone;

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "experiment/recipe.h"
+#include "recipes/recipe.h"
 #include "study/results.h"
 #include "study/summary.h"
 
@@ -16,13 +16,13 @@ namespace mnemo::study {
 struct CompareJob {
   std::string study, variant, point, folder;
   int64_t seed = 0;
-  double max_seconds = 0;     ///< limit of the training time; 0: none
-  experiment::Recipe recipe;  ///< with `seed` filled in
+  double max_seconds = 0;  ///< limit of the training time; 0: none
+  recipes::Recipe recipe;  ///< with `seed` filled in
 };
 
 /// The metric of a study on this recipe's data; name: of an evaluation, or empty for the task's own. Throws InputError
 /// for one that there is not.
-StudyMetric metric_of(const experiment::Recipe& recipe, const std::string& name = {});
+StudyMetric metric_of(const recipes::Recipe& recipe, const std::string& name = {});
 
 /// Writes job.json, which read_job reads, and recipe.toml. Throws InputError.
 void write_job(const CompareJob& job);

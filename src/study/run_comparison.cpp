@@ -49,7 +49,7 @@ struct ComparePlan {
   std::set<int64_t> seeds;
 };
 
-std::vector<int64_t> seeds_of(const experiment::RecipeStudy& study, const experiment::Recipe& recipe,
+std::vector<int64_t> seeds_of(const recipes::RecipeStudy& study, const recipes::Recipe& recipe,
                               const ComparisonOptions& options) {
   if (!study.sweep.seeds.empty() && !options.seeds) return study.sweep.seeds;
   const int64_t first = study.sweep.seeds.empty() ? recipe.train.seed : study.sweep.seeds.front();
@@ -60,22 +60,22 @@ std::vector<int64_t> seeds_of(const experiment::RecipeStudy& study, const experi
 
 /// Seeds are the outer loop, so that an interrupted comparison has complete rounds. Tables with identical recipes share
 /// one training run.
-ComparePlan plan_of(const experiment::RecipeFile& file, const ComparisonOptions& options, RunStore& store) {
+ComparePlan plan_of(const recipes::RecipeFile& file, const ComparisonOptions& options, RunStore& store) {
   ComparePlan plan;
   std::map<std::string, size_t> known;
   bool more = true;
   for (size_t round = 0; more; ++round) {
     more = false;
     for (size_t s = 0; s < file.studies().size(); ++s) {
-      const experiment::RecipeStudy& study = file.studies()[s];
+      const recipes::RecipeStudy& study = file.studies()[s];
       for (size_t p = 0; p < study.points.size(); ++p) {
         for (size_t v = 0; v < study.variants.size(); ++v) {
           if (!study.variants[v].recipes[p]) continue;
           CompareJob job{.study = study.name,
                          .variant = study.variants[v].name,
-                         .point = experiment::point_label(study.sweep, study.points[p]),
+                         .point = recipes::point_label(study.sweep, study.points[p]),
                          .folder = {},
-                         .recipe = experiment::read_recipe(*study.variants[v].recipes[p])};
+                         .recipe = recipes::read_recipe(*study.variants[v].recipes[p])};
           if (round == 0) experiment::require_buildable(job.recipe);
           const std::vector<int64_t> seeds = seeds_of(study, job.recipe, options);
           if (round >= seeds.size()) continue;
@@ -117,7 +117,7 @@ std::string memory_options(const base::Node& recipe) {
   return base::to_toml(shown);
 }
 
-AxisSummary axis_summary(const experiment::SweepAxis& axis) {
+AxisSummary axis_summary(const recipes::SweepAxis& axis) {
   AxisSummary out{.name = axis.name()};
   for (size_t i = 0; i < axis.values.size(); ++i) {
     out.labels.push_back(axis.label(i));
@@ -126,44 +126,42 @@ AxisSummary axis_summary(const experiment::SweepAxis& axis) {
   return out;
 }
 
-PaperPoint paper_point(const experiment::PaperValue& value) {
+PaperPoint paper_point(const recipes::PaperValue& value) {
   PaperPoint out{.variant = value.variant,
                  .value = value.value,
                  .deviation = value.deviation,
                  .metric = value.metric,
                  .source = value.source};
   for (const base::Node& at : value.at) {
-    out.labels.push_back(experiment::SweepAxis{{""}, {{at}}}.label(0));
-    out.numbers.push_back(experiment::SweepAxis{{""}, {{at}}}.number(0));
+    out.labels.push_back(recipes::SweepAxis{{""}, {{at}}}.label(0));
+    out.numbers.push_back(recipes::SweepAxis{{""}, {{at}}}.number(0));
   }
   return out;
 }
 
-std::vector<StudyGrid> collect(const experiment::RecipeFile& file, const ComparePlan& plan,
-                               const Supervisor& supervisor) {
+std::vector<StudyGrid> collect(const recipes::RecipeFile& file, const ComparePlan& plan, const Supervisor& supervisor) {
   std::vector<StudyGrid> grids;
   for (size_t s = 0; s < file.studies().size(); ++s) {
-    const experiment::RecipeStudy& study = file.studies()[s];
+    const recipes::RecipeStudy& study = file.studies()[s];
     StudyGrid grid{.name = study.name,
                    .about = study.about,
                    .x = study.sweep.x_axis(),
                    .x_label = study.sweep.figure.label,
                    .log_x = study.sweep.figure.log};
-    for (const experiment::RecipeVariant& variant : study.variants) grid.variants.push_back(variant.name);
-    for (const experiment::SweepAxis& axis : study.sweep.axes) grid.axes.push_back(axis_summary(axis));
+    for (const recipes::RecipeVariant& variant : study.variants) grid.variants.push_back(variant.name);
+    for (const recipes::SweepAxis& axis : study.sweep.axes) grid.axes.push_back(axis_summary(axis));
     if (grid.x_label.empty() && !grid.axes.empty()) grid.x_label = grid.axes[grid.x].name;
-    for (const experiment::PaperValue& value : study.paper) grid.paper.push_back(paper_point(value));
+    for (const recipes::PaperValue& value : study.paper) grid.paper.push_back(paper_point(value));
     grid.at = study.points;
     for (size_t p = 0; p < study.points.size(); ++p) {
-      StudySummary summary{
-          .name = study.name,
-          .about = study.about,
-          .point = experiment::point_label(study.sweep, study.points[p]),
-          .metric = metric_of(experiment::read_recipe(*study.variants.front().recipes[p]), study.metric),
-          .least_gain = study.least_gain,
-          .variants = {}};
+      StudySummary summary{.name = study.name,
+                           .about = study.about,
+                           .point = recipes::point_label(study.sweep, study.points[p]),
+                           .metric = metric_of(recipes::read_recipe(*study.variants.front().recipes[p]), study.metric),
+                           .least_gain = study.least_gain,
+                           .variants = {}};
       for (size_t v = 0; v < study.variants.size(); ++v) {
-        const experiment::RecipeVariant& variant = study.variants[v];
+        const recipes::RecipeVariant& variant = study.variants[v];
         if (!variant.recipes[p]) continue;
         VariantSummary row{.name = variant.name,
                            .about = variant.about,
@@ -189,12 +187,12 @@ std::vector<StudyGrid> collect(const experiment::RecipeFile& file, const Compare
   return grids;
 }
 
-void check_same_data(const experiment::RecipeFile& file) {
-  for (const experiment::RecipeStudy& study : file.studies()) {
-    const auto task_of = [](const base::Node& recipe) { return experiment::read_recipe(recipe).task(); };
+void check_same_data(const recipes::RecipeFile& file) {
+  for (const recipes::RecipeStudy& study : file.studies()) {
+    const auto task_of = [](const base::Node& recipe) { return recipes::read_recipe(recipe).task(); };
     const auto first = task_of(*study.variants.front().recipes.front());
     const std::string metric = first->metric().key();
-    for (const experiment::RecipeVariant& variant : study.variants) {
+    for (const recipes::RecipeVariant& variant : study.variants) {
       for (const std::optional<base::Node>& recipe : variant.recipes) {
         if (!recipe) continue;
         const auto task = task_of(*recipe);
@@ -211,7 +209,7 @@ void check_same_data(const experiment::RecipeFile& file) {
 }
 
 /// A comparison without results.
-Comparison heading(const experiment::RecipeFile& file, const ComparisonOptions& options, const ComparePlan& plan,
+Comparison heading(const recipes::RecipeFile& file, const ComparisonOptions& options, const ComparePlan& plan,
                    size_t trainings) {
   Comparison comparison;
   comparison.name = file.name();
@@ -240,7 +238,7 @@ int64_t threads_here(const std::vector<CompareJob>& jobs) {
   return threads;
 }
 
-void require_shared(const ComparisonOptions& options, const experiment::RecipeFile& file) {
+void require_shared(const ComparisonOptions& options, const recipes::RecipeFile& file) {
   base::require(
       !options.jobs || *options.jobs == options.group->size(),
       "compare: --jobs: each of the {} ranks of this job runs one training at a time; expected {} or nothing, "
@@ -260,7 +258,7 @@ ComparisonOutcome run_comparison(const ComparisonOptions& options) {
   base::require(!options.jobs || (*options.jobs >= 1 && *options.jobs <= 1024),
                 "compare: --jobs: expected 1 to 1024, found {}", options.jobs.value_or(0));
   experiment::device_named(options.device);
-  const experiment::RecipeFile file = experiment::RecipeFile::read(options.recipe, options.set);
+  const recipes::RecipeFile file = recipes::RecipeFile::read(options.recipe, options.set);
   base::require(!file.studies().empty(),
                 "{}: has no [[study]] to compare and no [sweep]; `mnemo train` trains one model, `mnemo help recipe` "
                 "shows the keys of a study",

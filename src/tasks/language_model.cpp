@@ -75,7 +75,7 @@ std::string token_name(const std::string& type) {
 }
 
 /// Texts of words, and of pieces of words, are measured by their perplexity.
-bool has_perplexity(const data::Tokenizer& tokenizer) {
+bool has_perplexity(const text::Tokenizer& tokenizer) {
   const std::string name = token_name(tokenizer.type());
   return name == "word" || name == "token";
 }

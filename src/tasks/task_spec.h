@@ -69,7 +69,7 @@ struct LoadedTask {
   std::unique_ptr<Task> task;
   DataShape shape;
   int64_t tokens_per_row = 0;                             ///< of a step's batch; 1 for images
-  std::shared_ptr<const data::Tokenizer> tokenizer = {};  ///< for text
+  std::shared_ptr<const text::Tokenizer> tokenizer = {};  ///< for text
   std::map<std::string, std::string> files = {};          ///< made of the data, for the model folder: name to content
   std::vector<std::string> notices = {};  ///< sentences that a training says once: samples left out and the like
 };

@@ -16,7 +16,7 @@
 #include "tests/support/numbers.h"
 #include "tests/support/run.h"
 #include "tests/support/thread_ranks.h"
-#include "verify/golden.h"
+#include "tests/verify/golden.h"
 
 namespace mnemo {
 namespace {

@@ -5,15 +5,15 @@
 #include <string_view>
 #include <vector>
 
-#include "data/tokenizers/sentencepiece_tokenizer.h"
 #include "options_check.h"
+#include "text/sentencepiece_tokenizer.h"
 
 namespace {
 
 constexpr std::size_t kLongestText = 512;
 
 /// What every tokenizer of SentencePiece does with a text.
-void check(const mnemo::data::Tokenizer& tokenizer, const std::string& text) {
+void check(const mnemo::text::Tokenizer& tokenizer, const std::string& text) {
   using namespace mnemo;
   std::vector<int64_t> ids;
   for (const int32_t id : tokenizer.encode(text)) {
@@ -38,19 +38,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::only_input_errors([&] {
     if (choice % 2 != 0) {
       const std::string text(input.substr(0, kLongestText));
-      const auto tokenizer = data::train_sentencepiece(choice % 4 == 1 ? "unigram" : "bpe",
-                                                       {data::TextSource::in_memory("text", text)}, 8 + choice / 4);
+      const auto tokenizer = text::train_sentencepiece(choice % 4 == 1 ? "unigram" : "bpe",
+                                                       {text::TextSource::in_memory("text", text)}, 8 + choice / 4);
       fuzz::demand(tokenizer->size() == 8 + choice / 4, "the size asked for");
       check(*tokenizer, text);
       return;
     }
     const std::size_t end = std::min(input.find('\x1e'), input.size());
     const std::string text(input.substr(0, std::min(end, kLongestText)));
-    data::SentencePieceOptions options;
+    text::SentencePieceOptions options;
     options.straight_quotes = options.strip_accents = options.lowercase = (choice & 2) != 0;
     options.digit_commas = (choice & 4) != 0;
     if ((choice & 8) != 0) options.added = {"<extra_id_2>", "<extra_id_1>", "<extra_id_0>"};
-    const auto tokenizer = data::make_sentencepiece(input.substr(std::min(end + 1, input.size())), options, {},
+    const auto tokenizer = text::make_sentencepiece(input.substr(std::min(end + 1, input.size())), options, {},
                                                     "model");
     check(*tokenizer, text);
     check(*tokenizer, "the cat sat, 12,5 ``e\u0301\u00e9'' \u4e2d\u6587 \U0001F600 \u2581 ");

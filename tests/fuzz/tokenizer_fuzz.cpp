@@ -5,15 +5,15 @@
 #include <string_view>
 #include <vector>
 
-#include "data/tokenizers/open_tokenizer.h"
 #include "options_check.h"
+#include "text/open_tokenizer.h"
 
 namespace {
 
 constexpr std::size_t kLongestText = 2048;
 
 struct Input {
-  mnemo::data::Files files;
+  mnemo::text::Files files;
   std::string text;
 };
 
@@ -42,9 +42,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace mnemo;
   fuzz::only_input_errors([&] {
     const Input input = read({reinterpret_cast<const char*>(data), size});
-    const auto tokenizer = data::open_tokenizer_files(input.files, "folder");
+    const auto tokenizer = text::open_tokenizer_files(input.files, "folder");
     fuzz::demand(tokenizer->size() > 0 && tokenizer->unknown_id() < tokenizer->size(), "size of " + tokenizer->type());
-    const auto again = data::open_tokenizer_files(tokenizer->save(), "again");
+    const auto again = text::open_tokenizer_files(tokenizer->save(), "again");
     for (const std::string& text : std::vector<std::string>{"", "the cat sat, 12,5", " a  <x>\t\n",
                                                             "e\u0301\u00e9 \u4e2d\u6587 \U0001F600 \u2581",
                                                             "aaaaaaaaaaaaaaaaaaaaaaaaaaaa", input.text}) {

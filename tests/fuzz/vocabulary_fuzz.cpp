@@ -5,13 +5,13 @@
 #include <string_view>
 #include <vector>
 
-#include "data/tokenizers/tokenizer.h"
 #include "options_check.h"
+#include "text/tokenizer.h"
 
 /// A vocabulary.json: read into a tokenizer, or rejected with an InputError.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace mnemo;
-  using data::Tokenizer;
+  using text::Tokenizer;
   fuzz::only_input_errors([&] {
     const std::string name(Tokenizer::kFile);
     const auto tokenizer = Tokenizer::load({{name, std::string(reinterpret_cast<const char*>(data), size)}}, "model");
@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::demand(tokenizer->size() > 0 && tokenizer->unknown_id() < tokenizer->size(), "size of " + type);
 
     // What was read can be saved, and reads as the same.
-    const data::Files saved = tokenizer->save();
+    const text::Files saved = tokenizer->save();
     const auto again = Tokenizer::load(saved, "again");
     fuzz::demand(again->save() == saved && again->type() == type && again->size() == tokenizer->size() &&
                      again->unknown_id() == tokenizer->unknown_id(),
@@ -39,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::demand(std::equal(back.begin(), back.end(), expected.begin(), expected.end()), "text and back: " + text);
 
     // Streamed in pieces, only whole characters come out.
-    data::StreamDecoder decoder(tokenizer);
+    text::StreamDecoder decoder(tokenizer);
     for (const int64_t id : ids) fuzz::demand(!base::first_invalid_utf8(decoder.put(id)), "a piece of " + text);
     fuzz::demand(!base::first_invalid_utf8(decoder.finish()), "the end of " + text);
   });

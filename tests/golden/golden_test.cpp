@@ -11,7 +11,7 @@
 #include "tests/support/expect_error.h"
 #include "tests/support/golden_files.h"
 #include "tests/support/temporary_folder.h"
-#include "verify/golden.h"
+#include "tests/verify/golden.h"
 #include "weights/safetensors.h"
 
 namespace mnemo {

@@ -1,6 +1,6 @@
 // Every JSON-lines file of tests/golden/data: scores within 1e-9, everything else equal. And files with a wrong value,
 // or that are of no known kind.
-#include "verify/lines.h"
+#include "tests/verify/lines.h"
 
 #include <gtest/gtest.h>
 

@@ -55,7 +55,6 @@ TEST_F(CommandLine, MistakesAreToldWithStatusTwo) {
       {{"train", "--resume", folder_ / "none"}, "no run is there"},
       {{"eval", folder_ / "none"}, "expected a model folder"},
       {{"eval", ""}, "eval: MODEL: expected a path or name, found ''"},
-      {{"verify", ""}, "verify: FILE: expected a path or name, found ''"},
       {{"generate", text_}, "text.txt"},
       {{"inspect", folder_ / "none"}, "expected a model folder, a run's folder or a recipe (.toml), found nothing"},
       {{"data", folder_ / "none.txt"}, "no such file"},
@@ -75,7 +74,7 @@ TEST_F(CommandLine, MistakesAreToldWithStatusTwo) {
   };
   if (!ops::cuda::compiled()) {
     const std::string message = "--device cuda: this build has no CUDA: configure with -DMNEMO_CUDA=ON";
-    for (const char* command : {"train", "eval", "generate", "verify"})
+    for (const char* command : {"train", "eval", "generate"})
       cases.push_back({{command, folder_ / "none", "--device", "cuda"}, message});
   }
   for (const auto& [arguments, message] : cases) {

@@ -22,8 +22,8 @@ using namespace test;
 TEST_F(CommandLine, HelpNamesEverySubcommandAndVersionTheLibraries) {
   const Finished help = run({"--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* name : {"train", "eval", "compare", "generate", "inspect", "convert", "score", "verify", "data",
-                           "recipes", "init", "runs", "completion", "help"}) {
+  for (const char* name : {"train", "eval", "compare", "generate", "inspect", "convert", "score", "data", "recipes",
+                           "init", "runs", "completion", "help"}) {
     EXPECT_TRUE(holds(help.out, std::string("  ") + name)) << name;
     EXPECT_EQ(run({"help", name}).status, 0) << name;
   }
@@ -78,7 +78,7 @@ TEST_F(CommandLine, BashCompletesOptionsTheirValuesAndKeys) {
   EXPECT_TRUE(holds(reply({"mnemo", "generate", "--top"}), " --top-k --top-p "));
   // An option of the same name takes other values in another command.
   EXPECT_EQ(reply({"mnemo", "convert", "run", "--memory", ""}), "  \n");
-  for (const char* command : {"train", "finetune", "eval", "compare", "generate", "translate", "classify", "verify"})
+  for (const char* command : {"train", "finetune", "eval", "compare", "generate", "translate", "classify"})
     EXPECT_EQ(reply({"mnemo", command, "run", "--device", ""}), " cpu cuda \n") << command;
   for (const char* command : {"eval", "generate", "translate", "classify", "inspect", "convert"})
     EXPECT_EQ(reply({"mnemo", command, "run", "--checkpoint", ""}), " latest best \n") << command;

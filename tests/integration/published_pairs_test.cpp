@@ -12,10 +12,10 @@
 
 #include "base/file_io.h"
 #include "base/node.h"
-#include "data/text/text_source.h"
-#include "data/tokenizers/sentencepiece_model.h"
-#include "data/tokenizers/sentencepiece_tokenizer.h"
 #include "tests/support/command_line.h"
+#include "text/sentencepiece_model.h"
+#include "text/sentencepiece_tokenizer.h"
+#include "text/text_source.h"
 #include "weights/safetensors.h"
 
 namespace mnemo::published_pairs_test {
@@ -170,16 +170,16 @@ TEST(PublishedFolders, PositionsOfMarianMustBeItsSinusoids) {
 
 /// Gives a copy of the Marian folder a tokenizer of its 31 tokens.
 void add_tokenizer(const std::string& model) {
-  const auto trained = data::train_sentencepiece(
+  const auto trained = text::train_sentencepiece(
       "unigram",
-      {data::TextSource::in_memory("text", "a man is at home\nthe man has a dog\na dog is the man's best friend\n")},
+      {text::TextSource::in_memory("text", "a man is at home\nthe man has a dog\na dog is the man's best friend\n")},
       24);
-  const std::string file = trained->save().at(data::kTrainedModelFile);
+  const std::string file = trained->save().at(text::kTrainedModelFile);
   base::Node words = base::Node::table({{"</s>", 0}, {"<unk>", 1}, {"<pad>", 30}});
   int64_t next = 2;
-  const data::SentencePieceModel pieces = data::read_sentencepiece_model(file, "trained");
+  const text::SentencePieceModel pieces = text::read_sentencepiece_model(file, "trained");
   for (int64_t id = 0; id < pieces.pieces.size(); ++id) {
-    if (pieces.types[static_cast<size_t>(id)] == data::PieceType::normal)
+    if (pieces.types[static_cast<size_t>(id)] == text::PieceType::normal)
       words.set(std::string(pieces.pieces[id]), next++);
   }
   for (; next < 30; ++next) words.set(fmt::format("unused{}", next), next);

@@ -2,7 +2,7 @@
 
 #include "tests/support/command_line.h"
 
-// `mnemo data tokenizer` and `mnemo verify` of JSON lines, by the program itself.
+// `mnemo data tokenizer` and `mnemo-verify` of JSON lines, by the program itself.
 namespace mnemo {
 namespace {
 
@@ -22,7 +22,7 @@ TEST_F(CommandLine, TokenizersAreTrainedAndReadAgain) {
     EXPECT_EQ(trained.status, 0) << trained.err;
     EXPECT_EQ(trained.out, "38 tokens: " + out + "/tokenizer.model\n");
     write(folder_ / "strings.jsonl", "{\"text\": \"\", \"ids\": [], \"decoded\": \"\"}\n");
-    EXPECT_EQ(run({"verify", folder_ / "strings.jsonl", "--tokenizer", out}).status, 0);
+    EXPECT_EQ(verify({folder_ / "strings.jsonl", "--tokenizer", out}).status, 0);
   }
   EXPECT_EQ(run({"data", "tokenizer", folder_ / "a.txt", "--type", "characters", "--out", folder_ / "c"}).status, 0);
   EXPECT_TRUE(std::filesystem::exists(folder_ / "c/vocabulary.json"));
@@ -51,18 +51,18 @@ TEST_F(CommandLine, ATokenizerReplacesOneOfItsFilesAndNothingElse) {
 
 TEST_F(CommandLine, ScoresAndTokensAreVerified) {
   const std::string albert = kTools + "tokenizer_albert";
-  const Finished good = run({"verify", kTools + "chrf.jsonl", kTools + "metrics.jsonl"});
+  const Finished good = verify({kTools + "chrf.jsonl", kTools + "metrics.jsonl"});
   EXPECT_EQ(good.status, 0) << good.out;
   EXPECT_TRUE(holds(good.out, "all within tolerance")) << good.out;
-  EXPECT_EQ(run({"verify", albert + "/strings.jsonl", "--tokenizer", albert}).status, 0);
+  EXPECT_EQ(verify({albert + "/strings.jsonl", "--tokenizer", albert}).status, 0);
 
   std::string wrong = content(kTools + "metrics.jsonl");
   wrong.replace(wrong.find("0.925"), 5, "0.935");
   write(folder_ / "wrong.jsonl", wrong);
-  const Finished mismatch = run({"verify", folder_ / "wrong.jsonl"});
+  const Finished mismatch = verify({folder_ / "wrong.jsonl"});
   EXPECT_EQ(mismatch.status, 1);
   EXPECT_TRUE(holds(mismatch.out, "line 1: accuracy: expected 0.935, found 0.925")) << mismatch.out;
-  const base::Node json = base::parse_json(run({"verify", folder_ / "wrong.jsonl", "--json"}).out, "json");
+  const base::Node json = base::parse_json(verify({folder_ / "wrong.jsonl", "--json"}).out, "json");
   EXPECT_FALSE(json.items().at(0).at("passed").as_bool());
 }
 
@@ -150,16 +150,20 @@ TEST_F(CommandLine, MistakesWithTextToolsAreToldWithStatusTwo) {
       {{"score", folder_ / "two.txt", "--references", folder_ / "two.txt", "--against", folder_ / "two.txt",
         "--samples", "0"},
        "--samples: expected"},
-      {{"verify", folder_ / "other.jsonl"}, "line 1: expected the fields of BLEU"},
-      {{"verify", kTools + "tokenizer_t5/strings.jsonl"}, "expected --tokenizer FOLDER"},
-      {{"verify", kTools + "tokenizer_t5/strings.jsonl", "--tokenizer", folder_ / "none"},
-       "expected a folder with the files"},
   };
-  for (const auto& [arguments, message] : cases) {
-    const Finished outcome = run(arguments);
+  const std::vector<std::pair<std::vector<std::string>, std::string>> verify_cases = {
+      {{""}, "FILE: expected a path or name, found ''"},
+      {{folder_.path()}, "expect.safetensors"},
+      {{folder_ / "other.jsonl"}, "line 1: expected the fields of BLEU"},
+      {{kTools + "tokenizer_t5/strings.jsonl"}, "expected --tokenizer FOLDER"},
+      {{kTools + "tokenizer_t5/strings.jsonl", "--tokenizer", folder_ / "none"}, "expected a folder with the files"},
+  };
+  const auto expect_refused = [](const Finished& outcome, const std::string& message) {
     EXPECT_EQ(outcome.status, 2) << message << "\n" << outcome.err;
     EXPECT_TRUE(holds(outcome.err, message)) << "expected: " << message << "\nfound: " << outcome.err;
-  }
+  };
+  for (const auto& [arguments, message] : cases) expect_refused(run(arguments), message);
+  for (const auto& [arguments, message] : verify_cases) expect_refused(verify(arguments), message);
 }
 
 }  // namespace

@@ -119,6 +119,10 @@ class CommandLine : public testing::Test {
   }
 
   Finished run(const std::vector<std::string>& arguments) { return Process(folder_, arguments).finish(); }
+  /// Runs mnemo-verify.
+  Finished verify(const std::vector<std::string>& arguments) {
+    return Process(folder_, arguments, nullptr, MNEMO_BINARY_DIR "/mnemo-verify").finish();
+  }
   Finished run_to(const char* out, const std::vector<std::string>& arguments) {
     return Process(folder_, arguments, out).finish();
   }

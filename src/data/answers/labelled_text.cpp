@@ -13,8 +13,8 @@
 #include "base/printable.h"
 #include "base/random.h"
 #include "data/answers/hyperpartisan.h"
-#include "data/tokenizers/open_tokenizer.h"
-#include "data/tokenizers/utf8_error.h"
+#include "text/open_tokenizer.h"
+#include "text/utf8_error.h"
 
 namespace mnemo::data {
 namespace {
@@ -41,8 +41,8 @@ void require_text_in_utf8(const LabelledText& text, std::string_view advice) {
     const std::optional<size_t> bad = base::first_invalid_utf8(part);
     if (!bad) continue;
     const auto lines = std::count(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(*bad), '\n');
-    invalid_utf8(text.whole_file ? fmt::format("{}:{}", text.where, lines + 1) : text.where, static_cast<int64_t>(*bad),
-                 part.substr(*bad), advice);
+    text::invalid_utf8(text.whole_file ? fmt::format("{}:{}", text.where, lines + 1) : text.where,
+                       static_cast<int64_t>(*bad), part.substr(*bad), advice);
   }
 }
 
@@ -77,7 +77,7 @@ void truncate(std::vector<int32_t>& first, std::vector<int32_t>& second, size_t 
 }
 
 /// Without the outer special tokens, which a memory has of its own.
-void strip(ModelInput& input, const SpecialTokens& special) {
+void strip(text::ModelInput& input, const text::SpecialTokens& special) {
   const auto drop = [&](size_t at) {
     input.ids.erase(input.ids.begin() + static_cast<int64_t>(at));
     input.types.erase(input.types.begin() + static_cast<int64_t>(at));
@@ -87,14 +87,14 @@ void strip(ModelInput& input, const SpecialTokens& special) {
 }
 
 std::shared_ptr<const LabelledDocuments> encode(const std::vector<LabelledText>& texts,
-                                                const std::vector<std::string>& labels, const Tokenizer& tokenizer,
-                                                const LabelledTextShape& shape) {
+                                                const std::vector<std::string>& labels,
+                                                const text::Tokenizer& tokenizer, const LabelledTextShape& shape) {
   if (texts.empty()) return nullptr;
-  const SpecialTokens special = tokenizer.special_tokens();
+  const text::SpecialTokens special = tokenizer.special_tokens();
   auto documents = std::make_shared<LabelledDocuments>(tokenizer.size(), static_cast<int64_t>(labels.size()),
                                                        shape.token_types);
   const auto made = [&](std::span<const int32_t> first, const std::optional<std::span<const int32_t>>& second) {
-    ModelInput input = tokenizer.with_special_tokens(first, second);
+    text::ModelInput input = tokenizer.with_special_tokens(first, second);
     if (!shape.special_tokens) strip(input, special);
     return input;
   };
@@ -123,7 +123,7 @@ std::shared_ptr<const LabelledDocuments> encode(const std::vector<LabelledText>&
     } else {
       first.resize(std::min(first.size(), room({})));
     }
-    const ModelInput input = made(first, other);
+    const text::ModelInput input = made(first, other);
     base::require(!input.ids.empty(), "{}: expected a text, found nothing", text.where);
     documents->add(input.ids, class_of(text, labels), shape.token_types ? input.types : std::span<const int32_t>());
   }
@@ -206,25 +206,25 @@ LabelledTextSets read_labelled_texts(const LabelledTextOptions& options) {
   return sets;
 }
 
-std::shared_ptr<const Tokenizer> tokenizer_of(const LabelledTextOptions& options, const LabelledTextSets& sets) {
+std::shared_ptr<const text::Tokenizer> tokenizer_of(const LabelledTextOptions& options, const LabelledTextSets& sets) {
   if (!options.tokenizer.empty() || options.unit != "bytes") {
     for (const auto* part : {&sets.train, &sets.valid, &sets.test}) {
       for (const LabelledText& text : *part)
-        require_text_in_utf8(text, options.tokenizer.empty() ? kUseBytes : kConvertFile);
+        require_text_in_utf8(text, options.tokenizer.empty() ? text::kUseBytes : text::kConvertFile);
     }
   }
-  if (!options.tokenizer.empty()) return open_tokenizer(options.tokenizer);
+  if (!options.tokenizer.empty()) return text::open_tokenizer(options.tokenizer);
   base::require(!sets.train.front().second,
                 "{}: expected data.tokenizer, the folder of a pretrained model's tokenizer, since a vocabulary of the "
                 "texts' own has no token between the texts of a pair",
                 options.train);
   std::string all;
   for (const LabelledText& text : sets.train) all += text.first + "\n";
-  return make_tokenizer(options.unit, TextSource::in_memory(options.train, std::move(all)),
-                        {options.min_count, options.max_vocabulary});
+  return text::make_tokenizer(options.unit, text::TextSource::in_memory(options.train, std::move(all)),
+                              {options.min_count, options.max_vocabulary});
 }
 
-LabelledSets encode_labelled_texts(const LabelledTextSets& sets, const Tokenizer& tokenizer,
+LabelledSets encode_labelled_texts(const LabelledTextSets& sets, const text::Tokenizer& tokenizer,
                                    const LabelledTextShape& shape) {
   const auto part = [&](const std::vector<LabelledText>& texts) {
     return encode(texts, sets.labels, tokenizer, shape);

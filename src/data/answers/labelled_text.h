@@ -9,7 +9,7 @@
 #include "base/options.h"
 #include "data/answers/labelled.h"
 #include "data/answers/labelled_files.h"
-#include "data/tokenizers/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace mnemo::data {
 
@@ -93,7 +93,7 @@ std::vector<std::string> labels_of(const LabelledTexts& read);
 LabelledTextSets read_labelled_texts(const LabelledTextOptions& options);
 
 /// The pretrained tokenizer, or one made of the training texts.
-std::shared_ptr<const Tokenizer> tokenizer_of(const LabelledTextOptions& options, const LabelledTextSets& sets);
+std::shared_ptr<const text::Tokenizer> tokenizer_of(const LabelledTextOptions& options, const LabelledTextSets& sets);
 
 /// How texts become documents.
 struct LabelledTextShape {
@@ -103,7 +103,7 @@ struct LabelledTextShape {
 };
 
 /// The texts as tokens. Throws InputError that names file and line for a text without tokens or invalid UTF-8.
-LabelledSets encode_labelled_texts(const LabelledTextSets& sets, const Tokenizer& tokenizer,
+LabelledSets encode_labelled_texts(const LabelledTextSets& sets, const text::Tokenizer& tokenizer,
                                    const LabelledTextShape& shape);
 
 }  // namespace mnemo::data

@@ -86,7 +86,7 @@ void make_listops(const ListOpsOptions& options, const std::function<bool(Part, 
 void read_listops(const std::string& path, const std::function<void(const ListOpsExpression&)>& use) {
   bool value_first = false;
   int64_t count = 0;
-  for_each_line(TextSource(path), kLongestListOpsLine, [&](const LinePlace& place, std::string_view line) {
+  for_each_line(text::TextSource(path), kLongestListOpsLine, [&](const LinePlace& place, std::string_view line) {
     if (place.line == 1) {
       if (line == kHeader) return;
       value_first = line.size() > 1 && line[0] >= '0' && line[0] <= '9' && line[1] == '\t';

@@ -154,7 +154,7 @@ SampleBatch TaskSamples::batch(const std::vector<int64_t>& samples) const {
 
 TaskSamples read_task_file(const std::string& path) {
   TaskSamples samples;
-  for_each_line(TextSource(path).without_byte_order_mark(), TaskSamples::kLongestLine,
+  for_each_line(text::TextSource(path).without_byte_order_mark(), TaskSamples::kLongestLine,
                 [&](const LinePlace& place, std::string_view line) { samples.add_line(place, line); });
   samples.finish(path);
   return samples;

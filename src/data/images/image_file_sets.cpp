@@ -93,7 +93,7 @@ bool is_image_file(const std::string& path) { return base::path_exists(path) && 
 /// A first line is a header if its path has no ending and is no file's, and no other line has its label.
 std::vector<CsvRow> read_image_csv(const std::string& path) {
   std::vector<CsvRow> rows;
-  const auto whole = TextSource(path).without_byte_order_mark();
+  const auto whole = text::TextSource(path).without_byte_order_mark();
   for_each_line(whole, kLongestImageLine, [&](const LinePlace& place, std::string_view line) {
     if (line.empty()) return;
     std::vector<std::string> fields = csv_fields(line, place);
@@ -125,7 +125,7 @@ FoundImages csv_part(const std::string& path, const std::vector<CsvRow>& rows, c
 /// Calls `use` for lines "PATH NUMBER" or "PATH", without a leading slash.
 void for_each_listed(const std::string& list,
                      const std::function<void(const LinePlace&, std::string path, std::string rest)>& use) {
-  for_each_line(TextSource(list), kLongestImageLine, [&](const LinePlace& place, std::string_view line) {
+  for_each_line(text::TextSource(list), kLongestImageLine, [&](const LinePlace& place, std::string_view line) {
     while (!line.empty() && (line.back() == ' ' || line.back() == '\t')) line.remove_suffix(1);
     if (line.empty()) return;
     const size_t space = line.find(' ');
@@ -162,7 +162,7 @@ FoundSet train_and_val(const std::string& root, bool follow_links) {
 /// ImageNet's validation images without class folders: LOC_val_solution.csv contains the class of each.
 FoundImages flat_validation(const std::string& folder, const std::string& solution, const ClassNames& classes) {
   Collector part(folder);
-  for_each_line(TextSource(solution), kLongestImageLine, [&](const LinePlace& place, std::string_view line) {
+  for_each_line(text::TextSource(solution), kLongestImageLine, [&](const LinePlace& place, std::string_view line) {
     if (line.empty() || place.line == 1) return;
     const std::vector<std::string> fields = csv_fields(line, place);
     base::require(fields.size() == 2, "{}: expected ImageId,PredictionString, found {} fields", place.at(1),
@@ -178,7 +178,7 @@ FoundImages flat_validation(const std::string& folder, const std::string& soluti
 FoundImages annotated_validation(const std::string& folder, const std::string& annotations, const ClassNames& classes,
                                  bool follow_links) {
   std::map<std::string, std::pair<std::string, std::string>, std::less<>> annotated;  // class and line of each image
-  for_each_line(TextSource(annotations), kLongestImageLine, [&](const LinePlace& place, std::string_view line) {
+  for_each_line(text::TextSource(annotations), kLongestImageLine, [&](const LinePlace& place, std::string_view line) {
     if (line.empty()) return;
     const size_t tab = line.find('\t');
     base::require(tab != 0 && tab != std::string_view::npos, "{}: expected IMAGE<tab>CLASS<tab>BOX, found {}",

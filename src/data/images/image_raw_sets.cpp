@@ -21,7 +21,7 @@ void name_classes(ClassNames& classes, const std::string& names_file, int64_t co
     for (int64_t i = 0; i < count; ++i) classes.add(std::to_string(i));
     return;
   }
-  for_each_line(TextSource(names_file), 1 << 16, [&](const LinePlace&, std::string_view line) {
+  for_each_line(text::TextSource(names_file), 1 << 16, [&](const LinePlace&, std::string_view line) {
     if (!line.empty()) classes.add(std::string(line));
   });
   base::require(static_cast<int64_t>(classes.names().size()) == count, "{}: expected {} names, found {}", names_file,

@@ -7,8 +7,8 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/printable.h"
-#include "data/tokenizers/open_tokenizer.h"
-#include "data/tokenizers/sentencepiece_tokenizer.h"
+#include "text/open_tokenizer.h"
+#include "text/sentencepiece_tokenizer.h"
 
 namespace mnemo::data {
 namespace {
@@ -33,10 +33,12 @@ void require_no_separator(const PairSets& sets, const std::string& separator) {
 }
 
 std::shared_ptr<const PairVocabulary> make_vocabulary(const PairOptions& options, std::string text, const char* side) {
-  const TextSource source = TextSource::in_memory(fmt::format("{} ({})", options.train, side), std::move(text));
+  const text::TextSource source = text::TextSource::in_memory(fmt::format("{} ({})", options.train, side),
+                                                              std::move(text));
   return std::make_shared<const PairVocabulary>(
-      options.subwords() ? train_sentencepiece(options.unit_name(), {source}, options.max_vocabulary)
-                         : make_tokenizer(options.unit_name(), source, {options.min_count, options.max_vocabulary}));
+      options.subwords()
+          ? text::train_sentencepiece(options.unit_name(), {source}, options.max_vocabulary)
+          : text::make_tokenizer(options.unit_name(), source, {options.min_count, options.max_vocabulary}));
 }
 
 /// Windows of sentences of one document; each is one text, its sentences joined by a blank or by the separator.
@@ -99,8 +101,8 @@ PairPart encode_part(const TextPairs& pairs, const PairCorpus& corpus, const Pai
 void require_words(const PairOptions& options, const std::vector<TextPair>& pairs) {
   if (options.unit != PairOptions::Unit::words || !options.tokenizer.empty()) return;
   for (const TextPair& pair : pairs) {
-    check_words(pair.source, pair.place() + " (source)");
-    check_words(pair.target, pair.place() + " (target)");
+    text::check_words(pair.source, pair.place() + " (source)");
+    text::check_words(pair.target, pair.place() + " (target)");
   }
 }
 
@@ -162,11 +164,11 @@ namespace {
 /// Vocabularies of the data's own.
 PairVocabularies make_vocabularies(const PairOptions& options, const std::vector<TextPair>& training) {
   if (!options.target_tokenizer.empty())
-    return {std::make_shared<const PairVocabulary>(open_tokenizer(options.tokenizer)),
-            std::make_shared<const PairVocabulary>(open_tokenizer(options.target_tokenizer))};
+    return {std::make_shared<const PairVocabulary>(text::open_tokenizer(options.tokenizer)),
+            std::make_shared<const PairVocabulary>(text::open_tokenizer(options.target_tokenizer))};
   if (!options.tokenizer.empty()) {
-    const auto own = open_tokenizer(options.tokenizer);
-    const SpecialTokens special = own->special_tokens();
+    const auto own = text::open_tokenizer(options.tokenizer);
+    const text::SpecialTokens special = own->special_tokens();
     base::require(special.end >= 0 && special.padding >= 0,
                   "{}: expected a tokenizer with tokens for the end of a text and for padding", options.tokenizer);
     const auto both = std::make_shared<const PairVocabulary>(own, special.end, special.padding);
@@ -220,30 +222,31 @@ PairCorpus read_pair_set(PairOptions options, const std::string& path, const Pai
 
 namespace {
 
-using FilesOf = Files (Tokenizer::*)() const;
+using FilesOf = text::Files (text::Tokenizer::*)() const;
 
-Files prefixed(const PairVocabulary& vocabulary, FilesOf files_of, const char* prefix) {
-  Files files;
+text::Files prefixed(const PairVocabulary& vocabulary, FilesOf files_of, const char* prefix) {
+  text::Files files;
   for (const auto& [name, content] : (vocabulary.tokenizer().*files_of)()) files[prefix + name] = content;
   return files;
 }
 
-Files files_of_sides(const PairVocabularies& both, FilesOf files_of, bool one_table) {
+text::Files files_of_sides(const PairVocabularies& both, FilesOf files_of, bool one_table) {
   if (both.source->is_published()) return (both.source->tokenizer().*files_of)();
-  Files files = prefixed(*both.source, files_of, kSourceFiles);
+  text::Files files = prefixed(*both.source, files_of, kSourceFiles);
   if (!one_table) files.merge(prefixed(*both.target, files_of, kTargetFiles));
   return files;
 }
 
 /// The vocabulary of one side; null where it has no files.
-std::shared_ptr<const PairVocabulary> read_side(const Files& files, std::string_view prefix, const std::string& where) {
-  Files own;
+std::shared_ptr<const PairVocabulary> read_side(const text::Files& files, std::string_view prefix,
+                                                const std::string& where) {
+  text::Files own;
   for (const auto& [name, content] : files) {
     if (name.starts_with(prefix)) own[name.substr(prefix.size())] = content;
   }
   if (own.empty()) return nullptr;
   try {
-    return std::make_shared<const PairVocabulary>(open_tokenizer_files(own, ""));
+    return std::make_shared<const PairVocabulary>(text::open_tokenizer_files(own, ""));
   } catch (const base::InputError& error) {
     base::input_error("{}/{}{}", where, prefix, error.what());  // the file's name, as it is in the folder
   }
@@ -251,15 +254,15 @@ std::shared_ptr<const PairVocabulary> read_side(const Files& files, std::string_
 
 }  // namespace
 
-Files vocabulary_files(const PairVocabularies& vocabularies, bool one_table) {
-  return files_of_sides(vocabularies, &Tokenizer::save, one_table);
+text::Files vocabulary_files(const PairVocabularies& vocabularies, bool one_table) {
+  return files_of_sides(vocabularies, &text::Tokenizer::save, one_table);
 }
 
-Files defining_files(const PairVocabularies& vocabularies) {
-  return files_of_sides(vocabularies, &Tokenizer::defining_files, vocabularies.target == vocabularies.source);
+text::Files defining_files(const PairVocabularies& vocabularies) {
+  return files_of_sides(vocabularies, &text::Tokenizer::defining_files, vocabularies.target == vocabularies.source);
 }
 
-PairVocabularies read_vocabularies(const Files& files, const std::string& where) {
+PairVocabularies read_vocabularies(const text::Files& files, const std::string& where) {
   PairVocabularies both{read_side(files, kSourceFiles, where), read_side(files, kTargetFiles, where)};
   base::require(both.source != nullptr, "{}: expected vocabulary files {}*, found none", where, kSourceFiles);
   if (!both.target) both.target = both.source;

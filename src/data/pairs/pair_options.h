@@ -105,11 +105,11 @@ PairCorpus read_pair_set(PairOptions options, const std::string& path, const Pai
 
 /// The files of the vocabularies for a model folder. one_table: the model has one table for both sides; otherwise its
 /// folder has files of both sides, equal ones where they have one vocabulary.
-Files vocabulary_files(const PairVocabularies& vocabularies, bool one_table);
+text::Files vocabulary_files(const PairVocabularies& vocabularies, bool one_table);
 /// Those of them that decide what the tokens are (Tokenizer::defining_files()).
-Files defining_files(const PairVocabularies& vocabularies);
+text::Files defining_files(const PairVocabularies& vocabularies);
 /// The way back; `where`: the folder, for errors. Without files of the target it has the source's vocabulary.
-PairVocabularies read_vocabularies(const Files& files, const std::string& where);
+PairVocabularies read_vocabularies(const text::Files& files, const std::string& where);
 
 /// Prefixes of the names of their files.
 inline constexpr const char* kSourceFiles = "source.";

@@ -13,7 +13,7 @@
 #include "base/unicode.h"
 #include "base/utf8.h"
 #include "data/text/lines.h"
-#include "data/tokenizers/utf8_error.h"
+#include "text/utf8_error.h"
 
 namespace mnemo::data {
 namespace {
@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kMaxLine = int64_t{1} << 20;
 
 void require_utf8_line(const LinePlace& place, std::string_view line) {
-  if (base::first_invalid_utf8(line)) require_utf8(fmt::format("{}:{}", place.file, place.line), line);
+  if (base::first_invalid_utf8(line)) text::require_utf8(fmt::format("{}:{}", place.file, place.line), line);
 }
 
 /// The column with that number, from 1, of a line that has so many.
@@ -50,7 +50,7 @@ void add(TextPairs& pairs, std::string_view source, std::string_view target, Tex
 /// Calls `use` with the lines of a file, without a byte order mark and without its header.
 void for_each_pair_line(const std::string& path, const PairTextOptions& options,
                         const std::function<void(const LinePlace&, std::string_view)>& use) {
-  for_each_line(TextSource(path).without_byte_order_mark(), kMaxLine,
+  for_each_line(text::TextSource(path).without_byte_order_mark(), kMaxLine,
                 [&](const LinePlace& place, std::string_view line) {
                   require_utf8_line(place, line);
                   if (place.line > 1 || !options.header) use(place, line);

@@ -2,12 +2,12 @@
 
 #include "base/error.h"
 #include "data/pairs/pair_text.h"
-#include "data/tokenizers/utf8_error.h"
+#include "text/utf8_error.h"
 
 namespace mnemo::data {
 
 std::vector<int64_t> PairVocabulary::encode(std::string_view line, const std::string& where) const {
-  require_utf8(where, line);
+  text::require_utf8(where, line);
   std::vector<int64_t> ids = encode_part(words_in(line), where);
   ids.push_back(eos_);
   return ids;

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "data/tokenizers/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace mnemo::data {
 
@@ -18,9 +18,9 @@ namespace mnemo::data {
 class PairVocabulary {
  public:
   static constexpr int64_t kBos = 0, kPad = 1, kEos = 2, kUnknown = 3, kSpecial = 4;
-  explicit PairVocabulary(std::shared_ptr<const Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
+  explicit PairVocabulary(std::shared_ptr<const text::Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
   /// Of a published model, whose tokenizer has these special tokens.
-  PairVocabulary(std::shared_ptr<const Tokenizer> tokenizer, int64_t eos, int64_t pad)
+  PairVocabulary(std::shared_ptr<const text::Tokenizer> tokenizer, int64_t eos, int64_t pad)
       : tokenizer_(std::move(tokenizer)), special_(0), eos_(eos), pad_(pad), unknown_(tokenizer_->unknown_id()) {}
 
   int64_t size() const { return tokenizer_->size() + special_; }
@@ -30,7 +30,7 @@ class PairVocabulary {
   bool is_published() const { return special_ == 0; }
   /// The token of the model for one of the tokenizer.
   int64_t of_tokenizer(int64_t id) const { return id + special_; }
-  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const text::Tokenizer& tokenizer() const { return *tokenizer_; }
   /// Whether a token stands for what the vocabulary lacks: unk, or the tokenizer's own unknown token, which no line
   /// has.
   bool is_unknown(int64_t id) const { return id == unknown_ || id - special_ == tokenizer_->unknown_id(); }
@@ -46,7 +46,7 @@ class PairVocabulary {
   std::string decode(std::span<const int64_t> ids, const std::function<std::string(size_t place)>& unknown) const;
 
  private:
-  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::shared_ptr<const text::Tokenizer> tokenizer_;
   int64_t special_ = kSpecial;  ///< tokens before those of the tokenizer
   int64_t eos_ = kEos, pad_ = kPad, unknown_ = kUnknown;
 };

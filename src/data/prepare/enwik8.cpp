@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kEnwik8From = "https://mattmahoney.net/dc/enwik8.zip (unpack it)";
 
-std::string sha256_of(const TextSource& text) {
+std::string sha256_of(const text::TextSource& text) {
   base::Sha256 sum;
   text.for_each_chunk([&](std::string_view chunk) {
     sum.update(chunk);
@@ -29,7 +29,7 @@ Prepared prepare_enwik8(const std::string& file, const std::string& out, const b
   constexpr std::array<Known, 2> kKnown = {
       {{100'000'000, "2b49720ec4d78c3c9fabaee6e4179a5e997302b3a70029f30f2d582218c024a8"},
        {4'000'000, "9f9ca3a41e2b87a0268d00380577e2c308e07959b22a94c8d7b1e8901bdefc37"}}};
-  const TextSource whole(file);
+  const text::TextSource whole(file);
   const auto known = std::find_if(kKnown.begin(), kKnown.end(),
                                   [&](const Known& one) { return one.size == whole.size(); });
   base::require(known != kKnown.end(), "{}: expected enwik8, {} bytes, or its first {}, found {} bytes; get it from {}",
@@ -42,7 +42,7 @@ Prepared prepare_enwik8(const std::string& file, const std::string& out, const b
   Prepared prepared;
   const std::array<int64_t, 4> borders = {0, whole.size() / 100 * 90, whole.size() / 100 * 95, whole.size()};
   for (size_t i = 0; i < kParts.size(); ++i) {
-    const TextSource part = whole.range(borders[i], borders[i + 1]);
+    const text::TextSource part = whole.range(borders[i], borders[i + 1]);
     output.copy(part, i);
     prepared.parts.push_back({kParts[i], output.path(i), part.size(), 1, part.size()});
   }

@@ -27,7 +27,7 @@ Output::Output(const std::string& out, std::span<const char* const> files)
 
 std::string Output::path(size_t i) const { return base::join_path(out_, files_[i]); }
 
-void Output::copy(const TextSource& from, size_t i) const {
+void Output::copy(const text::TextSource& from, size_t i) const {
   base::AtomicFile to(file(i));
   from.for_each_chunk([&](std::string_view chunk) {
     require_going_on();

@@ -11,7 +11,7 @@
 #include "base/options.h"
 #include "base/signals.h"
 #include "data/prepare/data_set.h"
-#include "data/text/text_source.h"
+#include "text/text_source.h"
 
 namespace mnemo::data {
 
@@ -30,7 +30,7 @@ class Output {
   std::string path(size_t i) const;
 
   /// Copies a text to part `i`.
-  void copy(const TextSource& from, size_t i) const;
+  void copy(const text::TextSource& from, size_t i) const;
   /// For loops that write: throws base::Stopped once SIGINT or SIGTERM has arrived.
   void require_going_on() const;
 

@@ -12,7 +12,7 @@
 #include "data/prepare/output.h"
 #include "data/text/corpus.h"
 #include "data/text/text_files.h"
-#include "data/tokenizers/utf8_error.h"
+#include "text/utf8_error.h"
 
 namespace mnemo::data {
 namespace {
@@ -40,7 +40,7 @@ std::vector<Document> documents_in(const std::string& folder) {
 std::string read_document(const std::string& path) {
   std::string text = base::read_file(path, static_cast<uint64_t>(kLargestDocument));
   if (const auto bad = base::first_invalid_utf8(text))
-    invalid_utf8(path, static_cast<int64_t>(*bad), std::string_view(text).substr(*bad), kConvertFile);
+    text::invalid_utf8(path, static_cast<int64_t>(*bad), std::string_view(text).substr(*bad), text::kConvertFile);
   if (!text.ends_with('\n')) text += '\n';
   base::require(("\n" + text).find(fmt::format("\n{}\n", kSeparator)) == std::string::npos,
                 "{}: expected no line '{}', which separates documents", path, kSeparator);
@@ -59,7 +59,7 @@ int64_t words_and_line_ends(std::string_view text) {
 }
 
 /// tokenizer: null if there is none.
-int64_t count_tokens(std::string_view text, const TextOptions& options, const Tokenizer* tokenizer) {
+int64_t count_tokens(std::string_view text, const TextOptions& options, const text::Tokenizer* tokenizer) {
   if (tokenizer != nullptr) return static_cast<int64_t>(tokenizer->encode(text).size());
   switch (options.unit) {
     case TextOptions::Unit::bytes:

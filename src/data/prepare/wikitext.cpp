@@ -12,7 +12,7 @@
 namespace mnemo::data {
 namespace {
 
-int64_t count_documents(const TextSource& text, const DocumentRule& rule) {
+int64_t count_documents(const text::TextSource& text, const DocumentRule& rule) {
   int64_t documents = text.size() > 0 ? 1 : 0;
   DocumentSplitter splitter(rule, [&](std::string_view, bool starts) { documents += starts ? 1 : 0; });
   text.for_each_chunk([&](std::string_view chunk) {
@@ -28,7 +28,7 @@ struct Words {
   std::unordered_set<std::string> different;
 };
 
-Words count_words(const TextSource& text, bool vocabulary) {
+Words count_words(const text::TextSource& text, bool vocabulary) {
   Words words;
   std::string word;
   const auto end_word = [&] {
@@ -75,10 +75,10 @@ Prepared prepare_wikitext(const WikiText& known, const std::string& folder, cons
   const std::string name(known.name);
   base::require(base::is_folder(folder), "{}: expected a folder with the three files of {}, found {}; get it from {}",
                 folder, name, base::path_exists(folder) ? "a file" : "nothing", known.from);
-  std::vector<TextSource> sources;
+  std::vector<text::TextSource> sources;
   Prepared prepared;
   for (size_t i = 0; i < kParts.size(); ++i) {
-    const TextSource text(find_file(
+    const text::TextSource text(find_file(
         folder, {fmt::format("wiki.{}.tokens", kParts[i]), fmt::format("{}.txt", kParts[i])}, name, known.from));
     const Words words = count_words(text, i == 0);
     base::require(words.tokens == known.tokens[i],

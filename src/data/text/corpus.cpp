@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "data/text/text_files.h"
-#include "data/tokenizers/open_tokenizer.h"
+#include "text/open_tokenizer.h"
 
 namespace mnemo::data {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kReadAhead = int64_t{1} << 20;
 
 /// Start of the character that the byte at `at` belongs to.
-int64_t character_start(const TextSource& text, int64_t at) {
+int64_t character_start(const text::TextSource& text, int64_t at) {
   constexpr int64_t kLongest = 4;
   const int64_t begin = std::max(text.begin(), at + 1 - kLongest), end = std::min(text.end(), at + 1);
   int64_t found = at;
@@ -29,7 +29,7 @@ int64_t character_start(const TextSource& text, int64_t at) {
 }
 
 /// Start of the first line at or after `at`. If there is no line end in the next megabyte, cuts between characters.
-int64_t next_line(const TextSource& text, int64_t at) {
+int64_t next_line(const text::TextSource& text, int64_t at) {
   if (at <= text.begin()) return text.begin();
   int64_t position = at - 1;
   int64_t found = -1;
@@ -55,7 +55,7 @@ int64_t next_line(const TextSource& text, int64_t at) {
 
 /// Start of the first document at or after `at`, or the end of the text. Whether one starts at `at` is decided by the
 /// lines before it, so that the text is split from its beginning.
-int64_t next_document(const TextSource& text, int64_t at, const DocumentRule& rule) {
+int64_t next_document(const text::TextSource& text, int64_t at, const DocumentRule& rule) {
   if (rule.kind == DocumentRule::Kind::none || at <= text.begin()) return next_line(text, at);
   int64_t position = text.begin();
   int64_t found = text.end();
@@ -94,11 +94,11 @@ void TextOptions::validate(const base::Where& where) const {
 
 std::string TextOptions::unit_name() const { return base::write_options(*this).at("unit").as_string(); }
 
-std::shared_ptr<const Tokenizer> TextOptions::pretrained() const {
-  return tokenizer.empty() ? nullptr : open_tokenizer(tokenizer);
+std::shared_ptr<const text::Tokenizer> TextOptions::pretrained() const {
+  return tokenizer.empty() ? nullptr : text::open_tokenizer(tokenizer);
 }
 
-int32_t TextOptions::token_between(const Tokenizer& of) const {
+int32_t TextOptions::token_between(const text::Tokenizer& of) const {
   if (!pack) return -1;
   const int64_t end = of.special_tokens().end;
   base::require(end >= 0, "data.pack: expected a tokenizer with an end token ({}), found none in {}",
@@ -123,15 +123,15 @@ TextSplit split_text(const TextOptions& options) {
                                            : options.document_separator == DocumentRule::Kind::blank_line ? "\n"
                                                                                                           : "",
                                 .any_bytes = options.any_bytes()};
-    const TextSource file = open_text(path, files);
+    const text::TextSource file = open_text(path, files);
     if (const size_t count = text_files(path, files).size(); count > 1)
       notes.push_back(fmt::format("{}: {} files are one text", path, count));
     if (options.any_bytes()) return file;
-    TextSource text = file.without_byte_order_mark();
+    text::TextSource text = file.without_byte_order_mark();
     if (text.begin() != file.begin()) notes.push_back(path + ": the byte order mark at its start is left out");
     return text;
   };
-  const TextSource whole = open(options.train);
+  const text::TextSource whole = open(options.train);
   base::require(whole.size() > 0, "{}: expected a text, found an empty file", whole.path());
   const DocumentRule rule = options.document_rule();
   TextSplit split{whole, std::nullopt, std::nullopt, {}};
@@ -158,7 +158,7 @@ TextSplit split_text(const TextOptions& options) {
                   "{}: {}_fraction = {}: no {} starts in bytes [{}, {}) where the {} part would begin; "
                   "give a larger fraction or a file of its own",
                   whole.path(), name, fraction, documents ? "document" : "character", wanted, end, name);
-    const TextSource part = whole.range(begin, end);
+    const text::TextSource part = whole.range(begin, end);
     end = begin;
     return part;
   };
@@ -168,7 +168,7 @@ TextSplit split_text(const TextOptions& options) {
   return split;
 }
 
-std::shared_ptr<const TokenStore> encode_text(const Tokenizer& tokenizer, const TextSource& text,
+std::shared_ptr<const TokenStore> encode_text(const text::Tokenizer& tokenizer, const text::TextSource& text,
                                               const DocumentRule& rule, int32_t between) {
   const bool apart = rule.kind != DocumentRule::Kind::none && between < 0;
   auto store = std::make_shared<TokenStore>(tokenizer.size(), apart);
@@ -211,7 +211,7 @@ int64_t Corpus::num_bytes() const {
   return total;
 }
 
-Corpus load_corpus(const TextOptions& options, std::shared_ptr<const Tokenizer> tokenizer) {
+Corpus load_corpus(const TextOptions& options, std::shared_ptr<const text::Tokenizer> tokenizer) {
   if (!tokenizer) tokenizer = options.pretrained();
   base::require(!tokenizer || !options.tokenizer.empty() || tokenizer->type() == options.unit_name(),
                 "unit: expected \"{}\", the model's own, found \"{}\"", tokenizer ? tokenizer->type() : "",
@@ -222,8 +222,8 @@ Corpus load_corpus(const TextOptions& options, std::shared_ptr<const Tokenizer> 
   Corpus corpus;
   const bool own = tokenizer == nullptr;
   corpus.tokenizer = tokenizer ? std::move(tokenizer)
-                               : make_tokenizer(options.unit_name(), split.train,
-                                                {options.min_count, options.max_vocabulary});
+                               : text::make_tokenizer(options.unit_name(), split.train,
+                                                      {options.min_count, options.max_vocabulary});
   if (own && options.unit == TextOptions::Unit::characters &&
       corpus.tokenizer->encode("\r").front() != corpus.tokenizer->unknown_id())
     base::log_info("note: {}: lines end in CR LF, or there are single CR: \"\\r\" is a character of the vocabulary",

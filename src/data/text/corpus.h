@@ -10,7 +10,7 @@
 #include "data/part.h"
 #include "data/text/documents.h"
 #include "data/text/token_store.h"
-#include "data/tokenizers/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace mnemo::data {
 
@@ -68,14 +68,14 @@ struct TextOptions {
   /// Whether memory is reset at every segment, so that each stands alone.
   bool resets_segments() const { return reset == Reset::segments; }
   /// The tokenizer of that folder; null if there is none. Throws InputError naming the file that cannot be read.
-  std::shared_ptr<const Tokenizer> pretrained() const;
+  std::shared_ptr<const text::Tokenizer> pretrained() const;
   /// Whether texts may hold any bytes: no tokenizer reads them as characters.
   bool any_bytes() const { return unit == Unit::bytes && tokenizer.empty(); }
   /// A usual vocabulary size of such texts, where there is no text to count: 256 bytes, 128 characters or 32,768 words,
   /// at most max_vocabulary.
   int64_t usual_vocabulary() const;
   /// With `pack` the token that stands between documents, otherwise -1. Throws InputError if the tokenizer has none.
-  int32_t token_between(const Tokenizer& of) const;
+  int32_t token_between(const text::Tokenizer& of) const;
   DocumentRule document_rule() const { return DocumentRule::of(document_separator, separator_line); }
   /// The unit as recipes write it, which is also Tokenizer::type() of its tokenizer.
   std::string unit_name() const;
@@ -83,9 +83,9 @@ struct TextOptions {
 
 /// The byte ranges of the three parts; a missing part has no value.
 struct TextSplit {
-  TextSource train;
-  std::optional<TextSource> valid;
-  std::optional<TextSource> test;
+  text::TextSource train;
+  std::optional<text::TextSource> valid;
+  std::optional<text::TextSource> test;
   std::vector<std::string> notes;  ///< what a user should know of the cuts, one line each
 };
 
@@ -98,12 +98,12 @@ TextSplit split_text(const TextOptions& options);
 
 /// Reads a text in chunks into tokens. between: a token that stands between its documents, which are then one text; -1:
 /// none. Throws InputError with file and byte offset for invalid UTF-8.
-std::shared_ptr<const TokenStore> encode_text(const Tokenizer& tokenizer, const TextSource& text,
+std::shared_ptr<const TokenStore> encode_text(const text::Tokenizer& tokenizer, const text::TextSource& text,
                                               const DocumentRule& rule = {}, int32_t between = -1);
 
 /// A text ready for training. The vocabulary is built from the training part only.
 struct Corpus {
-  std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const text::Tokenizer> tokenizer;
   std::shared_ptr<const TokenStore> train, valid, test;  ///< valid and test may be null
 
   const std::shared_ptr<const TokenStore>& part(Part part) const {
@@ -113,6 +113,6 @@ struct Corpus {
 };
 
 /// Splits and encodes a text. With `tokenizer` (that of a model), its vocabulary is used and `unit` must match.
-Corpus load_corpus(const TextOptions& options, std::shared_ptr<const Tokenizer> tokenizer = nullptr);
+Corpus load_corpus(const TextOptions& options, std::shared_ptr<const text::Tokenizer> tokenizer = nullptr);
 
 }  // namespace mnemo::data

@@ -6,7 +6,7 @@ namespace mnemo::data {
 
 std::string LinePlace::at(int64_t column) const { return fmt::format("{}:{}:{}", file, line, column); }
 
-void for_each_line(const TextSource& text, int64_t max_line,
+void for_each_line(const text::TextSource& text, int64_t max_line,
                    const std::function<void(const LinePlace&, std::string_view)>& use) {
   LinePlace place{text.path(), 0};
   std::string pending;

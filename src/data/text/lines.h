@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "data/text/text_source.h"
+#include "text/text_source.h"
 
 namespace mnemo::data {
 
@@ -20,7 +20,7 @@ struct LinePlace {
 
 /// Calls `use` with every line of a text, without its line end (LF or CR LF). Throws InputError for a line of more than
 /// `max_line` bytes.
-void for_each_line(const TextSource& text, int64_t max_line,
+void for_each_line(const text::TextSource& text, int64_t max_line,
                    const std::function<void(const LinePlace&, std::string_view)>& use);
 
 }  // namespace mnemo::data

@@ -58,7 +58,7 @@ void mask_tokens(std::span<int64_t> tokens, std::span<int64_t> targets, const Ma
   }
 }
 
-std::vector<bool> word_starts(const Tokenizer& tokenizer) {
+std::vector<bool> word_starts(const text::Tokenizer& tokenizer) {
   const std::string before = "x";
   std::vector<bool> starts;
   for (int64_t id = 0; id < tokenizer.size(); ++id) {

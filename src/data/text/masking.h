@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/random.h"
-#include "data/tokenizers/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace mnemo::data {
 
@@ -27,6 +27,6 @@ void mask_tokens(std::span<int64_t> tokens, std::span<int64_t> targets, const Ma
 
 /// Whether each token of the vocabulary begins a word: behind another text it begins with white space, or it is
 /// punctuation alone.
-std::vector<bool> word_starts(const Tokenizer& tokenizer);
+std::vector<bool> word_starts(const text::Tokenizer& tokenizer);
 
 }  // namespace mnemo::data

@@ -49,7 +49,7 @@ PairSample corrupt_spans(std::span<const int64_t> tokens, const SpanCorruption& 
   return sample;
 }
 
-std::vector<int64_t> sentinels_of(const Tokenizer& tokenizer) {
+std::vector<int64_t> sentinels_of(const text::Tokenizer& tokenizer) {
   std::vector<int64_t> ids;
   for (int64_t id = 0; (id = tokenizer.find(fmt::format("<extra_id_{}>", ids.size()))) >= 0;) ids.push_back(id);
   return ids;

@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 #include "data/pairs/pair_batches.h"
-#include "data/tokenizers/tokenizer.h"
+#include "text/tokenizer.h"
 
 namespace mnemo::data {
 
@@ -25,6 +25,6 @@ struct SpanCorruption {
 PairSample corrupt_spans(std::span<const int64_t> tokens, const SpanCorruption& corruption, base::Random& random);
 
 /// The ids of <extra_id_0>, <extra_id_1> .. that a tokenizer has.
-std::vector<int64_t> sentinels_of(const Tokenizer& tokenizer);
+std::vector<int64_t> sentinels_of(const text::Tokenizer& tokenizer);
 
 }  // namespace mnemo::data

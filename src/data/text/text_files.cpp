@@ -186,10 +186,10 @@ bool is_folder_of_texts(const std::string& path) {
   return any && !other;
 }
 
-TextSource open_text(const std::string& path, const TextFileOptions& options) {
+text::TextSource open_text(const std::string& path, const TextFileOptions& options) {
   const std::vector<std::string> files = text_files(path, options);
   if (files.size() == 1 && options.json_key.empty() && packing_of(files[0]) == Packing::none)
-    return TextSource(files[0]);
+    return text::TextSource(files[0]);
   Joined joined(path, options);
   for (const std::string& file : files) {
     if (options.json_key.empty()) {
@@ -198,7 +198,7 @@ TextSource open_text(const std::string& path, const TextFileOptions& options) {
       add_records(file, options.json_key, joined);
     }
   }
-  return TextSource::in_memory(path, joined.take());
+  return text::TextSource::in_memory(path, joined.take());
 }
 
 }  // namespace mnemo::data

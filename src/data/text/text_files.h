@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "data/text/text_source.h"
+#include "text/text_source.h"
 
 namespace mnemo::data {
 
@@ -38,6 +38,6 @@ bool is_folder_of_texts(const std::string& path);
 /// Opens a text. A plain file is read in chunks. Everything else is unpacked and joined in memory: in order of the
 /// files, with a line end between two files, or two records' texts, where there is none. Throws InputError naming file
 /// and line for a record that is no object or lacks a string at the key, and for a text beyond kMaxJoinedText.
-TextSource open_text(const std::string& path, const TextFileOptions& options = {});
+text::TextSource open_text(const std::string& path, const TextFileOptions& options = {});
 
 }  // namespace mnemo::data

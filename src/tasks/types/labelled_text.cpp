@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/printable.h"
-#include "data/tokenizers/open_tokenizer.h"
 #include "tasks/memory_rows.h"
+#include "text/open_tokenizer.h"
 
 namespace mnemo::tasks {
 namespace {
@@ -64,7 +64,7 @@ std::optional<DataShape> LabelledTextSpec::usual_shape() const {
   if (!options_.train.empty()) return {};
   const auto named = static_cast<int64_t>(options_.labels.size());
   return DataShape{
-      .vocabulary = options_.tokenizer.empty() ? kVocabulary : data::open_tokenizer(options_.tokenizer)->size(),
+      .vocabulary = options_.tokenizer.empty() ? kVocabulary : text::open_tokenizer(options_.tokenizer)->size(),
       .num_classes = named > 0 ? named : kClasses};
 }
 
@@ -93,8 +93,8 @@ LoadedTask LabelledTextSpec::load(const models::ModelOptions& model, const TaskS
   data::LabelledSets documents = data::encode_labelled_texts(sets, *loaded.tokenizer,
                                                              labelled_text_shape(model, max_length));
   if (documents.valid)
-    data::report_unknown(*loaded.tokenizer, options_.valid.empty() ? "valid part of " + options_.train : options_.valid,
-                         documents.valid->num_unknown(), documents.valid->num_read(), data::Unknown::warn);
+    text::report_unknown(*loaded.tokenizer, options_.valid.empty() ? "valid part of " + options_.train : options_.valid,
+                         documents.valid->num_unknown(), documents.valid->num_read(), text::Unknown::warn);
   int64_t longest = 0;
   for (const data::Part part : {data::Part::train, data::Part::valid, data::Part::test})
     if (const auto& some = documents.part(part)) longest = std::max(longest, some->longest());

@@ -48,7 +48,7 @@ DataShape MaskedTextSpec::shape(const models::ModelOptions&) const {
 LoadedTask MaskedTextSpec::load(const models::ModelOptions& model, const TaskSettings& settings) const {
   require_tokenizer();
   data::Corpus corpus = data::load_corpus(options_);
-  const data::Tokenizer& tokenizer = *corpus.tokenizer;
+  const text::Tokenizer& tokenizer = *corpus.tokenizer;
   const int64_t mask = tokenizer.special_tokens().mask;
   base::Where(&table(), "data")
       .require(mask >= 0, "tokenizer", "expected one with a token [MASK] or <mask>, found none in {}",

@@ -27,8 +27,8 @@ MetricInfo pair_metric_info(PairMetric metric) {
 std::string file_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
 /// The special tokens of a tokenizer as a recipe writes them.
-std::string tokens_line(const data::Tokenizer& tokenizer) {
-  const data::SpecialTokens special = tokenizer.special_tokens();
+std::string tokens_line(const text::Tokenizer& tokenizer) {
+  const text::SpecialTokens special = tokenizer.special_tokens();
   std::string line = fmt::format("tokens = {{ pad = {}, eos = {}", special.padding, special.end);
   if (special.begin >= 0) line += fmt::format(", bos = {}", special.begin);
   if (tokenizer.unknown_id() >= 0) line += fmt::format(", unk = {}", tokenizer.unknown_id());

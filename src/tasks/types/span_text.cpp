@@ -44,7 +44,7 @@ DataShape SpanTextSpec::shape(const models::ModelOptions&) const {
 LoadedTask SpanTextSpec::load(const models::ModelOptions& model, const TaskSettings& settings) const {
   require_tokenizer();
   data::Corpus corpus = data::load_corpus(options_);
-  const data::Tokenizer& tokenizer = *corpus.tokenizer;
+  const text::Tokenizer& tokenizer = *corpus.tokenizer;
   data::SpanCorruption corruption{.density = options_.density,
                                   .mean_span = options_.mean_span,
                                   .sentinels = data::sentinels_of(tokenizer),

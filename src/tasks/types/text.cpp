@@ -54,7 +54,7 @@ std::optional<DataShape> TextSpec::usual_shape() const {
 
 DataShape TextSpec::shape(const models::ModelOptions&) const {
   if (const auto own = options_.pretrained()) return {.vocabulary = own->size()};
-  const auto tokenizer = data::make_tokenizer(options_.unit_name(), data::split_text(options_).train,
+  const auto tokenizer = text::make_tokenizer(options_.unit_name(), data::split_text(options_).train,
                                               {options_.min_count, options_.max_vocabulary});
   return {.vocabulary = tokenizer->size()};
 }
@@ -83,8 +83,8 @@ LoadedTask TextSpec::load(const models::ModelOptions& model, const TaskSettings&
       "or a file in data.valid",
       options_.valid.empty() ? options_.train : options_.valid, corpus.valid ? corpus.valid->size() : 0);
   if (corpus.valid)
-    data::report_unknown(*corpus.tokenizer, options_.valid.empty() ? "valid part of " + options_.train : options_.valid,
-                         corpus.valid->num_unknown(), corpus.valid->size(), data::Unknown::warn);
+    text::report_unknown(*corpus.tokenizer, options_.valid.empty() ? "valid part of " + options_.train : options_.valid,
+                         corpus.valid->num_unknown(), corpus.valid->size(), text::Unknown::warn);
   LoadedTask loaded{.task = nullptr,
                     .shape = {.vocabulary = corpus.tokenizer->size()},
                     .tokens_per_row = settings.segments_per_step * model.segment_size,

@@ -12,10 +12,10 @@
 #include "base/file_io.h"
 #include "bundle/load.h"
 #include "bundle/model_folder.h"
-#include "data/tokenizers/open_tokenizer.h"
 #include "tests/support/memory_meter.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/text_folders.h"
+#include "text/open_tokenizer.h"
 #include "weights/sharded.h"
 
 namespace mnemo::bundle::hostile_folder_test {
@@ -144,7 +144,7 @@ std::string tokenizer_error(const std::map<std::string, std::string>& files) {
   const int64_t most = affordable(folder.path());
   const test::MemoryMeter meter;
   try {
-    data::open_tokenizer(folder.path());
+    text::open_tokenizer(folder.path());
   } catch (const base::InputError& error) {
     EXPECT_LE(meter.peak(), most) << error.what();
     return error.what();

@@ -10,8 +10,8 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "data/describe.h"
-#include "data/tokenizers/open_tokenizer.h"
 #include "tests/support/expect_error.h"
+#include "text/open_tokenizer.h"
 #include "text_file.h"
 
 namespace mnemo::data {
@@ -19,7 +19,7 @@ namespace {
 
 using test::TextFile;
 
-std::string text_of(const Tokenizer& tokenizer, const TokenStore& store) {
+std::string text_of(const text::Tokenizer& tokenizer, const TokenStore& store) {
   return tokenizer.decode(store.slice(0, store.size()));
 }
 
@@ -248,7 +248,7 @@ RC_GTEST_PROP(Corpus, DocumentsAreTheSplittersOwnAndNothingIsLost, ()) {
       rc::gen::element<std::string>("\n", " ", "a", "b c", "\n\n", "= T =\n", "\xC3\xA9"));
   const std::string text = std::accumulate(pieces.begin(), pieces.end(), std::string("x"));
   const TextFile file(text);
-  const TextSource source(file.path());
+  const text::TextSource source(file.path());
   for (const char* rule_name : {"none", "blank_line", "heading"}) {
     const DocumentRule rule = DocumentRule::parse(rule_name, "");
     std::vector<std::string> expected{""};
@@ -259,7 +259,7 @@ RC_GTEST_PROP(Corpus, DocumentsAreTheSplittersOwnAndNothingIsLost, ()) {
     splitter.put(text);
     splitter.finish();
     for (const char* unit : {"bytes", "characters"}) {
-      const auto tokenizer = make_tokenizer(unit, source);
+      const auto tokenizer = text::make_tokenizer(unit, source);
       const auto store = encode_text(*tokenizer, source, rule);
       RC_ASSERT(store->num_documents() == static_cast<int64_t>(expected.size()));
       for (int64_t i = 0; i < store->num_documents(); ++i) {
@@ -326,9 +326,9 @@ TEST(Corpus, PackingNeedsDocumentsAndATokenBetween) {
 // A tokenizer of a pretrained model holds text back until it can cut it.
 TEST(Corpus, DocumentsOfAPretrainedTokenizerBeginWhereTheyBegin) {
   const std::string folder = MNEMO_SOURCE_DIR "/tests/golden/data/text_tools/tokenizer_gpt2_roberta";
-  const auto tokenizer = open_tokenizer(folder);
+  const auto tokenizer = text::open_tokenizer(folder);
   const test::TextFile file("one two\n\nthree\n\nfour five six\n");
-  const auto store = encode_text(*tokenizer, TextSource(file.path()), {DocumentRule::Kind::blank_line, ""});
+  const auto store = encode_text(*tokenizer, text::TextSource(file.path()), {DocumentRule::Kind::blank_line, ""});
   ASSERT_EQ(store->num_documents(), 3);
   const std::vector<std::string> texts = {"one two\n\n", "three\n\n", "four five six\n"};
   for (int64_t i = 0; i < 3; ++i) {

@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "data/answers/hyperpartisan.h"
-#include "data/tokenizers/open_tokenizer.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
+#include "text/open_tokenizer.h"
 
 namespace mnemo::data {
 namespace {
@@ -31,9 +31,9 @@ struct LabelledTextFiles : testing::Test {
     test::expect_error<base::InputError>([&] { read(path); }, parts);
   }
   /// [PAD] [UNK] [CLS] [SEP] [MASK] a b c d e f are 0 to 10.
-  std::shared_ptr<const Tokenizer> bert() const {
+  std::shared_ptr<const text::Tokenizer> bert() const {
     write("bert/vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\ne\nf\n");
-    return open_tokenizer(folder / "bert");
+    return text::open_tokenizer(folder / "bert");
   }
   test::TemporaryFolder folder;
 };

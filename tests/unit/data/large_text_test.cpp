@@ -34,7 +34,7 @@ TEST(LargeTextSlow, IsNeverHeldTwice) {
     for (int64_t written = 0; written < kSize; written += static_cast<int64_t>(block.size())) out << block;
     ASSERT_TRUE(out.flush());
   }
-  const TextSource whole(file.path());
+  const text::TextSource whole(file.path());
   for (const auto unit : {TextOptions::Unit::bytes, TextOptions::Unit::characters}) {
     const int64_t before = status_bytes("VmRSS:");
     std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak

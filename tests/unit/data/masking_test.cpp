@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "base/ignore_target.h"
-#include "data/tokenizers/open_tokenizer.h"
+#include "text/open_tokenizer.h"
 
 namespace mnemo::data {
 namespace {
@@ -106,7 +106,7 @@ TEST(Masking, WholeWordsAreChosenWhole) {
 TEST(Masking, WordsBeginAsTheTokenizerWritesThem) {
   const std::string tools = MNEMO_SOURCE_DIR "/tests/golden/data/text_tools/";
   const auto words = [&](const std::string& folder, const std::string& text) {
-    const auto tokenizer = open_tokenizer(tools + folder);
+    const auto tokenizer = text::open_tokenizer(tools + folder);
     const std::vector<bool> starts = word_starts(*tokenizer);
     std::string found;
     for (const int32_t id : tokenizer->encode(text)) found += starts[static_cast<size_t>(id)] ? 'B' : '-';

@@ -10,9 +10,9 @@
 #include "base/ignore_target.h"
 #include "data/pairs/pair_documents.h"
 #include "data/pairs/pair_options.h"
-#include "data/tokenizers/sentencepiece_tokenizer.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
+#include "text/sentencepiece_tokenizer.h"
 
 namespace mnemo::data {
 namespace {
@@ -217,7 +217,8 @@ TEST_F(Pairs, EachSideMayHaveATokenizerOfItsOwn) {
   PairOptions apart = options(path);
   for (const auto& [name, text] : {std::pair("en", "the cat\nthe dog\n"), std::pair("de", "die Katze\nder Hund\n")}) {
     std::filesystem::create_directory(folder / name);
-    for (const auto& [file, content] : train_sentencepiece("bpe", {TextSource::in_memory(name, text)}, 20)->save())
+    for (const auto& [file, content] :
+         text::train_sentencepiece("bpe", {text::TextSource::in_memory(name, text)}, 20)->save())
       write(std::string(name) + "/" + file, content);
   }
   apart.tokenizer = folder / "en";
@@ -302,7 +303,7 @@ TEST_F(Pairs, VocabulariesAreOfTheTrainingPartAndComeBackFromTheirFiles) {
   const auto one = read_vocabularies(vocabulary_files(load_pairs(joint), true), "model");
   EXPECT_EQ(one.source, one.target);
   EXPECT_EQ(vocabulary_files(load_pairs(joint), false).size(), 2u) << "a model with two tables has files of both sides";
-  Files broken = vocabulary_files(corpus, false);
+  text::Files broken = vocabulary_files(corpus, false);
   broken.at("target.vocabulary.json") += "}";
   test::expect_error<base::InputError>([&] { read_vocabularies(broken, "model"); }, {"model/target.vocabulary.json: "});
   test::expect_error<base::InputError>([&] { read_vocabularies({}, "model"); }, {"model", "vocabulary"});
@@ -310,11 +311,12 @@ TEST_F(Pairs, VocabulariesAreOfTheTrainingPartAndComeBackFromTheirFiles) {
 
 // One blank to each side of what an unknown token stands for, none where it stands for nothing.
 TEST_F(Pairs, UnknownTokensStandBetweenBlanks) {
-  const PairVocabulary words(make_word_tokenizer(TextSource::in_memory("text", "a b")));
+  const PairVocabulary words(text::make_word_tokenizer(text::TextSource::in_memory("text", "a b")));
   const std::vector<int64_t> ids = words.encode("a x b", "line");
   EXPECT_EQ(words.decode(ids), "a <unk> b");
   EXPECT_EQ(words.decode(ids, ""), "a b");
-  const PairVocabulary pieces(train_sentencepiece("bpe", {TextSource::in_memory("text", "the cat\nthe dog\n")}, 20));
+  const PairVocabulary pieces(
+      text::train_sentencepiece("bpe", {text::TextSource::in_memory("text", "the cat\nthe dog\n")}, 20));
   EXPECT_EQ(pieces.decode(pieces.encode("the \u2603 cat", "line"), "\u2603"), "the \u2603 cat");
 }
 

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <set>
 
-#include "data/tokenizers/open_tokenizer.h"
+#include "text/open_tokenizer.h"
 
 namespace mnemo::data {
 namespace {
@@ -63,7 +63,7 @@ TEST(SpanCorruption, AsMuchIsTakenOutAsAskedFor) {
 }
 
 TEST(SpanCorruption, SentinelsAreThoseOfT5) {
-  const auto tokenizer = open_tokenizer(MNEMO_SOURCE_DIR "/tests/golden/data/text_tools/tokenizer_t5");
+  const auto tokenizer = text::open_tokenizer(MNEMO_SOURCE_DIR "/tests/golden/data/text_tools/tokenizer_t5");
   const std::vector<int64_t> ids = sentinels_of(*tokenizer);
   ASSERT_EQ(ids.size(), 100U);
   EXPECT_EQ(ids[0], tokenizer->find("<extra_id_0>"));

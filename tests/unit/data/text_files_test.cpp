@@ -30,7 +30,7 @@ class TextFiles : public testing::Test {
   void pack(const std::string& name, const std::string& program) {
     ASSERT_EQ(std::system((program + " -q -f '" + at(name) + "'").c_str()), 0) << program;
   }
-  std::string all(const TextSource& source) {
+  std::string all(const text::TextSource& source) {
     std::string text;
     source.for_each_chunk([&](std::string_view chunk) { return text += chunk, true; });
     return text;

@@ -4,7 +4,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include "experiment/device.h"
-#include "experiment/run_page.h"
+#include "runs/run_page.h"
 
 namespace mnemo::experiment {
 namespace {
@@ -42,13 +42,13 @@ TEST(DeviceMemory, IsWhatTheAllocatorOfThatDeviceHeld) {
 }
 
 TEST(DeviceMemory, StandsOnThePageOfATraining) {
-  RunPageContent content;
+  runs::RunPageContent content;
   content.peak_memory = 1'250'000'000;
-  const std::string own = run_page(content);
+  const std::string own = runs::run_page(content);
   EXPECT_NE(own.find("<dt>peak memory</dt><dd>1.25 GB"), std::string::npos);
   content.device = "cuda:1";
   content.peak_device_memory = 3'000'000'000;
-  const std::string both = run_page(content);
+  const std::string both = runs::run_page(content);
   EXPECT_NE(both.find("<dt>peak memory of the processor</dt><dd>1.25 GB"), std::string::npos);
   EXPECT_NE(both.find("<dt>peak memory of cuda:1</dt><dd>3.00 GB"), std::string::npos);
 }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/node.h"
-#include "experiment/recipe.h"
+#include "recipes/recipe.h"
 
 // Variants of a study read equally much, or the study's `about` says what each reads. It names such a variant in single
 // quotation marks and then, in the same clause, what differs:
@@ -30,7 +30,7 @@ struct Reading {
   std::map<std::string, std::string> keys;  ///< all others that decide what is read, as JSON
 };
 
-Reading reading_of(const Recipe& recipe) {
+Reading reading_of(const recipes::Recipe& recipe) {
   const auto task = recipe.task();
   const int64_t rows = recipe.train.steps * recipe.train.batch_size;
   Reading reading;
@@ -95,8 +95,8 @@ std::string clause_of(std::string text) {
 }
 
 /// `about` without what it says of these variants, and without what stands in parentheses.
-std::string said_of_all(std::string about, const std::vector<RecipeVariant>& variants) {
-  for (const RecipeVariant& variant : variants) {
+std::string said_of_all(std::string about, const std::vector<recipes::RecipeVariant>& variants) {
+  for (const recipes::RecipeVariant& variant : variants) {
     const std::string quoted = "'" + variant.name + "'";
     for (size_t at; (at = about.find(quoted)) != std::string::npos;) {
       const std::string clause = clause_of(about.substr(at + quoted.size()));
@@ -137,7 +137,7 @@ Claim claim_of(const std::string& about, const std::string& variant, const std::
 }
 
 /// Where the variants of a study read more or less than one another without its saying so, a sentence each.
-std::vector<std::string> faults_of(const RecipeStudy& study) {
+std::vector<std::string> faults_of(const recipes::RecipeStudy& study) {
   std::vector<std::string> faults;
   const std::string common = said_of_all(study.about, study.variants);
   const auto says = [&](const std::string& text) { return common.find(text) != std::string::npos; };
@@ -146,10 +146,10 @@ std::vector<std::string> faults_of(const RecipeStudy& study) {
     std::set<int64_t> counts, sample_tokens;
     std::map<std::string, std::set<std::string>> keys;
     bool sample_tokens_claimed = false;
-    for (const RecipeVariant& variant : study.variants) {
+    for (const recipes::RecipeVariant& variant : study.variants) {
       if (!variant.recipes[p]) continue;
       const std::string title = "'" + study.title(variant, p) + "'";
-      const Reading reading = reading_of(read_recipe(*variant.recipes[p]));
+      const Reading reading = reading_of(recipes::read_recipe(*variant.recipes[p]));
       const Claim claim = claim_of(study.about, variant.name, reading.unit);
       all.emplace_back(reading, claim);
       if (claim.contradicts_itself) faults.push_back(title + " is said to read two counts");
@@ -203,8 +203,8 @@ std::vector<std::string> faults_of(const RecipeStudy& study) {
 TEST(EqualReading, VariantsOfEveryStudyReadEquallyMuchOrAsTheStudySays) {
   int studies = 0;
   for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(MNEMO_SOURCE_DIR) / "recipes")) {
-    const RecipeFile file = RecipeFile::read(entry.path().string());
-    for (const RecipeStudy& study : file.studies()) {
+    const recipes::RecipeFile file = recipes::RecipeFile::read(entry.path().string());
+    for (const recipes::RecipeStudy& study : file.studies()) {
       ++studies;
       for (const std::string& fault : faults_of(study))
         ADD_FAILURE() << entry.path().filename() << ": " << study.name << ": " << fault << "; it says: " << study.about;
@@ -219,7 +219,7 @@ std::string faults(const std::string& common, const std::string& about, const st
   const std::string text = common + "[[study]]\nname = \"s\"\nabout = \"" + about +
                            "\"\n[[study.variant]]\nname = \"a\"\n" + first + "\n[[study.variant]]\nname = \"b\"\n" +
                            second + "\n";
-  const RecipeFile file = RecipeFile::of(base::parse_toml(text, "small.toml"), "small.toml", {});
+  const recipes::RecipeFile file = recipes::RecipeFile::of(base::parse_toml(text, "small.toml"), "small.toml", {});
   std::string joined;
   for (const std::string& fault : faults_of(file.studies().at(0))) joined += fault + "\n";
   return joined;

@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "experiment/experiment.h"
-#include "experiment/recipe.h"
 #include "models/model.h"
+#include "recipes/recipe.h"
 #include "train/optimiser.h"
 #include "train/schedule.h"
 
@@ -31,14 +31,16 @@ std::vector<std::string> names() {
 /// Reduced recipes around a published model, which users bring with its tokenizer and texts.
 const std::set<std::string> kPublished = {"hyperpartisan_small", "abc_masked_text_small"};
 
-RecipeFile file_of(const std::string& name) { return RecipeFile::read((kFolder / (name + ".toml")).string()); }
+recipes::RecipeFile file_of(const std::string& name) {
+  return recipes::RecipeFile::read((kFolder / (name + ".toml")).string());
+}
 
-bool reads_images(const Recipe& recipe) { return recipe.task()->input() == tasks::InputKind::images; }
-bool writes_text(const Recipe& recipe) { return recipe.task()->text() != nullptr; }
+bool reads_images(const recipes::Recipe& recipe) { return recipe.task()->input() == tasks::InputKind::images; }
+bool writes_text(const recipes::Recipe& recipe) { return recipe.task()->text() != nullptr; }
 
 /// The model of an image recipe whose data is not available: with ten classes if the recipe leaves them to the data or
 /// trains another task.
-models::ModelOptions image_model(const Recipe& recipe) {
+models::ModelOptions image_model(const recipes::Recipe& recipe) {
   if (recipe.finetune) {
     models::FinetuneOptions finetune = *recipe.finetune;
     finetune.sees.clear();  // they are attached to the model in its folder
@@ -50,7 +52,7 @@ models::ModelOptions image_model(const Recipe& recipe) {
 }
 
 /// The number of parameters from the declarations alone, with a vocabulary if the recipe leaves that to a text.
-int64_t parameters_of(const Recipe& recipe) {
+int64_t parameters_of(const recipes::Recipe& recipe) {
   if (reads_images(recipe)) return models::count_parameters(image_model(recipe));
   models::ModelOptions model = recipe.model;
   if (recipe.data.contains("tokenizer")) {  // a text that is not here
@@ -67,27 +69,29 @@ int64_t parameters_of(const Recipe& recipe) {
   return models::count_parameters(model);
 }
 
-void for_each_recipe(const std::string& name, const std::function<void(const std::string&, const Recipe&)>& visit) {
-  const RecipeFile file = file_of(name);
-  if (file.studies().empty()) return visit(name, read_recipe(file.recipe()));
-  for (const RecipeStudy& study : file.studies()) {
-    for (const RecipeVariant& variant : study.variants) {
+void for_each_recipe(const std::string& name,
+                     const std::function<void(const std::string&, const recipes::Recipe&)>& visit) {
+  const recipes::RecipeFile file = file_of(name);
+  if (file.studies().empty()) return visit(name, recipes::read_recipe(file.recipe()));
+  for (const recipes::RecipeStudy& study : file.studies()) {
+    for (const recipes::RecipeVariant& variant : study.variants) {
       for (size_t p = 0; p < study.points.size(); ++p) {
-        if (variant.recipes[p]) visit(study.name + "/" + study.title(variant, p), read_recipe(*variant.recipes[p]));
+        if (variant.recipes[p])
+          visit(study.name + "/" + study.title(variant, p), recipes::read_recipe(*variant.recipes[p]));
       }
     }
   }
 }
 
 int64_t parameters_of(const std::string& name, const std::string& variant) {
-  return parameters_of(read_recipe(file_of(name).recipe(variant)));
+  return parameters_of(recipes::read_recipe(file_of(name).recipe(variant)));
 }
 
 TEST(RecipeFolder, EveryRecipeMakesAModelAnOptimiserAndASchedule) {
   const layers::ParameterSet nothing;
   for (const std::string& name : names()) {
     size_t count = 0;
-    for_each_recipe(name, [&](const std::string& variant, const Recipe& recipe) {
+    for_each_recipe(name, [&](const std::string& variant, const recipes::Recipe& recipe) {
       ++count;
       try {
         EXPECT_GT(parameters_of(recipe), 1000) << name << ": " << variant;
@@ -105,8 +109,8 @@ TEST(RecipeFolder, EveryRecipeMakesAModelAnOptimiserAndASchedule) {
 TEST(RecipeFolder, EveryReducedModelCanBeBuilt) {
   for (const std::string& name : names()) {
     if (!name.ends_with("_small") || kPublished.contains(name)) continue;
-    for_each_recipe(name, [&](const std::string& variant, const Recipe& recipe) {
-      Recipe small = recipe;
+    for_each_recipe(name, [&](const std::string& variant, const recipes::Recipe& recipe) {
+      recipes::Recipe small = recipe;
       if (writes_text(small) && small.model.embedding.vocab_size == 0) small.model.embedding.vocab_size = 300;
       try {
         const std::shared_ptr<core::Model> model = reads_images(small) ? models::build(image_model(small))
@@ -127,8 +131,8 @@ TEST(RecipeFolder, EveryPapersExperimentHasAReducedOneBesideIt) {
                             "grc_listops", "learnable_memory", "abc_translation", "abc_documents", "grc_translation"}) {
     for (const std::string& name : {std::string(paper), std::string(paper) + "_small"}) {
       ASSERT_TRUE(known.contains(name)) << name;
-      const RecipeFile file = file_of(name);
-      for (const RecipeStudy& study : file.studies()) {
+      const recipes::RecipeFile file = file_of(name);
+      for (const recipes::RecipeStudy& study : file.studies()) {
         EXPECT_FALSE(study.sweep.seeds.empty()) << name << ": " << study.name;
         if (name.ends_with("_small")) {
           EXPECT_GE(study.sweep.seeds.size(), 3u) << name << ": " << study.name;

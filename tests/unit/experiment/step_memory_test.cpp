@@ -10,8 +10,8 @@ namespace {
 
 using test::expect_error;
 
-Recipe copy_task(const std::string& more) {
-  return read_recipe(base::parse_toml(
+recipes::Recipe copy_task(const std::string& more) {
+  return recipes::read_recipe(base::parse_toml(
       "[data]\ntype = \"algorithmic\"\ntask = \"copy\"\n[model.backbone]\nnum_layers = 1\ndim = 64\nnum_heads = "
       "1\nffn_dim = 4096\n[train]\nbatch_size = 1\n" +
           more,

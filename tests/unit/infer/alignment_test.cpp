@@ -5,11 +5,11 @@
 
 #include <cmath>
 
-#include "data/text/text_source.h"
-#include "data/tokenizers/sentencepiece_model.h"
-#include "data/tokenizers/sentencepiece_tokenizer.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/pair_models.h"
+#include "text/sentencepiece_model.h"
+#include "text/sentencepiece_tokenizer.h"
+#include "text/text_source.h"
 
 namespace mnemo::infer {
 namespace {
@@ -73,7 +73,7 @@ TEST(SourceWeightsOfSoftmax, LeaveMemoryRowsOut) {
 }
 
 data::PairVocabulary words(std::string_view text) {
-  return data::PairVocabulary(data::make_word_tokenizer(data::TextSource::in_memory("text", std::string(text))));
+  return data::PairVocabulary(text::make_word_tokenizer(text::TextSource::in_memory("text", std::string(text))));
 }
 
 TEST(TokenWords, WordsCharactersAndUnknownOnes) {
@@ -87,7 +87,7 @@ TEST(TokenWords, WordsCharactersAndUnknownOnes) {
   EXPECT_EQ(target_words(by_word, std::span(tokens).first(3), shown_as("")), (std::vector<int64_t>{0, -1, 1}));
 
   const data::PairVocabulary by_character(
-      data::make_character_tokenizer(data::TextSource::in_memory("text", "abc de ")));
+      text::make_character_tokenizer(text::TextSource::in_memory("text", "abc de ")));
   EXPECT_EQ(source_words(by_character, "ab c", 4).word_of, (std::vector<int64_t>{0, 0, 1, 1}));
   const auto letters = by_character.encode("ab c", "here");
   EXPECT_EQ(target_words(by_character, std::span(letters).first(4), shown_as("<unk>")),
@@ -106,12 +106,12 @@ TEST(TokenWords, OfALongLine) {
 
 // Where a word by itself has other tokens than in its line, the line counts.
 TEST(TokenWords, OfAVocabularyThatKeepsBlanks) {
-  const auto trained = data::train_sentencepiece("bpe", {data::TextSource::in_memory("text", "the cat\nthe dog\n")},
+  const auto trained = text::train_sentencepiece("bpe", {text::TextSource::in_memory("text", "the cat\nthe dog\n")},
                                                  20);
-  data::SentencePieceModel model = data::read_sentencepiece_model(trained->save().at(data::kTrainedModelFile), "text");
+  text::SentencePieceModel model = text::read_sentencepiece_model(trained->save().at(text::kTrainedModelFile), "text");
   model.single_spaces = false;
   const data::PairVocabulary vocabulary(
-      data::make_sentencepiece(data::write_sentencepiece_model(model), {}, {}, "text"));
+      text::make_sentencepiece(text::write_sentencepiece_model(model), {}, {}, "text"));
   const std::string line = "the cat  dog the";
   const auto tokens_of = [&](std::string_view text) {
     return static_cast<int64_t>(vocabulary.encode_part(text, "text").size());

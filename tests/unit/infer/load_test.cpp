@@ -40,7 +40,7 @@ class Load : public testing::Test {
     }));
     content_.config = base::to_json(base::write_options(options()));
     content_.weights.tensors = weights::model_tensors(*model_);
-    content_.vocabulary = data::make_byte_tokenizer()->save();
+    content_.vocabulary = text::make_byte_tokenizer()->save();
     content_.card = "# Tiny\n";
   }
   void write() { bundle::write_model_folder(path_, content_); }

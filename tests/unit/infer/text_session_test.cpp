@@ -9,11 +9,11 @@
 #include "base/json_value.h"
 #include "base/printable.h"
 #include "base/utf8.h"
-#include "data/tokenizers/open_tokenizer.h"
 #include "infer/stop_text.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/infer/fake_model.h"
+#include "text/open_tokenizer.h"
 
 namespace mnemo::infer {
 namespace {
@@ -47,12 +47,12 @@ class Parrot final : public FakeModel {
 TextSession parrot(const std::string& text) {
   std::vector<int64_t> cycle;
   for (const char c : text) cycle.push_back(static_cast<unsigned char>(c));
-  return {Session(std::make_shared<Parrot>(256, cycle), SamplingOptions::greedy()), data::make_byte_tokenizer()};
+  return {Session(std::make_shared<Parrot>(256, cycle), SamplingOptions::greedy()), text::make_byte_tokenizer()};
 }
 
-data::TextSource text_file(const test::TemporaryFolder& folder, const std::string& text) {
+text::TextSource text_file(const test::TemporaryFolder& folder, const std::string& text) {
   base::write_file_atomic(folder / "text.txt", text);
-  return data::TextSource(folder / "text.txt");
+  return text::TextSource(folder / "text.txt");
 }
 
 TEST(TextSession, StreamsWholeCharactersOnly) {
@@ -119,7 +119,7 @@ TEST(StopText, EndsAtTheFirstThatIsCompleteWhereverThePiecesEnd) {
 }
 
 /// GPT-2's files of a vocabulary of bytes and one piece, a blank with the first byte of the euro sign: token 256.
-std::shared_ptr<const data::Tokenizer> with_cut_character(const test::TemporaryFolder& folder) {
+std::shared_ptr<const text::Tokenizer> with_cut_character(const test::TemporaryFolder& folder) {
   base::Node vocabulary = base::Node::table();
   std::string blank, first;
   char32_t next = 256;
@@ -134,7 +134,7 @@ std::shared_ptr<const data::Tokenizer> with_cut_character(const test::TemporaryF
   vocabulary.set(blank + first, 256);
   base::write_file_atomic(folder / "vocab.json", base::to_json(vocabulary));
   base::write_file_atomic(folder / "merges.txt", "#version: 0.2\n" + blank + " " + first + "\n");
-  return data::open_tokenizer(folder.path());
+  return text::open_tokenizer(folder.path());
 }
 
 TEST(TextSession, ACharacterThatBeginsBehindAStopTextIsNoPartOfIt) {
@@ -214,7 +214,7 @@ TEST(TextSession, ScoresEachTokenOfAText) {
   // The text goes on inside the character that was given in part.
   TextSession euro(
       Session(std::make_shared<Parrot>(256, std::vector<int64_t>{0xE2, 0x82, 0xAC}), SamplingOptions::greedy()),
-      data::make_byte_tokenizer());
+      text::make_byte_tokenizer());
   euro.score("\xE2\x82");
   EXPECT_EQ(euro.generate({.max_tokens = 1}), "\xE2\x82\xAC");
 }
@@ -232,8 +232,8 @@ TEST(TextSession, StopsAtATokenAndWhenNoMoreIsWanted) {
 }
 
 /// "[UNK]", "<s>", "</s>", "a", "b" and "c" are 0 to 5; its model expects <s> in front of a text and </s> behind it.
-std::shared_ptr<const data::Tokenizer> tokenizer_with_beginning() {
-  return data::open_tokenizer_files({{"tokenizer.json", R"({"normalizer": {"type": "BertNormalizer"},
+std::shared_ptr<const text::Tokenizer> tokenizer_with_beginning() {
+  return text::open_tokenizer_files({{"tokenizer.json", R"({"normalizer": {"type": "BertNormalizer"},
       "pre_tokenizer": {"type": "BertPreTokenizer"}, "post_processor": {"type": "TemplateProcessing", "pair": [],
         "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "</s>"}}],
         "special_tokens": {"<s>": {"id": "<s>", "ids": [1]}, "</s>": {"id": "</s>", "ids": [2]}}},
@@ -265,7 +265,7 @@ TEST(TextSession, ThePublishedBeginningIsReadOnceAndIsNotScored) {
 
 TEST(TextSession, WordsAreJoinedByBlanksAcrossThePrompt) {
   const test::TemporaryFolder folder;
-  const auto tokenizer = data::make_word_tokenizer(text_file(folder, "the cat sat the cat\n"));
+  const auto tokenizer = text::make_word_tokenizer(text_file(folder, "the cat sat the cat\n"));
   std::vector<int64_t> cycle;
   for (const int32_t id : tokenizer->encode("the cat sat")) cycle.push_back(id);
   TextSession session(Session(std::make_shared<Parrot>(tokenizer->size(), cycle), SamplingOptions::greedy()),
@@ -284,7 +284,7 @@ TEST(TextSession, ALoadedSessionContinuesTheTextAsIfNeverSaved) {
     EXPECT_EQ(session.generate({.max_tokens = 3}), expected);
     EXPECT_EQ(loaded.generate({.max_tokens = 3}), expected);
   };
-  const auto words = data::make_word_tokenizer(text_file(folder, "the cat sat the cat\n"));
+  const auto words = text::make_word_tokenizer(text_file(folder, "the cat sat the cat\n"));
   std::vector<int64_t> cycle;
   for (const int32_t id : words->encode("the cat sat\n")) cycle.push_back(id);
   const auto model = std::make_shared<Parrot>(words->size(), cycle);
@@ -306,7 +306,7 @@ TEST(TextSession, ALoadedSessionContinuesTheTextAsIfNeverSaved) {
 
 TEST(TextSession, ErrorsOfThePromptAndOfTheVocabulary) {
   const test::TemporaryFolder folder;
-  const auto characters = data::make_character_tokenizer(text_file(folder, "abc"));
+  const auto characters = text::make_character_tokenizer(text_file(folder, "abc"));
   TextSession session(Session(std::make_shared<FakeModel>(4, 4)), characters);
   test::expect_error<base::InputError>([&] { session.feed("ab\xFF"); }, {"prompt", "UTF-8", "2"});
   EXPECT_EQ(session.session().position(), 0);

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "tests/support/expect_error.h"
-#include "verify/text.h"
+#include "tests/verify/text.h"
 
 namespace mnemo::search::generation_test {
 namespace {

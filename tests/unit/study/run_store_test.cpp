@@ -13,7 +13,7 @@ CompareJob job(const std::string& variant, int64_t steps = 5) {
   CompareJob made{.study = "Held-out text", .variant = variant, .point = "num_segments 3", .folder = {}, .recipe = {}};
   made.recipe.name = variant;
   made.recipe.train.steps = steps;
-  made.recipe = experiment::read_recipe(base::write_options(made.recipe));  // with every default
+  made.recipe = recipes::read_recipe(base::write_options(made.recipe));  // with every default
   return made;
 }
 
@@ -104,8 +104,8 @@ TEST_F(RunStores, PreparedFoldersHoldTheRecipe) {
   store.place(made);
   store.prepare(made, false);
   EXPECT_EQ(training_text(read_job(made.folder)), training_text(made));
-  EXPECT_EQ(base::write_options(experiment::read_recipe(
-                experiment::RecipeFile::read(base::join_path(made.folder, "recipe.toml")).recipe())),
+  EXPECT_EQ(base::write_options(
+                recipes::read_recipe(recipes::RecipeFile::read(base::join_path(made.folder, "recipe.toml")).recipe())),
             base::write_options(made.recipe));
   base::make_folders(base::join_path(made.folder, "step-00000003"));
   store.prepare(made, false);

@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "data/tokenizers/open_tokenizer.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/pair_models.h"
+#include "text/open_tokenizer.h"
 
 namespace mnemo::tasks {
 namespace {
@@ -24,7 +24,7 @@ TEST(LastSentence, IsWhatStandsAfterTheLastSeparator) {
 // A vocabulary writes a text in its own way, and no translation of it can be anything else.
 TEST(IsTarget, IsTheTextThatTheVocabularyCanWrite) {
   const data::PairVocabulary words(
-      data::make_tokenizer("words", data::TextSource::in_memory("words", "der gute Tag die Nacht |\n")));
+      text::make_tokenizer("words", text::TextSource::in_memory("words", "der gute Tag die Nacht |\n")));
   const auto met = [](const data::PairVocabulary& vocabulary, const std::string& translation, const std::string& text,
                       const std::string& separator = {}) {
     return is_target(vocabulary, vocabulary.encode(translation, "translation"), vocabulary.encode(text, "target"), text,
@@ -37,7 +37,7 @@ TEST(IsTarget, IsTheTextThatTheVocabularyCanWrite) {
   EXPECT_FALSE(met(words, "gute Sonne", "gute <unk>"));
   EXPECT_TRUE(met(words, "der Tag | die Nacht", "gute Tag |  die Nacht", "|"));
   EXPECT_FALSE(met(words, "der Tag | die Nacht", "der Tag | Nacht", "|"));
-  const data::PairVocabulary pieces(data::open_tokenizer(MNEMO_SOURCE_DIR "/tests/golden/data/text_tools/tokenizer_t5"),
+  const data::PairVocabulary pieces(text::open_tokenizer(MNEMO_SOURCE_DIR "/tests/golden/data/text_tools/tokenizer_t5"),
                                     1, 0);
   EXPECT_TRUE(met(pieces, "a fine day", "a \uFB01ne day")) << "NFKC";
 }

@@ -1,0 +1,371 @@
+#include "recipes/recipe.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "base/printable.h"
+#include "base/text_table.h"
+#include "bundle/add_memory.h"
+#include "models/presets.h"
+#include "models/replaced_attention.h"
+
+namespace mnemo::recipes {
+namespace {
+
+/// The keys of a file that are no part of the recipe itself.
+struct FileKeys {
+  std::string base;
+  std::vector<std::string> set;
+  template <class V>
+  void visit(V&& v) {
+    v("base", base, "path of another recipe file to extend");
+    v("set", set, "keys to change afterwards, as with --set: \"key=value\"");
+  }
+};
+
+/// Makes relative paths start from the file they were written in.
+void resolve_paths(base::Node& recipe) {
+  std::vector<std::pair<const char*, const char*>> paths = {{"finetune", "model"}, {"model", "from"}};
+  for (const char* key : tasks::TaskSpec::kPathKeys) paths.emplace_back("data", key);
+  const auto resolve = [](base::Node* path) {
+    if (path == nullptr || !path->is_string() || path->as_string().empty()) return;
+    const base::Place place = path->place();
+    std::filesystem::path resolved = path->as_string();
+    if (resolved.is_relative() && place.line > 0 && place.source) {
+      resolved = std::filesystem::path(*place.source).parent_path() / resolved;
+    }
+    *path = base::Node(std::filesystem::absolute(resolved).lexically_normal().string());
+    path->set_place(place);
+  };
+  if (base::Node* init = recipe.find("init"); init != nullptr && init->is_string() && init->as_string() != "unset")
+    resolve(init);
+  for (const auto& [table, key] : paths) {
+    base::Node* group = recipe.find(table);
+    if (group != nullptr && group->is_table()) resolve(group->find(key));
+  }
+}
+
+constexpr int kMaxBases = 8;
+
+/// A recipe file with its `base` under it and its `set` carried out.
+base::Node read_with_bases(const std::string& path, int depth = 0) {
+  base::require(depth < kMaxBases, "{}: more than {} nested 'base' recipes; is there a cycle?", path, kMaxBases);
+  base::Node root = base::read_config_file(path);
+  std::vector<std::string> assignments;
+  if (const base::Node* set = root.find("set")) {
+    for (const base::Node& assignment : set->items()) assignments.push_back(assignment.as_string());
+    root.erase("set");
+  }
+  if (const base::Node* under = root.find("base")) {
+    const std::string file = (std::filesystem::path(path).parent_path() / under->as_string()).string();
+    root.erase("base");
+    root = merge(read_with_bases(file, depth + 1), root);
+  }
+  for (const std::string& assignment : assignments) {
+    try {
+      base::set_value(root, assignment);
+    } catch (const base::InputError& error) {
+      base::input_error("{}: {}", path, error.what());
+    }
+  }
+  return root;
+}
+
+bool changes_study(const std::string& assignment) {
+  constexpr std::array<std::string_view, 5> kStarts = {"study.", "study[", "sweep.", "name=", "about="};
+  return std::any_of(kStarts.begin(), kStarts.end(),
+                     [&](std::string_view start) { return assignment.starts_with(start); });
+}
+
+/// Throws InputError where an assignment would give every point of a sweep the same value under its old name.
+void require_not_swept(const std::vector<std::string>& assignments, const std::vector<RecipeStudy>& studies) {
+  for (const std::string& assignment : assignments) {
+    const std::string key = assignment.substr(0, assignment.find('='));
+    for (size_t s = 0; s < studies.size() && !changes_study(assignment); ++s) {
+      for (const SweepAxis& axis : studies[s].sweep.axes) {
+        for (const std::string& swept : axis.keys) {
+          const auto is_inside = [](const std::string& inner, const std::string& outer) {
+            return inner.starts_with(outer) &&
+                   (inner.size() == outer.size() || inner[outer.size()] == '.' || inner[outer.size()] == '[');
+          };
+          const bool same = is_inside(key, swept) || is_inside(swept, key);
+          base::require(!same || axis.values.size() < 2,
+                        "--set: '{}': the study '{}' sweeps over '{}'; expected the values of its points, --set "
+                        "'study[{}].sweep.{}=[...]', or --variant for one of them",
+                        key, studies[s].name, swept, s, swept);
+        }
+      }
+    }
+  }
+}
+
+/// A [data] table without a type gets the default one; said aloud, so that a study with another type replaces it.
+void name_data_type(base::Node& recipe) {
+  base::Node* data = recipe.find("data");
+  if (data != nullptr && data->is_table() && data->find("type") == nullptr)
+    data->set("type", tasks::TaskTypes::all().default_type);
+}
+
+/// Another attention than that of the model `under` keeps what the model's weights need.
+void keep_for_attention(base::Node& model, const base::Node& under) {
+  const models::BackboneOptions before = models::read_model_options(under).backbone;
+  base::Node* backbone = model.find("backbone");
+  if (before.is_pairs() || !backbone->is_table() || base::type_of(*backbone) != before.type) return;
+  const base::Node& said = backbone->at("attention");
+  const base::Node attention = said.is_table() ? said : base::Node::table({{"type", said}});
+  if (base::type_of(attention) == base::type_of(before.attention)) return;
+  backbone->set("attention", models::replaced_attention(before, attention, said.place().text()));
+}
+
+/// A recipe whose [model] is that of the folder it starts `from`, under the other keys, with the folder as `init`.
+base::Node with_folder(const base::Node& recipe) {
+  const base::Node& model = recipe.at("model");
+  const base::Node* from = model.find("from");
+  const base::Node* preset = model.find("preset");
+  base::require(preset == nullptr || preset->is_null() || preset->as_string() == "unset",
+                "{}: 'model.from': expected it without 'preset', which also says what the model is",
+                from->place().text());
+  base::Node under = bundle::model_table(from->as_string());
+  under.erase("preset");
+  // The data say how many; a classifier of another number is fresh.
+  if (base::Node* classes = under.find("head")->find("num_classes")) *classes = base::Node(0);
+  base::Node changes = model;
+  changes.erase("from");
+  changes.erase("preset");
+  base::Node merged = base::merge(under, changes);
+  keep_for_attention(merged, under);
+  merged.set_place(model.place());
+  merged.set_path(model.path());
+  base::Node complete = recipe;
+  complete.set("model", merged);
+  complete.set("init", *from);
+  return complete;
+}
+
+std::string text_at(const base::Node& root, const char* key) {
+  const base::Node* value = root.find(key);
+  return value == nullptr ? std::string() : value->as_string();
+}
+
+}  // namespace
+
+Recipe::Recipe() { data = base::Node::table({{"type", tasks::TaskTypes::all().default_type}}); }
+
+tasks::TaskSettings Recipe::task_settings() const {
+  return {.batch_size = train.batch_size,
+          .segments_per_step = train.segments_per_step,
+          .shuffle = train.shuffle,
+          .seed = train.seed,
+          .eval_batch_size = train.eval_batch_size,
+          .eval_samples = train.eval_samples,
+          .eval_context = train.eval_context.value_or(0),
+          .eval_train_samples = train.eval_train_samples,
+          .replay = train.replay};
+}
+
+Recipe read_recipe(const base::Node& node) {
+  const base::Node* model = node.find("model");
+  base::Node complete = node;
+  if (model != nullptr && model->contains("from"))
+    complete = with_folder(node);
+  else if (model != nullptr && model->contains("preset"))
+    complete.set("model", models::with_preset(*model));
+  Recipe recipe = base::read_options<Recipe>(complete);
+  const auto task = recipe.task();
+  base::require(task->has_segments() || recipe.train.segments_per_step == 1,
+                "recipe: 'train.segments_per_step': {} has no segments; expected 1 or nothing, found {}", task->title(),
+                recipe.train.segments_per_step);
+  base::require(recipe.train.replay == 0 || (task->text() != nullptr && !task->text()->resets_segments()),
+                "recipe: 'train.replay': expected a text whose memory goes on from segment to segment, found {}",
+                task->text() == nullptr ? task->title() : "data.reset = \"segments\"");
+  base::require(recipe.train.eval_train_samples == 0 || task->input() == tasks::InputKind::images,
+                "recipe: 'train.eval_train_samples': expected [data] of images, found {}", task->title());
+  if (const int64_t context = recipe.train.eval_context.value_or(0); context > 0) {
+    const data::TextOptions* text = task->text();
+    base::require(
+        text != nullptr && text->resets_segments(),
+        "recipe: 'train.eval_context': expected a text whose segments stand alone (data.reset = \"segments\"), "
+        "found {}",
+        text == nullptr ? task->title() : "data.reset = \"documents\"");
+    base::require(context < recipe.model.segment_size,
+                  "recipe: 'train.eval_context': expected less than model.segment_size = {}, found {}",
+                  recipe.model.segment_size, context);
+  }
+  return recipe;
+}
+
+RecipeFile RecipeFile::read(const std::string& path, const std::vector<std::string>& assignments,
+                            const std::optional<std::string>& variant) {
+  return of(read_with_bases(path), path, assignments, variant);
+}
+
+RecipeFile RecipeFile::of(base::Node root, const std::string& name, const std::vector<std::string>& assignments,
+                          const std::optional<std::string>& variant) {
+  RecipeFile file;
+  file.path_ = name;
+  file.root_ = std::move(root);
+  for (const std::string& assignment : assignments) {
+    if (changes_study(assignment)) base::set_value(file.root_, assignment);
+  }
+  const auto finish = [&](base::Node recipe, bool is_chosen) {
+    for (const std::string& assignment : assignments) {
+      if (is_chosen && !changes_study(assignment)) base::set_value(recipe, assignment);
+    }
+    resolve_paths(recipe);
+    base::Node complete = base::write_options(read_recipe(recipe));
+    base::copy_places(recipe, complete);
+    return complete;
+  };
+
+  file.base_ = base::Node::table();
+  file.base_.set_place(file.root_.place());
+  for (const base::Node::Member& member : file.root_.members()) {
+    if (member.key != "study" && member.key != "sweep") file.base_.set(member.key, member.value);
+  }
+  if (file.root_.find("study") == nullptr && file.root_.find("sweep") == nullptr) {
+    file.base_ = finish(file.base_, true);
+    return file;
+  }
+  name_data_type(file.base_);
+  base::Node studies = file.root_;
+  if (studies.find("study") == nullptr) {
+    const base::Node model = base::Node::table({{"name", "the model"}});
+    studies.set("study", base::Node::array(
+                             {base::Node::table({{"name", file.name()}, {"variant", base::Node::array({model})}})}));
+  }
+  file.studies_ = read_studies(
+      studies, file.base_, [&](base::Node recipe, const std::string& study, const std::string& title) {
+        return finish(std::move(recipe), !variant || variant == title || variant == study + "/" + title);
+      });
+  if (!variant) require_not_swept(assignments, file.studies_);
+  return file;
+}
+
+Recipe read_recipe_file(const std::string& path, const std::vector<std::string>& assignments,
+                        const std::optional<std::string>& variant) {
+  return read_recipe(RecipeFile::read(path, assignments, variant).recipe(variant));
+}
+
+base::Node RecipeFile::recipe(const std::optional<std::string>& variant) const {
+  if (studies_.empty()) {
+    base::require(!variant.has_value(), "{}: has no variants; drop --variant", path_);
+    return base_;
+  }
+  std::vector<std::string> names, same_name;  // with the study where there are several
+  const base::Node* found = nullptr;
+  for (const RecipeStudy& study : studies_) {
+    for (const RecipeVariant& candidate : study.variants) {
+      for (size_t p = 0; p < study.points.size(); ++p) {
+        if (!candidate.recipes[p]) continue;
+        const std::string title = study.title(candidate, p), in_full = study.name + "/" + title;
+        if (variant == in_full) return *candidate.recipes[p];
+        names.push_back(studies_.size() > 1 ? in_full : title);
+        if (variant != title) continue;
+        found = &*candidate.recipes[p];
+        same_name.push_back(in_full);
+      }
+    }
+  }
+  if (same_name.size() == 1) return *found;
+  if (same_name.size() > 1) {
+    base::input_error("{}: {} studies have a variant '{}'; choose one with --variant: {}", path_, same_name.size(),
+                      *variant, fmt::join(same_name, "; "));
+  }
+  if (!variant) {
+    base::input_error("{}: holds {} variants; choose one with --variant: {}", path_, names.size(),
+                      fmt::join(names, "; "));
+  }
+  base::input_error("{}: no variant '{}'{}", path_, *variant, base::suggestion(*variant, names));
+}
+
+std::string RecipeFile::name() const {
+  const std::string name = text_at(root_, "name");
+  return name.empty() ? std::filesystem::path(path_).stem().string() : name;
+}
+
+std::string RecipeFile::about() const { return text_at(root_, "about"); }
+
+std::vector<base::OptionDoc> recipe_docs() {
+  std::vector<base::OptionDoc> docs = base::describe_options<Recipe>();
+  // A key of recipes alone: a model's own options do not hold it.
+  const auto preset = std::find_if(docs.begin(), docs.end(),
+                                   [](const auto& doc) { return doc.path == "model.preset"; });
+  base::ensure(preset != docs.end(), "recipes have no key model.preset");
+  base::OptionDoc from = *preset;
+  from.path = "model.from";
+  from.range = "";
+  from.meaning = "start from the options and weights of a model in this folder; the keys below override its options";
+  docs.insert(preset, std::move(from));
+  for (base::OptionDoc& doc : models::BackboneOptions::typed_docs()) {
+    if (!doc.path.empty()) doc.path = "model.backbone." + doc.path;
+    doc.group = "model.backbone " + doc.group;
+    docs.push_back(std::move(doc));
+  }
+  for (base::OptionDoc& doc : base::describe_options<FileKeys>()) {
+    doc.group = "a recipe that extends another";
+    docs.push_back(std::move(doc));
+  }
+  for (base::OptionDoc& doc : study_docs()) docs.push_back(std::move(doc));
+  return docs;
+}
+
+std::vector<base::OptionDoc> find_recipe_docs(const std::vector<std::string>& words) {
+  if (words.empty()) return recipe_docs();
+  const auto lower = [](std::string text) {
+    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+    return text;
+  };
+  std::vector<base::OptionDoc> found;
+  std::vector<std::string> keys;
+  for (const base::OptionDoc& doc : recipe_docs()) {
+    const std::string text = lower(fmt::format("{}\n{}\n{}\n{}", doc.path, doc.range, doc.meaning, doc.group));
+    if (std::all_of(words.begin(), words.end(),
+                    [&](const std::string& word) { return text.find(lower(word)) != std::string::npos; }))
+      found.push_back(doc);
+    keys.push_back(doc.path.substr(doc.path.rfind('.') + 1));
+  }
+  base::require(!found.empty(), "help: recipe: no key or meaning holds '{}'{}",
+                base::printable(fmt::format("{}", fmt::join(words, " ")), 200),
+                base::nearest(words.front(), keys) ? base::suggestion(words.front(), keys) : "");
+  return found;
+}
+
+std::string recipe_help(const std::vector<base::OptionDoc>& docs, size_t width) {
+  std::string text, group;
+  for (const base::OptionDoc& doc : docs) {
+    if (doc.group != group) {
+      group = doc.group;
+      text += "\n";
+      for (const std::string& line : base::wrap_words(group, width)) text += line + "\n";
+    }
+    if (doc.path.empty()) continue;
+    const std::string key = doc.value.empty() ? doc.path : doc.path + " = " + doc.value;
+    const std::string kind = doc.type + (doc.range.empty() ? "" : ": " + doc.range);
+    const size_t column = std::max<size_t>(2 + base::text_width(key), 40) + 2;
+    const bool fits = width == 0 || column + base::text_width(kind) + 2 <= width;
+    if (fits) {
+      text += "  " + key + std::string(column - 2 - base::text_width(key), ' ') + "(" + kind + ")\n";
+    } else {
+      const std::vector<std::string> lines = base::wrap_words(key, width - 4);
+      for (size_t i = 0; i < lines.size(); ++i) text += (i == 0 ? "  " : "    ") + lines[i] + "\n";
+      for (const std::string& line : base::wrap_words("(" + kind + ")", width - 6)) text += "      " + line + "\n";
+    }
+    for (const std::string& line : base::wrap_words(doc.meaning, width == 0 ? 0 : width - 6))
+      text += "      " + line + "\n";
+  }
+  std::string head;
+  for (const std::string& line : base::wrap_words(
+           "Recipe keys, as: key = default (type: accepted values), meaning. On the command line: --set key=value",
+           width))
+    head += line + "\n";
+  return head + "\n" + text;
+}
+
+}  // namespace mnemo::recipes

@@ -1,0 +1,131 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/node.h"
+#include "base/node_merge.h"
+#include "base/options.h"
+#include "infer/sampling.h"
+#include "models/finetune.h"
+#include "models/options.h"
+#include "recipes/recipe_study.h"
+#include "tasks/registry.h"
+#include "train/options.h"
+
+namespace mnemo::recipes {
+
+/// What `generate` and the samples of a comparison write: `[generate]`.
+struct GenerateOptions {
+  std::string prompt = "\n";
+  int64_t tokens = 256;
+  std::vector<std::string> stop = {};
+  int64_t sample_every = 0;
+  infer::SamplingOptions sampling{.temperature = 0.8};
+
+  template <class V>
+  void visit(V&& v) {
+    v("prompt", prompt, "the prompt", base::not_empty());
+    v("tokens", tokens, "number of tokens to generate", base::range(1, 1 << 24));
+    v("stop", stop, "texts that end the text where they occur; they are not printed", base::not_empty());
+    v("sample_every", sample_every, "steps between samples while training (samples.jsonl and report.html); 0: none",
+      base::at_least(0));
+    v("sampling", sampling, "how tokens are sampled");
+  }
+};
+
+/// One training: what `mnemo train` reads from a TOML file.
+struct Recipe {
+  std::string name;
+  std::string about;
+  base::Node data;  ///< of one of tasks::TaskTypes
+  models::ModelOptions model;
+  std::optional<std::string> init = {};             ///< set by `[model] from` too
+  std::optional<models::FinetuneOptions> finetune;  ///< from a trained model, which [model] must be where it is written
+  train::TrainOptions train;
+  GenerateOptions generate;
+
+  template <class V>
+  void visit(V&& v) {
+    v("name", name, "a title");
+    v("about", about, "what it is for");
+    v("data", data, "what is learned", base::poly(tasks::TaskTypes::all().options));
+    v("model", model,
+      "the model; from = \"FOLDER\": that of a folder, ours or a published text model, with its weights");
+    v("init", init, "folder of a model whose weights are the initial ones; [model] from sets it");
+    v("finetune", finetune, "fine-tune a trained image model on a new task (mnemo finetune)");
+    v("train", train, "the training");
+    v("generate", generate, "sample texts");
+  }
+  Recipe();
+  /// What is learned: [data], read.
+  std::unique_ptr<const tasks::TaskSpec> task() const { return tasks::task_spec(data); }
+  /// The keys of [train] that its task reads.
+  tasks::TaskSettings task_settings() const;
+};
+
+/// A recipe file, with `--set` carried out.
+///
+/// Beside the keys of a Recipe a file may hold studies, for `compare`:
+///
+///     [model] …                      what all have in common
+///     [[study]]
+///     name = "Held-out text"         and, if need be, study.data, study.model, study.train, study.generate
+///     [[study.variant]]
+///     name = "no memory"
+///     [[study.variant]]
+///     name = "segment cache"
+///     model.memory = [{ type = "segment_cache", mem_len = 24 }]
+///
+/// A variant's recipe is the file's, over it the study's tables, over these the variant's, over these a point of the
+/// sweep and what is tied to it. Tables are merged key by key; lists, and tables of another `type`, are replaced. Keys
+/// set on the command line win over all of them, unless they begin with `study` or `sweep`, which changes the study
+/// itself. A file with [sweep] and no study is one study of one variant. `base = "other.toml"` puts a whole other file
+/// underneath, and `set = ["key=value", …]` changes keys of it, those of lists too. Relative paths in a file start from
+/// its folder, those set on the command line from the current one.
+class RecipeFile {
+ public:
+  /// Throws InputError naming file, line and key. If a `variant` is named, as of `recipe`, the assignments are of it
+  /// alone, so the others need not agree with them.
+  static RecipeFile read(const std::string& path, const std::vector<std::string>& assignments = {},
+                         const std::optional<std::string>& variant = {});
+
+  /// The same of a recipe that lies in no file; `name` stands for the file in messages.
+  static RecipeFile of(base::Node root, const std::string& name, const std::vector<std::string>& assignments,
+                       const std::optional<std::string>& variant = {});
+
+  /// The one recipe of a file without studies, or one variant: "VARIANT" or "STUDY/VARIANT", with a sweep "VARIANT,
+  /// POINT" as `compare` shows it. Throws InputError where the file has studies and no variant is named, or the name is
+  /// unknown or that of several.
+  base::Node recipe(const std::optional<std::string>& variant = {}) const;
+
+  const std::string& path() const { return path_; }
+  const base::Node& root() const { return root_; }
+  std::string name() const;
+  std::string about() const;
+  const std::vector<RecipeStudy>& studies() const { return studies_; }
+
+ private:
+  std::string path_;
+  base::Node root_;  ///< as written, with assignments
+  base::Node base_;  ///< without studies
+  std::vector<RecipeStudy> studies_;
+};
+
+/// Checks a recipe and fills in every default.
+Recipe read_recipe(const base::Node& node);
+/// The one recipe of a file, or its `variant` with the assignments of it alone. Throws InputError as RecipeFile does.
+Recipe read_recipe_file(const std::string& path, const std::vector<std::string>& assignments = {},
+                        const std::optional<std::string>& variant = {});
+
+/// Every key of a recipe, studies included.
+std::vector<base::OptionDoc> recipe_docs();
+/// Those whose key, meaning, type or group holds every one of the words, in any case. Throws InputError if none does.
+std::vector<base::OptionDoc> find_recipe_docs(const std::vector<std::string>& words);
+/// For a terminal of `width` columns; 0: lines are not broken.
+std::string recipe_help(const std::vector<base::OptionDoc>& docs, size_t width);
+
+}  // namespace mnemo::recipes

@@ -1,0 +1,86 @@
+#include "runs/run_record.h"
+
+#include <fmt/format.h>
+
+#include "base/text_format.h"
+
+namespace mnemo::runs {
+namespace {
+
+RunPageContent page_content(const experiment::Experiment& experiment, const train::Trainer& trainer,
+                            const std::string& folder, const RunWords& words) {
+  const recipes::Recipe& recipe = experiment.recipe;
+  const auto task = recipe.task();
+  RunPageContent content;
+  content.title = !words.title.empty() ? words.title : recipe.name.empty() ? "A training" : recipe.name;
+  content.about = recipe.about;
+  content.folder = folder;
+  content.command = words.command;
+  content.resume = words.resume;
+  content.first_step = trainer.steps_done();
+  content.steps = recipe.train.steps;
+  content.parameters = experiment.model->parameters().count();
+  content.threads = recipe.train.threads;
+  content.seed = recipe.train.seed;
+  content.device = core::device_of(*experiment.model).str();
+  content.counted = task->targets();
+  content.metric = task->metric();
+  content.metric.name = experiment.task->metric();
+  content.loss_in_metric = experiment.task->metric_of_loss(1.0).has_value();
+  content.recipe = base::to_toml(base::write_options(recipe));
+  return content;
+}
+
+}  // namespace
+
+RunRecord::RunRecord(const experiment::Experiment& experiment, const train::Trainer& trainer, const std::string& folder,
+                     const RunWords& words)
+    : experiment_(experiment), samples_(experiment, folder, trainer.steps_done()) {
+  if (!experiment.recipe.train.report) return;
+  RunPageContent content = page_content(experiment, trainer, folder, words);
+  content.history = trainer.history();
+  for (train::LossPoint& point : content.history.losses) point = shown(point);
+  content.samples = samples_.all();
+  page_.emplace(std::move(content), folder);
+}
+
+train::LossPoint RunRecord::shown(train::LossPoint point) const {
+  point.loss = experiment_.task->metric_of_loss(point.loss).value_or(point.loss);
+  return point;
+}
+
+void RunRecord::listen(train::RunHooks& hooks) {
+  if (samples_.every() > 0) {
+    hooks.sample_every = samples_.every();
+    hooks.on_sample = [this](int64_t step) {
+      samples_.take(step);
+      if (page_) page_->set_samples(samples_.all());
+    };
+  }
+  if (!page_) return;
+  hooks.on_loss = [this, before = hooks.on_loss](const train::LossPoint& point) {
+    if (before) before(point);
+    page_->add(shown(point));
+  };
+  hooks.on_evaluation = [this, before = hooks.on_evaluation](const train::EvaluationPoint& point) {
+    if (before) before(point);
+    page_->add(point);
+  };
+}
+
+void RunRecord::stopped(const train::TrainReport& report) {
+  if (page_) page_->end(PageState::stopped, fmt::format("Stopped after step {}.", base::grouped(report.steps)));
+}
+
+void RunRecord::finished(const train::TrainReport& report, const std::optional<train::EvaluationPoint>& evaluation) {
+  if (!page_) return;
+  std::string note;
+  if (report.out_of_patience && evaluation)
+    note = fmt::format("Out of patience after step {}; the model is that of step {}, the best evaluation.",
+                       base::grouped(report.steps), base::grouped(evaluation->step));
+  else if (report.steps < experiment_.recipe.train.steps)
+    note = fmt::format("Ended early, after step {}.", base::grouped(report.steps));
+  page_->end(PageState::finished, note);
+}
+
+}  // namespace mnemo::runs

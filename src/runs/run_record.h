@@ -1,0 +1,42 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "experiment/experiment.h"
+#include "runs/run_page.h"
+#include "runs/run_samples.h"
+#include "train/trainer.h"
+
+namespace mnemo::runs {
+
+/// What a page says of a run beside what the experiment does.
+struct RunWords {
+  std::string title = {};  ///< empty: the recipe's
+  std::string command, resume;
+};
+
+/// Follows a training in a folder: samples.jsonl and report.html, as the recipe asks (generate.sample_every,
+/// train.report).
+class RunRecord {
+ public:
+  /// After the trainer has resumed. Throws InputError if the recipe asks for samples and its task is no text.
+  RunRecord(const experiment::Experiment& experiment, const train::Trainer& trainer, const std::string& folder,
+            const RunWords& words);
+
+  /// Adds what it follows to the hooks of a run, after those that are there.
+  void listen(train::RunHooks& hooks);
+  /// A signal or a limit of time has ended the run.
+  void stopped(const train::TrainReport& report);
+  /// The model is written; `evaluation`: what it was measured at.
+  void finished(const train::TrainReport& report, const std::optional<train::EvaluationPoint>& evaluation);
+
+ private:
+  train::LossPoint shown(train::LossPoint point) const;
+
+  const experiment::Experiment& experiment_;
+  RunSamples samples_;
+  std::optional<RunPageWriter> page_;
+};
+
+}  // namespace mnemo::runs

@@ -1,0 +1,270 @@
+#include "runs/runs.h"
+
+#include <fmt/chrono.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+#include <set>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/folder_lock.h"
+#include "base/json_value.h"
+#include "base/log.h"
+#include "base/printable.h"
+#include "base/text_format.h"
+#include "base/text_table.h"
+#include "recipes/recipe.h"
+#include "weights/checkpoint_manifest.h"
+
+namespace mnemo::runs {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kRecipeFile = "recipe.toml";
+constexpr const char* kLogFile = "log.jsonl";
+
+/// Seconds since 1970; 0 if there is no such file.
+int64_t changed_at(const std::string& path) {
+  std::error_code error;
+  const auto time = fs::last_write_time(path, error);
+  if (error) return 0;
+  return std::chrono::duration_cast<std::chrono::seconds>(fs::file_time_type::clock::to_sys(time).time_since_epoch())
+      .count();
+}
+
+/// A training may remove files meanwhile.
+int64_t bytes_of(const std::string& folder) {
+  int64_t bytes = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    std::error_code gone;
+    if (at->is_regular_file(gone) && !at->is_symlink(gone)) {
+      if (const auto size = at->file_size(gone); !gone) bytes += static_cast<int64_t>(size);
+    }
+  }
+  return bytes;
+}
+
+/// Adds "valid.nll" of {"valid": {"nll": 1.9}}; of lists nothing, and what is there already stays.
+void add_values(const base::Node& line, const std::string& prefix, RunInfo& run) {
+  for (const auto& [key, value] : line.members()) {
+    const std::string name = prefix + key;
+    if (value.is_table()) {
+      add_values(value, name + ".", run);
+    } else if ((value.is_int() || value.is_real()) && !run.value(name)) {
+      run.values.emplace_back(name, value.as_double());
+    }
+  }
+}
+
+/// The last values of the log. Its last line may be incomplete.
+void read_log(const std::string& path, RunInfo& run) {
+  if (!base::path_exists(path)) return;
+  const std::string text = base::read_file(path, uint64_t{1} << 30);
+  // A line of losses and one of an evaluation hold all names.
+  bool losses = false, evaluation = false;
+  int64_t number = std::count(text.begin(), text.end(), '\n');
+  for (size_t end = text.rfind('\n'); end != std::string::npos && end > 0 && !(losses && evaluation);) {
+    const size_t before = text.rfind('\n', end - 1);
+    const size_t begin = before == std::string::npos ? 0 : before + 1;
+    const base::Node line = base::parse_json(std::string_view(text).substr(begin, end - begin), path, {}, number--);
+    run.step = std::max(run.step, line.at("step").as_int());
+    bool& seen = line.contains("valid") ? evaluation : losses;
+    if (!seen) add_values(line, "", run);
+    seen = true;
+    end = before;
+  }
+  std::erase_if(run.values, [](const auto& value) { return value.first == "step"; });
+}
+
+std::string date_of(int64_t seconds) {
+  const auto time = static_cast<std::time_t>(seconds);
+  std::tm local{};
+  ::localtime_r(&time, &local);
+  return fmt::format("{:%Y-%m-%d %H:%M}", local);
+}
+
+/// "12.3 MB"
+std::string size_text(int64_t bytes) {
+  constexpr const char* kUnits[] = {"bytes", "kB", "MB", "GB", "TB"};
+  auto size = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; size >= 1000.0 && unit + 1 < std::size(kUnits); ++unit) size /= 1000.0;
+  return unit == 0 ? fmt::format("{} bytes", bytes) : fmt::format("{:.3g} {}", size, kUnits[unit]);
+}
+
+std::string number_text(const std::optional<double>& value) { return value ? fmt::format("{:.6g}", *value) : ""; }
+
+void find_in(const std::string& folder, int depth, std::vector<RunInfo>& runs) {
+  constexpr int kMaxDepth = 3;  // runs/COMPARISON/runs/RUN
+  if (base::path_exists(base::join_path(folder, kRecipeFile))) {
+    try {
+      runs.push_back(read_run(folder));
+    } catch (const base::InputError& error) {
+      base::log_warning("left out: {}", error.what());
+    }
+    return;
+  }
+  if (depth == kMaxDepth) return;
+  for (const std::string& name : base::list_folder(folder)) {
+    const std::string path = base::join_path(folder, name);
+    if (base::is_folder(path) && !fs::is_symlink(path)) find_in(path, depth + 1, runs);
+  }
+}
+
+/// Adds every key below two nodes whose values differ. Lists of one length are compared item by item.
+void add_differences(const base::Node& a, const base::Node& b, const std::string& key,
+                     std::vector<RunDifference::Key>& keys) {
+  if (a == b) return;
+  if (a.is_table() && b.is_table()) {
+    const std::string start = key.empty() ? "" : key + ".";
+    for (const auto& [name, value] : a.members()) {
+      const base::Node* other = b.find(name);
+      add_differences(value, other == nullptr ? base::Node() : *other, start + base::toml_key(name), keys);
+    }
+    for (const auto& [name, value] : b.members()) {
+      if (!a.contains(name)) add_differences(base::Node(), value, start + base::toml_key(name), keys);
+    }
+  } else if (a.is_array() && b.is_array() && a.items().size() == b.items().size()) {
+    for (size_t i = 0; i < a.items().size(); ++i)
+      add_differences(a.items()[i], b.items()[i], fmt::format("{}[{}]", key, i), keys);
+  } else {
+    keys.push_back({key, a, b});
+  }
+}
+
+}  // namespace
+
+std::optional<double> RunInfo::value(std::string_view name) const {
+  for (const auto& [known, value] : values) {
+    if (known == name) return value;
+  }
+  return std::nullopt;
+}
+
+std::string RunInfo::state_text() const {
+  if (state == RunState::finished) return "finished";
+  if (state == RunState::training) return "training";
+  return checkpoint ? fmt::format("interrupted at step {}", base::grouped(*checkpoint)) : "interrupted, no checkpoint";
+}
+
+base::Node RunInfo::to_node() const {
+  base::Node last = base::Node::table();
+  for (const auto& [name, value] : values) last.set(name, base::json_number(value));
+  const std::optional<double> measured = value("valid." + metric);
+  constexpr const char* kStates[] = {"finished", "training", "interrupted"};
+  return base::Node::table({{"folder", folder},
+                            {"title", title},
+                            {"state", kStates[static_cast<size_t>(state)]},
+                            {"step", step},
+                            {"steps", steps},
+                            {"checkpoint", checkpoint ? base::Node(*checkpoint) : base::Node()},
+                            {"metric", metric},
+                            {"value", measured ? base::json_number(*measured) : base::Node()},
+                            {"last", last},
+                            {"bytes", bytes},
+                            {"changed", changed}});
+}
+
+RunInfo read_run(const std::string& folder) {
+  const std::string path = base::join_path(folder, kRecipeFile);
+  base::require(base::path_exists(path), "{}: expected the folder of a run, found no {}", base::printable(folder, 400),
+                kRecipeFile);
+  const recipes::Recipe recipe = recipes::read_recipe_file(path);
+  RunInfo run;
+  run.folder = folder;
+  run.title = recipe.name;
+  run.steps = recipe.train.steps;
+  run.recipe = base::write_options(recipe);
+  run.metric = recipe.task()->metric().key();
+  const std::string log = base::join_path(folder, kLogFile);
+  read_log(log, run);
+  run.bytes = bytes_of(folder);
+  run.changed = changed_at(base::path_exists(log) ? log : path);
+
+  int64_t saved = 0;
+  for (const std::string& name : base::list_folder(folder)) {
+    const std::string manifest = base::join_path(base::join_path(folder, name), "manifest.json");
+    const int64_t step = weights::checkpoint_step(name);
+    if (step <= run.checkpoint.value_or(-1) || !base::path_exists(manifest)) continue;
+    run.checkpoint = step;
+    saved = changed_at(manifest);
+  }
+  // A run that was resumed with more steps still has the model of its first end, older than its checkpoints. Times say
+  // nothing of a copy, where the steps do.
+  const std::string model = base::join_path(base::join_path(folder, "model"), "config.json");
+  const bool ended = base::path_exists(model) && (changed_at(model) >= saved || run.step >= run.steps);
+  run.state = base::FolderLock::is_held(folder) ? RunState::training
+              : ended                           ? RunState::finished
+                                                : RunState::interrupted;
+  return run;
+}
+
+std::vector<RunInfo> find_runs(const std::string& folder) {
+  base::require(base::is_folder(folder), "{}: expected a folder with runs, found {}", base::printable(folder, 400),
+                base::path_exists(folder) ? "a file" : "none");
+  std::vector<RunInfo> runs;
+  find_in(folder, 0, runs);
+  return runs;
+}
+
+std::string runs_text(const std::vector<RunInfo>& runs) {
+  using Align = base::TextTable::Align;
+  base::TextTable table({"run", "state", "step", "held out", "size", "changed"},
+                        {Align::left, Align::left, Align::right, Align::left, Align::right, Align::left});
+  for (const RunInfo& run : runs) {
+    const std::optional<double> value = run.value("valid." + run.metric);
+    table.add_row(
+        {run.folder, run.state_text(), fmt::format("{} of {}", base::grouped(run.step), base::grouped(run.steps)),
+         value ? fmt::format("{} {:.4g}", run.metric, *value) : "", size_text(run.bytes), date_of(run.changed)});
+  }
+  return table.text();
+}
+
+RunDifference compare_runs(const RunInfo& a, const RunInfo& b) {
+  RunDifference difference;
+  add_differences(a.recipe, b.recipe, "", difference.keys);
+  for (const auto& [name, value] : a.values) difference.values.push_back({name, value, b.value(name)});
+  for (const auto& [name, value] : b.values) {
+    if (!a.value(name)) difference.values.push_back({name, std::nullopt, value});
+  }
+  return difference;
+}
+
+std::string RunDifference::text(const RunInfo& a, const RunInfo& b) const {
+  using Align = base::TextTable::Align;
+  std::string text;
+  if (keys.empty()) {
+    text = "The recipes do not differ.\n";
+  } else {
+    base::TextTable table({"recipe key", a.folder, b.folder});
+    const auto shown = [](const base::Node& value) { return value.is_null() ? "" : base::to_json(value, -1); };
+    for (const Key& key : keys) table.add_row({key.key, shown(key.a), shown(key.b)});
+    text = table.text();
+  }
+  base::TextTable table({"last value", a.folder, b.folder, "difference"},
+                        {Align::left, Align::right, Align::right, Align::right});
+  table.add_row({"state", a.state_text(), b.state_text()});
+  table.add_row({"step", base::grouped(a.step), base::grouped(b.step)});
+  for (const Value& value : values) {
+    table.add_row({value.name, number_text(value.a), number_text(value.b),
+                   value.a && value.b ? fmt::format("{:+.4g}", *value.b - *value.a) : ""});
+  }
+  return text + "\n" + table.text();
+}
+
+base::Node RunDifference::to_node(const RunInfo& a, const RunInfo& b) const {
+  base::Node differing = base::Node::array(), last = base::Node::array();
+  for (const Key& key : keys) differing.push_back(base::Node::table({{"key", key.key}, {"a", key.a}, {"b", key.b}}));
+  const auto number = [](const std::optional<double>& value) {
+    return value ? base::json_number(*value) : base::Node();
+  };
+  for (const Value& value : values)
+    last.push_back(base::Node::table({{"name", value.name}, {"a", number(value.a)}, {"b", number(value.b)}}));
+  return base::Node::table({{"a", a.to_node()}, {"b", b.to_node()}, {"recipe", differing}, {"last", last}});
+}
+
+}  // namespace mnemo::runs

@@ -1,0 +1,378 @@
+#include "text/bpe_tokenizer.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/node.h"
+#include "base/text_format.h"
+#include "base/unicode.h"
+#include "base/utf8.h"
+#include "text/bpe_merges.h"
+#include "text/byte_characters.h"
+#include "text/text_splitter.h"
+#include "text/word_index.h"
+
+namespace mnemo::text {
+namespace {
+
+/// Tokens that are looked for at every position of a text.
+constexpr size_t kMaxFound = 1024;
+
+bool is_word_character(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
+
+/// Finds tokens in a text: at every position the longest.
+class AddedFinder {
+ public:
+  /// normalised: which of the tokens; compose: these are looked for as NFC writes them.
+  AddedFinder(const AddedTokens& added, bool normalised, bool compose, const std::string& where) {
+    for (size_t i = 0; i < added.size(); ++i) {
+      if (added.special[i] || added.normalised[i] != normalised) continue;
+      const std::string text = compose ? base::normalise(added.text(i), base::NormalForm::nfc)
+                                       : std::string(added.text(i));
+      base::require(!text.empty(), "{}: an added token without text, id {}", where, added.ids[i]);
+      by_first_byte_[static_cast<unsigned char>(text[0])].push_back({text, static_cast<int32_t>(added.ids[i])});
+      base::require(++count_ <= kMaxFound, "{}: expected at most {} added tokens that are not special, found more",
+                    where, kMaxFound);
+    }
+    for (auto& tokens : by_first_byte_)
+      std::sort(tokens.begin(), tokens.end(),
+                [](const Token& a, const Token& b) { return a.text.size() > b.text.size(); });
+  }
+
+  bool empty() const { return count_ == 0; }
+
+  /// Calls between(text) and found(id) in the order of the text.
+  template <class Between, class Found>
+  void split(std::string_view text, Between&& between, Found&& found) const {
+    size_t done = 0;
+    for (size_t at = 0; count_ > 0 && at < text.size();) {
+      const auto& tokens = by_first_byte_[static_cast<unsigned char>(text[at])];
+      const auto token = std::find_if(tokens.begin(), tokens.end(),
+                                      [&](const Token& t) { return text.substr(at).starts_with(t.text); });
+      if (token == tokens.end()) {
+        ++at;
+        continue;
+      }
+      if (at > done) between(text.substr(done, at - done));
+      found(token->id);
+      done = at += token->text.size();
+    }
+    if (done < text.size()) between(text.substr(done));
+  }
+
+ private:
+  struct Token {
+    std::string text;
+    int32_t id;
+  };
+  std::array<std::vector<Token>, 256> by_first_byte_;
+  size_t count_ = 0;
+};
+
+class Bpe final : public PretrainedTokenizer {
+ public:
+  Bpe(BpeVocabulary vocabulary, const AddedTokens& added, BpeOptions options, std::optional<ModelIds> model_ids,
+      PretrainedParts parts, const std::string& where)
+      : PretrainedTokenizer(std::move(parts)),
+        options_(std::move(options)),
+        tokens_(std::move(vocabulary.tokens)),
+        index_(tokens_),
+        model_ids_(std::move(model_ids)),
+        raw_finder_(added, false, false, where),
+        finder_(added, true, options_.compose, where),
+        pieces_(plain_pieces(added, where)),
+        piece_index_(pieces_) {
+    if (const int64_t twice = index_.duplicate(); twice >= 0)
+      base::input_error("{}: the token {} appears twice", where, base::in_quotes(tokens_[twice]));
+    if (const int64_t twice = piece_index_.duplicate(); twice >= 0)
+      base::input_error("{}: two tokens stand for {}", where, base::in_quotes(pieces_[twice]));
+    for (const std::string& pattern : options_.patterns)
+      splitters_.push_back(std::make_shared<const TextSplitter>(pattern, where));
+    if (!options_.unknown.empty()) {
+      unknown_ = static_cast<int32_t>(index_.find(options_.unknown));
+      base::require(unknown_ >= 0, "{}: expected the unknown token {}, found none", where,
+                    base::in_quotes(options_.unknown));
+    }
+    find_bytes(where);
+    read_merges(vocabulary, where);
+    find_direct();
+    if (model_ids_) invert_model_ids(where);
+  }
+
+  std::string type() const override { return "bpe"; }
+  int64_t size() const override { return model_ids_ ? model_ids_->size : tokens_.size(); }
+  int64_t unknown_id() const override { return model_ids_ ? model_ids_->unknown : unknown_; }
+
+  int64_t find(std::string_view token) const override {
+    if (!model_ids_) return index_.find(token);
+    const auto& special = model_ids_->special;
+    const auto found = std::find(special.begin(), special.end(), token);
+    if (found != special.end()) return found - special.begin();
+    const int64_t id = index_.find(token);
+    return id < 0 ? -1 : model_ids_->of_token[static_cast<size_t>(id)];
+  }
+
+  void encode_part(std::string_view part, bool first, std::vector<int32_t>& out) const override {
+    const size_t start = out.size();
+    const auto found = [&](int32_t id) {
+      out.push_back(id);
+      first = false;
+    };
+    const auto between = [&](std::string_view text) {
+      encode_text(text, first, out);
+      first = false;
+    };
+    raw_finder_.split(
+        part,
+        [&](std::string_view text) {
+          std::string composed;
+          if (options_.compose) text = composed = base::normalise(text, base::NormalForm::nfc);
+          finder_.split(text, between, found);
+        },
+        found);
+    if (!model_ids_) return;
+    for (size_t i = start; i < out.size(); ++i) {
+      const int32_t id = model_ids_->of_token[static_cast<size_t>(out[i])];
+      out[i] = id < 0 ? model_ids_->unknown : id;
+    }
+  }
+
+  size_t last_cut(std::string_view text) const override {
+    if (!cuts_at_words_) return 0;
+    for (size_t at = text.size(); --at > 0;) {
+      if ((text[at] == ' ' || text[at] == '\n') && is_word_character(text[at - 1])) return at;
+    }
+    return 0;
+  }
+
+  /// Whole texts, unlike streams, know which space was put in front, even if it is a token of its own.
+  std::string decode(std::span<const int64_t> ids) const override {
+    if (options_.bytes || options_.first_space == BpeOptions::FirstSpace::never) return Tokenizer::decode(ids);
+    std::string out = "\n";
+    for (const int64_t id : ids) append(out, id);
+    return out.substr(out.starts_with("\n ") ? 2 : 1);
+  }
+
+  void append(std::string& out, int64_t id) const override {
+    require_id(id);
+    if (model_ids_) {
+      if (id < static_cast<int64_t>(model_ids_->special.size())) {
+        out += model_ids_->special[static_cast<size_t>(id)];
+        return;
+      }
+      id = token_of_model_id_[static_cast<size_t>(id)];
+      if (id < 0) return;  // a word that only fills the dictionary
+    }
+    const int32_t piece = piece_of_[static_cast<size_t>(id)];
+    if (piece < 0) {
+      out += tokens_[id];
+    } else if (options_.bytes) {
+      out += pieces_[piece];
+    } else {
+      append_characters(out, static_cast<int32_t>(id));
+    }
+  }
+
+ private:
+  /// What the tokens of the text itself stand for, and where each of them is in that list.
+  EntryList plain_pieces(const AddedTokens& added, const std::string& where) {
+    piece_of_.assign(static_cast<size_t>(tokens_.size()), 0);
+    if (!model_ids_) {
+      for (const int64_t id : added.ids) {
+        base::ensure(id >= 0 && id < tokens_.size(), "added token {} of {}", id, tokens_.size());
+        piece_of_[static_cast<size_t>(id)] = -1;
+      }
+    }
+    EntryList pieces;
+    for (int64_t id = 0; id < tokens_.size(); ++id) {
+      int32_t& piece = piece_of_[static_cast<size_t>(id)];
+      if (piece < 0) continue;
+      const std::string_view token = tokens_[id];
+      const std::optional<std::string> bytes = options_.bytes ? bytes_of_characters(token) : std::string(token);
+      // Tokens of other characters are special without being declared so, like <|endoftext|> in a vocab.json.
+      base::require(bytes.has_value() || !token.empty(), "{}: token {} is empty", where, id);
+      piece = bytes ? static_cast<int32_t>(pieces.size()) : -1;
+      if (!bytes) continue;
+      pieces.push_back(*bytes);
+      piece_ids_.push_back(static_cast<int32_t>(id));
+    }
+    return pieces;
+  }
+
+  void find_bytes(const std::string& where) {
+    byte_ids_.fill(-1);
+    if (!options_.bytes && !options_.byte_fallback) return;
+    for (int byte = 0; byte < 256; ++byte) {
+      const char text = static_cast<char>(byte);
+      const int64_t piece = options_.bytes ? piece_index_.find({&text, 1})
+                                           : index_.find(fmt::format("<0x{:02X}>", byte));
+      if (piece >= 0)
+        byte_ids_[byte] = options_.bytes ? piece_ids_[static_cast<size_t>(piece)] : static_cast<int32_t>(piece);
+      base::require(piece >= 0 || !options_.bytes, "{}: no token stands for the byte 0x{:02X}", where, byte);
+    }
+  }
+
+  void read_merges(const BpeVocabulary& vocabulary, const std::string& where) {
+    std::vector<BpeMerges::Merge> merges;
+    merges.reserve(static_cast<size_t>(vocabulary.left.size()));
+    std::string joined;
+    for (int64_t rank = 0; rank < vocabulary.left.size(); ++rank) {
+      const std::string_view left = vocabulary.left[rank], right = vocabulary.right[rank];
+      joined.assign(left).append(right);
+      const BpeMerges::Merge merge{static_cast<int32_t>(index_.find(left)), static_cast<int32_t>(index_.find(right)),
+                                   static_cast<int32_t>(index_.find(joined))};
+      base::require(merge.left >= 0 && merge.right >= 0 && merge.merged >= 0,
+                    "{}: merge {}: expected tokens of the vocabulary, found {} and {}", where, rank,
+                    base::in_quotes(left), base::in_quotes(right));
+      merges.push_back(merge);
+    }
+    merges_ = BpeMerges(merges);
+    if (const int64_t twice = merges_.duplicate(); twice >= 0)
+      base::input_error("{}: merge {}: the pair {} and {} appears twice", where, twice,
+                        base::in_quotes(vocabulary.left[twice]), base::in_quotes(vocabulary.right[twice]));
+  }
+
+  /// Which tokens the merges lead to, so that most words of a text are found at once.
+  void find_direct() {
+    direct_.assign(piece_ids_.size(), options_.ignore_merges);
+    cuts_at_words_ = options_.bytes && raw_finder_.empty() && finder_.empty() && !options_.patterns.empty() &&
+                     std::all_of(options_.patterns.begin(), options_.patterns.end(), TextSplitter::ends_at_words);
+    if (options_.ignore_merges || !options_.bytes) return;
+    std::vector<int32_t> symbols;
+    for (size_t piece = 0; piece < piece_ids_.size(); ++piece) {
+      merged_bytes(pieces_[static_cast<int64_t>(piece)], symbols);
+      direct_[piece] = symbols.size() == 1 && symbols[0] == piece_ids_[piece];
+    }
+  }
+
+  void invert_model_ids(const std::string& where) {
+    token_of_model_id_.assign(static_cast<size_t>(model_ids_->size), -1);
+    base::ensure(static_cast<int64_t>(model_ids_->of_token.size()) == tokens_.size(), "{}: model ids", where);
+    for (size_t id = 0; id < model_ids_->of_token.size(); ++id) {
+      if (model_ids_->of_token[id] >= 0)
+        token_of_model_id_[static_cast<size_t>(model_ids_->of_token[id])] = static_cast<int32_t>(id);
+    }
+  }
+
+  void encode_text(std::string_view text, bool first, std::vector<int32_t>& out) const {
+    std::string changed;
+    if (!options_.bytes) {
+      text = changed = with_marks(text, first);
+    } else if (options_.first_space != BpeOptions::FirstSpace::never && first && !text.starts_with(' ')) {
+      text = changed = " " + std::string(text);
+    }
+    std::vector<int32_t> symbols;
+    split(text, 0, [&](std::string_view piece) {
+      const int64_t whole = piece_index_.find(piece);
+      if (whole >= 0 && direct_[static_cast<size_t>(whole)]) {
+        out.push_back(piece_ids_[static_cast<size_t>(whole)]);
+        return;
+      }
+      if (options_.bytes) {
+        merged_bytes(piece, symbols);
+      } else {
+        merged_characters(piece, symbols);
+      }
+      out.insert(out.end(), symbols.begin(), symbols.end());
+    });
+  }
+
+  void split(std::string_view text, size_t pattern, const std::function<void(std::string_view)>& use) const {
+    if (text.empty()) return;
+    if (pattern == splitters_.size()) {
+      use(text);
+    } else if (pattern + 1 == splitters_.size()) {
+      splitters_[pattern]->split(text, use);
+    } else {
+      splitters_[pattern]->split(text, [&](std::string_view piece) { split(piece, pattern + 1, use); });
+    }
+  }
+
+  /// Spaces as their mark, and one in front.
+  std::string with_marks(std::string_view text, bool first) const {
+    using FirstSpace = BpeOptions::FirstSpace;
+    const std::string mark = options_.space_mark.empty() ? " " : options_.space_mark;
+    std::string out(text);
+    base::replace_all(out, " ", mark);
+    const bool wanted = options_.first_space == FirstSpace::always ||
+                        (options_.first_space == FirstSpace::where_missing && first && !out.starts_with(mark));
+    return wanted && !out.empty() ? mark + out : out;
+  }
+
+  void merged_bytes(std::string_view piece, std::vector<int32_t>& symbols) const {
+    symbols.clear();
+    for (const char c : piece) symbols.push_back(byte_ids_[static_cast<unsigned char>(c)]);
+    merges_.apply(symbols);
+  }
+
+  void merged_characters(std::string_view piece, std::vector<int32_t>& symbols) const {
+    symbols.clear();
+    bool after_unknown = false;
+    for (size_t at = 0; at < piece.size();) {
+      const auto length = static_cast<size_t>(base::front_character(piece.substr(at)).length);
+      const std::string_view character = piece.substr(at, length);
+      at += length;
+      if (const int64_t id = index_.find(character); id >= 0) {
+        symbols.push_back(static_cast<int32_t>(id));
+        after_unknown = false;
+      } else if (options_.byte_fallback && std::all_of(character.begin(), character.end(), [&](char c) {
+                   return byte_ids_[static_cast<unsigned char>(c)] >= 0;
+                 })) {
+        for (const char c : character) symbols.push_back(byte_ids_[static_cast<unsigned char>(c)]);
+        after_unknown = false;
+      } else if (unknown_ >= 0) {
+        if (!after_unknown || !options_.fuse_unknown) symbols.push_back(unknown_);
+        after_unknown = true;
+      }
+    }
+    merges_.apply(symbols);
+  }
+
+  void append_characters(std::string& out, int32_t id) const {
+    const std::string_view token = tokens_[id];
+    if (options_.byte_fallback && token.size() == 6 && token.starts_with("<0x") && token.ends_with(">")) {
+      const auto byte = std::find(byte_ids_.begin(), byte_ids_.end(), id);
+      if (byte != byte_ids_.end()) {
+        out.push_back(static_cast<char>(byte - byte_ids_.begin()));
+        return;
+      }
+    }
+    std::string text(token);
+    if (!options_.space_mark.empty()) base::replace_all(text, options_.space_mark, " ");
+    const bool added_space = out.empty() && options_.first_space != BpeOptions::FirstSpace::never &&
+                             text.starts_with(' ');
+    out += added_space ? text.substr(1) : text;
+  }
+
+  BpeOptions options_;
+  EntryList tokens_;
+  WordIndex index_;
+  std::optional<ModelIds> model_ids_;
+  AddedFinder raw_finder_, finder_;  // of tokens in the text as it is, and in its normal form
+  std::vector<int32_t> piece_of_;    // place in pieces_ by id; -1: the text of the token is not part of any text
+  std::vector<int32_t> piece_ids_;   // id by place in pieces_
+  EntryList pieces_;                 // with `bytes`: the bytes; otherwise the characters of the token
+  WordIndex piece_index_;
+  std::vector<bool> direct_;  // by place in pieces_: the piece alone is that token
+  std::array<int32_t, 256> byte_ids_;
+  BpeMerges merges_;
+  std::vector<std::shared_ptr<const TextSplitter>> splitters_;
+  std::vector<int32_t> token_of_model_id_;
+  int32_t unknown_ = -1;
+  bool cuts_at_words_ = false;
+};
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> make_bpe(BpeVocabulary vocabulary, AddedTokens added, BpeOptions options,
+                                          std::optional<ModelIds> model_ids, PretrainedParts parts,
+                                          const std::string& where) {
+  const bool found_in_text = std::find(added.special.begin(), added.special.end(), false) != added.special.end();
+  base::require(!found_in_text || (options.bytes && options.first_space == BpeOptions::FirstSpace::never),
+                "{}: unsupported: added tokens that are not special, with a space in front of texts", where);
+  return std::make_shared<Bpe>(std::move(vocabulary), added, std::move(options), std::move(model_ids), std::move(parts),
+                               where);
+}
+
+}  // namespace mnemo::text

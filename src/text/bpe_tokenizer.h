@@ -1,0 +1,67 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "text/pretrained.h"
+#include "text/vocabulary_file.h"
+
+namespace mnemo::text {
+
+/// The tokens of a byte-pair encoding as published: by id, and pairs of tokens in order of their rank.
+struct BpeVocabulary {
+  EntryList tokens;       ///< added ones included
+  EntryList left, right;  ///< the two tokens of each merge
+};
+
+/// Tokens that no merge makes.
+struct AddedTokens {
+  EntryList texts = {};
+  std::vector<int64_t> ids = {};
+  std::vector<bool> special = {};  ///< no part of any text; others are found in a text before it is split
+  /// Found in what NFC makes of the text between tokens that are not, which are found in the text as it is.
+  std::vector<bool> normalised = {};
+
+  void add(int64_t id, std::string_view text, bool is_special, bool is_normalised = true) {
+    texts.push_back(text);
+    ids.push_back(id);
+    special.push_back(is_special);
+    normalised.push_back(is_normalised);
+  }
+  size_t size() const { return ids.size(); }
+  std::string_view text(size_t i) const { return texts[static_cast<int64_t>(i)]; }
+};
+
+struct BpeOptions {
+  enum class FirstSpace { never, where_missing, always };
+
+  bool bytes = true;     ///< tokens are bytes written as characters (GPT-2); otherwise they are characters
+  bool compose = false;  ///< NFC first
+  /// A text is split by these expressions, one after another; merges do not cross the borders. Empty: not split.
+  std::vector<std::string> patterns = {};
+  FirstSpace first_space = FirstSpace::never;  ///< a space in front of a text
+  std::string space_mark = {};                 ///< without `bytes`: what a space is in a token (U+2581); empty: a space
+  bool byte_fallback = false;  ///< without `bytes`: an unknown character is its bytes, the tokens "<0x41>"
+  bool fuse_unknown = false;   ///< several unknown characters are one unknown token
+  bool ignore_merges = false;  ///< a piece that is a token is that token, whether merges lead to it or not
+  std::string unknown = {};    ///< the unknown token; empty: none
+};
+
+/// Other ids than those of the vocabulary: fairseq's dict.txt, which numbers the tokens by frequency.
+struct ModelIds {
+  std::vector<std::string> special;  ///< the texts of ids 0, 1, ...
+  int32_t unknown = 0;               ///< the id of tokens without one
+  std::vector<int32_t> of_token;     ///< by id of the vocabulary; -1: none
+  int64_t size = 0;
+};
+
+/// Throws InputError that names `where`: a token or a merge that appears twice, a merge of tokens that are
+/// not there, a byte
+/// without a token, an unsupported combination of options.
+std::shared_ptr<const Tokenizer> make_bpe(BpeVocabulary vocabulary, AddedTokens added, BpeOptions options,
+                                          std::optional<ModelIds> model_ids, PretrainedParts parts,
+                                          const std::string& where);
+
+}  // namespace mnemo::text

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "text/tokenizer.h"
+
+namespace mnemo::text {
+
+/// What every tokenizer of a pretrained model has beside its vocabulary.
+struct PretrainedParts {
+  Files files = {};   ///< those it was read from
+  Files beside = {};  ///< files of other libraries that stood beside them; only kept
+  SpecialTokens special = {};
+  SequenceTemplate sequences = {};
+};
+
+/// A tokenizer of a pretrained model, read from that model's files. It encodes a text as a whole, or in parts where a
+/// cut changes nothing.
+class PretrainedTokenizer : public Tokenizer {
+ public:
+  explicit PretrainedTokenizer(PretrainedParts parts) : parts_(std::move(parts)) {}
+
+  SpecialTokens special_tokens() const override { return parts_.special; }
+  ModelInput with_special_tokens(std::span<const int32_t> first,
+                                 std::optional<std::span<const int32_t>> second = {}) const override {
+    return parts_.sequences.apply(first, second);
+  }
+  std::unique_ptr<Encoder> encoder(std::string where, int64_t offset = 0) const override;
+  std::vector<int32_t> leading_tokens() const override { return parts_.sequences.leading(); }
+  Files save() const override;
+  Files defining_files() const override { return parts_.files; }
+
+  /// Appends the tokens of a part of a text, valid UTF-8. `first`: it is the start of the text.
+  virtual void encode_part(std::string_view part, bool first, std::vector<int32_t>& out) const = 0;
+  /// The last position, other than 0, where the text can be cut without changing its tokens, whatever follows; 0 if
+  /// there is none.
+  virtual size_t last_cut(std::string_view text) const = 0;
+
+ private:
+  PretrainedParts parts_;
+};
+
+}  // namespace mnemo::text

@@ -1,0 +1,117 @@
+#include <sentencepiece_trainer.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/node.h"
+#include "base/printable.h"
+#include "base/text_format.h"
+#include "text/open_tokenizer.h"
+#include "text/piece_encoder.h"
+#include "text/sentencepiece_model.h"
+#include "text/sentencepiece_status.h"
+#include "text/sentencepiece_tokenizer.h"
+#include "text/utf8_error.h"
+
+namespace mnemo::text {
+namespace {
+
+/// SentencePiece skips longer lines than this by default; it is told the length of the longest one.
+constexpr size_t kUsualLine = 4192;
+constexpr size_t kLongestTrainingLine = size_t{1} << 20;
+constexpr std::string_view kMarkOfSpace = "\u2581", kUnknownMark = "\u2585";
+
+class Lines final : public sentencepiece::SentenceIterator {
+ public:
+  explicit Lines(std::vector<std::string> lines) : lines_(std::move(lines)) {}
+  bool done() const override { return at_ == lines_.size(); }
+  void Next() override { ++at_; }
+  const std::string& value() const override { return lines_[at_]; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  std::vector<std::string> lines_;
+  size_t at_ = 0;
+};
+
+/// The lines of a text that are not empty.
+void read_lines(const TextSource& text, std::vector<std::string>& lines) {
+  int64_t offset = text.begin();
+  std::string pending;
+  const auto finish = [&] {
+    if (const auto bad = base::first_invalid_utf8(pending))
+      invalid_utf8(text.path(), offset + static_cast<int64_t>(*bad), std::string_view(pending).substr(*bad),
+                   kConvertFile);
+    offset += static_cast<int64_t>(pending.size()) + 1;
+    if (!pending.empty()) lines.push_back(std::move(pending));
+    pending.clear();
+  };
+  text.for_each_chunk([&](std::string_view chunk) {
+    while (!chunk.empty()) {
+      const size_t end = std::min(chunk.find('\n'), chunk.size());
+      base::require(pending.size() + end <= kLongestTrainingLine, "{}: a line of more than {} bytes at byte {}",
+                    text.path(), kLongestTrainingLine, offset);
+      pending += chunk.substr(0, end);
+      if (end == chunk.size()) break;
+      finish();
+      chunk.remove_prefix(end + 1);
+    }
+    return true;
+  });
+  finish();
+}
+
+/// Trains with the options given and those of every model. Throws InputError that names `where`.
+std::string train(const std::string& type, int64_t vocab_size, std::vector<std::string> lines,
+                  const std::string& where) {
+  size_t longest = kUsualLine;
+  for (const std::string& line : lines) longest = std::max(longest, line.size());
+  Lines iterator(std::move(lines));
+  std::string file;
+  // One thread: sums are then made in one order, and the model is always the same.
+  require_ok(sentencepiece::SentencePieceTrainer::Train({{"model_type", type},
+                                                         {"vocab_size", std::to_string(vocab_size)},
+                                                         {"max_sentence_length", std::to_string(longest)},
+                                                         {"pad_id", "3"},
+                                                         {"num_threads", "1"},
+                                                         {"minloglevel", "2"}},
+                                                        &iterator, &file),
+             where);
+  return file;
+}
+
+/// Whether the library finds characters in one of the lines. Where it finds none it ends the process.
+bool any_characters(const std::vector<std::string>& lines) {
+  // The library hands out its rules of characters in a model alone: four special tokens, the mark of spaces and "a".
+  const SentencePieceModel model = read_sentencepiece_model(train("bpe", 6, {"a"}, "rules"), "rules");
+  const auto rules = make_piece_encoder(model, "rules");
+  return std::any_of(lines.begin(), lines.end(), [&](const std::string& line) {
+    std::string normalised = rules->normalise(line);
+    if (normalised.find(kUnknownMark) != std::string::npos) return false;  // the library skips such lines
+    base::replace_all(normalised, kMarkOfSpace, "");
+    return normalised.find_first_not_of('\0') != std::string::npos;
+  });
+}
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> train_sentencepiece(std::string_view type, const std::vector<TextSource>& texts,
+                                                     int64_t vocab_size) {
+  base::require(type == "unigram" || type == "bpe", "expected the type \"unigram\" or \"bpe\", found {}",
+                base::in_quotes(type));
+  base::require(vocab_size >= 5 && vocab_size <= 10'000'000, "vocabulary size: expected 5 to 10000000, found {}",
+                vocab_size);
+  base::require(!texts.empty(), "expected a text to train a tokenizer on, found none");
+  std::vector<std::string> lines;
+  for (const TextSource& text : texts) read_lines(text, lines);
+  const std::string& where = texts.front().path();
+  base::require(!lines.empty(), "{}: no lines to train a tokenizer on", where);
+  base::require(any_characters(lines),
+                "{}: expected characters to train a tokenizer on, found only white space, "
+                "control characters and the like",
+                where);
+  const std::string file = train(std::string(type), vocab_size, std::move(lines), where);
+  return open_tokenizer_files({{kTrainedModelFile, file}}, where);
+}
+
+}  // namespace mnemo::text

@@ -1,0 +1,59 @@
+#include "text/text_source.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "base/utf8.h"
+
+namespace mnemo::text {
+
+TextSource::TextSource(std::string path) : path_(std::move(path)) {
+  end_ = static_cast<int64_t>(base::FileReader(path_).size());
+}
+
+TextSource TextSource::in_memory(std::string name, std::string text) {
+  TextSource source;
+  source.path_ = std::move(name);
+  source.end_ = static_cast<int64_t>(text.size());
+  source.text_ = std::make_shared<const std::string>(std::move(text));
+  return source;
+}
+
+TextSource TextSource::range(int64_t begin, int64_t end) const {
+  base::ensure(begin_ <= begin && begin <= end && end <= end_, "range [{}, {}) of {} is not inside [{}, {})", begin,
+               end, path_, begin_, end_);
+  TextSource part = *this;
+  part.begin_ = begin;
+  part.end_ = end;
+  return part;
+}
+
+TextSource TextSource::without_byte_order_mark() const {
+  if (begin_ > 0 || size() < static_cast<int64_t>(base::kByteOrderMark.size())) return *this;
+  TextSource start = range(0, base::kByteOrderMark.size()), text = *this;
+  start.for_each_chunk([&](std::string_view found) {
+    if (found == base::kByteOrderMark) text = range(base::kByteOrderMark.size(), end_);
+    return false;
+  });
+  return text;
+}
+
+void TextSource::for_each_chunk(const std::function<bool(std::string_view)>& use, int64_t chunk_size) const {
+  if (size() == 0) return;
+  if (text_) {
+    use(std::string_view(*text_).substr(static_cast<size_t>(begin_), static_cast<size_t>(size())));
+    return;
+  }
+  const base::FileReader file(path_);
+  std::vector<char> buffer(static_cast<size_t>(std::min(chunk_size, size())));
+  for (int64_t at = begin_; at < end_;) {
+    const auto wanted = static_cast<size_t>(std::min(static_cast<int64_t>(buffer.size()), end_ - at));
+    file.read_at(static_cast<uint64_t>(at), buffer.data(), wanted);
+    at += static_cast<int64_t>(wanted);
+    if (!use(std::string_view(buffer.data(), wanted))) return;
+  }
+}
+
+}  // namespace mnemo::text

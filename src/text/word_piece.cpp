@@ -1,0 +1,190 @@
+#include "text/word_piece.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/node.h"
+#include "base/text_format.h"
+#include "base/unicode.h"
+#include "base/utf8.h"
+#include "text/word_index.h"
+
+namespace mnemo::text {
+namespace {
+
+/// Of a word; longer ones are unknown. Published models have 100.
+constexpr int64_t kMaxWordCharacters = 1000;
+
+/// U+0130, a capital I with a dot: the one character whose lower case is two, "i" and U+0307.
+constexpr char32_t kDottedI = 0x0130;
+constexpr std::string_view kDottedILower = "i\u0307";
+
+bool is_cjk(char32_t c) {
+  return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
+         (c >= 0x2A700 && c <= 0x2B73F) || (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
+         (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+}
+
+bool is_punctuation(char32_t c) {
+  if (c < 0x80)
+    return (c >= '!' && c <= '/') || (c >= ':' && c <= '@') || (c >= '[' && c <= '`') || (c >= '{' && c <= '~');
+  return base::category(c).front() == 'P';
+}
+
+/// White space as Unicode's White_Space has it.
+bool is_white_space(char32_t c) { return base::is_space(c) && !(c >= 0x1C && c <= 0x1F); }
+
+bool is_dropped(char32_t c) {
+  if (c == '\t' || c == '\n' || c == '\r') return false;
+  if (c < 0x80) return c < 0x20 || c == 0x7F;
+  const std::string_view kind = base::category(c);
+  return c == 0xFFFD || kind == "Cc" || kind == "Cf" || kind == "Co";
+}
+
+bool is_ascii(std::string_view text) {
+  return std::none_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
+}
+
+class WordPiece final : public PretrainedTokenizer {
+ public:
+  WordPiece(EntryList tokens, WordPieceOptions options, PretrainedParts parts, const std::string& where)
+      : PretrainedTokenizer(std::move(parts)),
+        options_(std::move(options)),
+        tokens_(std::move(tokens)),
+        index_(tokens_),
+        unknown_(static_cast<int32_t>(index_.find(options_.unknown))) {
+    if (const int64_t twice = index_.duplicate(); twice >= 0)
+      base::input_error("{}: the token {} appears twice", where, base::in_quotes(tokens_[twice]));
+    base::require(unknown_ >= 0, "{}: expected the token {}, found none", where, base::in_quotes(options_.unknown));
+    for (int64_t id = 0; id < tokens_.size(); ++id) longest_ = std::max(longest_, tokens_[id].size());
+  }
+
+  std::string type() const override { return "wordpiece"; }
+  int64_t size() const override { return tokens_.size(); }
+  int64_t unknown_id() const override { return unknown_; }
+  int64_t find(std::string_view token) const override { return index_.find(token); }
+
+  void encode_part(std::string_view part, bool, std::vector<int32_t>& out) const override {
+    std::string word;  // what the characters since the last border became
+    size_t begin = 0;
+    for (size_t at = 0; at <= part.size(); ++at) {
+      // ASCII white space is a border whatever stands around it, so that what is normalised is short.
+      if (at < part.size() && part[at] != ' ' && part[at] != '\n') continue;
+      encode_run(part.substr(begin, at - begin), word, out);
+      begin = at + 1;
+    }
+  }
+
+  size_t last_cut(std::string_view text) const override {
+    const size_t at = text.find_last_of(" \n");
+    return at == std::string_view::npos ? 0 : at;
+  }
+
+  void append(std::string& out, int64_t id) const override {
+    require_id(id);
+    const std::string_view token = tokens_[id];
+    if (out.empty()) {
+      out += token;
+      return;
+    }
+    const bool continues = token.size() >= options_.prefix.size() && token.starts_with(options_.prefix);
+    std::string piece = continues ? std::string(token.substr(options_.prefix.size())) : " " + std::string(token);
+    static constexpr std::pair<std::string_view, std::string_view> kJoined[] = {
+        {" .", "."},   {" ?", "?"},   {" !", "!"},     {" ,", ","},    {" n't", "n't"},
+        {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+    for (const auto& [from, to] : kJoined) base::replace_all(piece, from, to);
+    out += piece;
+  }
+
+ private:
+  /// A text without ASCII blanks and line ends.
+  void encode_run(std::string_view run, std::string& word, std::vector<int32_t>& out) const {
+    word.clear();
+    const bool ascii = is_ascii(run);
+    const auto flush = [&] {
+      if (!word.empty()) encode_word(word, out);
+      word.clear();
+    };
+    const auto use = [&](char32_t c) {
+      if (options_.lowercase && c == kDottedI) {
+        word += kDottedILower;
+        return;
+      }
+      if (options_.lowercase) c = base::lower(c);
+      if (is_white_space(c)) {
+        flush();
+      } else if (is_punctuation(c) || (options_.split_cjk && is_cjk(c))) {
+        flush();
+        base::append_character(word, c);
+        flush();
+      } else {
+        base::append_character(word, c);
+      }
+    };
+    if (ascii) {
+      for (const char c : run) {
+        if (!options_.clean || !is_dropped(static_cast<unsigned char>(c))) use(static_cast<unsigned char>(c));
+      }
+    } else {
+      std::u32string text = base::code_points(run, type());
+      // The marks of a dropped character belong to the one before it.
+      if (options_.clean) std::erase_if(text, is_dropped);
+      if (options_.strip_accents) {
+        // An ideograph is a word of its own before it is decomposed, and some become others.
+        text = base::code_points(base::normalise(base::utf8(text), base::NormalForm::nfd), type());
+        std::erase_if(text, [](char32_t c) { return c >= 0x80 && base::category(c) == "Mn"; });
+      }
+      for (const char32_t c : text) use(c);
+    }
+    flush();
+  }
+
+  void encode_word(std::string_view word, std::vector<int32_t>& out) const {
+    if (static_cast<int64_t>(word.size()) > options_.max_word_characters &&
+        base::count_characters(word) > options_.max_word_characters) {
+      out.push_back(unknown_);
+      return;
+    }
+    const size_t start = out.size();
+    std::string piece;
+    for (size_t begin = 0; begin < word.size();) {
+      piece = begin == 0 ? std::string() : options_.prefix;
+      const size_t before = piece.size();
+      piece += word.substr(begin, longest_);
+      int64_t found = -1;
+      size_t end = 0;
+      index_.for_each_prefix(piece, [&](size_t length, int64_t id) {
+        const size_t border = begin + length - before;
+        if (length <= before) return;
+        if (border < word.size() && (static_cast<unsigned char>(word[border]) & 0xC0) == 0x80) return;
+        found = id;
+        end = border;
+      });
+      if (found < 0) {
+        out.resize(start);
+        out.push_back(unknown_);
+        return;
+      }
+      out.push_back(static_cast<int32_t>(found));
+      begin = end;
+    }
+  }
+
+  WordPieceOptions options_;
+  EntryList tokens_;
+  WordIndex index_;
+  int32_t unknown_;
+  size_t longest_ = 0;  // bytes of the longest token
+};
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> make_word_piece(EntryList tokens, WordPieceOptions options, PretrainedParts parts,
+                                                 const std::string& where) {
+  base::require(options.max_word_characters > 0 && options.max_word_characters <= kMaxWordCharacters,
+                "{}: expected words of at most 1 to {} characters, found {}", where, kMaxWordCharacters,
+                options.max_word_characters);
+  return std::make_shared<WordPiece>(std::move(tokens), std::move(options), std::move(parts), where);
+}
+
+}  // namespace mnemo::text
