@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "base/ignore_target.h"
-#include "text_file.h"
+#include "tests/support/text_file.h"
 
 namespace mnemo::data {
 namespace {

@@ -11,8 +11,8 @@
 #include "base/utf8.h"
 #include "data/describe.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/text_file.h"
 #include "text/open_tokenizer.h"
-#include "text_file.h"
 
 namespace mnemo::data {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "text_file.h"
+#include "tests/support/text_file.h"
 
 namespace mnemo::data {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "data/text/corpus.h"
 #include "data/text/streams.h"
-#include "text_file.h"
+#include "tests/support/text_file.h"
 
 namespace mnemo::data {
 namespace {

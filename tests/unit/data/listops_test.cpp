@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "data/answers/listops_set.h"
-#include "text_file.h"
+#include "tests/support/text_file.h"
 
 namespace mnemo::data {
 namespace {

@@ -9,7 +9,7 @@
 #include <map>
 
 #include "base/ignore_target.h"
-#include "text_file.h"
+#include "tests/support/text_file.h"
 
 namespace mnemo::data {
 namespace {

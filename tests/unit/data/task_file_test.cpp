@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "data/answers/algorithmic.h"
-#include "text_file.h"
+#include "tests/support/text_file.h"
 
 namespace mnemo::data {
 namespace {

@@ -10,11 +10,11 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "tests/support/text_file.h"
 #include "text/open_tokenizer.h"
 #include "text/piece_encoder.h"
 #include "text/sentencepiece_model.h"
 #include "text/train_tokenizer.h"
-#include "text_file.h"
 
 namespace mnemo::text {
 namespace {

@@ -7,7 +7,7 @@
 #include "base/printable.h"
 #include "base/utf8.h"
 #include "tests/support/expect_error.h"
-#include "text_file.h"
+#include "tests/support/text_file.h"
 
 namespace mnemo::text {
 namespace {

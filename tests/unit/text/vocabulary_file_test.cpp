@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include "tests/support/text_file.h"
 #include "text/tokenizer.h"
 #include "text/word_index.h"
-#include "text_file.h"
 
 namespace mnemo::text {
 namespace {

@@ -17,13 +17,14 @@ using test::expect_error;
 
 class Buildable : public testing::Test {
  protected:
-  Recipe read(const std::string& text) {
+  recipes::Recipe read(const std::string& text) {
     std::ofstream(folder_ / "a.toml") << text;
-    return read_recipe(RecipeFile::read(folder_ / "a.toml").recipe());
+    return recipes::read_recipe(recipes::RecipeFile::read(folder_ / "a.toml").recipe());
   }
   /// `data` is the lines of [data], `attention` line 6 of the file.
-  Recipe with(const std::string& attention, const std::string& type = "decoder",
-              const std::string& data = "type = \"algorithmic\"\nnum_symbols = 6", const std::string& more = "") {
+  recipes::Recipe with(const std::string& attention, const std::string& type = "decoder",
+                       const std::string& data = "type = \"algorithmic\"\nnum_symbols = 6",
+                       const std::string& more = "") {
     return read("[model]\nsegment_size = 8\n[model.backbone]\ndim = 16\nnum_heads = 2\nattention = " + attention +
                 "\nnum_layers = 2\nffn_dim = 16\ntype = \"" + type + "\"\n" + more + "[data]\n" + data + "\n");
   }
