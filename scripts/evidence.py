@@ -1,0 +1,195 @@
+"""Pages of evidence: reads stored measurements (JSON) and writes them as Markdown, for scripts/results.
+
+A study is one JSON file:
+  title, what       heading of its section; what was measured, in one or two sentences
+  commands          list of command lines that repeat it
+  machine, seeds    text
+  recorded          {"date", "commit"}: when these numbers entered the repository
+  tables            list of {"caption", "columns", "rows"}
+  pictures, notes   optional: list of [FILE, ALT]; list of sentences
+
+A column is its name, or {"name", "unit", "signed"}. A cell is null, a text, a number, a list (one number a seed), or
+{"value", "spread" | "low" and "high", "p", "paper", "mark"}: spread is a standard deviation, low and high are a range, p is of
+a test, paper is the paper's own figure, mark is "better", "worse" or "best".
+Numbers keep the digits they were written with (2.40 stays 2.40).
+"""
+
+import decimal
+import json
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+WIDTH = 120
+STUDY_KEYS = {"title", "what", "commands", "machine", "seeds", "recorded", "tables", "pictures", "notes"}
+CELL_KEYS = {"value", "spread", "low", "high", "paper", "mark", "p"}
+MARKS = {"better": " ▲", "worse": " ▼"}
+
+
+class Fault(Exception):
+    """What is wrong with a file; the message names it."""
+
+
+def load(path):
+    """A JSON file whose decimal numbers keep their digits."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"), parse_float=decimal.Decimal)
+    except (OSError, json.JSONDecodeError) as error:
+        raise Fault(f"{path}: {error}")
+
+
+def load_studies(folder, names):
+    """The named studies of a folder, checked; every file of the folder has to be named."""
+    studies = {name: load(folder / f"{name}.json") for name in names}
+    unused = {path.stem for path in folder.glob("*.json")} - set(names) - {"pages"}
+    if unused:
+        raise Fault(f"{folder}: no page names {', '.join(sorted(unused))}")
+    for name, study in studies.items():
+        missing, unknown = (STUDY_KEYS - {"pictures", "notes"}) - set(study), set(study) - STUDY_KEYS
+        if missing or unknown:
+            raise Fault(f"{folder / name}.json: missing {sorted(missing)}, unknown {sorted(unknown)}")
+        for table in study["tables"]:
+            for row in table["rows"]:
+                if len(row) != len(table["columns"]):
+                    raise Fault(f"{folder / name}.json: {len(row)} cells for {len(table['columns'])} columns: {row}")
+                for cell in row:
+                    if isinstance(cell, dict) and ("value" not in cell or set(cell) - CELL_KEYS):
+                        raise Fault(f"{folder / name}.json: not a cell: {cell}")
+    return studies
+
+
+def column(spec):
+    return spec if isinstance(spec, dict) else {"name": spec}
+
+
+def number(value, signed=False):
+    text = f"{abs(value):,}"
+    if not signed:
+        return ("−" if value < 0 else "") + text
+    return ("±" if value == 0 else "−" if value < 0 else "+") + text
+
+
+def cell_text(cell, spec):
+    """A cell as a reader sees it."""
+    spec = column(spec)
+    unit = f" {spec['unit']}" if "unit" in spec else ""
+    if cell is None:
+        return ""
+    if isinstance(cell, str):
+        return cell
+    if isinstance(cell, list):
+        return " / ".join(number(value) for value in cell) + unit
+    if not isinstance(cell, dict):
+        return number(cell, spec.get("signed", False)) + unit
+    text = number(cell["value"], spec.get("signed", False))
+    if "spread" in cell:
+        text += f" ± {number(cell['spread'])}"
+    text += unit
+    if "low" in cell:
+        text += f" ({number(cell['low'])} to {number(cell['high'])})"
+    if "p" in cell:
+        text += f" (p {number(cell['p'])})"
+    if cell.get("mark") == "best":
+        text = f"**{text}**"
+    text += MARKS.get(cell.get("mark"), "")
+    return text + (f" [{number(cell['paper'])}{unit}]" if "paper" in cell else "")
+
+
+def is_numeric(cell):
+    return isinstance(cell, (dict, list, int, decimal.Decimal))
+
+
+def table_lines(columns, rows):
+    """A Markdown table; a column with numbers is aligned to the right."""
+    right = [any(is_numeric(row[at]) for row in rows) for at in range(len(columns))]
+    texts = [[column(spec)["name"] for spec in columns]]
+    texts += [[cell_text(cell, spec) for cell, spec in zip(row, columns)] for row in rows]
+    lines = ["| " + " | ".join(row) + " |" for row in texts]
+    return [lines[0], "|" + "|".join("---:" if is_right else "---" for is_right in right) + "|", *lines[1:]]
+
+
+def wrap(text, first="", rest=""):
+    """Lines of at most WIDTH characters, broken outside code spans and links."""
+    lines, line = [], first
+    for word in re.findall(r"(?:`[^`]*`|!?\[[^\]]*\]\([^)]*\)|\S)+", text):
+        if line.strip() not in ("", first.strip()) and len(line) + len(word) + 1 > WIDTH:
+            lines.append(line)
+            line = rest
+        line += (" " if line.strip() and not line.endswith(" ") else "") + word
+    return lines + [line]
+
+
+def command_lines(command):
+    """A command line, broken with backslashes; --set stays with its value."""
+    lines, line = [], ""
+    for word in re.findall(r"(?:--set )?(?:'[^']*'|\"[^\"]*\"|\S)+", command):
+        if line and len(line) + len(word) + 3 > WIDTH:
+            lines.append(line + " \\")
+            line = "   "
+        line += (" " if line else "") + word
+    return lines + [line]
+
+
+def study_lines(study):
+    """The section of a study on its page."""
+    lines = [f"## {study['title']}", "", *wrap(study["what"]), "", "```"]
+    for command in study["commands"]:
+        lines += command_lines(command)
+    recorded = study["recorded"]
+    commit = f" (`{recorded['commit']}`)" if recorded.get("commit") else ""
+    about = f"Seeds: {study['seeds']}. Machine: {study['machine']}. Written down {recorded['date']}{commit}."
+    lines += ["```", "", *wrap(about), ""]
+    for table in study["tables"]:
+        lines += [*wrap(table["caption"]), ""] if table.get("caption") else []
+        lines += table_lines(table["columns"], table["rows"]) + [""]
+    for file, alt in study.get("pictures", []):
+        lines += [f"![{alt}]({file})", ""]
+    for note in study.get("notes", []):
+        lines += wrap(note, "- ", "  ")
+    return lines + ([""] if study.get("notes") else [])
+
+
+def page_text(title, intro, tool, data, studies):
+    lines = [f"<!-- written by scripts/{tool} from {data}; edit those files -->"]
+    lines += ["", f"# {title}", "", *wrap(intro), ""]
+    for study in studies:
+        lines += study_lines(study)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def heading_name(title):
+    """What GitHub calls a heading."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-")
+
+
+def splice(page, tool, blocks):
+    """The page with the text between each pair of markers replaced: <!-- scripts/TOOL: NAME --> and <!-- end -->."""
+    text = page.read_text(encoding="utf-8")
+    marker = re.compile(rf"(<!-- scripts/{tool}: (\w+) -->\n).*?(<!-- end -->)", re.S)
+    found = [name for _, name, _ in marker.findall(text)]
+    if sorted(found) != sorted(blocks):
+        raise Fault(f"{page}: has places for {sorted(found)}, expected {sorted(blocks)}")
+    return marker.sub(lambda at: at.group(1) + "\n" + "\n".join(blocks[at.group(2)]) + "\n\n" + at.group(3), text)
+
+
+def run(tool, documentation, make):
+    """The command line of a tool: writes what make() returns (path -> text), or compares with --check."""
+    arguments = sys.argv[1:]
+    if arguments not in ([], ["--check"]):
+        print(documentation, file=sys.stderr)
+        return 2
+    try:
+        files = make()
+    except Fault as fault:
+        print(f"{tool}: {fault}", file=sys.stderr)
+        return 1
+    changed = [path for path, text in files.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
+    for path in changed:
+        if arguments:
+            print(f"{path.relative_to(ROOT)}: out of date; run scripts/{tool}")
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(files[path], encoding="utf-8")
+            print(path.relative_to(ROOT))
+    return 1 if arguments and changed else 0
