@@ -79,6 +79,7 @@ at::Tensor Pvt::positions(size_t stage, const core::Grid& grid) const {
 
 core::BackboneResult Pvt::forward(const core::BackboneInput& input, const core::State& state) const {
   core::State::Children states;
+  std::vector<core::ImageLevel> levels;
   if (stages_.empty()) {
     const core::Grid grid = options_.grids(options_.image_size[0], options_.image_size[1]).front();
     base::require(input.rows.defined() && input.rows.dim() == 3 && input.rows.size(1) == grid.size() &&
@@ -87,7 +88,8 @@ core::BackboneResult Pvt::forward(const core::BackboneInput& input, const core::
                   input.rows.defined() ? c10::str(input.rows.sizes()) : "none");
     tell(input, "embed", input.rows);
     const at::Tensor h = run_open_stage(0, input.rows, grid, input, state, states);
-    return {h, core::State::list(std::move(states)), {}, grid};
+    add_level(input, h, grid, levels);
+    return {h, core::State::list(std::move(states)), {}, grid, std::move(levels)};
   }
   require_pixels(input.pixels, options_.in_channels, "pvt");
   const std::vector<core::Grid> grids = options_.grids(input.pixels.size(2), input.pixels.size(3));
@@ -106,10 +108,12 @@ core::BackboneResult Pvt::forward(const core::BackboneInput& input, const core::
     }
     tell(input, s == 0 ? "embed" : fmt::format("stages.{}.embed", s), h);
     h = run_open_stage(static_cast<int64_t>(s), h, grids[s], input, state, states);
+    if (s + 1 < stages_.size()) add_level(input, h, grids[s], levels);
   }
   h = final_norm_(h);
   tell(input, "final_norm", h);
-  return {h, core::State::list(std::move(states)), {}, grids.back()};
+  add_level(input, h, grids.back(), levels);
+  return {h, core::State::list(std::move(states)), {}, grids.back(), std::move(levels)};
 }
 
 }  // namespace mnemo::backbones

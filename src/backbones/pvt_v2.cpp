@@ -64,6 +64,7 @@ core::BackboneResult PvtV2::forward(const core::BackboneInput& input, const core
   const std::vector<core::Grid> grids = options_.grids(height, width);
   require_grids("pvt_v2", input.pixels, grids, options_.reductions());
   core::State::Children states;
+  std::vector<core::ImageLevel> levels;
   at::Tensor h, image = input.pixels;
   for (size_t s = 0; s < stages_.size(); ++s) {
     const Stage& stage = stages_[s];
@@ -74,9 +75,10 @@ core::BackboneResult PvtV2::forward(const core::BackboneInput& input, const core
     tell(input, s == 0 ? "embed" : fmt::format("stages.{}.embed", s), h);
     h = stage.norm(run_open_stage(static_cast<int64_t>(s), h, grids[s], input, state, states));
     tell(input, fmt::format("stages.{}.norm", s), h);
+    add_level(input, h, grids[s], levels);
     image = ops::rows_to_image(h, grids[s].height, grids[s].width);
   }
-  return {h, core::State::list(std::move(states)), {}, grids.back()};
+  return {h, core::State::list(std::move(states)), {}, grids.back(), std::move(levels)};
 }
 
 }  // namespace mnemo::backbones

@@ -65,6 +65,11 @@ at::Tensor Pyramid::run_open_stage(int64_t stage, const at::Tensor& h, const cor
                    });
 }
 
+void Pyramid::add_level(const core::BackboneInput& input, const at::Tensor& h, const core::Grid& grid,
+                        std::vector<core::ImageLevel>& levels) {
+  if (input.levels) levels.push_back({h.narrow(1, h.size(1) - grid.size(), grid.size()), grid});
+}
+
 void require_pixels(const at::Tensor& pixels, int64_t channels, const char* who) {
   base::require(pixels.defined() && pixels.dim() == 4 && pixels.size(1) == channels,
                 "[{}] expected pixels [B,{},H,W], found {}", who, channels,

@@ -24,7 +24,7 @@ struct PyramidLayer {
 
 /// Layers in stages, each on a coarser grid and with wider rows than the previous one: the common part of PVT, PVTv2
 /// and Swin.
-class Pyramid : public core::Backbone {
+class Pyramid : public core::ImageBackbone {
  public:
   int64_t num_layers() const override { return static_cast<int64_t>(layers_.size()); }
   const core::Attention& attention(int64_t layer) const override {
@@ -60,6 +60,9 @@ class Pyramid : public core::Backbone {
   at::Tensor run_open_stage(int64_t stage, const at::Tensor& h, const core::Grid& grid,
                             const core::BackboneInput& input, const core::State& state,
                             core::State::Children& states) const;
+  /// Adds the level of a stage if the input asks for levels; h [B,T,D] may have class tokens before the grid's rows.
+  static void add_level(const core::BackboneInput& input, const at::Tensor& h, const core::Grid& grid,
+                        std::vector<core::ImageLevel>& levels);
   static void tell(const core::BackboneInput& input, const std::string& name, const at::Tensor& rows) {
     if (input.hidden) input.hidden(name, rows);
   }

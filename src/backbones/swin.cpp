@@ -127,6 +127,7 @@ at::Tensor Swin::run_windows(size_t stage, const at::Tensor& h, const core::Grid
 
 core::BackboneResult Swin::forward(const core::BackboneInput& input, const core::State& state) const {
   core::State::Children states;
+  std::vector<core::ImageLevel> levels;
   const bool embeds = patches_.weight.defined();
   std::vector<core::Grid> grids;
   at::Tensor h;
@@ -155,12 +156,14 @@ core::BackboneResult Swin::forward(const core::BackboneInput& input, const core:
       tell(input, fmt::format("stages.{}.embed", s), h);
     }
     h = run_windows(s, h, grids[s], input, state, states);
+    if (s + 1 < grids.size()) add_level(input, h, grids[s], levels);
   }
   if (embeds) {
     h = final_norm_(h);
     tell(input, "final_norm", h);
   }
-  return {h, core::State::list(std::move(states)), {}, grids.back()};
+  add_level(input, h, grids.back(), levels);
+  return {h, core::State::list(std::move(states)), {}, grids.back(), std::move(levels)};
 }
 
 }  // namespace mnemo::backbones

@@ -137,7 +137,9 @@ core::BackboneResult Vit::forward(const core::BackboneInput& input, const core::
     h = final_norm_(h);
     if (input.hidden) input.hidden("final_norm", h);
   }
-  return {h, core::State::list(std::move(states)), {}, grid};
+  core::BackboneResult result{h, core::State::list(std::move(states)), {}, grid};
+  if (input.levels) result.levels = {{h.narrow(1, options_.cls_tokens, grid.size()), grid}};
+  return result;
 }
 
 }  // namespace mnemo::backbones

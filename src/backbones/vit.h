@@ -7,6 +7,7 @@
 
 #include "backbones/vision_build.h"
 #include "base/options.h"
+#include "core/task_tokens.h"
 #include "layers/parts.h"
 #include "layers/patch_embedding.h"
 #include "ops/image/grid.h"
@@ -93,7 +94,7 @@ struct VitLayer {
 /// final norm. B images, D width, N = h * w patches, T = cls_tokens + N rows. Images may have any size whose sides are
 /// multiples of patch_size: the position table is resampled to the grid, except for the class row. Every row sees every
 /// row.
-class Vit final : public core::Backbone {
+class Vit final : public core::ImageBackbone, public core::TaskBackbone {
  public:
   Vit(const VitOptions& options, const VisionBuild& build);
   core::BackboneResult forward(const core::BackboneInput& input, const core::State& state) const override;

@@ -15,12 +15,4 @@ at::Tensor Backbone::attention_rows(int64_t, const at::Tensor&) const {
   throw base::InternalError("a backbone without layer contexts");
 }
 
-TasksResult Backbone::forward_tasks(const TaskMemory&, const BackboneInput&, TaskForm) const {
-  throw base::InternalError("a backbone without tasks");
-}
-
-Grid Backbone::grid_of(const at::Tensor&) const { throw base::InternalError("a backbone without tasks"); }
-
-std::unique_ptr<TaskRunner> Backbone::task_runner(const TaskMemory&) const { return nullptr; }
-
 }  // namespace mnemo::core

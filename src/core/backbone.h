@@ -10,7 +10,6 @@
 #include "core/attention.h"
 #include "core/inspection.h"
 #include "core/mode.h"
-#include "core/task_tokens.h"
 
 namespace mnemo::core {
 
@@ -38,10 +37,17 @@ struct BackboneInput {
   Mode mode = Mode::evaluate;
   bool ends = true;
   bool recompute_layers = false;  ///< as in core::Segment; layers that are observed are not run again
+  bool levels = false;            ///< image backbones: also return the rows after each stage
   AttentionObserver observe = {};
   HiddenObserver hidden = {};
 
   const AttendTable& table(int64_t layer) const { return *tables[tables.size() == 1 ? 0 : static_cast<size_t>(layer)]; }
+};
+
+/// The rows of images after a stage of the backbone, as dense prediction reads them.
+struct ImageLevel {
+  at::Tensor rows;  ///< [B,N,D], row by row; without class tokens
+  Grid grid = {};   ///< N = height * width
 };
 
 struct BackboneResult {
@@ -49,6 +55,7 @@ struct BackboneResult {
   State state;                            ///< the attentions' states, one child per layer, named like its parameters
   std::vector<at::Tensor> entering = {};  ///< per layer [B,Q,D]: its input, before any norm; empty for images
   Grid grid = {};                         ///< for images: the grid of the last rows
+  std::vector<ImageLevel> levels = {};    ///< of each stage, the finest first, if the input asks for them
 };
 
 /// The layers of a model, applied to a segment's rows or to images.
@@ -71,17 +78,13 @@ class Backbone {
   virtual at::Tensor attention_rows(int64_t layer, const at::Tensor& rows) const;
   /// Its parts for decoding (core/decode.h); null if decoding is not supported.
   virtual std::unique_ptr<DecodeStack> decode_stack() const;
+};
 
-  /// Class tokens before the grid of an image, in the rows it returns.
-  virtual int64_t num_class_tokens() const { return 0; }
-  /// Runs the images with the tasks of a learnable memory, whose class rows and memory join the layers. Only for
-  /// backbones whose options have kTakesTasks.
-  virtual TasksResult forward_tasks(const TaskMemory& tasks, const BackboneInput& input,
-                                    TaskForm form = TaskForm::grouped) const;
-  /// The grid of rows for images [B,C,H,W], in a backbone that supports tasks.
-  virtual Grid grid_of(const at::Tensor& pixels) const;
-  /// A faster forward_tasks for inference; null if there is none for these tasks.
-  virtual std::unique_ptr<TaskRunner> task_runner(const TaskMemory& tasks) const;
+/// The layers of a model of images, in one stage or more.
+class ImageBackbone : public Backbone {
+ public:
+  /// Class tokens before the grid, in the rows it returns.
+  virtual int64_t num_class_tokens() const = 0;
 };
 
 /// Creates the attention module of one layer, including memories on the attention seam.

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,8 @@
 #include "ops/attention/task_attention.h"
 
 namespace mnemo::core {
+
+struct BackboneInput;
 
 /// What one task adds to a vision backbone (Sandler et al. 2022): parameters, no state. D is the model width.
 struct TaskTokens {
@@ -60,6 +63,18 @@ class TaskRunner {
   virtual ~TaskRunner() = default;
   /// pixels [B,C,H,W], normalised.
   virtual TasksResult run(const at::Tensor& pixels) const = 0;
+};
+
+/// An image backbone that runs the tasks of a learnable memory, whose class rows and memory join the layers.
+class TaskBackbone {
+ public:
+  virtual ~TaskBackbone() = default;
+  virtual TasksResult forward_tasks(const TaskMemory& tasks, const BackboneInput& input,
+                                    TaskForm form = TaskForm::grouped) const = 0;
+  /// The grid of rows for images [B,C,H,W].
+  virtual Grid grid_of(const at::Tensor& pixels) const = 0;
+  /// A faster forward_tasks for inference; null if there is none for these tasks.
+  virtual std::unique_ptr<TaskRunner> task_runner(const TaskMemory& tasks) const = 0;
 };
 
 /// The attention mask of layer `layer` when all rows run at once, [class, patches; class rows; memory]: the existing

@@ -10,7 +10,7 @@ TaskClassifier::TaskClassifier(std::shared_ptr<const models::Model> model) : mod
     if (parameter.kind == layers::ParameterKind::weight) maps_.add(parameter.tensor);
   }
   const ops::PackedMapsGuard packed_maps(maps_);
-  if (model_->tasks() != nullptr) runner_ = model_->backbone().task_runner(model_->tasks()->tasks());
+  if (model_->tasks() != nullptr) runner_ = model_->task_backbone()->task_runner(model_->tasks()->tasks());
 }
 
 std::vector<models::TaskLogits> TaskClassifier::operator()(const at::Tensor& pixels) const {

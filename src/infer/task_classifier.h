@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/task_tokens.h"
 #include "models/model.h"
 #include "ops/linear/packed_maps.h"
 

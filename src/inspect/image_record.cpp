@@ -164,8 +164,8 @@ std::vector<ImageLayer> inspect_image(const models::Model& model, const at::Tens
     if (windows != nullptr) {
       rows.grid = windows->image;
     } else if (model.tasks() != nullptr) {
-      rows.grid = model.backbone().grid_of(pixels);
-      rows.before = model.backbone().num_class_tokens();
+      rows.grid = model.task_backbone()->grid_of(pixels);
+      rows.before = dynamic_cast<const core::ImageBackbone&>(model.backbone()).num_class_tokens();
       rows.behind = input.x.size(1) - rows.before - rows.grid.size();
       rows.memories = memories_of(memory, static_cast<size_t>(number),
                                   rows.behind - static_cast<int64_t>(tasks.size()));
@@ -201,7 +201,7 @@ std::vector<ImageLayer> inspect_image(const models::Model& model, const at::Tens
   core::BackboneInput input;
   input.pixels = pixels;
   input.observe = observe;
-  model.backbone().forward_tasks(memory, input, core::TaskForm::dense);
+  model.task_backbone()->forward_tasks(memory, input, core::TaskForm::dense);
   return found;
 }
 

@@ -106,6 +106,7 @@ void Model::make_backbone(const layers::Scope& scope) {
         return std::make_unique<typename std::decay_t<decltype(chosen)>::Backbone>(chosen, build);
       },
       backbone.vision);
+  task_backbone_ = dynamic_cast<const core::TaskBackbone*>(backbone_.get());
 }
 
 void Model::make_pairs(const layers::Scope& scope) {
@@ -167,7 +168,8 @@ void Model::make_head(const layers::Scope& scope) {
   head_ = Mechanisms::all().heads.find(type_of(options_.head)).make(options_.head, build);
   const bool first_row = head_->input() == core::HeadInput::first_row;
   if (input_kind() == InputKind::images) {
-    base::require((!first_row && head_->input() != core::HeadInput::first_token) || backbone_->num_class_tokens() > 0,
+    base::require((!first_row && head_->input() != core::HeadInput::first_token) ||
+                      dynamic_cast<const core::ImageBackbone&>(*backbone_).num_class_tokens() > 0,
                   "model: head.pool = \"cls\" reads a class token, but backbone.type = \"{}\" has none in these "
                   "options; expected \"mean\"",
                   options_.backbone.type);
@@ -380,7 +382,7 @@ core::StepResult Model::forward_images(const core::Segment& segment, const core:
   const core::State layers = state.child("layers");
   core::StepResult step;
   if (tasks_) {
-    step.hidden = head_rows(backbone_->forward_tasks(tasks_->tasks(), input))[answers_ ? *answers_ + 1 : 0];
+    step.hidden = head_rows(task_backbone_->forward_tasks(tasks_->tasks(), input))[answers_ ? *answers_ + 1 : 0];
     step.state = core::State::list({{"layers", layers}});
     return step;
   }
@@ -415,7 +417,7 @@ std::vector<TaskLogits> Model::task_logits(const core::Segment& segment, const c
     if (head().num_classes() == 0) return {};
     return {{"base", logits(step.hidden).squeeze(1)}};
   }
-  return task_logits(backbone_->forward_tasks(tasks_->tasks(), image_input(segment, observe, hidden)));
+  return task_logits(task_backbone_->forward_tasks(tasks_->tasks(), image_input(segment, observe, hidden)));
 }
 
 std::vector<TaskLogits> Model::task_logits(const core::TasksResult& result) const {

@@ -9,6 +9,7 @@
 #include "core/backbone.h"
 #include "core/head.h"
 #include "core/model.h"
+#include "core/task_tokens.h"
 #include "layers/adaptive_embedding.h"
 #include "layers/parts.h"
 #include "memory/learnable_tokens.h"
@@ -62,6 +63,8 @@ class Model final : public core::Model {
 
   const ModelOptions& options() const { return options_; }
   const core::Backbone& backbone() const { return *backbone_; }
+  /// The backbone of images as one that runs tasks; null if it is none.
+  const core::TaskBackbone* task_backbone() const { return task_backbone_; }
   /// The source side of a translation model; null in any other.
   const SourceSide* source() const { return source_ ? &*source_ : nullptr; }
   core::State read_source(const at::Tensor& source, const at::Tensor& valid, core::Mode mode, const core::State& before,
@@ -122,6 +125,7 @@ class Model final : public core::Model {
   std::optional<layers::TokenEmbedding> embedding_;
   std::optional<layers::AdaptiveEmbedding> adaptive_embedding_;
   std::unique_ptr<core::Backbone> backbone_;
+  const core::TaskBackbone* task_backbone_ = nullptr;
   std::optional<SourceSide> source_;         ///< translation models only
   std::optional<SegmentMemories> memories_;  ///< unless the model reads images
   std::unique_ptr<core::Head> head_;

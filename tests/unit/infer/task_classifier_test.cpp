@@ -95,8 +95,8 @@ TEST(LearnableMemory, GroupedIsDense) {
   core::BackboneInput input;
   input.pixels = pixels(3).to(at::kDouble);
   const core::TaskMemory tasks = model->tasks()->tasks();
-  const core::TasksResult grouped = model->backbone().forward_tasks(tasks, input);
-  const core::TasksResult dense = model->backbone().forward_tasks(tasks, input, core::TaskForm::dense);
+  const core::TasksResult grouped = model->task_backbone()->forward_tasks(tasks, input);
+  const core::TasksResult dense = model->task_backbone()->forward_tasks(tasks, input, core::TaskForm::dense);
   EXPECT_LT(test::difference(grouped.hidden, dense.hidden), 1e-12);
   for (size_t k = 0; k < 3; ++k) EXPECT_LT(test::difference(grouped.tasks[k], dense.tasks[k]), 1e-12) << k;
 }

@@ -338,6 +338,43 @@ TEST(Pyramids, ImagesOfABatchDoNotMeet) {
   }
 }
 
+// A level is what its stage hands on, normalised where the backbone has a norm for it; the last one is the output.
+TEST(Pyramids, GiveTheRowsOfEachStageWhenAsked) {
+  struct Case {
+    const char* toml;
+    int64_t class_tokens;
+    std::vector<std::string> last_rows;  // of each stage
+  };
+  for (const auto& [toml, class_tokens, last_rows] :
+       {Case{kPvt, 1, {"stages.0.layers.0", "final_norm"}}, Case{kPvtV2, 0, {"stages.0.norm", "stages.1.norm"}},
+        Case{kSwin, 0, {"stages.0.layers.1", "stages.1.layers.1", "final_norm"}}}) {
+    const auto model = vision(options(toml));
+    const std::vector<int64_t> size = model->options().backbone.image_size();
+    std::map<std::string, at::Tensor> seen;
+    core::BackboneInput input;
+    input.pixels = Numbers(5).normal({2, 3, size[0] + 4, size[1] + 8});
+    const core::Backbone& backbone = model->backbone();
+    const core::BackboneResult plain = backbone.forward(input, backbone.initial_state(2));
+    EXPECT_TRUE(plain.levels.empty());
+    input.levels = true;
+    input.hidden = [&](std::string_view name, const at::Tensor& rows) { seen[std::string(name)] = rows; };
+    const core::BackboneResult result = backbone.forward(input, backbone.initial_state(2));
+    EXPECT_TRUE(at::equal(result.hidden, plain.hidden));
+    ASSERT_EQ(result.levels.size(), last_rows.size());
+    for (size_t s = 0; s < last_rows.size(); ++s) {
+      const auto& [rows, grid] = result.levels[s];
+      const at::Tensor& of_stage = seen.at(last_rows[s]);
+      const int64_t before = s + 1 == last_rows.size() ? class_tokens : 0;
+      ASSERT_EQ(of_stage.size(1), before + grid.size()) << last_rows[s];
+      EXPECT_TRUE(at::equal(rows, of_stage.narrow(1, before, grid.size()))) << last_rows[s];
+    }
+    EXPECT_TRUE(at::equal(result.levels.back().rows,
+                          plain.hidden.narrow(1, class_tokens, plain.hidden.size(1) - class_tokens)));
+    EXPECT_EQ(result.levels.back().grid.height, plain.grid.height);
+    EXPECT_EQ(result.levels.back().grid.width, plain.grid.width);
+  }
+}
+
 TEST(Pyramids, DropWholeBranchesInTrainingAlone) {
   for (const char* toml : {kPvt, kPvtV2, kSwin}) {
     const auto plain = vision(options(toml)), dropping = vision(options(toml, {"backbone.drop_path=0.99"}));

@@ -180,6 +180,22 @@ TEST(Vit, TellsOfItsRows) {
   EXPECT_EQ(attentions, 2);
 }
 
+TEST(Vit, HasOneLevelWithoutTheClassToken) {
+  for (const int64_t class_tokens : {0, 1}) {
+    const auto model = vision(options({"head.pool=mean", fmt::format("backbone.cls_tokens={}", class_tokens)}));
+    core::BackboneInput input;
+    input.pixels = Numbers(5).normal({2, 3, 16, 12});
+    const core::BackboneResult plain = model->backbone().forward(input, model->backbone().initial_state(2));
+    EXPECT_TRUE(plain.levels.empty());
+    input.levels = true;
+    const core::BackboneResult result = model->backbone().forward(input, model->backbone().initial_state(2));
+    ASSERT_EQ(result.levels.size(), 1U);
+    EXPECT_EQ(result.levels[0].grid.height, 4);
+    EXPECT_EQ(result.levels[0].grid.width, 3);
+    EXPECT_TRUE(at::equal(result.levels[0].rows, plain.hidden.narrow(1, class_tokens, 12)));
+  }
+}
+
 TEST(Vit, OptionsAreReadAndWritten) {
   const ModelOptions read = options();
   const base::Node written = base::write_options(read);
