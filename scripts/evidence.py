@@ -1,16 +1,18 @@
-"""Pages of evidence: reads stored measurements (JSON) and writes them as Markdown, for scripts/results.
+"""Pages of evidence: reads stored measurements (JSON) and writes them as Markdown, for scripts/results and
+scripts/performance.
 
 A study is one JSON file:
   title, what       heading of its section; what was measured, in one or two sentences
   commands          list of command lines that repeat it
-  machine, seeds    text
+  machine           text
+  seeds or repeats  text: the seeds of a training, or how often a time was taken
   recorded          {"date", "commit"}: when these numbers entered the repository
   tables            list of {"caption", "columns", "rows"}
   pictures, notes   optional: list of [FILE, ALT]; list of sentences
 
 A column is its name, or {"name", "unit", "signed"}. A cell is null, a text, a number, a list (one number a seed), or
-{"value", "spread" | "low" and "high", "p", "paper", "mark"}: spread is a standard deviation, low and high are a range, p is of
-a test, paper is the paper's own figure, mark is "better", "worse" or "best".
+{"value", "spread" | "low" and "high", "p", "paper", "mark"}: spread is a standard deviation, low and high are a range,
+p is of a test, paper is the paper's own figure, mark is "better", "worse" or "best".
 Numbers keep the digits they were written with (2.40 stays 2.40).
 """
 
@@ -22,7 +24,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WIDTH = 120
-STUDY_KEYS = {"title", "what", "commands", "machine", "seeds", "recorded", "tables", "pictures", "notes"}
+REQUIRED = {"title", "what", "commands", "machine", "recorded", "tables"}
+COUNTS = {"seeds": "Seeds", "repeats": "Times"}
+OPTIONAL = {"pictures", "notes"}
 CELL_KEYS = {"value", "spread", "low", "high", "paper", "mark", "p"}
 MARKS = {"better": " ▲", "worse": " ▼"}
 
@@ -46,8 +50,8 @@ def load_studies(folder, names):
     if unused:
         raise Fault(f"{folder}: no page names {', '.join(sorted(unused))}")
     for name, study in studies.items():
-        missing, unknown = (STUDY_KEYS - {"pictures", "notes"}) - set(study), set(study) - STUDY_KEYS
-        if missing or unknown:
+        missing, unknown = REQUIRED - set(study), set(study) - REQUIRED - OPTIONAL - set(COUNTS)
+        if missing or unknown or len(set(COUNTS) & set(study)) != 1:
             raise Fault(f"{folder / name}.json: missing {sorted(missing)}, unknown {sorted(unknown)}")
         for table in study["tables"]:
             for row in table["rows"]:
@@ -133,13 +137,13 @@ def command_lines(command):
 
 def study_lines(study):
     """The section of a study on its page."""
-    lines = [f"## {study['title']}", "", *wrap(study["what"]), "", "```"]
-    for command in study["commands"]:
-        lines += command_lines(command)
+    lines = [f"## {study['title']}", "", *wrap(study["what"]), ""]
+    commands = [line for command in study["commands"] for line in command_lines(command)]
+    lines += ["```", *commands, "```", ""] if commands else []
     recorded = study["recorded"]
     commit = f" (`{recorded['commit']}`)" if recorded.get("commit") else ""
-    about = f"Seeds: {study['seeds']}. Machine: {study['machine']}. Written down {recorded['date']}{commit}."
-    lines += ["```", "", *wrap(about), ""]
+    count = next(f"{label}: {study[key]}" for key, label in COUNTS.items() if key in study)
+    lines += [*wrap(f"{count}. Machine: {study['machine']}. Written down {recorded['date']}{commit}."), ""]
     for table in study["tables"]:
         lines += [*wrap(table["caption"]), ""] if table.get("caption") else []
         lines += table_lines(table["columns"], table["rows"]) + [""]
