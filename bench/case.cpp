@@ -153,7 +153,7 @@ struct BenchSubject::Parts {
   infer::Session& session(int64_t position) {
     auto found = sessions.find(position);
     if (found == sessions.end()) {
-      infer::Session session = infer::fastest_session(model, infer::SamplingOptions::greedy());
+      infer::Session session = infer::fastest_session(model, infer::GenerateOptions::greedy());
       session.feed(at::zeros({position}, at::kLong));
       found = sessions.emplace(position, std::move(session)).first;
     }
@@ -200,7 +200,7 @@ BenchFigures BenchSubject::figures() const {
   for (const at::Tensor& part : p.backward().losses) figures.loss += part.item<double>();
   figures.gradient_norm = train::gradient_norm(p.model->parameters().all());
   if (p.bench_case.evaluation_segment > 0) figures.held_out = p.held_out();
-  infer::Session session = infer::fastest_session(p.model, infer::SamplingOptions::greedy());
+  infer::Session session = infer::fastest_session(p.model, infer::GenerateOptions::greedy());
   for (int64_t i = 0; i < p.fed.size(0); ++i) {
     session.feed(p.fed.narrow(0, i, 1));
     figures.tokens.push_back(session.logits().argmax().item<int64_t>());

@@ -108,7 +108,7 @@ struct DecodingSubject::Parts {
 
   /// A session that has read random tokens.
   infer::Session fed(const std::string& precision, int64_t context) {
-    infer::Session session(engine(precision), infer::SamplingOptions::greedy());
+    infer::Session session(engine(precision), infer::GenerateOptions::greedy());
     session.feed(at::randint(0, decoding_case.vocab, {context}, at::detail::createCPUGenerator(3), at::kLong));
     return session;
   }
@@ -124,7 +124,7 @@ DecodingSubject::~DecodingSubject() = default;
 weights::NamedTensors DecodingSubject::tensors() const { return parts_->model->parameters().named(); }
 
 std::vector<int64_t> DecodingSubject::greedy(int64_t count) {
-  infer::Session session(parts_->engine("float32"), infer::SamplingOptions::greedy());
+  infer::Session session(parts_->engine("float32"), infer::GenerateOptions::greedy());
   const int64_t first = 0;
   session.feed({&first, 1});
   std::vector<int64_t> tokens;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "infer/generate_options.h"
 
 namespace mnemo {
 
@@ -38,27 +39,8 @@ struct LoadOptions {
                                 ///< best checkpoint
 };
 
-/// How text is generated. Tokens are sampled from p = softmax(logits / temperature), restricted to the top_k most
-/// likely tokens, to the smallest set of these with total probability top_p, and to those with at least min_p times the
-/// probability of the most likely one. Before, logits of tokens that have occurred are penalised
-/// (<mnemo/infer/sampling.h> has the formulas).
-struct GenerateOptions {
-  int64_t max_tokens = 256;
-  double temperature = 0.8;            ///< 0: always the most likely token
-  int64_t top_k = 0;                   ///< 0: all
-  double top_p = 1.0;                  ///< 1: all
-  double min_p = 0.0;                  ///< 0: all
-  double repetition_penalty = 1.0;     ///< of tokens read or written before (CTRL); 1: none
-  double frequency_penalty = 0.0;      ///< for each time that a token was written; 0: none
-  double presence_penalty = 0.0;       ///< of a token that was written; 0: none
-  std::vector<std::string> stop = {};  ///< texts that end the text where they occur; not part of it. For generate()
-  bool past_end = false;               ///< write on past the token that ends a published model's texts. For generate()
-  bool sample_unknown = false;         ///< whether the text may contain <unk>
-  int64_t seed = 0;                    ///< random seed; the same seed gives the same text
-  std::string precision =
-      {};  ///< weights of the decoding engine: "float32", "bf16", "int8" or "w8a8"; empty: float32 if
-           ///< the engine supports the model, else the model itself
-};
+/// How text is generated: max_tokens, temperature, stop, seed, precision and more.
+using infer::GenerateOptions;
 
 /// How a model is evaluated.
 struct EvaluateOptions {
@@ -159,7 +141,8 @@ class Bundle {
                    const GenerateOptions& options = {}) const;
   /// How likely the model finds each token of a text, after the prompt. Sampling options do not matter.
   std::vector<TokenScore> score(std::string_view text, std::string_view prompt = {}) const;
-  /// An open text that can be continued, forked, rewound and saved. Include <mnemo/infer/text_session.h>.
+  /// An open text that can be continued, forked, rewound and saved, with the sampling and precision of `options`.
+  /// Include <mnemo/infer/text_session.h>.
   infer::TextSession text(const GenerateOptions& options = {}) const;
   /// Same, continuing from a file written by Session::save, with its sampling.
   infer::TextSession resume_text(const std::string& session_file) const;

@@ -7,11 +7,9 @@
 #include "experiment/device.h"
 #include "experiment/inspection.h"
 #include "experiment/measure.h"
-#include "infer/generation_settings.h"
 #include "infer/image_classifier.h"
 #include "infer/open_text.h"
 #include "mnemo.h"
-#include "recipes/recipe.h"
 #include "text/open_tokenizer.h"
 
 namespace mnemo {
@@ -20,19 +18,6 @@ namespace {
 /// Empty strings and zeros mean "not given" in mnemo.h.
 std::optional<std::string> given(const std::string& text) {
   return text.empty() ? std::nullopt : std::optional<std::string>(text);
-}
-
-infer::OpenTextOptions open_options(const GenerateOptions& options) {
-  return {.sampling = infer::SamplingOptions{.temperature = options.temperature,
-                                             .top_k = options.top_k,
-                                             .top_p = options.top_p,
-                                             .min_p = options.min_p,
-                                             .repetition_penalty = options.repetition_penalty,
-                                             .frequency_penalty = options.frequency_penalty,
-                                             .presence_penalty = options.presence_penalty,
-                                             .seed = options.seed,
-                                             .sample_unknown = options.sample_unknown},
-          .precision = given(options.precision)};
 }
 
 experiment::MeasureOptions measure_options(const EvaluateOptions& options) {
@@ -134,29 +119,25 @@ double Evaluation::at(std::string_view name) const {
   base::input_error("{}: no metric '{}'", data, name);
 }
 
-infer::TextSession Bundle::text(const GenerateOptions& options) const {
-  return infer::open_text(*parts_, open_options(options));
-}
+infer::TextSession Bundle::text(const GenerateOptions& options) const { return infer::open_text(*parts_, options); }
 
 infer::TextSession Bundle::resume_text(const std::string& session_file) const {
-  return infer::open_text(*parts_, {.session = session_file});
+  return infer::resume_text(*parts_, session_file);
 }
 
 infer::TextSession Bundle::resume_text(const std::string& session_file, const GenerateOptions& options) const {
-  infer::OpenTextOptions open = open_options(options);
-  open.session = session_file;
-  return infer::open_text(*parts_, open);
+  infer::TextSession text = infer::resume_text(*parts_, session_file, options.precision);
+  text.session().set_sampling(options);
+  return text;
 }
 
 int64_t Bundle::generate(std::string_view prompt, const std::function<bool(std::string_view)>& on_text,
                          const GenerateOptions& options) const {
-  base::check_options(recipes::GenerateOptions{.tokens = options.max_tokens});
+  options.check_length();
   infer::TextSession session = text(options);
-  infer::TextLimits limits{.max_tokens = options.max_tokens, .stop = options.stop};
-  if (!options.past_end) limits.stop_tokens = infer::end_tokens(*parts_);
   session.feed(prompt);
   bool goes_on = true;
-  const int64_t made = session.generate(limits, [&](std::string_view piece) {
+  const int64_t made = session.generate(options, [&](std::string_view piece) {
     goes_on = on_text(piece);
     return goes_on;
   });

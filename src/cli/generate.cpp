@@ -1,11 +1,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
 #include <memory>
 
 #include "base/exit_status.h"
@@ -24,7 +26,6 @@
 #include "cli/ranks.h"
 #include "distributed/shared_batches.h"
 #include "experiment/device.h"
-#include "infer/generation_settings.h"
 #include "infer/open_text.h"
 #include "recipes/recipe.h"
 
@@ -34,8 +35,9 @@ namespace {
 struct GenerateArguments {
   std::string model;
   std::optional<std::string> checkpoint, prompt, prompt_file, session, save, device, precision, score;
-  std::optional<int64_t> tokens, top_k, seed;
-  std::optional<double> temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;
+  std::optional<int64_t> tokens;
+  std::map<std::string, std::optional<double>> numbers;    // of sampling, by key
+  std::map<std::string, std::optional<int64_t>> integers;  // likewise
   std::vector<std::string> stop;
   int64_t num_samples = 1;
   bool sample_unknown = false, strict = false, interactive = false, no_stop = false;
@@ -45,17 +47,13 @@ struct GenerateArguments {
   text::Unknown unknown() const { return strict ? text::Unknown::refuse : text::Unknown::warn; }
 };
 
-/// What the command line says of the recipe's [generate], by its rules; what it does not say of sampling is `usual`.
-recipes::GenerateOptions recipe_options(const GenerateArguments& options, const infer::SamplingOptions& usual) {
+/// The command line as a recipe's [generate], by its rules; sampling options that are not given are those of `usual`.
+infer::GenerateOptions asked_text(const GenerateArguments& options, const infer::GenerateOptions& usual) {
   base::Node sampling = base::write_options(usual), node = base::Node::table();
-  if (options.temperature) sampling.set("temperature", *options.temperature);
-  if (options.top_k) sampling.set("top_k", *options.top_k);
-  if (options.top_p) sampling.set("top_p", *options.top_p);
-  if (options.min_p) sampling.set("min_p", *options.min_p);
-  if (options.repetition_penalty) sampling.set("repetition_penalty", *options.repetition_penalty);
-  if (options.frequency_penalty) sampling.set("frequency_penalty", *options.frequency_penalty);
-  if (options.presence_penalty) sampling.set("presence_penalty", *options.presence_penalty);
-  if (options.seed) sampling.set("seed", *options.seed);
+  for (const auto& [key, value] : options.numbers)
+    if (value) sampling.set(key, *value);
+  for (const auto& [key, value] : options.integers)
+    if (value) sampling.set(key, *value);
   if (options.sample_unknown) sampling.set("sample_unknown", true);
   if (options.tokens) node.set("tokens", *options.tokens);
   if (!options.stop.empty()) {
@@ -65,7 +63,10 @@ recipes::GenerateOptions recipe_options(const GenerateArguments& options, const 
   }
   node.set("sampling", sampling);
   node.set_place_deep({std::make_shared<const std::string>("generate"), 0, 0});
-  return base::read_options<recipes::GenerateOptions>(node);
+  infer::GenerateOptions asked = base::read_options<recipes::Writing>(node).options;
+  asked.past_end = options.no_stop;
+  asked.precision = options.precision.value_or("");
+  return asked;
 }
 
 /// A file, or standard input for "-".
@@ -85,32 +86,28 @@ std::string prompt_of(const GenerateArguments& options) {
   base::require(!options.prompt || !options.prompt_file, "generate: expected --prompt or --prompt-file, found both");
   if (options.prompt) return *options.prompt;
   if (options.prompt_file) return read_text(*options.prompt_file);
-  return options.session || options.interactive || options.score ? "" : recipes::GenerateOptions().prompt;
+  return options.session || options.interactive || options.score ? "" : recipes::Writing().prompt;
 }
 
 /// Refuses what only a text that is written needs. --save keeps the sampling of the session.
 void require_for_score(const GenerateArguments& options) {
-  const bool saves = options.save.has_value();
-  const std::pair<const char*, bool> without_effect[] = {{"--tokens", options.tokens.has_value()},
-                                                         {"--stop", !options.stop.empty()},
-                                                         {"--no-stop", options.no_stop},
-                                                         {"--temperature", !saves && options.temperature},
-                                                         {"--top-k", !saves && options.top_k},
-                                                         {"--top-p", !saves && options.top_p},
-                                                         {"--min-p", !saves && options.min_p},
-                                                         {"--repetition-penalty", !saves && options.repetition_penalty},
-                                                         {"--frequency-penalty", !saves && options.frequency_penalty},
-                                                         {"--presence-penalty", !saves && options.presence_penalty},
-                                                         {"--seed", !saves && options.seed},
-                                                         {"--sample-unknown", !saves && options.sample_unknown}};
-  for (const auto& [name, given] : without_effect)
-    base::require(!given, "generate: --score writes nothing, so {} has no effect; leave it out", name);
+  std::vector<std::pair<std::string, bool>> without_effect = {
+      {"tokens", options.tokens.has_value()}, {"stop", !options.stop.empty()}, {"no-stop", options.no_stop}};
+  if (!options.save) {
+    for (const auto& [key, value] : options.numbers) without_effect.emplace_back(key, value.has_value());
+    for (const auto& [key, value] : options.integers) without_effect.emplace_back(key, value.has_value());
+    without_effect.emplace_back("sample-unknown", options.sample_unknown);
+  }
+  for (auto& [name, given] : without_effect) {
+    std::ranges::replace(name, '_', '-');
+    base::require(!given, "generate: --score writes nothing, so --{} has no effect; leave it out", name);
+  }
   base::require(options.score != "-" || options.prompt_file != "-",
                 "generate: --score - and --prompt-file - both read standard input; use a file");
 }
 
 /// Samples differ, and each has a seed.
-void require_for_samples(const GenerateArguments& options, const infer::SamplingOptions& sampling) {
+void require_for_samples(const GenerateArguments& options, const infer::GenerateOptions& sampling) {
   base::require(sampling.temperature > 0.0,
                 "generate: temperature 0 always takes the most likely token, so all samples would be equal; leave "
                 "--num-samples out");
@@ -119,7 +116,7 @@ void require_for_samples(const GenerateArguments& options, const infer::Sampling
                 std::numeric_limits<int64_t>::max() - options.num_samples, sampling.seed);
 }
 
-void check_modes(const GenerateArguments& options, const recipes::GenerateOptions& asked) {
+void check_modes(const GenerateArguments& options, const infer::GenerateOptions& asked) {
   if (options.score) require_for_score(options);
   const bool samples = options.num_samples > 1;
   base::require(options.interactive + samples + options.score.has_value() <= 1,
@@ -130,12 +127,12 @@ void check_modes(const GenerateArguments& options, const recipes::GenerateOption
   base::require(!options.interactive || options.prompt_file != "-",
                 "generate: --interactive and --prompt-file - both read standard input; use --prompt or a file");
   base::require(!samples || !options.save, "generate: --save keeps one session; leave --num-samples out");
-  if (samples) require_for_samples(options, asked.sampling);
+  if (samples) require_for_samples(options, asked);
 }
 
 /// A session goes on with its own sampling; what the command line changes of it is said.
 void change_sampling(const GenerateArguments& options, infer::Session& session) {
-  const infer::SamplingOptions sampling = recipe_options(options, session.sampling()).sampling;
+  const infer::GenerateOptions sampling = asked_text(options, session.sampling());
   const base::Node before = base::write_options(session.sampling()), now = base::write_options(sampling);
   std::string changes;
   for (const auto& [key, value] : now.members()) {
@@ -171,7 +168,7 @@ struct Sample {
 
 /// Writes a text, until a recorded signal at most: prints it piece by piece, `start` before the first one, or, with
 /// `keeps`, returns it instead.
-Sample write(infer::TextSession& session, const infer::TextLimits& limits, std::string start, bool keeps) {
+Sample write(infer::TextSession& session, const infer::GenerateOptions& asked, std::string start, bool keeps) {
   Sample sample;
   sample.seed = session.session().sampling().seed;
   const auto show = [&](std::string_view piece) {
@@ -183,10 +180,10 @@ Sample write(infer::TextSession& session, const infer::TextLimits& limits, std::
     return base::pending_signal() == 0;
   };
   const auto begin = std::chrono::steady_clock::now();
-  sample.tokens = session.generate(limits, show);
+  sample.tokens = session.generate(asked, show);
   show(session.finish());
   sample.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  sample.stopped = session.stopped();
+  sample.stopped = session.finish_reason() == infer::FinishReason::stop;
   return sample;
 }
 
@@ -195,9 +192,9 @@ void log_speed(const Sample& sample, const infer::TextSession& session) {
                  base::grouped(static_cast<int64_t>(sample.speed())), base::grouped(session.session().num_bytes()));
 }
 
-void write_one(const GenerateArguments& options, const infer::TextLimits& limits, const std::string& prompt,
+void write_one(const GenerateArguments& options, const infer::GenerateOptions& asked, const std::string& prompt,
                infer::TextSession& session) {
-  const Sample sample = write(session, limits, options.session ? "" : prompt, options.json);
+  const Sample sample = write(session, asked, options.session ? "" : prompt, options.json);
   if (options.json) {
     base::Node node = base::Node::table({{"prompt", prompt}});
     const base::Node written = sample.to_node();
@@ -217,7 +214,7 @@ void write_one(const GenerateArguments& options, const infer::TextLimits& limits
 
 /// Several texts from the same place; the i-th has the seed + i, so that `--seed` writes it again alone. One process
 /// prints while it writes, of several rank 0 prints what is ready.
-void write_samples(const GenerateArguments& options, const infer::TextLimits& limits, const std::string& prompt,
+void write_samples(const GenerateArguments& options, const infer::GenerateOptions& asked, const std::string& prompt,
                    const infer::TextSession& session, distributed::Group* group) {
   base::Node samples = base::Node::array();
   const int64_t first = session.session().sampling().seed;
@@ -228,7 +225,7 @@ void write_samples(const GenerateArguments& options, const infer::TextLimits& li
   };
   const auto work = [&](int64_t i) {
     infer::TextSession copy = session.fork(first + i);
-    const Sample sample = write(copy, limits, start(i), !streams);
+    const Sample sample = write(copy, asked, start(i), !streams);
     if (streams) base::print("\n");
     if (!options.json) log_speed(sample, copy);
     return distributed::Texts{sample.text, std::to_string(sample.tokens), sample.stopped ? "stopped" : ""};
@@ -246,7 +243,7 @@ void write_samples(const GenerateArguments& options, const infer::TextLimits& li
 }
 
 /// Reads lines and lets the model go on after each. Its memory reaches back to the first.
-void converse(const infer::TextLimits& limits, infer::TextSession& session, text::Unknown unknown) {
+void converse(const infer::GenerateOptions& asked, infer::TextSession& session, text::Unknown unknown) {
   const bool terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
   if (terminal)
     base::log_info("a line and Enter: the model goes on from there; Enter alone: it writes on; Ctrl-D ends");
@@ -261,7 +258,7 @@ void converse(const infer::TextLimits& limits, infer::TextSession& session, text
       base::log_warning("{}", error.what());  // the session is as it was
       continue;
     }
-    write(session, limits, "", false);
+    write(session, asked, "", false);
     base::print("\n");
   }
   if (terminal) base::print("\n");
@@ -306,7 +303,7 @@ void score(const GenerateArguments& options, infer::TextSession& session) {
 }
 
 int generate(const GenerateArguments& options, const std::shared_ptr<distributed::Group>& group) {
-  const recipes::GenerateOptions asked = recipe_options(options, recipes::GenerateOptions().sampling);
+  const infer::GenerateOptions asked = asked_text(options, {});
   check_modes(options, asked);
   const bool several = group && group->size() > 1;
   base::require(!several || options.num_samples > 1,
@@ -327,28 +324,24 @@ int generate(const GenerateArguments& options, const std::shared_ptr<distributed
   if (options.prompt_file) prompt = without_mark(std::move(prompt), stored.tokenizer.get());
   choose_threads(stored.model->parameters().count(), 1);
   begin_sharing(group, "generate", *stored.model);
-  infer::TextSession session = infer::open_text(
-      stored, {.sampling = options.session ? std::nullopt : std::optional(asked.sampling),
-               .precision = options.precision,
-               .session = options.session});
+  infer::TextSession session = options.session ? infer::resume_text(stored, *options.session, asked.precision)
+                                               : infer::open_text(stored, asked);
   if (options.session) {
     change_sampling(options, session.session());
     if (options.num_samples > 1) require_for_samples(options, session.session().sampling());
   }
-  infer::TextLimits limits{.max_tokens = asked.tokens, .stop = asked.stop};
-  if (!options.no_stop) limits.stop_tokens = infer::end_tokens(stored);
   if (!prompt.empty()) session.feed(prompt, options.unknown());
 
   std::optional<base::SignalGuard> guard;
   if (options.save && !options.score) guard.emplace("stopping after this token");
   if (options.interactive) {
-    converse(limits, session, options.unknown());
+    converse(asked, session, options.unknown());
   } else if (options.score) {
     score(options, session);
   } else if (options.num_samples > 1) {
-    write_samples(options, limits, prompt, session, group.get());
+    write_samples(options, asked, prompt, session, group.get());
   } else {
-    write_one(options, limits, prompt, session);
+    write_one(options, asked, prompt, session);
   }
   if (options.save) {
     session.session().save(*options.save);
@@ -370,23 +363,24 @@ void add_generate(CLI::App& app) {
       .option("-p,--prompt", options->prompt, "TEXT", "text to continue (default: the start of a line)")
       .option("--prompt-file", options->prompt_file, "FILE", "read the prompt from a file; - is standard input")
       .option("-n,--tokens", options->tokens, "N", "number of tokens to generate (default 256)")
-      .option("--temperature", options->temperature, "X",
+      .option("--temperature", options->numbers["temperature"], "X",
               "sampling temperature; 0 always takes the most likely token (default 0.8)")
-      .option("--top-k", options->top_k, "K", "sample from the K most likely tokens; 0 means all (default 0)")
-      .option("--top-p", options->top_p, "P",
+      .option("--top-k", options->integers["top_k"], "K",
+              "sample from the K most likely tokens; 0 means all (default 0)")
+      .option("--top-p", options->numbers["top_p"], "P",
               "sample from the smallest set of tokens with this total probability (default 1)")
-      .option("--min-p", options->min_p, "P",
+      .option("--min-p", options->numbers["min_p"], "P",
               "sample only from tokens with at least this share of the most likely token's probability (default 0)")
-      .option("--repetition-penalty", options->repetition_penalty, "X",
+      .option("--repetition-penalty", options->numbers["repetition_penalty"], "X",
               "divide positive logits of tokens read or written before by X, multiply negative ones (default 1)")
-      .option("--frequency-penalty", options->frequency_penalty, "X",
+      .option("--frequency-penalty", options->numbers["frequency_penalty"], "X",
               "subtract X from a token's logit for each time that it was written (default 0)")
-      .option("--presence-penalty", options->presence_penalty, "X",
+      .option("--presence-penalty", options->numbers["presence_penalty"], "X",
               "subtract X from the logit of every token that was written (default 0)")
       .option("--stop", options->stop, "TEXT", "end the text where TEXT occurs, which is not printed; may be repeated")
       .flag("--no-stop", options->no_stop,
             "write on past the token that ends a published model's texts (eos_token_id); --stop still ends them")
-      .option("--seed", options->seed, "N", "random seed; the same seed gives the same text (default 0)")
+      .option("--seed", options->integers["seed"], "N", "random seed; the same seed gives the same text (default 0)")
       .option("--num-samples", options->num_samples, "N", "write N texts, with the seeds --seed, --seed + 1, …",
               base::range(1, 65536))
       .flag("--sample-unknown", options->sample_unknown, "let the text contain <unk> (default: never)")

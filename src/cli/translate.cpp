@@ -123,8 +123,8 @@ infer::TranslateOptions asked_options(const TranslateArguments& arguments) {
   base::require(!arguments.sample || !arguments.beam,
                 "translate: --sample draws instead of searching; expected --nbest without --beam");
   if (arguments.sample) {
-    infer::SamplingOptions sampling;
-    sampling.temperature = arguments.temperature.value_or(sampling.temperature);
+    infer::GenerateOptions sampling;
+    sampling.temperature = arguments.temperature.value_or(1.0);
     sampling.top_k = arguments.top_k.value_or(sampling.top_k);
     sampling.top_p = arguments.top_p.value_or(sampling.top_p);
     sampling.seed = arguments.seed.value_or(sampling.seed);

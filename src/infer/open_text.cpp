@@ -3,8 +3,28 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "infer/generation_settings.h"
 
 namespace mnemo::infer {
+namespace {
+
+/// The text that goes on from a session made of the bundle's engine or, where it has none, of its model.
+template <class Make>
+TextSession text_from(const bundle::Bundle& bundle, const std::string& precision, const Make& make) {
+  const std::shared_ptr<models::Model> model = bundle.text_model("generate");
+  base::require(
+      bundle.tokenizer != nullptr,
+      "{}: expected a model of texts, found one without a tokenizer; a converted model takes the tokenizer's files "
+      "(tokenizer.json and its like) from the folder that it was made from",
+      bundle.folder);
+  const std::shared_ptr<const Engine> engine = make_engine(
+      model, precision.empty() ? std::nullopt : std::optional(precision), "generate");
+  Session session = engine ? make(engine) : make(std::shared_ptr<const core::Model>(model));
+  session.set_reset_segments(bundle.conventions.resets_segments());
+  return {std::move(session), bundle.tokenizer, end_tokens(bundle)};
+}
+
+}  // namespace
 
 std::shared_ptr<const Engine> make_engine(std::shared_ptr<const models::Model> model,
                                           const std::optional<std::string>& precision, std::string_view who) {
@@ -20,21 +40,12 @@ std::shared_ptr<const Engine> make_engine(std::shared_ptr<const models::Model> m
   return std::make_shared<const Engine>(std::move(model), options);
 }
 
-TextSession open_text(const bundle::Bundle& bundle, const OpenTextOptions& options) {
-  const std::shared_ptr<models::Model> model = bundle.text_model("generate");
-  base::require(
-      bundle.tokenizer != nullptr,
-      "{}: expected a model of texts, found one without a tokenizer; a converted model takes the tokenizer's files "
-      "(tokenizer.json and its like) from the folder that it was made from",
-      bundle.folder);
-  const std::shared_ptr<const Engine> engine = make_engine(model, options.precision, "generate");
-  Session session = engine && options.session ? Session::load(*options.session, engine)
-                    : engine                  ? Session(engine)
-                    : options.session         ? Session::load(*options.session, model)
-                                              : Session(model);
-  if (options.sampling) session.set_sampling(*options.sampling);
-  session.set_reset_segments(bundle.conventions.resets_segments());
-  return {std::move(session), bundle.tokenizer};
+TextSession open_text(const bundle::Bundle& bundle, const GenerateOptions& options) {
+  return text_from(bundle, options.precision, [&](const auto& decodes) { return Session(decodes, options); });
+}
+
+TextSession resume_text(const bundle::Bundle& bundle, const std::string& session_file, const std::string& precision) {
+  return text_from(bundle, precision, [&](const auto& decodes) { return Session::load(session_file, decodes); });
 }
 
 }  // namespace mnemo::infer

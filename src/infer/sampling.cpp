@@ -77,7 +77,7 @@ size_t nucleus(std::vector<Candidate>& candidates, size_t kept, double goal) {
 }
 
 template <class T>
-int64_t pick_one(const T* logits, int64_t size, const SamplingOptions& options, uint64_t draw) {
+int64_t pick_one(const T* logits, int64_t size, const GenerateOptions& options, uint64_t draw) {
   const auto [best_id, best] = likeliest(logits, size);
   if (options.temperature == 0.0) return best_id;
   const double uniform = static_cast<double>(base::Random{static_cast<uint64_t>(options.seed), draw}.next() >> 11) *
@@ -126,7 +126,7 @@ int64_t pick_one(const T* logits, int64_t size, const SamplingOptions& options, 
 }
 
 template <class T>
-void penalise(std::span<T> logits, const SamplingOptions& options, const TokenCounts& seen) {
+void penalise(std::span<T> logits, const GenerateOptions& options, const TokenCounts& seen) {
   base::ensure(seen.read.size() == seen.written.size() && seen.read.size() <= logits.size(),
                "sampling: counts of {} and {} tokens for {} logits", seen.read.size(), seen.written.size(),
                logits.size());
@@ -154,21 +154,6 @@ void require_shape(const at::Tensor& logits, int64_t dims, const char* shape) {
 
 }  // namespace
 
-void SamplingOptions::validate(const base::Where& where) const {
-  where.require(temperature > 0.0 || top_k == 0, "top_k",
-                "temperature 0 always takes the most likely token, so top_k = {} has no effect; set a temperature "
-                "above 0 or remove top_k",
-                top_k);
-  where.require(temperature > 0.0 || top_p == 1.0, "top_p",
-                "temperature 0 always takes the most likely token, so top_p = {} has no effect; set a temperature "
-                "above 0 or remove top_p",
-                top_p);
-  where.require(temperature > 0.0 || min_p == 0.0, "min_p",
-                "temperature 0 always takes the most likely token, so min_p = {} has no effect; set a temperature "
-                "above 0 or remove min_p",
-                min_p);
-}
-
 void TokenCounts::add_read(std::span<const int64_t> tokens, int64_t vocab_size) {
   read.resize(static_cast<size_t>(vocab_size));
   written.resize(static_cast<size_t>(vocab_size));
@@ -180,7 +165,7 @@ void TokenCounts::add_written(int64_t token, int64_t vocab_size) {
   add(written, token);
 }
 
-Sampler::Sampler(const SamplingOptions& options, int64_t unknown_id, int64_t vocabulary)
+Sampler::Sampler(const GenerateOptions& options, int64_t unknown_id, int64_t vocabulary)
     : options_(options), unknown_id_(unknown_id), vocabulary_(vocabulary) {
   base::check_options(options);
 }

@@ -20,13 +20,13 @@ std::shared_ptr<const core::Model> checked(std::shared_ptr<const core::Model> mo
 
 }  // namespace
 
-Session::Session(std::shared_ptr<const core::Model> model, const SamplingOptions& sampling)
+Session::Session(std::shared_ptr<const core::Model> model, const GenerateOptions& sampling)
     : model_(checked(std::move(model))), sampler_(sampling) {
   const c10::InferenceMode inference;
   progress_ = begin(*model_);
 }
 
-Session::Session(std::shared_ptr<const Engine> engine, const SamplingOptions& sampling)
+Session::Session(std::shared_ptr<const Engine> engine, const GenerateOptions& sampling)
     : engine_(std::move(engine)), sampler_(sampling) {
   base::ensure(engine_ != nullptr, "a session needs an engine");
   model_ = engine_->model();
@@ -135,7 +135,7 @@ void Session::append(int64_t token) {
 
 Session Session::fork(int64_t seed) const {
   Session copy = *this;
-  SamplingOptions options = sampling();
+  GenerateOptions options = sampling();
   options.seed = seed;
   copy.set_sampling(options);
   return copy;
@@ -196,7 +196,7 @@ void Session::rewind(const Mark& mark) {
   decoding_ = mark.decoding_;
 }
 
-Session fastest_session(std::shared_ptr<const models::Model> model, const SamplingOptions& sampling) {
+Session fastest_session(std::shared_ptr<const models::Model> model, const GenerateOptions& sampling) {
   if (unsupported_reason(*model).empty()) return Session(std::make_shared<const Engine>(std::move(model)), sampling);
   return Session(std::move(model), sampling);
 }

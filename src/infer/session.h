@@ -29,9 +29,9 @@ struct Decoding {
 /// are updated there.
 class Session {
  public:
-  explicit Session(std::shared_ptr<const core::Model> model, const SamplingOptions& sampling = {});
+  explicit Session(std::shared_ptr<const core::Model> model, const GenerateOptions& sampling = {});
   /// Uses a decoding engine: the same text up to rounding, several times faster.
-  explicit Session(std::shared_ptr<const Engine> engine, const SamplingOptions& sampling = {});
+  explicit Session(std::shared_ptr<const Engine> engine, const GenerateOptions& sampling = {});
 
   /// Reads tokens, across any number of segments. On an error the session is unchanged.
   /// Throws InputError for a token out of range.
@@ -83,9 +83,9 @@ class Session {
 
   const core::Model& model() const { return *model_; }
   const std::shared_ptr<const core::Model>& shared_model() const { return model_; }
-  const SamplingOptions& sampling() const { return sampler_.options(); }
+  const GenerateOptions& sampling() const { return sampler_.options(); }
   /// For future tokens.
-  void set_sampling(const SamplingOptions& sampling) {
+  void set_sampling(const GenerateOptions& sampling) {
     sampler_ = Sampler(sampling, sampler_.unknown_id(), sampler_.vocabulary());
   }
   /// The token <unk>, which is sampled from now on only with sampling().sample_unknown, and the number of tokens that
@@ -126,7 +126,7 @@ class Session {
 
 /// A session using the fastest implementation that supports the model: a decoding engine with float32 weights, else the
 /// model itself.
-Session fastest_session(std::shared_ptr<const models::Model> model, const SamplingOptions& sampling = {});
+Session fastest_session(std::shared_ptr<const models::Model> model, const GenerateOptions& sampling = {});
 
 /// SHA-256 of the names, shapes, types and values of a model's parameters and of its segment size: the same for the
 /// same model, regardless of where it is loaded.

@@ -221,7 +221,7 @@ void Session::save(const std::string& path) const {
     tensors.emplace_back(
         kLogits, at::from_blob(const_cast<float*>(decoding_->logits.data()), {model_->vocab_size()}, at::kFloat));
   }
-  const SamplingOptions& options = sampling();
+  const GenerateOptions& options = sampling();
   weights::write_safetensors(path, tensors,
                              {{"format", kFormat},
                               {"model", fingerprint(*model_)},
@@ -258,8 +258,8 @@ Session Session::load(const std::string& path, std::shared_ptr<const core::Model
                           .repetition_penalty = header.number_or(kRepetition, 1.0),
                           .frequency_penalty = header.number_or(kFrequency, 0.0),
                           .presence_penalty = header.number_or(kPresence, 0.0),
-                          .seed = header.number<int64_t>("seed"),
-                          .sample_unknown = header.number_or(kSampleUnknown, 0) != 0});
+                          .sample_unknown = header.number_or(kSampleUnknown, 0) != 0,
+                          .seed = header.number<int64_t>("seed")});
   } catch (const base::InputError& error) {
     base::input_error("{}: {}", path, error.what());
   }

@@ -1,21 +1,19 @@
 #include "infer/text_session.h"
 
-#include <algorithm>
-
 #include "base/error.h"
-#include "infer/stop_text.h"
 
 namespace mnemo::infer {
 
-TextSession::TextSession(Session session, std::shared_ptr<const text::Tokenizer> tokenizer)
-    : session_(std::move(session)), tokenizer_(std::move(tokenizer)), decoder_(tokenizer_) {
+TextSession::TextSession(Session session, std::shared_ptr<const text::Tokenizer> tokenizer,
+                         std::vector<int64_t> end_tokens)
+    : session_(std::move(session)), tokenizer_(std::move(tokenizer)), stream_(tokenizer_, std::move(end_tokens)) {
   base::ensure(tokenizer_ != nullptr, "a text session needs a tokenizer");
   base::require(tokenizer_->size() <= session_.model().vocab_size(),
                 "text session: expected a tokenizer of at most the model's {} tokens, found {}",
                 session_.model().vocab_size(), tokenizer_->size());
   session_.set_vocabulary(tokenizer_->unknown_id(), tokenizer_->size());
   for (const int64_t token : session_.recent()) {
-    if (token < tokenizer_->size()) decoder_.put(token);
+    if (token < tokenizer_->size()) stream_.read(token);
   }
 }
 
@@ -30,8 +28,7 @@ void TextSession::feed(std::string_view text, text::Unknown unknown) {
   std::vector<int64_t> tokens = beginning();
   tokens.insert(tokens.end(), ids.begin(), ids.end());
   session_.feed(tokens);
-  // The next decoded text depends on the tokens before it (a space between words).
-  for (const int32_t token : ids) decoder_.put(token);
+  for (const int32_t token : ids) stream_.read(token);
 }
 
 std::vector<ScoredToken> TextSession::score(std::string_view text, text::Unknown unknown) {
@@ -41,49 +38,49 @@ std::vector<ScoredToken> TextSession::score(std::string_view text, text::Unknown
   const std::vector<double> scores = session_.score(tokens);
   std::vector<ScoredToken> scored;
   for (size_t i = 0; i < tokens.size(); ++i) {
-    decoder_.put(tokens[i]);
+    stream_.read(tokens[i]);
     scored.push_back({tokens[i], tokenizer_->decode(std::span(tokens).subspan(i, 1)), scores[i]});
   }
   return scored;
 }
 
-int64_t TextSession::generate(const TextLimits& limits, const std::function<bool(std::string_view)>& on_text) {
+void TextSession::begin(const GenerateOptions& options) {
   // A token that ends texts may be the one that stands for what the vocabulary lacks.
   const int64_t unknown = tokenizer_->unknown_id();
-  const bool ends = std::ranges::find(limits.stop_tokens, unknown) != limits.stop_tokens.end();
-  session_.set_vocabulary(ends ? -1 : unknown, tokenizer_->size());
-  StopText stop(limits.stop);
-  stopped_ = false;
-  bool wanted = true;
+  session_.set_vocabulary(stream_.ends(unknown, options) ? -1 : unknown, tokenizer_->size());
+  stream_.begin(options);
   session_.feed(beginning());
-  const int64_t count = session_.generate(
-      limits.max_tokens,
-      [&](int64_t token) {
-        const std::string piece = stop.put(decoder_.put(token));
-        if (!piece.empty()) wanted = on_text(piece);
-        stopped_ = stop.found();
-        return wanted && !stopped_;
-      },
-      limits.stop_tokens);
-  if (stop.found()) decoder_.finish();  // a character that begins behind the stop text is no part of the text
-  stopped_ |= count < limits.max_tokens && wanted;
-  if (const std::string rest = stop.finish(); wanted && !rest.empty()) on_text(rest);
-  return count;
+}
+
+std::optional<std::string> TextSession::next_piece() {
+  while (!stream_.ended()) {
+    std::string piece = stream_.put(session_.next());
+    if (!piece.empty()) return piece;
+  }
+  return std::nullopt;
+}
+
+int64_t TextSession::generate(const GenerateOptions& options, const std::function<bool(std::string_view)>& on_text) {
+  begin(options);
+  while (const std::optional<std::string> piece = next_piece()) {
+    if (!on_text(*piece)) break;
+  }
+  return stream_.count();
+}
+
+std::string TextSession::generate(const GenerateOptions& options) {
+  std::string text;
+  generate(options, [&](std::string_view piece) {
+    text += piece;
+    return true;
+  });
+  return text;
 }
 
 TextSession TextSession::fork(int64_t seed) const {
   TextSession copy = *this;
   copy.session_ = session_.fork(seed);
   return copy;
-}
-
-std::string TextSession::generate(const TextLimits& limits) {
-  std::string text;
-  generate(limits, [&](std::string_view piece) {
-    text += piece;
-    return true;
-  });
-  return text;
 }
 
 }  // namespace mnemo::infer

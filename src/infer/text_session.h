@@ -2,21 +2,15 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "infer/session.h"
-#include "text/tokenizer.h"
+#include "infer/text_stream.h"
 
 namespace mnemo::infer {
-
-/// When to end a text.
-struct TextLimits {
-  int64_t max_tokens = 256;
-  std::vector<int64_t> stop_tokens = {};  ///< end the text; not part of it
-  std::vector<std::string> stop = {};     ///< texts that end the text where they occur; not part of it
-};
 
 /// A token of a given text.
 struct ScoredToken {
@@ -29,9 +23,9 @@ struct ScoredToken {
 /// model expects in front of a text (Tokenizer::leading_tokens) are read once, before the first text.
 class TextSession {
  public:
-  /// A session that already has tokens (such as a loaded one) is continued from its text. Throws InputError if the
-  /// tokenizer has more tokens than the model.
-  TextSession(Session session, std::shared_ptr<const text::Tokenizer> tokenizer);
+  /// A session that already has tokens (such as a loaded one) is continued from its text. end_tokens: as TextStream's.
+  /// Throws InputError if the tokenizer has more tokens than the model.
+  TextSession(Session session, std::shared_ptr<const text::Tokenizer> tokenizer, std::vector<int64_t> end_tokens = {});
 
   /// Reads text. Warns of characters or words that are not in the vocabulary, or refuses them. Throws InputError for
   /// text that the tokenizer does not accept (invalid UTF-8).
@@ -41,19 +35,24 @@ class TextSession {
   /// tokens in front are context and have no entry.
   std::vector<ScoredToken> score(std::string_view text, text::Unknown unknown = text::Unknown::warn);
 
-  /// Continues the text. on_text receives each piece as it is generated, always whole characters of valid UTF-8, and
-  /// stops the text by returning false. A character that is incomplete at the end is kept for the next call, or for
-  /// finish(). Returns the number of generated tokens. A stop text that occurs is part of the sequence, with the whole
-  /// of its last token, so a session goes on behind it.
-  int64_t generate(const TextLimits& limits, const std::function<bool(std::string_view)>& on_text);
+  /// Begins a text whose pieces next_piece() returns. Of the options max_tokens, stop and past_end count; the sampling
+  /// is the session's. A stop text that occurs is part of the sequence, with the whole of its last token, so a session
+  /// goes on behind it; so is an end token.
+  void begin(const GenerateOptions& options = {});
+  /// Writes until there is text to show and returns it: whole characters of valid UTF-8. Returns nothing once the text
+  /// has ended (finish_reason()). A character that is incomplete at the end is kept for the next text, or for finish().
+  std::optional<std::string> next_piece();
+  /// Begins a text and passes each piece to on_text, which stops the text by returning false. Returns the number of
+  /// generated tokens.
+  int64_t generate(const GenerateOptions& options, const std::function<bool(std::string_view)>& on_text);
   /// Same, returning the text in one string.
-  std::string generate(const TextLimits& limits);
-  /// Whether the last text ended at a stop text or token.
-  bool stopped() const { return stopped_; }
+  std::string generate(const GenerateOptions& options);
+  /// Why the last text ended; none if it was left before its end.
+  FinishReason finish_reason() const { return stream_.finish_reason(); }
+  /// Call at the end of a text: U+FFFD if the tokens so far end inside a character, else empty.
+  std::string finish() { return stream_.finish(); }
   /// A second session that continues independently, with a seed of its own.
   TextSession fork(int64_t seed) const;
-  /// Call at the end of a text: U+FFFD if the tokens so far end inside a character, else empty.
-  std::string finish() { return decoder_.finish(); }
 
   Session& session() { return session_; }
   const Session& session() const { return session_; }
@@ -65,8 +64,7 @@ class TextSession {
 
   Session session_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;
-  text::StreamDecoder decoder_;
-  bool stopped_ = false;
+  TextStream stream_;
 };
 
 }  // namespace mnemo::infer

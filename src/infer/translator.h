@@ -27,7 +27,7 @@ struct TranslateOptions {
   /// Search as transformers defines it, in place of `search`; Translator::settings() has those of a published model.
   std::optional<search::GenerationOptions> generation = {};
   int64_t nbest = 1;                        ///< hypotheses of a line; of a beam search at most beam_size
-  std::optional<SamplingOptions> sampling;  ///< set: hypotheses are drawn, nbest of them, instead of searched
+  std::optional<GenerateOptions> sampling;  ///< set: hypotheses are drawn, nbest of them, instead of searched
   int64_t batch_size = 32;                  ///< sentences of a batch
   int64_t max_source = 1024;  ///< a source longer than this, or than the model has places for, is cut, with a warning
   std::string unknown = "<unk>";  ///< what stands for words that the vocabulary lacks

@@ -9,7 +9,7 @@
 #include "base/node.h"
 #include "base/node_merge.h"
 #include "base/options.h"
-#include "infer/sampling.h"
+#include "infer/generate_options.h"
 #include "models/finetune.h"
 #include "models/options.h"
 #include "recipes/recipe_study.h"
@@ -19,21 +19,18 @@
 namespace mnemo::recipes {
 
 /// What `generate` and the samples of a comparison write: `[generate]`.
-struct GenerateOptions {
+struct Writing {
   std::string prompt = "\n";
-  int64_t tokens = 256;
-  std::vector<std::string> stop = {};
   int64_t sample_every = 0;
-  infer::SamplingOptions sampling{.temperature = 0.8};
+  infer::GenerateOptions options;
 
   template <class V>
   void visit(V&& v) {
     v("prompt", prompt, "the prompt", base::not_empty());
-    v("tokens", tokens, "number of tokens to generate", base::range(1, 1 << 24));
-    v("stop", stop, "texts that end the text where they occur; they are not printed", base::not_empty());
+    options.visit_text(v);
     v("sample_every", sample_every, "steps between samples while training (samples.jsonl and report.html); 0: none",
       base::at_least(0));
-    v("sampling", sampling, "how tokens are sampled");
+    v("sampling", options, "how tokens are sampled");
   }
 };
 
@@ -46,7 +43,7 @@ struct Recipe {
   std::optional<std::string> init = {};             ///< set by `[model] from` too
   std::optional<models::FinetuneOptions> finetune;  ///< from a trained model, which [model] must be where it is written
   train::TrainOptions train;
-  GenerateOptions generate;
+  Writing generate;
 
   template <class V>
   void visit(V&& v) {

@@ -62,19 +62,16 @@ RunSamples::RunSamples(const experiment::Experiment& experiment, const std::stri
 }
 
 void RunSamples::take(int64_t step) {
-  const recipes::GenerateOptions& options = experiment_.recipe.generate;
+  const recipes::Writing& writing = experiment_.recipe.generate;
   const bool on_cpu = core::device_of(*experiment_.model).is_cpu();
-  infer::Session session = on_cpu ? infer::fastest_session(experiment_.model, options.sampling)
-                                  : infer::Session(experiment_.model, options.sampling);
+  infer::Session session = on_cpu ? infer::fastest_session(experiment_.model, writing.options)
+                                  : infer::Session(experiment_.model, writing.options);
   session.set_reset_segments(experiment_.recipe.task()->text()->resets_segments());
   infer::TextSession writer(std::move(session), experiment_.tokenizer);
-  writer.feed(options.prompt);
-  RunSample sample{step, options.prompt, {}};
+  writer.feed(writing.prompt);
+  RunSample sample{step, writing.prompt, {}};
   // To its end after a signal too: the checkpoint that follows is of this step, and a resumed run takes none of it.
-  writer.generate({.max_tokens = options.tokens, .stop = options.stop}, [&](std::string_view piece) {
-    sample.text += piece;
-    return true;
-  });
+  sample.text = writer.generate(writing.options);
   sample.text += writer.finish();
   std::ofstream file(path_, std::ios::binary | std::ios::app);
   file << base::to_json(to_node(sample), -1) + "\n" << std::flush;

@@ -98,15 +98,15 @@ void unless_refused(const char* what, const std::function<void()>& show) {
 }
 
 void measure_generation(const experiment::Experiment& bench, const data::TextOptions& data, RunResult& result) {
-  const recipes::GenerateOptions& options = bench.recipe.generate;
-  infer::Session start = infer::fastest_session(bench.model, options.sampling);
+  const recipes::Writing& writing = bench.recipe.generate;
+  infer::Session start = infer::fastest_session(bench.model, writing.options);
   start.set_reset_segments(data.resets_segments());
   const std::vector<int64_t> text = reading_text(data, *bench.tokenizer);
   unless_refused("a sample", [&] {
     infer::TextSession writer(start, bench.tokenizer);
-    writer.feed(options.prompt);
-    result.prompt = options.prompt;
-    writer.generate({.max_tokens = options.tokens, .stop = options.stop}, [&](std::string_view piece) {
+    writer.feed(writing.prompt);
+    result.prompt = writing.prompt;
+    writer.generate(writing.options, [&](std::string_view piece) {
       result.sample += piece;
       return base::pending_signal() == 0;
     });

@@ -127,7 +127,7 @@ std::vector<int64_t> prompt(int64_t length, int64_t salt = 0) {
 
 Session fed(const std::shared_ptr<models::Model>& model, int64_t length, int64_t salt = 0) {
   Session session(
-      model, salt % 2 == 0 ? SamplingOptions::greedy() : SamplingOptions{.temperature = 1.2, .top_k = 9, .seed = salt});
+      model, salt % 2 == 0 ? GenerateOptions::greedy() : GenerateOptions{.temperature = 1.2, .top_k = 9, .seed = salt});
   session.feed(prompt(length, salt));
   return session;
 }

@@ -19,8 +19,8 @@ using test::expect_error;
 using test::FakeModel;
 
 Session fed(const std::shared_ptr<const core::Model>& model, int64_t length, int64_t seed) {
-  const SamplingOptions options = seed % 2 == 0 ? SamplingOptions::greedy()
-                                                : SamplingOptions{.temperature = 1.5, .seed = seed};
+  const GenerateOptions options = seed % 2 == 0 ? GenerateOptions::greedy()
+                                                : GenerateOptions{.temperature = 1.5, .seed = seed};
   Session session(model, options);
   std::vector<int64_t> tokens;
   for (int64_t i = 0; i < length; ++i) tokens.push_back((i * seed + 2 * i + seed) % model->vocab_size());

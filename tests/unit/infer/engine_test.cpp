@@ -93,7 +93,7 @@ TEST(Engine, LeavesPaddingBehind) {
 
 TEST(Engine, ReadsMoreAfterItsOwnTokens) {
   const auto model = build(cases()[9]);
-  Session twin(model, SamplingOptions::greedy()), packed(std::make_shared<Engine>(model), SamplingOptions::greedy());
+  Session twin(model, GenerateOptions::greedy()), packed(std::make_shared<Engine>(model), GenerateOptions::greedy());
   for (Session* session : {&twin, &packed}) {
     session->feed(text(7));
     session->next();
@@ -111,7 +111,7 @@ TEST(Engine, SessionsAreSavedForEitherForm) {
   for (const Case& of : cases()) {
     const auto model = build(of);
     const auto engine = std::make_shared<Engine>(model);
-    Session twin(model, SamplingOptions::greedy()), packed(engine, SamplingOptions::greedy());
+    Session twin(model, GenerateOptions::greedy()), packed(engine, GenerateOptions::greedy());
     for (Session* session : {&twin, &packed}) session->feed(text(12)), session->next(), session->next();
     packed.save(path);
     Session unpacked = Session::load(path, std::shared_ptr<const core::Model>(model));

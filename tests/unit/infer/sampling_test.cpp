@@ -38,7 +38,7 @@ void expect_shares(const std::vector<double>& found, const at::Tensor& logits, d
 }
 
 TEST(Sampling, GreedyTakesTheLikeliestAndTheFirstOfEquals) {
-  const Sampler greedy(SamplingOptions::greedy());
+  const Sampler greedy(GenerateOptions::greedy());
   EXPECT_EQ(greedy.pick(at::tensor({0.0, 3.0, -1.0, 3.0}), 7), 1);
   EXPECT_EQ(greedy.pick(at::tensor({-kInf, -5.0, -kInf}), 0), 1);
   EXPECT_EQ(greedy.pick(at::tensor({-2.5f}), 0), 0);
@@ -46,9 +46,10 @@ TEST(Sampling, GreedyTakesTheLikeliestAndTheFirstOfEquals) {
 
 TEST(Sampling, TheUnknownTokenIsSampledOnlyWhereAskedFor) {
   const at::Tensor logits = at::tensor({1.0, 9.0, 0.0});
-  for (const SamplingOptions& options : {SamplingOptions::greedy(), SamplingOptions{}, SamplingOptions{.top_k = 2}}) {
+  for (const GenerateOptions& options :
+       {GenerateOptions::greedy(), GenerateOptions{}, GenerateOptions{.temperature = 1.0, .top_k = 2}}) {
     for (uint64_t draw = 0; draw < 50; ++draw) EXPECT_NE(Sampler(options, 1).pick(logits, draw), 1);
-    SamplingOptions asked = options;
+    GenerateOptions asked = options;
     asked.sample_unknown = true;
     EXPECT_EQ(Sampler(asked, 1).pick(logits, 0), 1);
     EXPECT_EQ(Sampler(options).pick(logits, 0), 1);
@@ -73,12 +74,12 @@ TEST(Sampling, SharesFollowTheTemperature) {
 
 TEST(Sampling, TopKKeepsExactlyTheKLikeliest) {
   const at::Tensor logits = at::tensor({1.0, 1.5, -1.0, 2.0, 1.0, 1.0});
-  const Sampler sampler({.top_k = 3, .seed = 5});
+  const Sampler sampler({.temperature = 1.0, .top_k = 3, .seed = 5});
   // Only the first of the three tokens with logit 1 remains.
   expect_shares(shares(sampler, logits, 20000), logits, 1.0, {0, 1, 3}, 20000);
-  const Sampler one({.top_k = 1});
+  const Sampler one({.temperature = 1.0, .top_k = 1});
   for (uint64_t draw = 0; draw < 50; ++draw) EXPECT_EQ(one.pick(logits, draw), 3);
-  const Sampler more({.top_k = 100, .seed = 5}), all({.seed = 5});
+  const Sampler more({.temperature = 1.0, .top_k = 100, .seed = 5}), all({.temperature = 1.0, .seed = 5});
   for (uint64_t draw = 0; draw < 200; ++draw) EXPECT_EQ(more.pick(logits, draw), all.pick(logits, draw));
 }
 
@@ -86,7 +87,7 @@ TEST(Sampling, TopPKeepsTheFewestThatHoldTheShare) {
   const at::Tensor logits = at::tensor({0.1, 0.4, 0.2, 0.3}).log();
   auto allowed = [&](double top_p) {
     std::set<int64_t> seen;
-    const Sampler sampler({.top_p = top_p, .seed = 1});
+    const Sampler sampler({.temperature = 1.0, .top_p = top_p, .seed = 1});
     for (uint64_t draw = 0; draw < 2000; ++draw) seen.insert(sampler.pick(logits, draw));
     return seen;
   };
@@ -96,13 +97,15 @@ TEST(Sampling, TopPKeepsTheFewestThatHoldTheShare) {
   EXPECT_EQ(allowed(0.69), (std::set<int64_t>{1, 3}));
   EXPECT_EQ(allowed(0.71), (std::set<int64_t>{1, 2, 3}));
   EXPECT_EQ(allowed(0.999), (std::set<int64_t>{0, 1, 2, 3}));
-  expect_shares(shares(Sampler({.top_p = 0.6, .seed = 2}), logits, 20000), logits, 1.0, {1, 3}, 20000);
+  expect_shares(shares(Sampler({.temperature = 1.0, .top_p = 0.6, .seed = 2}), logits, 20000), logits, 1.0, {1, 3},
+                20000);
 }
 
 TEST(Sampling, TopPCountsTheMassOfTheTopK) {
   // Of the two most likely ones, 0.4 and 0.3, the first has 0.57 of their mass.
   const at::Tensor logits = at::tensor({0.1, 0.4, 0.2, 0.3}).log();
-  const Sampler narrow({.top_k = 2, .top_p = 0.55, .seed = 1}), wide({.top_k = 2, .top_p = 0.6, .seed = 1});
+  const Sampler narrow({.temperature = 1.0, .top_k = 2, .top_p = 0.55, .seed = 1}),
+      wide({.temperature = 1.0, .top_k = 2, .top_p = 0.6, .seed = 1});
   std::set<int64_t> few, many;
   for (uint64_t draw = 0; draw < 500; ++draw) {
     few.insert(narrow.pick(logits, draw));
@@ -114,22 +117,23 @@ TEST(Sampling, TopPCountsTheMassOfTheTopK) {
 
 TEST(Sampling, MinPKeepsWhatHasAShareOfTheLikeliest) {
   const at::Tensor logits = at::tensor({0.1, 0.4, 0.2, 0.3}).log();
-  auto allowed = [&](const SamplingOptions& options) {
+  auto allowed = [&](const GenerateOptions& options) {
     std::set<int64_t> seen;
     for (uint64_t draw = 0; draw < 2000; ++draw) seen.insert(Sampler(options).pick(logits, draw));
     return seen;
   };
-  EXPECT_EQ(allowed({.min_p = 0.0}).size(), 4u);
-  EXPECT_EQ(allowed({.min_p = 0.26}), (std::set<int64_t>{1, 2, 3}));
-  EXPECT_EQ(allowed({.min_p = 0.51}), (std::set<int64_t>{1, 3}));
-  EXPECT_EQ(allowed({.min_p = 0.76}), (std::set<int64_t>{1}));
-  EXPECT_EQ(allowed({.min_p = 1.0}), (std::set<int64_t>{1}));
+  EXPECT_EQ(allowed({.temperature = 1.0, .min_p = 0.0}).size(), 4u);
+  EXPECT_EQ(allowed({.temperature = 1.0, .min_p = 0.26}), (std::set<int64_t>{1, 2, 3}));
+  EXPECT_EQ(allowed({.temperature = 1.0, .min_p = 0.51}), (std::set<int64_t>{1, 3}));
+  EXPECT_EQ(allowed({.temperature = 1.0, .min_p = 0.76}), (std::set<int64_t>{1}));
+  EXPECT_EQ(allowed({.temperature = 1.0, .min_p = 1.0}), (std::set<int64_t>{1}));
   // After the temperature, as in vLLM and Transformers: at 2, the shares are 0.5 and 0.71 in place of 0.25 and 0.5.
   EXPECT_EQ(allowed({.temperature = 2.0, .min_p = 0.6}), (std::set<int64_t>{1, 2, 3}));
-  EXPECT_EQ(allowed({.top_k = 2, .min_p = 0.26}), (std::set<int64_t>{1, 3}));
-  expect_shares(shares(Sampler({.min_p = 0.51, .seed = 2}), logits, 20000), logits, 1.0, {1, 3}, 20000);
+  EXPECT_EQ(allowed({.temperature = 1.0, .top_k = 2, .min_p = 0.26}), (std::set<int64_t>{1, 3}));
+  expect_shares(shares(Sampler({.temperature = 1.0, .min_p = 0.51, .seed = 2}), logits, 20000), logits, 1.0, {1, 3},
+                20000);
   expect_error<InputError>([] { Sampler({.temperature = 0.0, .min_p = 0.1}); }, {"min_p", "temperature 0"});
-  expect_error<InputError>([] { Sampler({.min_p = 1.5}); }, {"min_p", "0 to 1", "1.5"});
+  expect_error<InputError>([] { Sampler({.temperature = 1.0, .min_p = 1.5}); }, {"min_p", "0 to 1", "1.5"});
 }
 
 TEST(Sampling, PenaltiesFollowTheirFormulas) {
@@ -138,18 +142,22 @@ TEST(Sampling, PenaltiesFollowTheirFormulas) {
   for (const int64_t token : {2, 2, 2, 1}) seen.add_written(token, 4);
   // By hand: token 0 was read, 1 read and written, 2 written three times, 3 is new.
   const at::Tensor logits = at::tensor({1.5, -0.5, 2.5, 0.25});
-  const auto expected = [&](const SamplingOptions& o) {
+  const auto expected = [&](const GenerateOptions& o) {
     at::Tensor out = logits.clone();
     out[0] = 1.5 / o.repetition_penalty;
     out[1] = -0.5 * o.repetition_penalty - o.frequency_penalty - o.presence_penalty;
     out[2] = 2.5 / o.repetition_penalty - 3 * o.frequency_penalty - o.presence_penalty;
     return out;
   };
-  for (const SamplingOptions& options :
-       {SamplingOptions{.repetition_penalty = 2.0, .seed = 3}, SamplingOptions{.frequency_penalty = 0.5, .seed = 4},
-        SamplingOptions{.presence_penalty = -0.75, .seed = 5},
-        SamplingOptions{.repetition_penalty = 1.3, .frequency_penalty = 0.4, .presence_penalty = 0.2, .seed = 6}}) {
-    SamplingOptions plain;
+  for (const GenerateOptions& options : {GenerateOptions{.temperature = 1.0, .repetition_penalty = 2.0, .seed = 3},
+                                         GenerateOptions{.temperature = 1.0, .frequency_penalty = 0.5, .seed = 4},
+                                         GenerateOptions{.temperature = 1.0, .presence_penalty = -0.75, .seed = 5},
+                                         GenerateOptions{.temperature = 1.0,
+                                         .repetition_penalty = 1.3,
+                                         .frequency_penalty = 0.4,
+                                         .presence_penalty = 0.2,
+                                         .seed = 6}}) {
+    GenerateOptions plain{.temperature = 1.0};
     plain.seed = options.seed;
     const at::Tensor by_hand = expected(options);
     const at::Tensor floats = logits.to(at::kFloat);
@@ -161,10 +169,12 @@ TEST(Sampling, PenaltiesFollowTheirFormulas) {
     }
   }
   // Also where the most likely token is taken.
-  EXPECT_EQ(Sampler(SamplingOptions::greedy()).pick(logits, 0, seen), 2);
+  EXPECT_EQ(Sampler(GenerateOptions::greedy()).pick(logits, 0, seen), 2);
   EXPECT_EQ(Sampler({.temperature = 0.0, .frequency_penalty = 0.5}).pick(logits, 0, seen), 0);
-  expect_error<InputError>([] { Sampler({.repetition_penalty = 0.0}); }, {"repetition_penalty", "0.01"});
-  expect_error<InputError>([] { Sampler({.frequency_penalty = 3.0}); }, {"frequency_penalty", "-2 to 2"});
+  expect_error<InputError>([] { Sampler({.temperature = 1.0, .repetition_penalty = 0.0}); },
+                           {"repetition_penalty", "0.01"});
+  expect_error<InputError>([] { Sampler({.temperature = 1.0, .frequency_penalty = 3.0}); },
+                           {"frequency_penalty", "-2 to 2"});
 }
 
 TEST(Sampling, ALargeVocabularyHasTheNucleusOfAFullSort) {
@@ -179,7 +189,7 @@ TEST(Sampling, ALargeVocabularyHasTheNucleusOfAFullSort) {
     sum += sorted[i].item<double>();
   }
   ASSERT_GT(nucleus.size(), 600u);
-  const Sampler sampler({.top_p = top_p, .seed = 9});
+  const Sampler sampler({.temperature = 1.0, .top_p = top_p, .seed = 9});
   std::set<int64_t> seen;
   for (uint64_t draw = 0; draw < 6000; ++draw) seen.insert(sampler.pick(logits, draw));
   for (const int64_t id : seen) EXPECT_TRUE(nucleus.contains(id)) << id;
@@ -188,7 +198,8 @@ TEST(Sampling, ALargeVocabularyHasTheNucleusOfAFullSort) {
 
 TEST(Sampling, ADrawFollowsFromSeedAndNumberAlone) {
   const at::Tensor logits = at::zeros({1000});
-  const Sampler a({.seed = 1}), same({.seed = 1}), other({.seed = 2});
+  const Sampler a({.temperature = 1.0, .seed = 1}), same({.temperature = 1.0, .seed = 1}),
+      other({.temperature = 1.0, .seed = 2});
   int64_t equal = 0;
   std::set<int64_t> seen;
   for (uint64_t draw = 0; draw < 100; ++draw) {
@@ -204,7 +215,7 @@ TEST(Sampling, ADrawFollowsFromSeedAndNumberAlone) {
 
 TEST(Sampling, TypesAgree) {
   const at::Tensor logits = at::tensor({1.0, 0.5, -1.0, 2.0, -kInf}).to(at::kBFloat16);  // exact in all types
-  const Sampler sampler({.top_k = 3, .top_p = 0.9, .seed = 8});
+  const Sampler sampler({.temperature = 1.0, .top_k = 3, .top_p = 0.9, .seed = 8});
   for (uint64_t draw = 0; draw < 100; ++draw) {
     const int64_t token = sampler.pick(logits, draw);
     EXPECT_EQ(sampler.pick(logits.to(at::kFloat), draw), token);
@@ -215,8 +226,8 @@ TEST(Sampling, TypesAgree) {
 
 TEST(Sampling, RowsArePickedEachWithItsOwnOptions) {
   const at::Tensor logits = at::randn({3, 50}, at::kDouble);
-  const std::vector<Sampler> samplers = {Sampler(SamplingOptions::greedy()), Sampler({.seed = 4}),
-                                         Sampler({.top_k = 2, .seed = 5})};
+  const std::vector<Sampler> samplers = {Sampler(GenerateOptions::greedy()), Sampler({.temperature = 1.0, .seed = 4}),
+                                         Sampler({.temperature = 1.0, .top_k = 2, .seed = 5})};
   const std::vector<uint64_t> draws = {0, 11, 12};
   const std::vector<int64_t> tokens = pick_rows(logits, samplers, draws);
   for (size_t b = 0; b < 3; ++b) EXPECT_EQ(tokens[b], samplers[b].pick(logits[static_cast<int64_t>(b)], draws[b]));
@@ -224,7 +235,7 @@ TEST(Sampling, RowsArePickedEachWithItsOwnOptions) {
 }
 
 TEST(Sampling, UnusableLogitsAreErrors) {
-  const Sampler sampler, greedy(SamplingOptions::greedy());
+  const Sampler sampler, greedy(GenerateOptions::greedy());
   for (const Sampler* s : {&sampler, &greedy}) {
     expect_error<base::NotFinite>([&] { s->pick(at::tensor({0.0, std::nan(""), 1.0}), 0); }, {"NaN"});
     expect_error<InputError>([&] { s->pick(at::tensor({0.0, kInf}), 0); }, {"+inf"});
@@ -238,10 +249,10 @@ TEST(Sampling, UnusableLogitsAreErrors) {
 TEST(Sampling, OptionsOutOfRangeAreErrors) {
   expect_error<InputError>([] { Sampler({.temperature = -1.0}); }, {"temperature", "-1"});
   expect_error<InputError>([] { Sampler({.temperature = std::nan("")}); }, {"temperature"});
-  expect_error<InputError>([] { Sampler({.top_k = -2}); }, {"top_k", "-2"});
-  expect_error<InputError>([] { Sampler({.top_p = 0.0}); }, {"top_p", "0"});
-  expect_error<InputError>([] { Sampler({.top_p = 1.5}); }, {"top_p", "1.5"});
-  expect_error<InputError>([] { Sampler({.seed = -1}); }, {"seed"});
+  expect_error<InputError>([] { Sampler({.temperature = 1.0, .top_k = -2}); }, {"top_k", "-2"});
+  expect_error<InputError>([] { Sampler({.temperature = 1.0, .top_p = 0.0}); }, {"top_p", "0"});
+  expect_error<InputError>([] { Sampler({.temperature = 1.0, .top_p = 1.5}); }, {"top_p", "1.5"});
+  expect_error<InputError>([] { Sampler({.temperature = 1.0, .seed = -1}); }, {"seed"});
   expect_error<InputError>([] { Sampler({.temperature = 0.0, .top_k = 5}); }, {"top_k", "temperature 0"});
   expect_error<InputError>([] { Sampler({.temperature = 0.0, .top_p = 0.5}); }, {"top_p", "temperature 0"});
 }

@@ -36,7 +36,7 @@ std::vector<int64_t> take(Session& session, int64_t count) {
   return tokens;
 }
 
-const SamplingOptions kSampled = {.temperature = 1.5, .seed = 3};
+const GenerateOptions kSampled = {.temperature = 1.5, .seed = 3};
 
 TEST(Session, ReadsTokenByTokenAsWhole) {
   for (const int64_t segment_size : {1, 2, 4, 7}) {
@@ -171,7 +171,7 @@ TEST(Session, ScoresAreTheLogSoftmaxOfItsLogits) {
 
 TEST(Session, PenaltiesCountWhatWasReadAndWritten) {
   const auto shared = model();
-  const SamplingOptions penalised = {
+  const GenerateOptions penalised = {
       .temperature = 1.5, .repetition_penalty = 1.4, .frequency_penalty = 0.5, .presence_penalty = 0.25, .seed = 3};
   Session session(shared, penalised);
   session.feed(prompt(6));
@@ -309,7 +309,7 @@ TEST_F(SessionFile, ContinuesExactly) {
 }
 
 TEST_F(SessionFile, KeepsItsSamplingAndWhatItCounts) {
-  const SamplingOptions penalised = {.temperature = 1.5,
+  const GenerateOptions penalised = {.temperature = 1.5,
                                      .top_k = 9,
                                      .top_p = 0.99,
                                      .min_p = 0.01,

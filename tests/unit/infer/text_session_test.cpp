@@ -9,7 +9,6 @@
 #include "base/json_value.h"
 #include "base/printable.h"
 #include "base/utf8.h"
-#include "infer/stop_text.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/infer/fake_model.h"
@@ -44,10 +43,11 @@ class Parrot final : public FakeModel {
   std::vector<int64_t> cycle_;
 };
 
-TextSession parrot(const std::string& text) {
+TextSession parrot(const std::string& text, std::vector<int64_t> end_tokens = {}) {
   std::vector<int64_t> cycle;
   for (const char c : text) cycle.push_back(static_cast<unsigned char>(c));
-  return {Session(std::make_shared<Parrot>(256, cycle), SamplingOptions::greedy()), text::make_byte_tokenizer()};
+  return {Session(std::make_shared<Parrot>(256, cycle), GenerateOptions::greedy()), text::make_byte_tokenizer(),
+          std::move(end_tokens)};
 }
 
 text::TextSource text_file(const test::TemporaryFolder& folder, const std::string& text) {
@@ -95,29 +95,6 @@ TEST(TextSession, AForkHasADecoderOfItsOwn) {
   EXPECT_EQ(fork.generate({.max_tokens = 1}), "\xE2\x82\xAC");
 }
 
-TEST(StopText, EndsAtTheFirstThatIsCompleteWhereverThePiecesEnd) {
-  const auto fed = [](const std::vector<std::string>& stops, std::initializer_list<std::string_view> pieces) {
-    StopText stop(stops);
-    std::string text;
-    for (const std::string_view piece : pieces) {
-      if (!stop.found()) text += stop.put(piece);
-    }
-    return text + (stop.found() ? "" : stop.finish());
-  };
-  for (const auto& [stops, expected] :
-       std::vector<std::pair<std::vector<std::string>, std::string>>{{{"abcd", "c"}, "xab"},
-                                                                     {{"c", "abcd"}, "xab"},
-                                                                     {{"bc", "c"}, "xa"},
-                                                                     {{"bcd", "abc"}, "x"},
-                                                                     {{"q"}, "xabcd"}}) {
-    const std::string_view text = "xabcd";
-    EXPECT_EQ(fed(stops, {text}), expected);
-    EXPECT_EQ(fed(stops, {"x", "a", "b", "c", "d"}), expected);
-    for (size_t cut = 1; cut < text.size(); ++cut)
-      EXPECT_EQ(fed(stops, {text.substr(0, cut), text.substr(cut)}), expected) << cut;
-  }
-}
-
 /// GPT-2's files of a vocabulary of bytes and one piece, a blank with the first byte of the euro sign: token 256.
 std::shared_ptr<const text::Tokenizer> with_cut_character(const test::TemporaryFolder& folder) {
   base::Node vocabulary = base::Node::table();
@@ -141,13 +118,13 @@ TEST(TextSession, ACharacterThatBeginsBehindAStopTextIsNoPartOfIt) {
   const test::TemporaryFolder folder;
   const auto tokenizer = with_cut_character(folder);
   const std::vector<int64_t> cycle = {'a', 'b', 256, 0x82, 0xAC};
-  TextSession session(Session(std::make_shared<Parrot>(257, cycle), SamplingOptions::greedy()), tokenizer);
+  TextSession session(Session(std::make_shared<Parrot>(257, cycle), GenerateOptions::greedy()), tokenizer);
   session.feed("a");
   EXPECT_EQ(session.generate({.max_tokens = 2}), "b ");  // the character is not whole yet
   EXPECT_EQ(session.generate({.max_tokens = 3, .stop = {"b"}}),
             "\xE2\x82\xAC"
             "a");
-  TextSession stopped(Session(std::make_shared<Parrot>(257, cycle), SamplingOptions::greedy()), tokenizer);
+  TextSession stopped(Session(std::make_shared<Parrot>(257, cycle), GenerateOptions::greedy()), tokenizer);
   stopped.feed("a");
   EXPECT_EQ(stopped.generate({.max_tokens = 9, .stop = {" "}}), "b");
   EXPECT_EQ(stopped.finish(), "");
@@ -165,7 +142,7 @@ TEST(TextSession, AStopTextEndsTheTextAcrossTokens) {
       text += piece;
       return true;
     });
-    return text + (session.stopped() ? "|" : "");
+    return text + (session.finish_reason() == FinishReason::stop ? "|" : "");
   };
   EXPECT_EQ(until({}), until({"abc"}));
   EXPECT_EQ(until({"d"}), "b\xE2\x82\xAC|");
@@ -191,15 +168,6 @@ TEST(TextSession, AStopTextEndsTheTextAcrossTokens) {
   EXPECT_EQ(session.generate({.max_tokens = 2}), "ab");
 }
 
-TEST(TextSession, EndsOfStopTextsThatOverlapAreFound) {
-  StopText stop({"aab"});
-  EXPECT_EQ(stop.put("a"), "");
-  EXPECT_EQ(stop.put("a"), "");
-  EXPECT_EQ(stop.put("a"), "a");
-  EXPECT_EQ(stop.put("bc"), "");
-  EXPECT_TRUE(stop.found());
-}
-
 TEST(TextSession, ScoresEachTokenOfAText) {
   TextSession session = parrot("abcd");
   const std::vector<ScoredToken> scored = session.score("abd\xC3\xA9");
@@ -213,22 +181,48 @@ TEST(TextSession, ScoresEachTokenOfAText) {
   EXPECT_NEAR(scored[3].log_probability, unlikely, 1e-9);
   // The text goes on inside the character that was given in part.
   TextSession euro(
-      Session(std::make_shared<Parrot>(256, std::vector<int64_t>{0xE2, 0x82, 0xAC}), SamplingOptions::greedy()),
+      Session(std::make_shared<Parrot>(256, std::vector<int64_t>{0xE2, 0x82, 0xAC}), GenerateOptions::greedy()),
       text::make_byte_tokenizer());
   euro.score("\xE2\x82");
   EXPECT_EQ(euro.generate({.max_tokens = 1}), "\xE2\x82\xAC");
 }
 
 TEST(TextSession, StopsAtATokenAndWhenNoMoreIsWanted) {
-  TextSession session = parrot("abcd");
+  TextSession session = parrot("abcd", {'d'});
   session.feed("a");
   TextSession fork = session;
-  EXPECT_EQ(session.generate({.max_tokens = 20, .stop_tokens = {'d'}}), "bc");
+  EXPECT_EQ(session.generate({.max_tokens = 20}), "bc");
+  EXPECT_EQ(session.finish_reason(), FinishReason::stop);
+  EXPECT_EQ(session.session().position(), 4) << "the end token is part of the sequence";
   EXPECT_EQ(session.generate({.max_tokens = 2}), "ab");
+  EXPECT_EQ(session.finish_reason(), FinishReason::length);
   std::string text;
-  EXPECT_EQ(fork.generate({.max_tokens = 20}, [&](std::string_view piece) { return text += piece, text.size() < 5; }),
+  EXPECT_EQ(fork.generate({.max_tokens = 20, .past_end = true},
+                          [&](std::string_view piece) { return text += piece, text.size() < 5; }),
             5);
   EXPECT_EQ(text, "bcdab");
+  EXPECT_EQ(fork.finish_reason(), FinishReason::none);
+}
+
+TEST(TextSession, ATextIsPulledPieceByPiece) {
+  const std::string emoji = "\xF0\x9F\x98\x80";
+  TextSession session = parrot("ab" + emoji);
+  session.feed("a");
+  session.begin({.max_tokens = 7, .stop = {"bb"}});
+  EXPECT_EQ(session.session().position(), 1) << "nothing runs before it is asked for";
+  EXPECT_EQ(session.next_piece(), "b" + emoji) << "the b may begin a stop text";
+  EXPECT_EQ(session.session().position(), 6);
+  TextSession fork = session;
+  for (TextSession* text : {&session, &fork}) {
+    EXPECT_EQ(text->next_piece(), "a");
+    EXPECT_EQ(text->next_piece(), "b") << "held back until the text ends";
+    EXPECT_EQ(text->next_piece(), std::nullopt);
+    EXPECT_EQ(text->next_piece(), std::nullopt);
+    EXPECT_EQ(text->finish_reason(), FinishReason::length);
+    EXPECT_EQ(text->session().position(), 8);
+  }
+  session.begin({.max_tokens = 0});
+  EXPECT_EQ(session.next_piece(), std::nullopt);
 }
 
 /// "[UNK]", "<s>", "</s>", "a", "b" and "c" are 0 to 5; its model expects <s> in front of a text and </s> behind it.
@@ -243,7 +237,7 @@ std::shared_ptr<const text::Tokenizer> tokenizer_with_beginning() {
 
 TEST(TextSession, ThePublishedBeginningIsReadOnceAndIsNotScored) {
   const auto model = std::make_shared<Parrot>(6, std::vector<int64_t>{1, 3, 4, 5});
-  const auto begun = [&] { return TextSession(Session(model, SamplingOptions::greedy()), tokenizer_with_beginning()); };
+  const auto begun = [&] { return TextSession(Session(model, GenerateOptions::greedy()), tokenizer_with_beginning()); };
   const double likely = 10 - std::log(std::exp(10.0) + 5), unlikely = -std::log(std::exp(10.0) + 5);
   TextSession scored = begun();
   const std::vector<ScoredToken> first = scored.score("a c"), more = scored.score("b");
@@ -268,7 +262,7 @@ TEST(TextSession, WordsAreJoinedByBlanksAcrossThePrompt) {
   const auto tokenizer = text::make_word_tokenizer(text_file(folder, "the cat sat the cat\n"));
   std::vector<int64_t> cycle;
   for (const int32_t id : tokenizer->encode("the cat sat")) cycle.push_back(id);
-  TextSession session(Session(std::make_shared<Parrot>(tokenizer->size(), cycle), SamplingOptions::greedy()),
+  TextSession session(Session(std::make_shared<Parrot>(tokenizer->size(), cycle), GenerateOptions::greedy()),
                       tokenizer);
   session.feed("the");
   EXPECT_EQ(session.generate({.max_tokens = 3}), " cat sat the");
@@ -289,7 +283,7 @@ TEST(TextSession, ALoadedSessionContinuesTheTextAsIfNeverSaved) {
   for (const int32_t id : words->encode("the cat sat\n")) cycle.push_back(id);
   const auto model = std::make_shared<Parrot>(words->size(), cycle);
   for (const int64_t before : {0, 1, 2, 3, 4, 5}) {
-    TextSession session(Session(model, SamplingOptions::greedy()), words);
+    TextSession session(Session(model, GenerateOptions::greedy()), words);
     session.feed("the");
     session.generate({.max_tokens = before});
     const std::string rest[] = {" cat sat\n", " sat\nthe", "\nthe cat", "the cat sat"};
