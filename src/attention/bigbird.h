@@ -6,8 +6,6 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
-#include "core/inspection.h"
-#include "core/takes_draw.h"
 #include "layers/parts.h"
 #include "ops/attention/block_pattern.h"
 #include "ops/weights_from_outputs.h"
@@ -38,7 +36,7 @@ struct BigBirdOptions {
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d)) v ) over the keys in blocks that the query's block sees
 ///   (ops/block_pattern.h)
 /// Bidirectional: the last block attends to all blocks and all attend to it. No state.
-class BigBird final : public core::CoreAttention, public core::Inspectable, public core::TakesDraw {
+class BigBird final : public core::CoreAttention {
  public:
   using Options = BigBirdOptions;
   /// Throws InputError in a causal model.
@@ -51,9 +49,8 @@ class BigBird final : public core::CoreAttention, public core::Inspectable, publ
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override { return {false, false, false}; }
-  std::string_view draw_name() const override { return "block_mask"; }
   /// Uses this pattern, bool [N,N], instead of a random one, for segments of N blocks.
-  void set_draw(const at::Tensor& blocks) override { given_ = blocks.to(at::kCPU); }
+  void set_draw(const at::Tensor& blocks) { given_ = blocks.to(at::kCPU); }
 
  private:
   Heads run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const;

@@ -7,6 +7,7 @@
 
 #include "attention/key_rows.h"
 #include "base/error.h"
+#include "core/inspection.h"
 
 namespace mnemo::attention {
 

@@ -3,7 +3,6 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
-#include "core/inspection.h"
 #include "layers/parts.h"
 #include "ops/attention/disentangled.h"
 
@@ -43,7 +42,7 @@ struct DisentangledOptions {
 ///   o = W_o concat_h( softmax_j(s, table) v_j ),  K_R = W_k R, Q_R = W_q R, R = norm(rel_embeddings)
 /// r as in ops::DistanceRowsOfTable. `rel_embeddings` [2 span,D] and its norm are shared by all layers. Bidirectional
 /// models only. No state.
-class Disentangled final : public core::CoreAttention, public core::Inspectable {
+class Disentangled final : public core::CoreAttention {
  public:
   using Options = DisentangledOptions;
   /// Throws InputError in a causal model, and for numbers of buckets that do not fit max_distance.

@@ -6,10 +6,8 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
-#include "core/inspection.h"
 #include "core/reads_heads.h"
 #include "core/rotary.h"
-#include "core/takes_draw.h"
 #include "layers/parts.h"
 #include "ops/attention/linear_attention.h"
 #include "ops/weights_from_outputs.h"
@@ -87,10 +85,7 @@ struct DecodeFeatures;
 /// Rotary positions turn f(q) and f(k) in the numerator, not in the divisor (Su et al. 2021, eq. 19).
 /// No 1/sqrt(d). Padding has f(k) = 0 and does not affect the gate. Causal models carry (S, z) exactly from segment to
 /// segment.
-class Linear final : public core::CoreAttention,
-                     public core::ReadsHeads,
-                     public core::Inspectable,
-                     public core::TakesDraw {
+class Linear final : public core::CoreAttention, public core::ReadsHeads {
  public:
   using Options = LinearOptions;
   /// Throws InputError for a gate in a bidirectional model.
@@ -116,9 +111,9 @@ class Linear final : public core::CoreAttention,
   }
   at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const override;
   void require_readable(int64_t head_dim, int64_t keys) const override;
-  std::string_view draw_name() const override { return "feature.random"; }
-  /// rfa: the random projections [H,m,d].
-  void set_draw(const at::Tensor& random) override;
+  const core::ReadsHeads* reads_heads() const override { return this; }
+  /// rfa: replaces the random projections, [H,m,d]. Throws InputError for another shape.
+  void set_draw(const at::Tensor& random);
 
  private:
   Heads run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const;

@@ -5,7 +5,6 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
-#include "core/inspection.h"
 #include "core/reads_heads.h"
 #include "core/row_limit.h"
 #include "layers/parts.h"
@@ -33,7 +32,7 @@ struct LinformerOptions {
 ///   linformer.v.weight [n,max_len]
 /// All heads share the tables; each layer has its own. Padding is excluded. Bidirectional, or cross-attention. No
 /// state.
-class Linformer final : public core::CoreAttention, public core::ReadsHeads, public core::Inspectable {
+class Linformer final : public core::CoreAttention, public core::ReadsHeads {
  public:
   using Options = LinformerOptions;
   /// The number of columns of its tables.
@@ -50,6 +49,7 @@ class Linformer final : public core::CoreAttention, public core::ReadsHeads, pub
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override { return {.tables = false, .contexts = false, .cross = true}; }
+  const core::ReadsHeads* reads_heads() const override { return this; }
   at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const override;
   void require_readable(int64_t head_dim, int64_t keys) const override;
   std::unique_ptr<core::DecodeCross> cross_decoder(const core::DecodeBuild& build) const override;

@@ -6,8 +6,6 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
-#include "core/inspection.h"
-#include "core/takes_draw.h"
 #include "layers/parts.h"
 #include "ops/attention/lsh.h"
 #include "ops/weights_from_outputs.h"
@@ -48,7 +46,7 @@ struct LshOptions {
 /// causality does not hold bit for bit: chunk boundaries depend on how many rows, including later ones, fall into each
 /// bucket. While a segment is open, each call hashes and chunks all of its rows so far, and returns the outputs of the
 /// new ones. State: kv_cache, only while a segment is open; k holds the shared queries and keys.
-class Lsh final : public core::CoreAttention, public core::Inspectable, public core::TakesDraw {
+class Lsh final : public core::CoreAttention {
  public:
   using Options = LshOptions;
   /// Throws InputError for variant "lra" in a causal model.
@@ -62,9 +60,8 @@ class Lsh final : public core::CoreAttention, public core::Inspectable, public c
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override { return {false, false, false}; }
   const at::Tensor& rotations() const { return rotations_; }
-  std::string_view draw_name() const override { return "rotations"; }
-  /// The rotations [rounds,H,d,num_buckets/2].
-  void set_draw(const at::Tensor& rotations) override;
+  /// Replaces the rotations, [rounds,H,d,num_buckets/2]. Throws InputError for another shape.
+  void set_draw(const at::Tensor& rotations);
 
  private:
   Heads run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const;

@@ -6,8 +6,6 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
-#include "core/inspection.h"
-#include "core/shows_scores.h"
 #include "layers/parts.h"
 #include "ops/attention/attention.h"
 
@@ -44,7 +42,7 @@ struct RelativeOptions {
 ///   o = W_o concat_h( softmax_j(s, table) v_j ),  q from x, k and v from [context; x]
 /// M is the number of rows to the left of the segment; R is a sinusoid, sines in the first half (ops/position.h).
 /// State: kv_cache, only while a segment is open.
-class Relative final : public core::CoreAttention, public core::Inspectable, public core::ShowsScores {
+class Relative final : public core::CoreAttention {
  public:
   using Options = RelativeOptions;
   /// Throws InputError if `dim` is odd.
@@ -56,8 +54,8 @@ class Relative final : public core::CoreAttention, public core::Inspectable, pub
   const layers::AttentionProjections* projections() const override { return &maps_; }
   core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
                               const core::State& history) const override;
-  /// s(i,j) above.
-  at::Tensor scores(const core::AttentionInput& input, const core::State& state) const override;
+  /// s(i,j) above, [B,H,Q,K]; 0 where the table does not allow it.
+  at::Tensor scores(const core::AttentionInput& input, const core::State& state) const;
 
  private:
   /// The arguments of the naive reference: queries with u [B,H,T,d], keys, positions [B,H,T,P] before shifting.

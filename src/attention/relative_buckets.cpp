@@ -6,6 +6,7 @@
 
 #include "attention/key_rows.h"
 #include "base/error.h"
+#include "core/inspection.h"
 #include "core/kv_state.h"
 #include "ops/attention/attention.h"
 

@@ -3,7 +3,6 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
-#include "core/inspection.h"
 #include "layers/parts.h"
 #include "ops/attention/relative_buckets.h"
 
@@ -31,7 +30,7 @@ struct RelativeBucketsOptions {
 ///   s(i,j) = q_i . k_j + table[bucket(i - j), h]        o = W_o concat_h( softmax_j(s, table) v_j )
 /// q_i . k_j is divided by sqrt(d) with `scaled`. Distances are counted over all rows [contexts; rows]. One table
 /// `relative_bias` [num_buckets,H] is shared by all layers. State: kv_cache, only while a segment is open.
-class RelativeBuckets final : public core::CoreAttention, public core::Inspectable {
+class RelativeBuckets final : public core::CoreAttention {
  public:
   using Options = RelativeBucketsOptions;
   /// Throws InputError for numbers of buckets that do not fit the direction of the model.

@@ -5,7 +5,6 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
-#include "core/inspection.h"
 #include "layers/parts.h"
 #include "layers/relative_position_bias.h"
 
@@ -26,7 +25,7 @@ struct ShiftedWindowOptions {
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d) + table[index] + window_bias) v )
 /// Each sample of x is one window, `grid` is the window's size, at most window_size; `window_bias` separates the
 /// regions of a rolled image. The caller cuts, rolls and pads. No state.
-class ShiftedWindow final : public core::CoreAttention, public core::Inspectable {
+class ShiftedWindow final : public core::CoreAttention {
  public:
   using Options = ShiftedWindowOptions;
   /// Throws InputError in a causal model.

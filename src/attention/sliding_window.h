@@ -6,7 +6,6 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
-#include "core/inspection.h"
 #include "core/rotary.h"
 #include "layers/parts.h"
 #include "ops/weights_from_outputs.h"
@@ -42,7 +41,7 @@ struct SlidingWindowOptions {
 /// [context; rows of the segment]. A query without any key gets zeros before W_o. State: kv_cache, only while a segment
 /// is open, at most w - 1 rows, keys as they are before they are turned. The window extends into earlier segments only
 /// with a segment cache.
-class SlidingWindow final : public core::CoreAttention, public core::Inspectable {
+class SlidingWindow final : public core::CoreAttention {
  public:
   using Options = SlidingWindowOptions;
   SlidingWindow(const Options& options, const core::AttentionBuild& build);

@@ -7,6 +7,7 @@
 #include "attention/compared_rows.h"
 #include "attention/key_rows.h"
 #include "core/grouped_queries.h"
+#include "core/inspection.h"
 #include "ops/attention/attention.h"
 #include "ops/linear/linear.h"
 #include "ops/real_rows.h"

@@ -5,7 +5,6 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
-#include "core/inspection.h"
 #include "core/kv_state.h"
 #include "core/reads_heads.h"
 #include "core/rotary.h"
@@ -41,7 +40,7 @@ struct SoftmaxOptions {
 /// Not divided by sqrt(d) without `scaled`. A query without any key gets zeros before W_o. With rotary positions, q and
 /// k are turned by their row's number in [context; rows of the segment]; only differences matter. State: kv_cache, only
 /// while a segment is open, keys as they are before they are turned: their numbers may still move.
-class Softmax final : public core::CoreAttention, public core::ReadsHeads, public core::Inspectable {
+class Softmax final : public core::CoreAttention, public core::ReadsHeads {
  public:
   using Options = SoftmaxOptions;
   Softmax(const Options& options, const core::AttentionBuild& build);
@@ -53,6 +52,7 @@ class Softmax final : public core::CoreAttention, public core::ReadsHeads, publi
   std::unique_ptr<core::DecodeCross> cross_decoder(const core::DecodeBuild& build) const override;
   /// Without the turn of rotary positions, which is a term of position and not of content.
   const layers::AttentionProjections* projections() const override { return &maps_; }
+  const core::ReadsHeads* reads_heads() const override { return this; }
   at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const override;
   bool reads_by_softmax() const override { return scaled_; }
   core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,

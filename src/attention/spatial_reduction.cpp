@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "core/inspection.h"
 #include "ops/attention/attention.h"
 
 namespace mnemo::attention {

@@ -6,8 +6,6 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
-#include "core/inspection.h"
-#include "core/reduces_rows.h"
 #include "layers/grid_reduction.h"
 #include "layers/parts.h"
 
@@ -38,7 +36,7 @@ struct SpatialReductionOptions {
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d)) v ),  q from x, k and v from [context; reduce(x)], reduce as in
 ///   layers::GridReduction
 /// x has the rows of `grid`, preceded by class tokens if nothing is reduced. Needs the whole image. No state.
-class SpatialReduction final : public core::CoreAttention, public core::ReducesRows, public core::Inspectable {
+class SpatialReduction final : public core::CoreAttention {
  public:
   using Options = SpatialReductionOptions;
   /// Throws InputError in a causal model.

@@ -22,7 +22,7 @@ namespace {
 core::AttentionResult attend_real_rows(const core::Attention& attention, const core::AttentionInput& input,
                                        const core::State& state, const ops::RealRows* real) {
   if (real == nullptr) return attention.forward(input, state);
-  if (const auto* split = dynamic_cast<const core::CoreAttention*>(&attention)) {
+  if (const core::CoreAttention* split = attention.as_core()) {
     core::CoreAttention::Heads inner = split->heads(input, state);
     return {split->project(real->pack(inner.heads)), std::move(inner.state), std::move(inner.to_above)};
   }

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "core/mode.h"
 #include "core/spans.h"
@@ -28,9 +29,14 @@ struct ImageRows {
   at::Tensor window_bias = {};
 };
 
+class CoreAttention;
 class DecodeAttention;
 class DecodeCross;
+class ReadsHeads;
+struct AttentionView;
+struct BranchRows;
 struct DecodeBuild;
+struct Scalar;
 
 /// The input of an attention module for one segment, or a part of one.
 ///   x [B,Q,D]        query rows; also keys and values, after the contexts
@@ -71,7 +77,8 @@ struct AttentionSupport {
 };
 
 /// The attention seam: wraps or replaces one attention module. (queries, keys and values, table, state) -> (y, state').
-/// All memory is in the state.
+/// All memory is in the state. Whatever an attention can do besides forward() is a method here whose default is that it
+/// cannot; WrappedAttention passes each on to the attention that it wraps.
 class Attention {
  public:
   virtual ~Attention() = default;
@@ -81,6 +88,9 @@ class Attention {
   virtual AttentionSupport support() const { return {}; }
   /// How many segments back gradients may flow through the state field with that name; -1 = no limit.
   virtual int64_t bptt_depth(std::string_view /*field*/) const { return 0; }
+  /// The most rows that dimension M of the state field with that name has between segments; 0 for one that is empty
+  /// then. It says how large the state becomes without anything of that size being made.
+  virtual int64_t max_rows(std::string_view /*field*/, Mode /*mode*/) const { return 0; }
   /// The projections q, k, v of an attention that weighs individual rows by content; null for other attentions.
   /// Memories use them to compute how much attention their rows would receive.
   virtual const layers::AttentionProjections* projections() const { return nullptr; }
@@ -89,6 +99,23 @@ class Attention {
   virtual std::unique_ptr<DecodeAttention> decoder(const DecodeBuild& build) const;
   /// The same where its keys are an encoder's output (core/decode_cross.h).
   virtual std::unique_ptr<DecodeCross> cross_decoder(const DecodeBuild& build) const;
+  /// Itself, if it returns its heads before their output projection; null otherwise.
+  virtual const CoreAttention* as_core() const { return nullptr; }
+  /// How it attends to keys and values of another mechanism (core/reads_heads.h); null if it cannot.
+  virtual const ReadsHeads* reads_heads() const { return nullptr; }
+  /// The rows that keys and values of images are computed from: [B,h*w,D] -> [B,K,D], fewer if it reduces them.
+  virtual at::Tensor reduced(const at::Tensor& rows, Grid /*grid*/) const { return rows; }
+  /// Explains forward(input, state): weights and gates, recomputed from the definition for whole segments; forward() is
+  /// not affected. `history` is the result of history() for the previous segments, empty at the start of a sequence.
+  virtual AttentionView inspect(const AttentionInput& input, const State& state, const State& history) const;
+  /// The rest of what a later inspect() needs from this segment, beside the state.
+  virtual State history(const AttentionInput& /*input*/, const State& /*state*/, const State& /*history*/) const {
+    return {};
+  }
+  /// The output of each branch for each row, for figures; empty if it combines none.
+  virtual std::vector<BranchRows> branches(const AttentionInput& input, const State& state) const;
+  /// Its values to log during training.
+  virtual std::vector<Scalar> scalars() const;
 };
 
 /// An attention that ends in an output projection of concatenated heads, so that another mechanism (GRC) can be
@@ -110,6 +137,7 @@ class CoreAttention : public Attention {
     Heads inner = heads(input, state);
     return {project(inner.heads), std::move(inner.state), std::move(inner.to_above)};
   }
+  const CoreAttention* as_core() const final { return this; }
 };
 
 }  // namespace mnemo::core

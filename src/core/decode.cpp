@@ -9,6 +9,7 @@
 #include "core/backbone.h"
 #include "core/decode_cross.h"
 #include "core/head.h"
+#include "core/inspection.h"
 #include "core/memory.h"
 
 namespace mnemo::core {
@@ -48,6 +49,11 @@ at::Tensor tensor_of(const float* numbers, at::IntArrayRef sizes) {
   if (c10::multiply_integers(sizes) == 0) return at::empty(sizes, at::kFloat);
   return at::from_blob(const_cast<float*>(numbers), sizes, at::kFloat).clone();
 }
+
+// By default an attention shows nothing.
+AttentionView Attention::inspect(const AttentionInput&, const State&, const State&) const { return {}; }
+std::vector<BranchRows> Attention::branches(const AttentionInput&, const State&) const { return {}; }
+std::vector<Scalar> Attention::scalars() const { return {}; }
 
 // Null: no decoder.
 std::unique_ptr<DecodeAttention> Attention::decoder(const DecodeBuild&) const { return nullptr; }

@@ -38,25 +38,16 @@ struct AttentionView {
   std::vector<GateValues> gates = {};
 };
 
+/// The output of one branch of an attention: rows [B,Q,C], before the branches are combined.
+struct BranchRows {
+  std::string name;
+  at::Tensor rows;
+};
+
 /// Values of a mechanism to log during training.
 struct Scalar {
   std::string name;
   std::vector<double> values;
-};
-
-/// Implemented by attentions that can report where they attended. Everything is recomputed from the definition (naive
-/// reference), for whole segments; forward() is not affected.
-class Inspectable {
- public:
-  virtual ~Inspectable() = default;
-  /// Explains forward(input, state). `history` is the result of history() for the previous segments, empty at the start
-  /// of a sequence.
-  virtual AttentionView inspect(const AttentionInput& input, const State& state, const State& history) const = 0;
-  /// What a later inspect() needs from this segment in addition to the state.
-  virtual State history(const AttentionInput& /*input*/, const State& /*state*/, const State& /*history*/) const {
-    return {};
-  }
-  virtual std::vector<Scalar> scalars() const { return {}; }
 };
 
 /// Called before each attention of a forward pass, cross-attentions included: their table is_cross().

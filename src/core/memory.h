@@ -59,6 +59,9 @@ class LayerContext {
   virtual std::unique_ptr<DecodeContext> decoder(const DecodeBuild& build) const;
   /// How many segments back gradients may flow through the state field with that name; -1 = no limit.
   virtual int64_t bptt_depth(std::string_view /*field*/) const { return 0; }
+  /// The most rows that dimension M of the state field with that name has between segments; 0 for one that is empty
+  /// then.
+  virtual int64_t max_rows(std::string_view /*field*/, Mode /*mode*/) const { return 0; }
 };
 
 /// A segment's rows on their way into the backbone: rows [B,Q,D]; valid [B,Q] bool, undefined = no padding; and their

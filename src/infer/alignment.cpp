@@ -76,9 +76,7 @@ at::Tensor source_weights(const models::Model& model, const data::TokenSegment& 
                 [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input,
                     const core::State& state) {
                   if (layer != last || !input.table.is_cross()) return;
-                  const auto* inspectable = dynamic_cast<const core::Inspectable*>(&attention);
-                  if (inspectable == nullptr) return;
-                  for (const core::WeightMap& map : inspectable->inspect(input, state, {}).maps) {
+                  for (const core::WeightMap& map : attention.inspect(input, state, {}).maps) {
                     if (map.rows == core::MapAxis::queries && map.columns == core::MapAxis::keys)
                       weights = map.weights.mean(1);
                   }

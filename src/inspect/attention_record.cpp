@@ -7,7 +7,6 @@
 #include "base/error.h"
 
 namespace mnemo::inspect {
-namespace {}  // namespace
 
 AttentionRecorder::AttentionRecorder(const models::Model& model, int64_t batch)
     : model_(model),
@@ -26,16 +25,14 @@ core::StepResult AttentionRecorder::run(const core::Segment& segment, const at::
     state_ = core::reset_rows(state_, reset, initial_);
     std::fill(histories_.begin(), histories_.end(), core::State());
   }
-  core::StepResult result = model_.forward(
-      segment, state_,
-      [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input,
-          const core::State& state) {
-        if (input.table.is_cross()) return;
-        const auto* inspectable = dynamic_cast<const core::Inspectable*>(&attention);
-        core::State& history = histories_[static_cast<size_t>(layer)];
-        if (on_layer) on_layer(layer, inspectable, input, state, history);
-        if (inspectable != nullptr) history = inspectable->history(input, state, history);
-      });
+  core::StepResult result = model_.forward(segment, state_,
+                                           [&](int64_t layer, const core::Attention& attention,
+                                               const core::AttentionInput& input, const core::State& state) {
+                                             if (input.table.is_cross()) return;
+                                             core::State& history = histories_[static_cast<size_t>(layer)];
+                                             if (on_layer) on_layer(layer, attention, input, state, history);
+                                             history = attention.history(input, state, history);
+                                           });
   state_ = result.state;
   return result;
 }
@@ -44,15 +41,15 @@ std::vector<LayerRecord> AttentionRecorder::record(const core::Segment& segment,
                                                    const at::Tensor& reset) {
   std::vector<LayerRecord> records;
   run(segment, reset,
-      [&](int64_t layer, const core::Inspectable* inspectable, const core::AttentionInput& input,
-          const core::State& state, const core::State& history) {
+      [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input, const core::State& state,
+          const core::State& history) {
         if (std::find(layers.begin(), layers.end(), layer) == layers.end()) return;
         LayerRecord record{layer, {input.table}, {}};
         if (const int64_t context = model_.memories().context_of(layer); context >= 0) {
           const auto& [name, memory] = model_.memories().contexts()[static_cast<size_t>(context)];
           record.mask.compressed = memory->compressed_rows(state_.child(name));
         }
-        if (inspectable != nullptr) record.view = inspectable->inspect(input, state, history);
+        record.view = attention.inspect(input, state, history);
         records.push_back(std::move(record));
       });
   return records;

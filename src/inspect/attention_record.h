@@ -40,7 +40,7 @@ class AttentionRecorder {
                                   const at::Tensor& reset = {});
 
  private:
-  using OnLayer = std::function<void(int64_t layer, const core::Inspectable*, const core::AttentionInput&,
+  using OnLayer = std::function<void(int64_t layer, const core::Attention&, const core::AttentionInput&,
                                      const core::State& state, const core::State& history)>;
   core::StepResult run(const core::Segment& segment, const at::Tensor& reset, const OnLayer& on_layer);
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "core/mixes_branches.h"
 #include "core/window_cut.h"
 
 namespace mnemo::inspect {
@@ -173,20 +172,15 @@ std::vector<ImageLayer> inspect_image(const models::Model& model, const at::Tens
       rows.before = input.x.size(1) - rows.grid.size();
     }
     ImageLayer layer{number, model.backbone().layer_name(number)};
-    if (const auto* inspectable = dynamic_cast<const core::Inspectable*>(&attention)) {
-      core::AttentionView view = inspectable->inspect(input, state, {});
-      for (const core::WeightMap& map : view.maps) {
-        if (map.name != "attention") continue;
-        layer.looks = looks_of(map, input, rows);
-        layer.most = most_of(map, input, rows);
-      }
-      layer.gates = std::move(view.gates);
+    core::AttentionView view = attention.inspect(input, state, {});
+    for (const core::WeightMap& map : view.maps) {
+      if (map.name != "attention") continue;
+      layer.looks = looks_of(map, input, rows);
+      layer.most = most_of(map, input, rows);
     }
-    if (const auto* mixes = dynamic_cast<const core::MixesBranches*>(&attention)) {
-      for (const core::BranchRows& branch : mixes->branches(input, state)) {
-        layer.branches.push_back({branch.name, placed(branch.rows.mean(-1, true).to(at::kDouble), rows)});
-      }
-    }
+    layer.gates = std::move(view.gates);
+    for (const core::BranchRows& branch : attention.branches(input, state))
+      layer.branches.push_back({branch.name, placed(branch.rows.mean(-1, true).to(at::kDouble), rows)});
     found.push_back(std::move(layer));
   };
   if (model.tasks() == nullptr) {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "core/grouped_queries.h"
+#include "core/inspection.h"
 #include "ops/weights_from_outputs.h"
 
 namespace mnemo::memory {

@@ -6,9 +6,7 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
-#include "core/inspection.h"
 #include "core/rotary.h"
-#include "core/takes_slot_index.h"
 #include "layers/parts.h"
 #include "memory/abc_control/control.h"
 
@@ -57,7 +55,7 @@ struct AbcOptions {
 /// Causal models carry the control's state from segment to segment, without approximation. A query that reads an empty
 /// memory returns the bias of o. With rotary positions keys are turned by their row's number before they are written
 /// and queries before they read; slots are kept turned back, so that the row to come has number 0 (core/rotary.h).
-class Abc final : public core::CoreAttention, public core::Inspectable, public core::TakesSlotIndex {
+class Abc final : public core::CoreAttention {
  public:
   using Options = AbcOptions;
   /// For controls that depend on token positions.
@@ -65,8 +63,10 @@ class Abc final : public core::CoreAttention, public core::Inspectable, public c
   Abc(const Options& options, const core::AttentionBuild& build);
   Heads heads(const core::AttentionInput& input, const core::State& state) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
+  /// forward() with the slot of each key, slot_index [B,S] int64. Throws InputError if the control chooses slots in
+  /// another way.
   core::AttentionResult forward_assigned(const core::AttentionInput& input, const core::State& state,
-                                         const at::Tensor& slot_index) const override;
+                                         const at::Tensor& slot_index) const;
   core::State initial_state(int64_t batch) const override { return control_->initial_state(batch); }
   core::AttentionSupport support() const override {
     return {.tables = false, .contexts = false, .keeps_state = causal_, .cross = !causal_ && frequencies_.empty()};

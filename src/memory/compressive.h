@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "base/options.h"
-#include "core/bounded.h"
 #include "core/memory.h"
 #include "core/memory_build.h"
 #include "memory/compression.h"
@@ -57,7 +56,7 @@ struct CompressiveState {
 ///   compressed' = the last compressed_len rows of [compressed; f_l(those blocks)]
 /// No gradient flows into either, and none of the task's loss into f; f is trained by the attention-reconstruction loss
 /// of the segment that pushed its rows out (Compression). Padding is not stored.
-class Compressive final : public core::LayerContext, public core::Bounded {
+class Compressive final : public core::LayerContext {
  public:
   using Options = CompressiveOptions;
   Compressive(const Options& options, const core::MemoryBuild& build);

@@ -112,7 +112,8 @@ void Grc::require_sense(const core::AttentionBuild& build, const core::ImageLayo
 
 Grc::Grc(const Options& options, const core::AttentionBuild& build, std::unique_ptr<core::CoreAttention> inner,
          const core::ImageLayout& image)
-    : options_(options),
+    : WrappedAttention(std::move(inner), "grc"),
+      options_(options),
       authors_(options.variant == GrcOptions::Variant::authors),
       causal_(build.causal),
       reads_before_(build.causal && !options.sees_segment),
@@ -120,12 +121,11 @@ Grc::Grc(const Options& options, const core::AttentionBuild& build, std::unique_
       head_dim_(build.head_dim),
       channels_(options.channels(build.dim)),
       cache_len_(options.length(image)),
-      num_heads_(build.num_heads),
-      inner_(std::move(inner)) {
+      num_heads_(build.num_heads) {
   require_sense(build, image);
   const core::ReadsHeads* same = nullptr;
   if (options.mem_attention == GrcOptions::Reader::same) {
-    same = dynamic_cast<const core::ReadsHeads*>(inner_.get());
+    same = reads_heads();
     base::require(
         same != nullptr,
         "grc: mem_attention = \"same\" needs an attention that can read rows without positions and projections "
@@ -154,26 +154,15 @@ core::State Grc::initial_state(int64_t batch) const {
   GrcState state;
   state.cache = at::zeros({per_sequence ? batch : 1, cache_len_, channels_}, lambda_.options().requires_grad(false));
   state.per_sequence = per_sequence;
-  return core::State::list({{"grc", state}, {"core", inner_->initial_state(batch)}});
+  return joined(state, inner().initial_state(batch));
 }
 
 core::AttentionSupport Grc::support() const {
-  core::AttentionSupport support = inner_->support();
+  core::AttentionSupport support = WrappedAttention::support();
   support.keeps_state = true;
   support.moves_at_ends = support.moves_at_ends || options_.lifetime == GrcOptions::Lifetime::sequence;
   support.sees_ahead = support.sees_ahead || (causal_ && reads_update(core::Mode::evaluate));
   return support;
-}
-
-int64_t Grc::bptt_depth(std::string_view field) const {
-  constexpr std::string_view kCore = "core.";
-  return field.starts_with(kCore) ? inner_->bptt_depth(field.substr(kCore.size())) : cache_bptt_depth();
-}
-
-int64_t Grc::max_rows(std::string_view field, core::Mode mode) const {
-  constexpr std::string_view kCore = "core.";
-  const auto* inner = dynamic_cast<const core::Bounded*>(inner_.get());
-  return inner != nullptr && field.starts_with(kCore) ? inner->max_rows(field.substr(kCore.size()), mode) : 0;
 }
 
 core::Grid Grc::grid_of(const core::AttentionInput& input) const {
@@ -221,20 +210,20 @@ at::Tensor Grc::attended(const at::Tensor& updated, const Source& source, const 
 }
 
 core::CoreAttention::Heads Grc::self(const core::AttentionInput& input, const core::State& state) const {
-  if (!authors_) return inner_->heads(input, state);
-  auto inner = inner_->forward(input, state);
-  return {inner.y, std::move(inner.state), std::move(inner.to_above)};
+  if (!authors_) return inner().heads(input, state);
+  core::AttentionResult whole = inner().forward(input, state);
+  return {whole.y, std::move(whole.state), std::move(whole.to_above)};
 }
 
 core::AttentionResult Grc::forward(const core::AttentionInput& input, const core::State& state) const {
-  const core::State grc = state.child("grc");
+  const core::State grc = own_state(state);
   const GrcState& old = grc.as<GrcState>();
   const bool per_sequence = options_.lifetime == GrcOptions::Lifetime::sequence;
   core::require_state("grc", old.cache, {per_sequence ? input.x.size(0) : 1, cache_len_, channels_});
   base::require(old.per_sequence == per_sequence, "[grc] expected a state of lifetime \"{}\", found the other one",
                 per_sequence ? "sequence" : "model");
   const at::Tensor frozen = old.cache.detach();
-  const core::CoreAttention::Heads self = this->self(input, state.child("core"));
+  const core::CoreAttention::Heads self = this->self(input, inner_state(state));
   // The cached channels, the input of the queries and, in the paper's variant, of the update: sliced once if both are
   // needed.
   const at::Tensor cached = input.x.narrow(-1, 0, channels_),
@@ -277,20 +266,18 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
   }
 
   at::Tensor y = ops::grc_mix(this->read(x, read, input.grid()), self.heads, lambda_);
-  if (!authors_) y = inner_->project(y);
+  if (!authors_) y = inner().project(y);
   if (position_.defined())
     y = y + position_(input.x, grid_of(input), input.grid().size() > 0 ? -1 : options_.cls_tokens);
-  return {y, core::State::list({{"grc", next}, {"core", self.state}}), self.to_above};
+  return {y, joined(next, self.state), self.to_above};
 }
 
 core::AttentionView Grc::inspect(const core::AttentionInput& input, const core::State& state,
                                  const core::State& history) const {
-  const auto* inner = dynamic_cast<const core::Inspectable*>(inner_.get());
-  core::AttentionView view = inner == nullptr ? core::AttentionView{}
-                                              : inner->inspect(input, state.child("core"), history);
-  const core::State grc = state.child("grc");
+  core::AttentionView view = WrappedAttention::inspect(input, state, history);
+  const core::State grc = own_state(state);
   const GrcState& old = grc.as<GrcState>();
-  const Source made_of = source(authors_ ? inner_->forward(input, state.child("core")).y : input.x, input.table);
+  const Source made_of = source(authors_ ? inner().forward(input, inner_state(state)).y : input.x, input.table);
   const at::Tensor rows = ops::resample_nearest(made_of.rows, cache_len_, made_of.valid);
   const ops::GrcGateValues gates = ops::grc_gate_values(old.cache.expand({rows.size(0), -1, -1}), rows, gates_,
                                                         authors_);
@@ -306,26 +293,25 @@ core::AttentionView Grc::inspect(const core::AttentionInput& input, const core::
 }
 
 std::vector<core::BranchRows> Grc::branches(const core::AttentionInput& input, const core::State& state) const {
-  const core::State grc = state.child("grc");
+  const core::State grc = own_state(state);
   const GrcState& old = grc.as<GrcState>();
-  const at::Tensor self = this->self(input, state.child("core")).heads;
+  const at::Tensor self = this->self(input, inner_state(state)).heads;
   at::Tensor read = old.cache;
   if (reads_update(input.mode)) {
     const Source made_of = source(authors_ ? self : input.x, input.table);
     read = attended(update(old.cache, made_of), made_of, old.cache);
   }
-  return {{"o_self", self}, {"o_mem", this->read(input.x.narrow(-1, 0, channels_), read, input.grid())}};
-}
-
-core::State Grc::history(const core::AttentionInput& input, const core::State& state,
-                         const core::State& history) const {
-  const auto* inner = dynamic_cast<const core::Inspectable*>(inner_.get());
-  return inner == nullptr ? core::State() : inner->history(input, state.child("core"), history);
+  std::vector<core::BranchRows> all = WrappedAttention::branches(input, state);
+  all.push_back({"o_self", self});
+  all.push_back({"o_mem", this->read(input.x.narrow(-1, 0, channels_), read, input.grid())});
+  return all;
 }
 
 std::vector<core::Scalar> Grc::scalars() const {
   const at::Tensor share = at::sigmoid(lambda_.detach()).to(at::kCPU, at::kDouble).contiguous();
-  return {{"sigma_lambda", {share.const_data_ptr<double>(), share.const_data_ptr<double>() + share.numel()}}};
+  std::vector<core::Scalar> all = WrappedAttention::scalars();
+  all.push_back({"sigma_lambda", {share.const_data_ptr<double>(), share.const_data_ptr<double>() + share.numel()}});
+  return all;
 }
 
 }  // namespace mnemo::memory

@@ -5,10 +5,8 @@
 
 #include "core/attention.h"
 #include "core/attention_build.h"
-#include "core/bounded.h"
 #include "core/image_layout.h"
-#include "core/inspection.h"
-#include "core/mixes_branches.h"
+#include "core/wrapped_attention.h"
 #include "memory/grc_options.h"
 #include "memory/grc_position.h"
 #include "memory/grc_reader.h"
@@ -42,7 +40,7 @@ struct GrcState {
 /// Gradients (causal): the loss of segment t reaches C'_{t-1}, ..., C'_{t-k} of eq. 4 and 5, with k = bptt_depth; with
 /// k > 1 (lifetime sequence, ours), the gates too read C with its gradient, as a recurrent network reads its state.
 /// State: grc.cache, next to the inner core's state.
-class Grc final : public core::Attention, public core::Inspectable, public core::Bounded, public core::MixesBranches {
+class Grc final : public core::WrappedAttention<core::Attention> {
  public:
   using Options = GrcOptions;
   /// Throws InputError for variant "authors" and position "cpe" in a causal model (both read later tokens), for sizes
@@ -53,15 +51,10 @@ class Grc final : public core::Attention, public core::Inspectable, public core:
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override;
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
-  int64_t bptt_depth(std::string_view field) const override;
-  int64_t max_rows(std::string_view field, core::Mode mode) const override;
-  const layers::AttentionProjections* projections() const override { return inner_->projections(); }
   /// The inner attention's maps; "grc_cache": each query's weights on the cache; the gates of this segment's update.
   core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
                               const core::State& history) const override;
-  core::State history(const core::AttentionInput& input, const core::State& state,
-                      const core::State& history) const override;
-  /// sigma(lambda) of every head: the share of the output that comes from the cache.
+  /// The inner attention's, and sigma(lambda) of every head: the share of the output that comes from the cache.
   std::vector<core::Scalar> scalars() const override;
   /// o_self and o_mem before they are mixed (a figure of the paper), by default as in evaluation.
   std::vector<core::BranchRows> branches(const core::AttentionInput& input, const core::State& state) const override;
@@ -72,6 +65,7 @@ class Grc final : public core::Attention, public core::Inspectable, public core:
   };
   /// -1: full.
   int64_t cache_bptt_depth() const;
+  int64_t own_bptt_depth(std::string_view) const override { return cache_bptt_depth(); }
   /// Whether gradients flow through the cache from one segment to the next; not if every sequence reads its own update.
   bool cache_keeps_graph() const { return reads_before_ && cache_bptt_depth() != 0; }
   /// Whether they also flow through the gates into the cache before: recurrence over several segments.
@@ -97,7 +91,6 @@ class Grc final : public core::Attention, public core::Inspectable, public core:
   bool authors_, causal_;
   bool reads_before_;  ///< queries read the cache as it was before the segment
   int64_t dim_, head_dim_, channels_, cache_len_, num_heads_;
-  std::unique_ptr<core::CoreAttention> inner_;
   GrcReader reader_;
   ops::GrcGates gates_;
   at::Tensor lambda_;

@@ -28,19 +28,13 @@ at::Tensor GrcPosition::operator()(const at::Tensor& x, core::Grid grid, int64_t
 
 GrcPositionAlone::GrcPositionAlone(const GrcOptions& options, const core::AttentionBuild& build,
                                    std::unique_ptr<core::CoreAttention> inner)
-    : inner_(std::move(inner)),
+    : WrappedAttention(std::move(inner)),
       position_(build.attn / "grc" / "cpe", build.dim, options.channels(build.dim), build.init_std) {}
 
 core::AttentionResult GrcPositionAlone::forward(const core::AttentionInput& input, const core::State& state) const {
-  core::AttentionResult result = inner_->forward(input, state);
+  core::AttentionResult result = inner().forward(input, state);
   result.y = result.y + position_(input.x, input.grid(), -1);
   return result;
-}
-
-core::AttentionView GrcPositionAlone::inspect(const core::AttentionInput& input, const core::State& state,
-                                              const core::State& history) const {
-  const auto* inner = dynamic_cast<const core::Inspectable*>(inner_.get());
-  return inner == nullptr ? core::AttentionView{} : inner->inspect(input, state, history);
 }
 
 }  // namespace mnemo::memory

@@ -6,7 +6,7 @@
 
 #include "core/attention.h"
 #include "core/attention_build.h"
-#include "core/inspection.h"
+#include "core/wrapped_attention.h"
 #include "layers/parameters.h"
 #include "memory/grc_options.h"
 
@@ -30,21 +30,13 @@ class GrcPosition {
 
 /// An attention of images with that position and no cache: what GRC is without what it adds, as a control.
 ///   y = attention(x) + position(x),  C = int(D * cache_ratio) groups
-class GrcPositionAlone final : public core::Attention, public core::Inspectable {
+class GrcPositionAlone final : public core::WrappedAttention<core::Attention> {
  public:
   GrcPositionAlone(const GrcOptions& options, const core::AttentionBuild& build,
                    std::unique_ptr<core::CoreAttention> inner);
   core::AttentionResult forward(const core::AttentionInput& input, const core::State& state) const override;
-  core::State initial_state(int64_t batch) const override { return inner_->initial_state(batch); }
-  core::AttentionSupport support() const override { return inner_->support(); }
-  int64_t bptt_depth(std::string_view field) const override { return inner_->bptt_depth(field); }
-  const layers::AttentionProjections* projections() const override { return inner_->projections(); }
-  /// The inner attention's maps.
-  core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
-                              const core::State& history) const override;
 
  private:
-  std::unique_ptr<core::CoreAttention> inner_;
   GrcPosition position_;
 };
 

@@ -11,19 +11,16 @@ namespace mnemo::memory {
 
 ImageAttentionCache::ImageAttentionCache(const Options& options, const core::AttentionBuild& build,
                                          const core::ImageLayout& image, std::unique_ptr<core::CoreAttention> inner)
-    : lanes_(options.lanes == Options::Lanes::batch),
+    : WrappedAttention(std::move(inner), "attention_cache"),
+      lanes_(options.lanes == Options::Lanes::batch),
       moves_in_evaluation_(lanes_ && options.eval_lanes != Options::EvalLanes::empty),
       mem_len_(options.mem_len.value_or(image.rows())),
       dim_(build.dim),
-      image_(image),
-      inner_(std::move(inner)) {
+      image_(image) {
   base::require(!image.windows,
                 "attention_cache: does not support windows; use it with backbone.type = "
                 "\"vit\", \"pvt\" or \"pvt_v2\"");
-  base::require(inner_->support().contexts, "attention_cache: this attention does not support context rows");
-  if (image.reduces()) reduces_ = dynamic_cast<const core::ReducesRows*>(inner_.get());
-  base::ensure(!image.reduces() || reduces_ != nullptr,
-               "an attention that reduces its keys must implement ReducesRows");
+  base::require(this->inner().support().contexts, "attention_cache: this attention does not support context rows");
   base::require(!image.reduces() || mem_len_ % image.grid.size() == 0,
                 "attention_cache: keys are reduced image by image: expected a mem_len of whole images, a multiple of "
                 "{}, found {}",
@@ -42,21 +39,18 @@ core::State ImageAttentionCache::initial_state(int64_t batch) const {
   } else {
     state.filled = at::zeros({1}, options.dtype(at::kLong));
   }
-  return core::State::list({{"attention_cache", state}, {"core", inner_->initial_state(batch)}});
+  return joined(state, inner().initial_state(batch));
 }
 
 core::AttentionSupport ImageAttentionCache::support() const {
-  core::AttentionSupport support = inner_->support();
+  core::AttentionSupport support = WrappedAttention::support();
   support.keeps_state = true;
   support.contexts = false;
   return support;
 }
 
-int64_t ImageAttentionCache::max_rows(std::string_view field, core::Mode mode) const {
-  constexpr std::string_view kCore = "core.";
-  if (!field.starts_with(kCore)) return moves(mode) ? mem_len_ : 0;
-  const auto* inner = dynamic_cast<const core::Bounded*>(inner_.get());
-  return inner == nullptr ? 0 : inner->max_rows(field.substr(kCore.size()), mode);
+int64_t ImageAttentionCache::own_max_rows(std::string_view, core::Mode mode) const {
+  return moves(mode) ? mem_len_ : 0;
 }
 
 bool ImageAttentionCache::moves(core::Mode mode) const {
@@ -77,9 +71,9 @@ at::Tensor ImageAttentionCache::context(const core::AttentionInput& input, const
   const int64_t filled = lanes_ ? kept : std::min(cache.filled.item<int64_t>(), mem_len_);
   if (filled == 0) return {};
   at::Tensor rows = cache.rows.detach().narrow(1, kept - filled, filled), valid = cache.valid;
-  if (reduces_ != nullptr) {
+  if (image_.reduces()) {
     const int64_t lanes = rows.size(0), image = image_.grid.size();
-    rows = reduces_->reduced(rows.reshape({-1, image, dim_}), image_.grid).reshape({lanes, -1, dim_});
+    rows = reduced(rows.reshape({-1, image, dim_}), image_.grid).reshape({lanes, -1, dim_});
     // Images are real or padding as a whole.
     if (valid.defined())
       valid = valid.view({lanes, -1, image}).select(2, 0).repeat_interleave(rows.size(1) * image / filled, 1);
@@ -91,12 +85,12 @@ at::Tensor ImageAttentionCache::context(const core::AttentionInput& input, const
 }
 
 core::AttentionResult ImageAttentionCache::forward(const core::AttentionInput& input, const core::State& state) const {
-  const core::State own = state.child("attention_cache");
+  const core::State own = own_state(state);
   const auto& cache = own.as<ImageAttentionCacheState>();
-  core::AttendTable table = input.table;
-  const at::Tensor earlier = context(input, cache, table);
-  core::AttentionResult result = inner_->forward({input.x, earlier, table, input.mode, input.ends, {}, input.image},
-                                                 state.child("core"));
+  core::AttentionResult result;
+  for_inner(input, state, [&](const core::AttentionInput& seen, const core::State& of_inner) {
+    result = inner().forward(seen, of_inner);
+  });
   ImageAttentionCacheState next = cache;
   if (moves(input.mode)) {
     const at::NoGradGuard no_grad;
@@ -113,18 +107,15 @@ core::AttentionResult ImageAttentionCache::forward(const core::AttentionInput& i
       next.filled = (cache.filled + fresh).clamp_max(mem_len_);
     }
   }
-  return {result.y, core::State::list({{"attention_cache", next}, {"core", std::move(result.state)}})};
+  return {result.y, joined(next, std::move(result.state))};
 }
 
-core::AttentionView ImageAttentionCache::inspect(const core::AttentionInput& input, const core::State& state,
-                                                 const core::State& history) const {
-  const auto* inner = dynamic_cast<const core::Inspectable*>(inner_.get());
-  if (inner == nullptr) return {};
-  const core::State own = state.child("attention_cache");
+void ImageAttentionCache::for_inner(const core::AttentionInput& input, const core::State& state,
+                                    const Call& call) const {
+  const core::State own = own_state(state);
   core::AttendTable table = input.table;
   const at::Tensor earlier = context(input, own.as<ImageAttentionCacheState>(), table);
-  return inner->inspect({input.x, earlier, table, input.mode, input.ends, {}, input.image}, state.child("core"),
-                        history);
+  call({input.x, earlier, table, input.mode, input.ends, {}, input.image}, inner_state(state));
 }
 
 }  // namespace mnemo::memory

@@ -4,10 +4,8 @@
 
 #include "core/attention.h"
 #include "core/attention_build.h"
-#include "core/bounded.h"
 #include "core/image_layout.h"
-#include "core/inspection.h"
-#include "core/reduces_rows.h"
+#include "core/wrapped_attention.h"
 #include "memory/attention_cache.h"
 
 namespace mnemo::memory {
@@ -33,7 +31,7 @@ struct ImageAttentionCacheState {
 /// with the weights. With lanes = "batch" it belongs to a place of the batch, whose images count as a sequence:
 ///   cache'_b = the last mem_len rows of [cache_b; x_b], detached; in evaluation too unless eval_lanes = "empty"
 /// If the attention reduces its keys, the images in the cache are reduced in the same way.
-class ImageAttentionCache final : public core::Attention, public core::Inspectable, public core::Bounded {
+class ImageAttentionCache final : public core::WrappedAttention<core::Attention> {
  public:
   using Options = AttentionCacheOptions;
   /// Throws InputError if the attention does not support contexts, inside windows, and if keys are reduced but mem_len
@@ -43,12 +41,11 @@ class ImageAttentionCache final : public core::Attention, public core::Inspectab
   core::AttentionResult forward(const core::AttentionInput& input, const core::State& state) const override;
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override;
-  int64_t max_rows(std::string_view field, core::Mode mode) const override;
-  /// The inner attention's maps over [cache; x].
-  core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
-                              const core::State& history) const override;
 
  private:
+  int64_t own_max_rows(std::string_view field, core::Mode mode) const override;
+  /// [cache; x].
+  void for_inner(const core::AttentionInput& input, const core::State& state, const Call& call) const override;
   /// Whether an image of this mode enters the cache.
   bool moves(core::Mode mode) const;
   /// The rows [B,M,D] before the input's keys, undefined while the cache is empty; adds their span to `table`.
@@ -59,8 +56,6 @@ class ImageAttentionCache final : public core::Attention, public core::Inspectab
   int64_t mem_len_, dim_;
   core::ImageLayout image_;
   at::Tensor like_;  // the core's output projection: gives the type and device of the cache
-  std::unique_ptr<core::CoreAttention> inner_;
-  const core::ReducesRows* reduces_ = nullptr;  // inner_, if it reduces keys
 };
 
 }  // namespace mnemo::memory

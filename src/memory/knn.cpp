@@ -36,9 +36,9 @@ at::Tensor last_rows(const at::Tensor& old, const at::Tensor& fresh, const at::T
 }  // namespace
 
 Knn::Knn(const Options& options, const core::AttentionBuild& build, std::unique_ptr<core::CoreAttention> inner)
-    : options_(options),
-      inner_(std::move(inner)),
-      maps_(inner_->projections()),
+    : WrappedAttention(std::move(inner), "knn"),
+      options_(options),
+      maps_(projections()),
       num_heads_(build.num_heads),
       num_kv_heads_(maps_ == nullptr ? build.num_heads : maps_->num_kv_heads),
       head_dim_(build.head_dim) {
@@ -60,27 +60,17 @@ core::State Knn::initial_state(int64_t batch) const {
   state.keys = at::empty({batch, num_kv_heads_, 0, head_dim_}, options);
   state.values = state.keys;
   state.valid = at::empty({batch, 0}, options.dtype(at::kBool));
-  return core::State::list({{"knn", state}, {"core", inner_->initial_state(batch)}});
+  return joined(state, inner().initial_state(batch));
 }
 
 core::AttentionSupport Knn::support() const {
-  core::AttentionSupport support = inner_->support();
+  core::AttentionSupport support = WrappedAttention::support();
   support.keeps_state = support.moves_at_ends = true;
   return support;
 }
 
-int64_t Knn::bptt_depth(std::string_view field) const {
-  constexpr std::string_view kCore = "core.";
-  return field.starts_with(kCore) ? inner_->bptt_depth(field.substr(kCore.size())) : 0;
-}
-
-int64_t Knn::max_rows(std::string_view field, core::Mode mode) const {
-  constexpr std::string_view kCore = "core.", kOpen = "knn.open.";
-  if (field.starts_with(kCore)) {
-    const auto* inner = dynamic_cast<const core::Bounded*>(inner_.get());
-    return inner == nullptr ? 0 : inner->max_rows(field.substr(kCore.size()), mode);
-  }
-  return field.starts_with(kOpen) ? 0 : options_.memory_len;
+int64_t Knn::own_max_rows(std::string_view field, core::Mode) const {
+  return field.starts_with("open.") ? 0 : options_.memory_len;
 }
 
 at::Tensor Knn::queries(const at::Tensor& q) const {
@@ -128,13 +118,12 @@ KnnState Knn::after(const KnnState& old, const at::Tensor& k, const at::Tensor& 
 }
 
 core::CoreAttention::Heads Knn::heads(const core::AttentionInput& input, const core::State& state) const {
-  const core::State own = state.child("knn");
+  const core::State own = own_state(state);
   const KnnState& old = checked(own, input.x.size(0));
-  Heads made = inner_->heads(input, state.child("core"));
+  Heads made = inner().heads(input, inner_state(state));
   RECORD_USER_SCOPE("knn");
   if (!made.rows.q.defined()) made.rows = maps_->heads(input.x, input.x);
-  made.state = core::State::list(
-      {{"knn", after(old, made.rows.k, made.rows.v, input)}, {"core", std::move(made.state)}});
+  made.state = joined(after(old, made.rows.k, made.rows.v, input), std::move(made.state));
   if (old.keys.size(2) == 0) return made;
 
   const at::Tensor found = ops::knn_attention(queries(made.rows.q), old.keys.detach(), old.values.detach(), old.valid,
@@ -150,10 +139,8 @@ core::CoreAttention::Heads Knn::heads(const core::AttentionInput& input, const c
 
 core::AttentionView Knn::inspect(const core::AttentionInput& input, const core::State& state,
                                  const core::State& history) const {
-  const auto* inner = dynamic_cast<const core::Inspectable*>(inner_.get());
-  core::AttentionView view = inner == nullptr ? core::AttentionView{}
-                                              : inner->inspect(input, state.child("core"), history);
-  const core::State own = state.child("knn");
+  core::AttentionView view = WrappedAttention::inspect(input, state, history);
+  const core::State own = own_state(state);
   const KnnState& old = checked(own, input.x.size(0));
   if (old.keys.size(2) == 0) return view;
   view.maps.push_back({"knn", core::MapAxis::queries, core::MapAxis::cache,
@@ -163,15 +150,8 @@ core::AttentionView Knn::inspect(const core::AttentionInput& input, const core::
   return view;
 }
 
-core::State Knn::history(const core::AttentionInput& input, const core::State& state,
-                         const core::State& history) const {
-  const auto* inner = dynamic_cast<const core::Inspectable*>(inner_.get());
-  return inner == nullptr ? core::State() : inner->history(input, state.child("core"), history);
-}
-
 std::vector<core::Scalar> Knn::scalars() const {
-  std::vector<core::Scalar> all;
-  if (const auto* inner = dynamic_cast<const core::Inspectable*>(inner_.get())) all = inner->scalars();
+  std::vector<core::Scalar> all = WrappedAttention::scalars();
   const at::Tensor share = at::sigmoid(gate_.detach()).to(at::kCPU, at::kDouble);
   all.push_back({"knn_gate", {share.const_data_ptr<double>(), share.const_data_ptr<double>() + share.numel()}});
   return all;

@@ -5,8 +5,7 @@
 #include "base/options.h"
 #include "core/attention.h"
 #include "core/attention_build.h"
-#include "core/bounded.h"
-#include "core/inspection.h"
+#include "core/wrapped_attention.h"
 #include "layers/parts.h"
 
 namespace mnemo::memory {
@@ -53,28 +52,24 @@ void require_knn_state(const KnnState& state, int64_t batch, int64_t heads, int6
 /// ends, the memory takes its keys and values, without gradient, and keeps the last memory_len real rows. Padding is
 /// not stored.
 /// Parameters: gate [H], starts at 0; scale [H] if normalised, starts at sqrt(d).
-class Knn final : public core::CoreAttention, public core::Inspectable, public core::Bounded {
+class Knn final : public core::WrappedAttention<core::CoreAttention> {
  public:
   using Options = KnnOptions;
   /// Throws InputError around an attention that does not say how it maps rows to queries, keys and values.
   Knn(const Options& options, const core::AttentionBuild& build, std::unique_ptr<core::CoreAttention> inner);
   Heads heads(const core::AttentionInput& input, const core::State& state) const override;
-  at::Tensor project(const at::Tensor& heads) const override { return inner_->project(heads); }
+  at::Tensor project(const at::Tensor& heads) const override { return inner().project(heads); }
   core::State initial_state(int64_t batch) const override;
   core::AttentionSupport support() const override;
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
-  int64_t bptt_depth(std::string_view field) const override;
-  int64_t max_rows(std::string_view field, core::Mode mode) const override;
-  const layers::AttentionProjections* projections() const override { return maps_; }
   /// The inner attention's maps, and "knn": what each query takes of the rows of the memory.
   core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
                               const core::State& history) const override;
-  core::State history(const core::AttentionInput& input, const core::State& state,
-                      const core::State& history) const override;
   /// g of every head: how much of the output comes from the memory.
   std::vector<core::Scalar> scalars() const override;
 
  private:
+  int64_t own_max_rows(std::string_view field, core::Mode mode) const override;
   const KnnState& checked(const core::State& knn, int64_t batch) const;
   /// q [B,H,Q,d] as it is scored, by key heads (core/grouped_queries.h).
   at::Tensor queries(const at::Tensor& q) const;
@@ -83,7 +78,6 @@ class Knn final : public core::CoreAttention, public core::Inspectable, public c
                  const core::AttentionInput& input) const;
 
   Options options_;
-  std::unique_ptr<core::CoreAttention> inner_;
   const layers::AttentionProjections* maps_;
   int64_t num_heads_, num_kv_heads_, head_dim_;
   at::Tensor gate_, scale_;

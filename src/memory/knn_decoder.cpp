@@ -211,7 +211,7 @@ class KnnDecoder final : public core::DecodeAttention {
 }  // namespace
 
 std::unique_ptr<core::DecodeAttention> Knn::decoder(const core::DecodeBuild& build) const {
-  std::unique_ptr<core::DecodeAttention> inner = inner_->decoder(build);
+  std::unique_ptr<core::DecodeAttention> inner = this->inner().decoder(build);
   if (inner == nullptr) return nullptr;
   return std::make_unique<KnnDecoder>(build, options_, num_heads_, num_kv_heads_, head_dim_, gate_, scale_,
                                       std::move(inner));

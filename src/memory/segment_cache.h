@@ -4,7 +4,6 @@
 #include <string>
 
 #include "base/options.h"
-#include "core/bounded.h"
 #include "core/memory.h"
 #include "core/memory_build.h"
 #include "core/model_outline.h"
@@ -46,7 +45,7 @@ struct SegmentCacheState {
 /// Segment-level recurrence (Dai et al. 2019, section 3.2): layer l sees, to the left of the segment, the last mem_len
 /// rows that entered it in earlier segments. No gradient flows into the cache.
 ///   cache' = the last mem_len rows of [cache; rows], detached; padding is not stored
-class SegmentCache : public core::LayerContext, public core::Bounded {
+class SegmentCache : public core::LayerContext {
  public:
   using Options = SegmentCacheOptions;
   SegmentCache(const Options& options, const core::MemoryBuild& build, std::string name = "segment_cache")

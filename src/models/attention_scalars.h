@@ -14,9 +14,7 @@ template <class Backbone>
 std::vector<core::Scalar> attention_scalars(const Backbone& backbone) {
   std::vector<core::Scalar> all;
   for (int64_t layer = 0; layer < backbone.num_layers(); ++layer) {
-    const auto* inspectable = dynamic_cast<const core::Inspectable*>(&backbone.attention(layer));
-    if (inspectable == nullptr) continue;
-    for (core::Scalar& scalar : inspectable->scalars())
+    for (core::Scalar& scalar : backbone.attention(layer).scalars())
       all.push_back({fmt::format("layers.{}.{}", layer, scalar.name), std::move(scalar.values)});
   }
   return all;

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <string>
 
-#include "core/bounded.h"
-
 namespace mnemo::models {
 
 int64_t max_rows(const Model& model, std::string_view path, core::Mode mode) {
@@ -14,8 +12,7 @@ int64_t max_rows(const Model& model, std::string_view path, core::Mode mode) {
   const bool encodes = model.source() != nullptr && path.starts_with(kEncoder);
   if (encodes) path.remove_prefix(kEncoder.size());
   const auto rows_of = [&](const auto& owner, const std::string& name) -> int64_t {
-    const auto* bounded = dynamic_cast<const core::Bounded*>(&owner);
-    return bounded == nullptr ? 0 : bounded->max_rows(path.substr(name.size() + 1), mode);
+    return owner.max_rows(path.substr(name.size() + 1), mode);
   };
   const auto is_of = [&](const std::string& name) {
     return path.size() > name.size() && path.starts_with(name) && path[name.size()] == '.';

@@ -8,7 +8,7 @@
 namespace mnemo::models {
 
 /// The most rows that dimension M of the state field with that path has between segments, as its memory declares
-/// (core::Bounded); 0 for one that is empty then.
+/// (max_rows of an attention or a layer context); 0 for one that is empty then.
 int64_t max_rows(const Model& model, std::string_view path, core::Mode mode);
 
 /// Bytes of one sequence's state between segments once every memory is full, or has seen `rows` rows if that is less.

@@ -20,13 +20,12 @@ std::unique_ptr<core::Attention> wrapped(std::unique_ptr<core::CoreAttention> co
     if (!serves(memory, build.layer_number)) continue;
     with_location(memory, [&] {
       if (!wrap.has(entry)) return;
-      auto* heads = dynamic_cast<core::CoreAttention*>(made.get());
-      base::require(heads != nullptr,
+      base::require(made->as_core() != nullptr,
                     "memory: '{}' needs the heads before their output projection, which '{}' around the attention of "
                     "layer {} does not return; put '{}' after it in the list",
                     type_of(memory), inner, build.layer_number, inner);
-      made.release();
-      made = wrap(entry, memory, std::unique_ptr<core::CoreAttention>(heads));
+      made = wrap(entry, memory,
+                  std::unique_ptr<core::CoreAttention>(static_cast<core::CoreAttention*>(made.release())));
       inner = type_of(memory);
     });
   }

@@ -34,8 +34,7 @@ TEST_P(Inspection, RecordingChangesNoBit) {
           segment, state,
           [&](int64_t at, const core::Attention& attention, const core::AttentionInput& input, const core::State& own) {
             EXPECT_EQ(at, layer++);
-            if (const auto* inspectable = dynamic_cast<const core::Inspectable*>(&attention))
-              inspectable->inspect(input, own, {});
+            attention.inspect(input, own, {});
           });
       EXPECT_EQ(layer, model->backbone().num_layers());
       recorder.record(segment, {0, 1});

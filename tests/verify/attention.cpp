@@ -4,11 +4,13 @@
 
 #include <optional>
 
+#include "attention/bigbird.h"
+#include "attention/linear.h"
+#include "attention/lsh.h"
+#include "attention/relative.h"
 #include "base/error.h"
 #include "base/option_poly.h"
-#include "core/shows_scores.h"
-#include "core/takes_draw.h"
-#include "core/takes_slot_index.h"
+#include "memory/abc.h"
 #include "models/registry.h"
 #include "ops/attention/block_pattern.h"
 #include "tests/verify/golden_file.h"
@@ -47,14 +49,13 @@ void move(base::Node& from, base::Node& to, const char* key) {
   }
 }
 
-/// Replaces values that an attention would draw at random (random projections, rotations, a block pattern) by those of
-/// the file.
-void give_draw(const GoldenFile& file, const base::Node& options, core::CoreAttention& core) {
-  auto* takes = dynamic_cast<core::TakesDraw*>(&core);
+/// Replaces values that an attention of class A would draw at random by those of the file, which call them `name`.
+template <class A>
+void give_draw(const GoldenFile& file, const char* name, const base::Node& options, core::CoreAttention& core) {
+  auto* takes = dynamic_cast<A*>(&core);
   if (takes == nullptr) return;
-  const std::string name(takes->draw_name());
-  if (const at::Tensor buffer = file.find("buffer." + name); buffer.defined()) takes->set_draw(buffer);
-  const at::Tensor blocks = file.step(0, "input." + name);
+  if (const at::Tensor buffer = file.find(std::string("buffer.") + name); buffer.defined()) takes->set_draw(buffer);
+  const at::Tensor blocks = file.step(0, std::string("input.") + name);
   if (!blocks.defined()) return;
   const at::Tensor pattern = file.step(0, "input.pattern_mask");
   base::require(!pattern.defined() ||
@@ -92,7 +93,9 @@ Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budge
                                    above ? 1 : 0};
   const base::Node whole = mechanisms.attention_types.complete(options);
   auto core = mechanisms.attentions.find(type).make(whole, build);
-  give_draw(file, whole, *core);
+  give_draw<attention::BigBird>(file, "block_mask", whole, *core);
+  give_draw<attention::Lsh>(file, "rotations", whole, *core);
+  give_draw<attention::Linear>(file, "feature.random", whole, *core);
   const base::Node* memories = file.config().find("memory");
   base::require(memories == nullptr || (memories->is_array() && memories->size() <= 1),
                 "{}: expected at most one memory for one attention", file.path());
@@ -211,7 +214,7 @@ GoldenReport verify_attention(const GoldenFile& file) {
     if (subject.context) context = subject.context->before(0, x, context_state);
     const core::AttentionInput input{x, context, table, mode, true, slots_below};
     const at::Tensor slot_index = file.step(k, "input.slot_index");
-    const auto* assigned = dynamic_cast<const core::TakesSlotIndex*>(subject.attention.get());
+    const auto* assigned = dynamic_cast<const memory::Abc*>(subject.attention.get());
     base::require(!slot_index.defined() || assigned != nullptr,
                   "{}: step.{}.input.slot_index is there, but this attention has no slots", file.path(), k);
     const core::State given = state;
@@ -229,10 +232,10 @@ GoldenReport verify_attention(const GoldenFile& file) {
       const at::Tensor cotangent = file.step(k, std::string("cotangent.") + name);
       if (cotangent.defined()) scalar = scalar + (cotangent * found).sum();
     }
-    if (const auto* shows = dynamic_cast<const core::ShowsScores*>(subject.attention.get())) {
+    if (const auto* relative = dynamic_cast<const attention::Relative*>(subject.attention.get())) {
       const std::string name = fmt::format("step.{}.output.scores", k);
       if (const at::Tensor expected = file.find(name); expected.defined())
-        comparison.compare("outputs", name, expected, shows->scores(input, given));
+        comparison.compare("outputs", name, expected, relative->scores(input, given));
     }
     for (const auto& [field, tensor] : state.fields()) {
       for (const char* what : {"state", "buffer"}) {

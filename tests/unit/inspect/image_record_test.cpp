@@ -6,7 +6,7 @@
 
 #include <numeric>
 
-#include "core/mixes_branches.h"
+#include "core/inspection.h"
 #include "core/window_cut.h"
 #include "models/options.h"
 #include "tests/support/numbers.h"
@@ -202,7 +202,7 @@ TEST(ImageRecord, BranchesAreMeansOverTheChannelsOfTheImagesRows) {
   model.forward(segment, model.initial_state(1),
                 [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input,
                     const core::State& state) {
-                  if (layer == 1) expected = dynamic_cast<const core::MixesBranches&>(attention).branches(input, state);
+                  if (layer == 1) expected = attention.branches(input, state);
                 },
                 {});
   ASSERT_EQ(layers[1].branches.size(), 2U);
@@ -236,18 +236,14 @@ TEST(ImageRecord, WindowsComeBackToTheirPlaces) {
   core::Segment segment;
   segment.pixels = test::Numbers(5).normal({1, 3, 24, 20});
   const at::NoGradGuard no_grad;
-  model.forward(
-      segment, model.initial_state(1),
-      [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input,
-          const core::State& state) {
-        if (layer != 1) return;
-        windows = dynamic_cast<const core::Inspectable&>(attention)
-                      .inspect(input, state, {})
-                      .maps.front()
-                      .weights.contiguous();
-        o_self = dynamic_cast<const core::MixesBranches&>(attention).branches(input, state).front().rows.mean(2);
-      },
-      {});
+  model.forward(segment, model.initial_state(1),
+                [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input,
+                    const core::State& state) {
+                  if (layer != 1) return;
+                  windows = attention.inspect(input, state, {}).maps.front().weights.contiguous();
+                  o_self = attention.branches(input, state).front().rows.mean(2);
+                },
+                {});
   ASSERT_EQ(windows.sizes(), (at::IntArrayRef{9, 2, 20, 20}));
   const double* weights = windows.const_data_ptr<double>();
   for (int64_t y = 0; y < 12; ++y) {

@@ -78,8 +78,7 @@ TEST(KnnMemory, TellsWhichRowsAQueryTook) {
   model->forward(
       segment(2), state,
       [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input, const core::State& own) {
-        const auto& inspectable = dynamic_cast<const core::Inspectable&>(attention);
-        for (const core::WeightMap& map : inspectable.inspect(input, own, {}).maps) {
+        for (const core::WeightMap& map : attention.inspect(input, own, {}).maps) {
           if (map.name != "knn") continue;
           ++maps;
           EXPECT_EQ(layer, 1);

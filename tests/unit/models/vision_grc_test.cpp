@@ -5,7 +5,7 @@
 #include <ostream>
 
 #include "base/error.h"
-#include "core/mixes_branches.h"
+#include "core/inspection.h"
 #include "models/full_state.h"
 #include "models/model.h"
 #include "models/presets.h"
@@ -301,9 +301,7 @@ TEST_P(VisionGrc, BranchesAreSeenOnTheWay) {
   model->forward(segment, model->initial_state(2),
                  [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input,
                      const core::State& state) {
-                   const auto* mixes = dynamic_cast<const core::MixesBranches*>(&attention);
-                   ASSERT_NE(mixes, nullptr);
-                   const auto branches = mixes->branches(input, state);
+                   const auto branches = attention.branches(input, state);
                    ASSERT_EQ(branches.size(), 2u);
                    const int64_t dim = GetParam().dims[static_cast<size_t>(layer)];
                    EXPECT_EQ(branches[0].rows.sizes(), at::IntArrayRef({input.x.size(0), input.x.size(1), dim}));
@@ -386,8 +384,7 @@ TEST(AttentionCacheInImages, OfAViTIsAttentionOverItsRowsAndThoseOfTheCache) {
         for (const auto& [field, tensor] : own.fields()) {
           if (field.path == "rows") rows = tensor;
         }
-        const auto* inspectable = dynamic_cast<const core::Inspectable*>(&attention);
-        const core::AttentionView view = inspectable->inspect(input, state, {});
+        const core::AttentionView view = attention.inspect(input, state, {});
         ASSERT_EQ(view.maps.size(), 1u);
         EXPECT_EQ(view.maps[0].weights.sizes(), at::IntArrayRef({2, 2, 7, 11}));
         EXPECT_EQ(rows.sizes(), at::IntArrayRef({1, 4, 16}));
