@@ -170,6 +170,8 @@ class Trainer {
   bool owes_evaluation() const;
   TrainReport report(int signal) const;
   void load(const weights::CheckpointReader& reader);
+  void load_weights(const weights::CheckpointReader& reader);
+  void load_states(const weights::CheckpointReader& reader, int64_t parts);
 
   core::Model& model_;
   tasks::Task& task_;
