@@ -56,7 +56,7 @@ class TrainedSubject {
     for (const auto& [name, tensor] : model_->parameters().named()) tensors.emplace_back(name, tensor.detach());
     std::vector<int64_t> all(samples_.size());
     for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
-    tensors.emplace_back("bench.source", data::make_pair_batch(samples_, all).source);
+    tensors.emplace_back("bench.source", data::make_pair_batch(samples_, all).input.source);
     return tensors;
   }
 
