@@ -26,6 +26,7 @@
 #include "experiment/device.h"
 #include "infer/generation_settings.h"
 #include "infer/open_text.h"
+#include "models/model.h"
 #include "recipes/recipe.h"
 
 namespace mnemo::cli {

@@ -21,6 +21,7 @@
 #include "experiment/device.h"
 #include "experiment/translation_search.h"
 #include "infer/translator.h"
+#include "models/model.h"
 
 namespace mnemo::cli {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "infer/engine_parts.h"
+#include "models/model.h"
 
 namespace mnemo::infer {
 namespace {

@@ -11,6 +11,7 @@
 #include "bundle/generation_file.h"
 #include "bundle/model_folder.h"
 #include "bundle/published_config.h"
+#include "models/model.h"
 #include "weights/foreign_config.h"
 #include "weights/foreign_text.h"
 

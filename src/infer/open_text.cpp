@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "models/model.h"
 
 namespace mnemo::infer {
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "core/backbone.h"
+#include "models/model.h"
 
 namespace mnemo::inspect {
 namespace {}  // namespace

@@ -8,7 +8,16 @@
 #include <vector>
 
 #include "core/inspection.h"
-#include "models/model.h"
+#include "core/spans.h"
+#include "core/state.h"
+
+namespace mnemo::models {
+class Model;
+}
+namespace mnemo::core {
+struct Segment;
+struct StepResult;
+}  // namespace mnemo::core
 
 namespace mnemo::inspect {
 

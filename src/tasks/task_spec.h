@@ -9,13 +9,20 @@
 #include <vector>
 
 #include "base/node.h"
+#include "core/input.h"
 #include "data/images/image_options.h"
 #include "data/pairs/pair_vocabulary.h"
 #include "data/text/corpus.h"
-#include "models/make_attention.h"
-#include "models/model.h"
-#include "search/generation_search.h"
+#include "search/generation_options.h"
 #include "tasks/task.h"
+
+namespace mnemo::models {
+class Model;
+struct ModelOptions;
+}  // namespace mnemo::models
+namespace mnemo::core {
+struct RowLimit;
+}
 
 namespace mnemo::tasks {
 
