@@ -19,6 +19,7 @@
 #include "cli/ranks.h"
 #include "data/text/lines.h"
 #include "experiment/device.h"
+#include "experiment/experiment.h"
 #include "experiment/translation_search.h"
 #include "infer/translator.h"
 #include "models/model.h"

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "core/backbone.h"
 #include "infer/engine_parts.h"
 #include "models/model.h"
 

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "core/input.h"
 #include "ops/row_kernels.h"
 
 namespace mnemo::infer {

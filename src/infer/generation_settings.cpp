@@ -12,6 +12,7 @@
 #include "bundle/model_folder.h"
 #include "bundle/published_config.h"
 #include "models/model.h"
+#include "search/generation_search.h"
 #include "weights/foreign_config.h"
 #include "weights/foreign_text.h"
 

@@ -145,9 +145,7 @@ class TaskSpec {
   virtual bool endless() const { return false; }
 
   /// Whether `model` takes a setting from the data: vocabulary, number of classes or segment size.
-  virtual bool completes(const models::ModelOptions& model) const {
-    return model.backbone.input() == InputKind::tokens;
-  }
+  virtual bool completes(const models::ModelOptions& model) const;
   /// What data of this kind often have, for a recipe that names none; nothing where it names some, or where there is no
   /// usual answer.
   virtual std::optional<DataShape> usual_shape() const { return {}; }

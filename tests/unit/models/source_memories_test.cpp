@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "base/error.h"
+#include "core/backbone.h"
 #include "core/state.h"
 #include "models/full_state.h"
 #include "models/model.h"
