@@ -17,6 +17,10 @@ AttentionRecorder::AttentionRecorder(const models::Model& model, int64_t batch)
       state_(initial_),
       histories_(static_cast<size_t>(model.backbone().num_layers())) {}
 
+core::StepResult AttentionRecorder::run(const core::Segment& segment, const at::Tensor& reset) {
+  return run(segment, reset, {});
+}
+
 core::StepResult AttentionRecorder::run(const core::Segment& segment, const at::Tensor& reset,
                                         const OnLayer& on_layer) {
   base::require(segment.part.starts && segment.part.ends,

@@ -42,7 +42,7 @@ class AttentionRecorder {
   explicit AttentionRecorder(const models::Model& model, int64_t batch = 1);
   /// The next segment of the sequences, a whole one. Rows with `reset` [B] bool start from the initial state; undefined
   /// = none.
-  core::StepResult run(const core::Segment& segment, const at::Tensor& reset = {}) { return run(segment, reset, {}); }
+  core::StepResult run(const core::Segment& segment, const at::Tensor& reset = {});
   /// The same, and records what the attentions of these layers did. Holds all their weights [B,H,Q,K] in memory at
   /// once.
   std::vector<LayerRecord> record(const core::Segment& segment, const std::vector<int64_t>& layers,
