@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/attention.h"
+#include "core/scalar.h"
 
 namespace mnemo::core {
 
@@ -42,12 +43,6 @@ struct AttentionView {
 struct BranchRows {
   std::string name;
   at::Tensor rows;
-};
-
-/// Values of a mechanism to log during training.
-struct Scalar {
-  std::string name;
-  std::vector<double> values;
 };
 
 /// Called before each attention of a forward pass, cross-attentions included: their table is_cross().

@@ -11,8 +11,12 @@
 #include <vector>
 
 #include "core/segment.h"
+#include "core/state.h"
 #include "data/pairs/pair_vocabulary.h"
-#include "models/model.h"
+
+namespace mnemo::models {
+class Model;
+}
 
 namespace mnemo::infer {
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string>
 
+#include "core/backbone.h"
+#include "models/model.h"
 namespace mnemo::models {
 
 int64_t max_rows(const Model& model, std::string_view path, core::Mode mode) {

@@ -3,6 +3,10 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/ignore_target.h"
+#include "core/memory.h"
+#include "core/model.h"
+#include "ops/label_smoothing.h"
 
 namespace mnemo::tasks {
 

@@ -10,6 +10,7 @@
 #include "attention/relative.h"
 #include "base/error.h"
 #include "base/option_poly.h"
+#include "core/memory.h"
 #include "memory/abc.h"
 #include "models/registry.h"
 #include "ops/attention/block_pattern.h"
