@@ -14,7 +14,7 @@
 #include <ctime>
 #include <map>
 
-#include "cli/process_settings.h"
+#include "base/process.h"
 #include "infer/task_classifier.h"
 
 namespace {
@@ -102,7 +102,7 @@ BENCHMARK(naive)
     ->Unit(benchmark::kMillisecond);
 
 int main(int argc, char** argv) {
-  cli::apply_process_settings();
+  base::init_process();
   at::set_num_threads(1);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
