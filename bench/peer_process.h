@@ -1,10 +1,11 @@
 #pragma once
 
-#include <sys/types.h>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "base/child_process.h"
 
 namespace mnemo::bench {
 
@@ -34,9 +35,8 @@ class PeerProcess {
   /// Nothing if no whole line arrives within the limit.
   std::optional<std::string> read_line(double limit);
 
-  pid_t child_ = -1;
-  int to_ = -1, from_ = -1;
   std::string name_, buffer_;
+  base::ChildProcess child_;
 };
 
 }  // namespace mnemo::bench

@@ -17,10 +17,14 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/stop.h"
 #include "infer/generate_options.h"
 
 namespace mnemo {
 
+namespace base {
+class ConsoleScope;
+}
 namespace bundle {
 struct Bundle;
 }
@@ -32,11 +36,54 @@ class TextSession;
 }
 
 using base::InputError;
+/// A call that ended early because Watch::should_stop asked for it.
+using base::Stopped;
+
+/// Sets what decides the speed of the whole process on some machines: MKL takes its fastest instructions on any CPU,
+/// and memory of large tensors stays in the process. The first call of main; the program `mnemo` makes it, too. With
+/// main's `argv` the process starts itself again, once, with GOMP_SPINCOUNT=1000 in its environment, so that idle
+/// threads do not take the time of those they wait for; the same can be set outside. Nothing else of the library
+/// belongs to the process, but LibTorch's own number of threads.
+void init(char** argv = nullptr);
+
+/// How far a long call is.
+struct Progress {
+  std::string_view job;  ///< "train", "compare"
+  int64_t done = 0, total = 0;
+  std::string_view note;  ///< "loss 2.31"
+};
+
+/// What a long call asks and tells on its way. Calls in several threads do not see each other's.
+struct Watch {
+  /// Asked at least once a step or every 64 rows, in the thread of the call; true, or any number but 0, ends it. A
+  /// training and a comparison then end after a checkpoint; other calls throw Stopped.
+  base::ShouldStop should_stop = {};
+
+  /// While it lives, the log and the progress of this thread's calls go where a watch says: for calls whose options have
+  /// none.
+  class Watching {
+   public:
+    explicit Watching(const Watch& watch);
+    ~Watching();
+    Watching(const Watching&) = delete;
+    Watching& operator=(const Watching&) = delete;
+
+   private:
+    std::unique_ptr<base::ConsoleScope> scope_;
+  };
+  /// Receives each line of the log ("warning: ..."), also from threads that the call starts; empty: stderr, or what a
+  /// Watching of this thread says.
+  std::function<void(std::string_view line)> log = {};
+  /// Receives the progress of trainings and comparisons; empty: a line of the log every few seconds, and for a training
+  /// nothing.
+  std::function<void(const Progress&)> progress = {};
+};
 
 struct LoadOptions {
   std::string device = "cpu";   ///< "cpu", "cuda" or "cuda:N"
   std::string checkpoint = {};  ///< of a run: "latest", "best" or a step; empty: its model, or before it has one the
                                 ///< best checkpoint
+  Watch watch = {};             ///< for its log
 };
 
 /// How text is generated: max_tokens, temperature, stop, seed, precision and more.
@@ -52,6 +99,7 @@ struct EvaluateOptions {
   std::string task = {};       ///< for image models, the head to evaluate; empty: "base", or the run's task
   int64_t segment_size = 0;    ///< tokens per segment; 0: the model's
   int64_t batch = 1;           ///< parallel parts of a text, or samples per batch
+  Watch watch = {};
 };
 
 /// A token of a given text.
@@ -78,6 +126,7 @@ struct ClassifyOptions {
   int64_t top = 5;                      ///< number of classes to return per head
   int64_t batch = 8;                    ///< images per batch
   bool skip_broken = false;             ///< skip images that cannot be read instead of throwing
+  Watch watch = {};
 };
 
 struct Label {
@@ -140,7 +189,7 @@ class Bundle {
   int64_t generate(std::string_view prompt, const std::function<bool(std::string_view)>& on_text,
                    const GenerateOptions& options = {}) const;
   /// How likely the model finds each token of a text, after the prompt. Sampling options do not matter.
-  std::vector<TokenScore> score(std::string_view text, std::string_view prompt = {}) const;
+  std::vector<TokenScore> score(std::string_view text, std::string_view prompt = {}, const Watch& watch = {}) const;
   /// An open text that can be continued, forked, rewound and saved, with the sampling and precision of `options`.
   /// Include <mnemo/infer/text_session.h>.
   infer::TextSession text(const GenerateOptions& options = {}) const;
@@ -195,18 +244,18 @@ struct TrainOptions {
   std::string variant = {};           ///< for a recipe with studies
   std::string init = {};              ///< model folder with the initial weights
   std::string device = "cpu";
-  bool stop_at_signals = false;  ///< SIGINT and SIGTERM stop training after a checkpoint
+  Watch watch = {};
   std::function<void(int64_t step, const Metrics& metrics)> on_evaluation = {};
 };
 
 struct Training {
   std::string folder;  ///< the run folder: recipe, log, checkpoints
-  std::string model;   ///< the model folder; empty if a signal stopped the training
+  std::string model;   ///< the model folder; empty if the training was stopped
   std::string task;    ///< the task memory written by fine-tuning; empty: none
   int64_t steps = 0, tokens = 0, parameters = 0;
   double seconds = 0;
-  Metrics metrics;  ///< on held-out data, at the end of training
-  int signal = 0;   ///< the signal that stopped it; 0: none
+  Metrics metrics;       ///< on held-out data, at the end of training
+  bool stopped = false;  ///< watch.should_stop ended it, after a checkpoint
 };
 
 /// Trains a model from a recipe (TOML, docs/recipes.md), like `mnemo train` and `mnemo finetune`. Throws InputError if
@@ -225,13 +274,14 @@ struct CompareOptions {
   std::string program = {};
   int64_t jobs = 0;  ///< 0: number of cores
   std::string device = "cpu";
+  Watch watch = {};
 };
 
 struct Comparison {
   std::string folder, report;  ///< report: an HTML file that works offline
   std::string text;            ///< the tables, as `mnemo compare` prints them
   std::string json;            ///< results.json
-  int signal = 0;              ///< the signal that stopped it; 0: none
+  bool stopped = false;        ///< watch.should_stop ended it; the trainings that are done are kept
   bool complete = false;       ///< all trainings finished
 };
 

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "cli/process_settings.h"
+#include "base/process.h"
 #include "models/model.h"
 #include "train/segment_bptt.h"
 
@@ -109,7 +109,7 @@ BENCHMARK(recompute)
     ->Unit(benchmark::kMillisecond);
 
 int main(int argc, char** argv) {
-  cli::apply_process_settings();
+  base::init_process();
   at::set_num_threads(1);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;

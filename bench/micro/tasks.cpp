@@ -16,7 +16,7 @@
 
 #include "base/node.h"
 #include "base/options.h"
-#include "cli/process_settings.h"
+#include "base/process.h"
 #include "infer/task_classifier.h"
 #include "models/model.h"
 #include "models/options.h"
@@ -106,7 +106,7 @@ BENCHMARK(naive)
     ->Unit(benchmark::kMillisecond);
 
 int main(int argc, char** argv) {
-  cli::apply_process_settings();
+  base::init_process();
   at::set_num_threads(1);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;

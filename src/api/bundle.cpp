@@ -32,6 +32,7 @@ experiment::MeasureOptions measure_options(const EvaluateOptions& options) {
   out.task = given(options.task);
   if (options.segment_size != 0) out.segment_size = options.segment_size;
   out.batch = options.batch;
+  out.should_stop = options.watch.should_stop;
   return out;
 }
 
@@ -40,7 +41,11 @@ Evaluation evaluation_of(experiment::Measured measured) {
 }
 
 infer::ClassifyOptions classify_options(const ClassifyOptions& options) {
-  return {.tasks = options.tasks, .top = options.top, .batch = options.batch, .skip_broken = options.skip_broken};
+  return {.tasks = options.tasks,
+          .top = options.top,
+          .batch = options.batch,
+          .skip_broken = options.skip_broken,
+          .should_stop = options.watch.should_stop};
 }
 
 ImageAnswer answer_of(const infer::ImageAnswer& found) {
@@ -93,6 +98,7 @@ void put_text_files(const bundle::Bundle& parts, std::map<std::string, std::stri
 }  // namespace
 
 Bundle load(const std::string& folder, const LoadOptions& options) {
+  const Watching watching(options.watch);
   const at::Device device = experiment::device_named(options.device);
   auto parts = std::make_shared<bundle::Bundle>(bundle::read_bundle(folder, given(options.checkpoint)));
   experiment::move_to(*parts->model, device);
@@ -159,8 +165,9 @@ std::string Bundle::generate(std::string_view prompt, const GenerateOptions& opt
   return written;
 }
 
-std::vector<TokenScore> Bundle::score(std::string_view text, std::string_view prompt) const {
-  infer::TextSession session = infer::open_text(*parts_);
+std::vector<TokenScore> Bundle::score(std::string_view text, std::string_view prompt, const Watch& watch) const {
+  const Watching watching(watch);
+  infer::TextSession session = infer::open_text(*parts_, {.should_stop = watch.should_stop});
   session.feed(prompt);
   std::vector<TokenScore> scores;
   for (infer::ScoredToken& token : session.score(text))
@@ -169,12 +176,14 @@ std::vector<TokenScore> Bundle::score(std::string_view text, std::string_view pr
 }
 
 Evaluation Bundle::evaluate(std::string_view data, const EvaluateOptions& options) const {
+  const Watching watching(options.watch);
   experiment::MeasureOptions measured = measure_options(options);
   measured.data = std::string(data);
   return evaluation_of(experiment::measure(*parts_, measured));
 }
 
 Evaluation Bundle::evaluate(const EvaluateOptions& options) const {
+  const Watching watching(options.watch);
   return evaluation_of(experiment::measure(*parts_, measure_options(options)));
 }
 
@@ -186,6 +195,7 @@ std::vector<TaskAnswer> Bundle::classify(const std::string& image, const Classif
 
 std::vector<ImageAnswer> Bundle::classify(const std::vector<std::string>& images,
                                           const ClassifyOptions& options) const {
+  const Watching watching(options.watch);
   std::vector<ImageAnswer> answers;
   const infer::ImageClassifier classifier(*parts_, classify_options(options));
   classifier(infer::image_paths(images),

@@ -14,6 +14,7 @@ Training run_recipe(const std::string& recipe, const std::string& folder, const 
                     const std::string& command) {
   const std::optional<std::string> variant = options.variant.empty() ? std::nullopt
                                                                      : std::optional<std::string>(options.variant);
+  const Watching watching(options.watch);
   runs::TrainingOptions how;
   how.recipe = recipes::read_recipe_file(recipe, options.set, variant);
   how.folder = folder;
@@ -21,7 +22,8 @@ Training run_recipe(const std::string& recipe, const std::string& folder, const 
   if (!options.init.empty()) how.init = options.init;
   how.device = experiment::device_named(options.device);
   how.command = command;
-  how.stops_at_signals = options.stop_at_signals;
+  how.shows_progress = static_cast<bool>(options.watch.progress);
+  how.should_stop = options.watch.should_stop;
   if (options.on_evaluation) {
     how.on_evaluation = [&](const train::EvaluationPoint& point, const std::string&) {
       options.on_evaluation(point.step, point.evaluation.metrics);
@@ -36,7 +38,7 @@ Training run_recipe(const std::string& recipe, const std::string& folder, const 
           .parameters = done.experiment.model->parameters().count(),
           .seconds = done.report.seconds,
           .metrics = std::move(done.card.metrics),
-          .signal = done.report.signal};
+          .stopped = done.report.stopped != 0};
 }
 
 }  // namespace
@@ -57,6 +59,7 @@ Training resume_training(const std::string& run, const TrainOptions& options) {
 }
 
 Comparison compare_models(const std::string& recipe, const CompareOptions& options) {
+  const Watching watching(options.watch);
   study::ComparisonOptions how{.recipe = recipe, .set = options.set, .out = options.out};
   if (options.seeds != 0) how.seeds = options.seeds;
   if (options.jobs != 0) how.jobs = options.jobs;
@@ -64,11 +67,12 @@ Comparison compare_models(const std::string& recipe, const CompareOptions& optio
   how.command = "mnemo::compare_models(\"" + std::filesystem::path(recipe).filename().string() + "\")";
   how.here = options.program.empty();
   how.program = options.program;
+  how.should_stop = options.watch.should_stop;
   const study::ComparisonOutcome outcome = study::run_comparison(how);
   Comparison comparison{.folder = outcome.folder, .report = outcome.report, .text = {}, .json = {}};
-  comparison.signal = outcome.signal;
-  comparison.complete = outcome.signal == 0 && outcome.status == 0;
-  if (outcome.signal != 0) return comparison;
+  comparison.stopped = outcome.stopped != 0;
+  comparison.complete = !comparison.stopped && outcome.status == 0;
+  if (comparison.stopped) return comparison;
   for (const study::StudyGrid& study : outcome.comparison.studies) comparison.text += "\n" + study::study_text(study);
   comparison.json = base::to_json(to_node(outcome.comparison), 1) + "\n";
   return comparison;

@@ -10,6 +10,7 @@
 #include "core/kv_state.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/position.h"
+#include "ops/batch_rows.h"
 
 namespace mnemo::attention {
 
@@ -54,7 +55,13 @@ core::CoreAttention::Heads Relative::heads(const core::AttentionInput& input, co
   const bool training = input.mode == core::Mode::train;
   at::Tensor distances = sinusoids(input, q, kv.k.size(2));
   // Of the positions, which all sequences share: not by row as layers::dropout is.
-  if (training && options_.position_dropout > 0.0) distances = at::dropout(distances, options_.position_dropout, true);
+  if (training && options_.position_dropout > 0.0) {
+    const double p = options_.position_dropout;
+    distances = distances.is_cpu()
+                    ? distances *
+                          at::empty_like(distances).bernoulli_(1.0 - p, ops::generator_now(at::kCPU)).div_(1.0 - p)
+                    : at::dropout(distances, p, true);
+  }
   at::Tensor o;
   const double dropout = training ? options_.dropout : 0.0;
   if (faithful(input.table)) {

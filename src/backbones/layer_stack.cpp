@@ -13,6 +13,7 @@
 #include "core/decode.h"
 #include "layers/recompute.h"
 #include "ops/attention/position.h"
+#include "ops/batch_rows.h"
 #include "ops/dropout.h"
 
 namespace mnemo::backbones {
@@ -142,7 +143,8 @@ std::vector<bool> LayerStack::dropped(const core::BackboneInput& input) const {
   if (input.mode != core::Mode::train || options_.layer_drop == 0.0) return dropped;
   base::require(input.ends && !input.first_row.defined(),
                 "[backbone] layer_drop requires whole segments in training, found a partial segment");
-  const at::Tensor chances = at::rand({static_cast<int64_t>(layers_.size())}, at::kDouble);
+  const at::Tensor chances = at::rand({static_cast<int64_t>(layers_.size())}, ops::generator_now(at::kCPU),
+                                      at::kDouble);
   for (size_t n = 0; n < layers_.size(); ++n)
     dropped[n] = chances[static_cast<int64_t>(n)].item<double>() < options_.layer_drop;
   return dropped;

@@ -3,10 +3,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
 
 namespace mnemo::base {
 namespace {
@@ -20,18 +18,8 @@ bool stderr_is_terminal() {
 
 void write_stderr(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stderr); }
 
-struct Log {
-  std::mutex mutex;
-  std::atomic<LogLevel> level = LogLevel::info;
-  std::function<void(std::string_view)> sink = write_stderr;
-  bool terminal = stderr_is_terminal();
-  std::string status;
-};
-
-Log& the_log() {
-  static Log log;
-  return log;
-}
+/// Null: that of stderr.
+thread_local std::shared_ptr<Console> own_console;
 
 /// The first `columns` characters.
 std::string_view cut(std::string_view text, size_t columns) {
@@ -46,23 +34,42 @@ std::string_view cut(std::string_view text, size_t columns) {
 
 }  // namespace
 
-void set_log_level(LogLevel level) { the_log().level = level; }
+Console::Console() : sink_(write_stderr), terminal_(stderr_is_terminal()) {}
 
-LogLevel log_level() { return the_log().level; }
+Console::Console(Sink sink, bool terminal) : sink_(std::move(sink)), terminal_(terminal) {}
 
-void set_log_sink(std::function<void(std::string_view)> sink, bool terminal) {
-  Log& log = the_log();
-  const std::lock_guard lock(log.mutex);
-  log.status.clear();
-  log.terminal = sink ? terminal : stderr_is_terminal();
-  log.sink = sink ? std::move(sink) : write_stderr;
+void Console::write(LogLevel level, std::string_view text) {
+  std::string line = level == LogLevel::warning ? "warning: " : level == LogLevel::debug ? "debug: " : "";
+  line += text;
+  line += '\n';
+  const std::lock_guard lock(mutex_);
+  if (!status_.empty()) line = std::string(kEraseLine) + line + status_;
+  sink_(line);
 }
 
-bool log_is_terminal() {
-  Log& log = the_log();
-  const std::lock_guard lock(log.mutex);
-  return log.terminal;
+void Console::set_status(std::string_view text) {
+  const size_t columns = terminal_columns();
+  const std::lock_guard lock(mutex_);
+  if (!terminal_ || (status_.empty() && text.empty())) return;
+  status_ = cut(text, columns - 1);
+  sink_(std::string(kEraseLine) + status_);
 }
+
+std::shared_ptr<Console> console() {
+  static const auto of_process = std::make_shared<Console>();
+  return own_console ? own_console : of_process;
+}
+
+ConsoleScope::ConsoleScope(std::shared_ptr<Console> console) : before_(own_console) {
+  if (console) own_console = std::move(console);
+}
+
+ConsoleScope::~ConsoleScope() { own_console = std::move(before_); }
+
+void set_log_level(LogLevel level) { console()->set_level(level); }
+LogLevel log_level() { return console()->level(); }
+bool log_is_terminal() { return console()->is_terminal(); }
+void set_status_line(std::string_view text) { console()->set_status(text); }
 
 size_t terminal_columns() {
   const char* chosen = std::getenv("COLUMNS");
@@ -70,25 +77,6 @@ size_t terminal_columns() {
   winsize size{};
   if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
   return 80;
-}
-
-void set_status_line(std::string_view text) {
-  Log& log = the_log();
-  const size_t columns = terminal_columns();
-  const std::lock_guard lock(log.mutex);
-  if (!log.terminal || (log.status.empty() && text.empty())) return;
-  log.status = cut(text, columns - 1);
-  log.sink(std::string(kEraseLine) + log.status);
-}
-
-void detail::write_log(LogLevel level, std::string_view text) {
-  Log& log = the_log();
-  std::string line = level == LogLevel::warning ? "warning: " : level == LogLevel::debug ? "debug: " : "";
-  line += text;
-  line += '\n';
-  const std::lock_guard lock(log.mutex);
-  if (!log.status.empty()) line = std::string(kEraseLine) + line + log.status;
-  log.sink(line);
 }
 
 }  // namespace mnemo::base

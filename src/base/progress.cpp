@@ -33,14 +33,16 @@ Progress::~Progress() {
 void Progress::update(int64_t done, std::string_view note) {
   done_ = done;
   last_ = options_.now();
-  const bool terminal = log_is_terminal();
+  const std::shared_ptr<Console> to = console();
+  if (to->on_progress) return to->on_progress({name_, done, total_, note});
+  const bool terminal = to->is_terminal();
   const double since = last_ - shown_.value_or(began_);
   // A bar appears at once, but a log line only after an interval.
   const bool due = terminal ? !shown_ || since >= options_.bar_interval : since >= options_.plain_interval;
   if (!due) return;
   shown_ = last_;
   if (terminal) {
-    set_status_line(bar_text(note, terminal_columns() - 1));
+    to->set_status(bar_text(note, terminal_columns() - 1));
     drawn_ = true;
   } else {
     log_info("{}", plain_text(note));

@@ -16,8 +16,8 @@ struct ProgressOptions {
   std::function<double()> now;  ///< seconds since any origin; the steady clock if empty
 };
 
-/// Shows the progress of a long job: on a terminal a bar with speed and remaining time on the status line, otherwise a
-/// log line every few seconds.
+/// Shows the progress of a long job on this thread's console: on a terminal a bar with speed and remaining time on the
+/// status line, otherwise a log line every few seconds. A console with on_progress gets every update instead.
 class Progress {
  public:
   /// `total` steps; 0 or less when unknown.

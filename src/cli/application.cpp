@@ -18,7 +18,7 @@
 #include "base/nearest.h"
 #include "base/output.h"
 #include "base/printable.h"
-#include "base/signals.h"
+#include "base/stop.h"
 #include "distributed/group.h"
 
 namespace mnemo::cli {
@@ -192,7 +192,7 @@ int run(int argc, char** argv, const std::shared_ptr<CLI::App>& app) {
     return base::kDone;
   } catch (const base::Stopped& stopped) {
     base::log_warning("{}", stopped.what());
-    return base::stopped_by(stopped.signal());
+    return base::stopped_by(stopped.reason());
   } catch (const distributed::RankFailure& error) {
     tell(error.what());
     return base::kAnswerIsNo;

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/ranks.h"
 #include "cli/recipes.h"
+#include "cli/signals.h"
 #include "study/compare_job.h"
 #include "study/run_comparison.h"
 
@@ -47,12 +48,15 @@ int compare(const CompareArguments& options, const std::shared_ptr<distributed::
                                                                   .device = options.device,
                                                                   .again = options.again,
                                                                   .command = command_line(options),
-                                                                  .group = group});
-  if (group && outcome.signal == 0) group->leave();
-  if (outcome.signal != 0) {
+                                                                  .group = group,
+                                                                  .should_stop = SignalCount::last,
+                                                                  .stop_guard = std::make_shared<SignalCount>,
+                                                                  .wishes = SignalCount::count});
+  if (group && outcome.stopped == 0) group->leave();
+  if (outcome.stopped != 0) {
     base::log_warning("stopped; {} of {} trainings are done and kept. To go on: {}", outcome.finished,
                       outcome.trainings, command_line(options));
-    return base::stopped_by(outcome.signal);
+    return base::stopped_by(outcome.stopped);
   }
   if (group && group->rank() != 0) return base::kDone;
   if (options.json) {
@@ -68,9 +72,11 @@ int compare(const CompareArguments& options, const std::shared_ptr<distributed::
 
 /// The child's side: one training, with lines on standard output for the parent.
 int run_job(const std::string& folder, const std::optional<std::string>& device) {
-  return study::run_job(study::read_job(folder), device, {.on_loss = [](int64_t step, double loss) {
-                          base::print(fmt::format("progress {} {:.5g}\n", step, loss));
-                        }});
+  const auto on_loss = [](int64_t step, double loss) { base::print(fmt::format("progress {} {:.5g}\n", step, loss)); };
+  const int stopped = study::run_job(
+      study::read_job(folder), device,
+      {.on_loss = on_loss, .should_stop = pending_signal, .stop_guard = guard_signals, .on_step = note_progress});
+  return stopped == 0 ? base::kDone : base::stopped_by(stopped);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "base/text_format.h"
 #include "cli/command.h"
 #include "cli/recipes.h"
+#include "cli/signals.h"
 #include "data/prepare/registry.h"
 #include "recipes/recipe.h"
 #include "tasks/registry.h"
@@ -93,8 +94,10 @@ int prepare(const DataArguments& options) {
   options.require_nothing_shown("prepare");
   const bool has_keys = !set.data_type.empty();
   base::require(options.set.empty() || has_keys, "data: prepare {}: has no keys to set", name);
-  const data::Prepared prepared = set.prepare(path, *options.out,
-                                              has_keys ? keys_of(set, path, options) : base::Node());
+  const data::PrepareTarget out{.folder = *options.out, .should_stop = pending_signal, .stop_guard = [] {
+                                  return std::make_shared<SignalGuard>("stopping");
+                                }};
+  const data::Prepared prepared = set.prepare(path, out, has_keys ? keys_of(set, path, options) : base::Node());
   if (options.json) {
     base::print_json(data::to_node(prepared));
   } else {

@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "base/options.h"
 #include "base/output.h"
-#include "base/signals.h"
+#include "base/stop.h"
 #include "base/text_format.h"
 #include "base/utf8.h"
 #include "bundle/bundle.h"
@@ -24,6 +24,7 @@
 #include "cli/command.h"
 #include "cli/input_lines.h"
 #include "cli/ranks.h"
+#include "cli/signals.h"
 #include "distributed/shared_batches.h"
 #include "experiment/device.h"
 #include "infer/open_text.h"
@@ -178,7 +179,7 @@ Sample write(infer::TextSession& session, const infer::GenerateOptions& asked, s
     } else {
       base::print(std::exchange(start, {}) + std::string(piece));
     }
-    return base::pending_signal() == 0;
+    return pending_signal() == 0;
   };
   const auto begin = std::chrono::steady_clock::now();
   sample.tokens = session.generate(asked, show);
@@ -251,7 +252,7 @@ void converse(const infer::GenerateOptions& asked, infer::TextSession& session, 
   InputLines input;
   for (std::vector<std::string> lines;;) {
     if (terminal) base::print("> ");
-    if (!input.read(1, lines) || base::pending_signal() != 0) break;
+    if (!input.read(1, lines) || pending_signal() != 0) break;
     const std::string& line = lines.front();
     try {
       if (!line.empty() || session.session().position() == 0) session.feed(line + "\n", unknown);
@@ -333,7 +334,7 @@ int generate(const GenerateArguments& options, const std::shared_ptr<distributed
   }
   if (!prompt.empty()) session.feed(prompt, options.unknown());
 
-  std::optional<base::SignalGuard> guard;
+  std::optional<SignalGuard> guard;
   if (options.save && !options.score) guard.emplace("stopping after this token");
   if (options.interactive) {
     converse(asked, session, options.unknown());
@@ -346,7 +347,7 @@ int generate(const GenerateArguments& options, const std::shared_ptr<distributed
   }
   if (options.save) {
     session.session().save(*options.save);
-    if (const int signal = base::pending_signal(); signal != 0)
+    if (const int signal = pending_signal(); signal != 0)
       throw base::Stopped(signal, fmt::format("generate: stopped; the session so far is saved in {}", *options.save));
   }
   if (group) group->leave();

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/signals.h"
 #include "base/utf8.h"
+#include "cli/signals.h"
 
 namespace mnemo::cli {
 namespace {
@@ -70,7 +70,7 @@ bool InputLines::take(std::vector<std::string>& lines) {
 bool InputLines::fill() {
   pending_.erase(0, std::exchange(from_, 0));
   while (!is_ready(kSignalCheck)) {
-    if (base::pending_signal() != 0) return false;
+    if (pending_signal() != 0) return false;
   }
   const std::string piece = read_piece();
   pending_ += piece;

@@ -13,7 +13,7 @@ class InputLines {
   static constexpr size_t kMaxLine = size_t{1} << 20;  ///< bytes
 
   /// Waits for the first line, and takes up to `count` of those that are there by then. False at the end, and when a
-  /// signal has been recorded (base::SignalGuard). Throws InputError for a line of more than kMaxLine bytes, once those
+  /// signal has been recorded (SignalGuard). Throws InputError for a line of more than kMaxLine bytes, once those
   /// before it have been taken.
   bool read(size_t count, std::vector<std::string>& lines);
 

@@ -1,44 +1,38 @@
-#include <limits.h>
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
-#include <cstring>
 
+#include "base/process.h"
 #include "cli/application.h"
-#include "cli/process_settings.h"
 
 #ifndef __SANITIZE_ADDRESS__  // its own start comes first
 namespace {
 
-/// The threads of libgomp spin for about 10 ms before they sleep: good if every core is free, but beside another
-/// program they take the time of the thread they wait for. How long is read from the environment before main, when
-/// libgomp is loaded, and cannot be changed later, so the program starts itself again, before LibTorch's start.
-void spin_briefly(int, char** argv, char** environment) {
-  constexpr size_t kMax = 4096;
-  static char* now[kMax + 2];
-  static char spin[] = "GOMP_SPINCOUNT=1000";
-  size_t count = 0;
-  for (; environment[count] != nullptr; ++count) {
-    if (count == kMax || std::strncmp(environment[count], "GOMP_SPINCOUNT=", 15) == 0 ||
-        std::strncmp(environment[count], "OMP_WAIT_POLICY=", 16) == 0) {
-      return;
-    }
-    now[count] = environment[count];
-  }
-  now[count] = spin;
-  char program[PATH_MAX + 1];
-  const ssize_t length = readlink("/proc/self/exe", program, PATH_MAX);
-  if (length <= 0) return;
-  program[length] = '\0';
-  execve(program, argv, now);  // goes on where this fails
-}
-__attribute__((section(".preinit_array"), used)) void (*const before_libraries)(int, char**, char**) = spin_briefly;
+/// Before LibTorch's start, which would be for nothing.
+void before_start(int, char** words, char** environment) { mnemo::base::spin_briefly(words, environment); }
+__attribute__((section(".preinit_array"), used)) void (*const before_libraries)(int, char**, char**) = before_start;
 
 }  // namespace
 #endif
 
+namespace {
+
+/// The number of a closed standard stream would be that of the next file or socket that is opened, which what is
+/// printed would then go into. What stands in for it can be neither read nor written, as a closed one.
+void occupy_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) != -1 || errno != EBADF) continue;
+    (void)open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);  // the lowest number that is free
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
-  mnemo::cli::apply_process_settings();
+  occupy_standard_streams();
+  mnemo::base::init_process();
   const int status = mnemo::cli::run(argc, argv, mnemo::cli::make_application());
 #ifndef __SANITIZE_ADDRESS__  // leaks are looked for on the way out
   // LibTorch takes its thousands of operators out of their tables one by one on the way out: a third of what `mnemo

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "cli/application.h"
+#include "cli/signals.h"
 #include "distributed/spawn.h"
 #include "runs/training.h"
 
@@ -80,8 +81,10 @@ int on_ranks(const Ranks& ranks, const std::string& folder,
         "{}: --processes: this build has no c10d: install Gloo's headers (Debian: libgloo-dev), configure and "
         "build again",
         ranks.command);
-    return distributed::run_processes(
-        {.processes = *ranks.processes, .log = [&](int64_t rank) { return log_of(folder, rank); }});
+    const SignalCount signals;
+    return distributed::run_processes({.processes = *ranks.processes,
+                                       .log = [&](int64_t rank) { return log_of(folder, rank); },
+                                       .last_signal = SignalCount::last});
   }
   if (!place) return work(nullptr);
   if (place->rank != 0) {

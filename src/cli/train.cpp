@@ -16,6 +16,7 @@
 #include "cli/command.h"
 #include "cli/ranks.h"
 #include "cli/recipes.h"
+#include "cli/signals.h"
 #include "core/head.h"
 #include "distributed/launch.h"
 #include "experiment/device.h"
@@ -192,17 +193,20 @@ int train_alone(const TrainArguments& options, const Plan& plan, const std::shar
        .command = command_of(plan, options),
        .shows_progress = !common_options().quiet,
        .group = group,
+       .should_stop = pending_signal,
+       .stop_guard = guard_signals,
+       .on_step = note_progress,
        .choose_threads = choose_threads,
        .on_evaluation = [](const train::EvaluationPoint& point, const std::string& metric) {
          base::log_info("step {}: held-out {} {:.4f}", point.step, metric, point.evaluation.at(metric));
        }});
   const train::TrainReport& report = training.report;
-  if (report.signal != 0) {
-    if (group && group->rank() != 0) return base::stopped_by(report.signal);
+  if (report.stopped != 0) {
+    if (group && group->rank() != 0) return base::stopped_by(report.stopped);
     base::log_warning("stopped after step {}, saved in {}; to go on: mnemo {} --resume {}{}", report.steps,
                       report.checkpoint, options.command(), base::shell_quoted(plan.folder),
                       options.device ? " --device " + *options.device : "");
-    return base::stopped_by(report.signal);
+    return base::stopped_by(report.stopped);
   }
   if (group && group->rank() != 0) return base::kDone;
   if (training.task) base::log_info("task memory: {}", *training.task);

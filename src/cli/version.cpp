@@ -3,7 +3,6 @@
 
 #include "base/machine.h"
 #include "cli/application.h"
-#include "cli/process_settings.h"
 #include "experiment/device.h"
 
 namespace mnemo::cli {
@@ -16,7 +15,8 @@ std::string version_text() {
       "{}, {} cores, {:.1f} GB ({})\n"
       "{}, {} threads\n",
       machine.mnemo, machine.libtorch, machine.capability, experiment::describe_cuda(), machine.cpu, machine.cores,
-      static_cast<double>(machine.memory) / 1e9, machine.features, describe_process_settings(), at::get_num_threads());
+      static_cast<double>(machine.memory) / 1e9, machine.features, base::describe_process_settings(),
+      at::get_num_threads());
 }
 
 }  // namespace mnemo::cli

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/log.h"
+
 namespace mnemo::data {
 namespace {
 
@@ -49,7 +51,12 @@ std::unique_ptr<BatchWork> OrderedBatches::next() {
     job->work->finish();
     return std::move(job->work);
   }
-  while (static_cast<int64_t>(threads_.size()) < workers_) threads_.emplace_back([this] { run(); });
+  while (static_cast<int64_t>(threads_.size()) < workers_) {
+    threads_.emplace_back([this, to = base::console()] {
+      const base::ConsoleScope scope(to);
+      run();
+    });
+  }
   work_.notify_all();
   {
     std::unique_lock lock(mutex_);

@@ -2,13 +2,8 @@
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <fstream>
@@ -17,37 +12,14 @@
 #include <thread>
 #include <vector>
 
+#include "base/child_process.h"
 #include "base/error.h"
 #include "base/exit_status.h"
 #include "base/log.h"
 #include "distributed/group.h"
 
-extern char** environ;
-
 namespace mnemo::distributed {
 namespace {
-
-volatile sig_atomic_t received = 0;
-void note_signal(int number) { received = number; }
-
-/// While it lives, SIGINT and SIGTERM are noted.
-class Signals {
- public:
-  Signals() {
-    received = 0;
-    struct sigaction action {};
-    action.sa_handler = note_signal;
-    sigaction(SIGINT, &action, &before_[0]);
-    sigaction(SIGTERM, &action, &before_[1]);
-  }
-  ~Signals() {
-    sigaction(SIGINT, &before_[0], nullptr);
-    sigaction(SIGTERM, &before_[1], nullptr);
-  }
-
- private:
-  std::array<struct sigaction, 2> before_{};
-};
 
 /// The words of this process's command line.
 std::vector<std::string> own_arguments() {
@@ -56,13 +28,6 @@ std::vector<std::string> own_arguments() {
   for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
   base::require(!words.empty(), "several processes: /proc/self/cmdline cannot be read");
   return words;
-}
-
-std::vector<char*> pointers(std::vector<std::string>& words) {
-  std::vector<char*> all;
-  for (std::string& word : words) all.push_back(word.data());
-  all.push_back(nullptr);
-  return all;
 }
 
 constexpr const char* kJob = "processes";
@@ -75,29 +40,22 @@ constexpr std::chrono::seconds kGrace(3), kGraceAfterInputError(10), kGraceAfter
 /// they take to report that they miss it (gloo.cpp).
 constexpr std::chrono::seconds kGraceAfterEnd(2);
 
-/// This environment with the variables of one rank.
-std::vector<std::string> environment_of(int64_t rank, int64_t size, uint16_t port) {
-  const std::map<std::string, std::string> own = {{"RANK", std::to_string(rank)},
-                                                  {"WORLD_SIZE", std::to_string(size)},
-                                                  {"LOCAL_RANK", std::to_string(rank)},
-                                                  {"LOCAL_WORLD_SIZE", std::to_string(size)},
-                                                  {"MASTER_ADDR", "127.0.0.1"},
-                                                  {"MASTER_PORT", std::to_string(port)},
-                                                  {"TORCHELASTIC_USE_AGENT_STORE", "True"},
-                                                  {"TORCHELASTIC_RUN_ID", kJob},
-                                                  {"TORCHELASTIC_RESTART_COUNT", "0"},
-                                                  {"MNEMO_PROCESSES", std::to_string(size)}};
-  std::vector<std::string> all;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string line = *entry;
-    if (!own.contains(line.substr(0, line.find('=')))) all.push_back(line);
-  }
-  for (const auto& [name, value] : own) all.push_back(name + "=" + value);
-  return all;
+/// What torchrun gives a rank in its environment.
+std::map<std::string, std::string> variables_of(int64_t rank, int64_t size, uint16_t port) {
+  return {{"RANK", std::to_string(rank)},
+          {"WORLD_SIZE", std::to_string(size)},
+          {"LOCAL_RANK", std::to_string(rank)},
+          {"LOCAL_WORLD_SIZE", std::to_string(size)},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", std::to_string(port)},
+          {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+          {"TORCHELASTIC_RUN_ID", kJob},
+          {"TORCHELASTIC_RESTART_COUNT", "0"},
+          {"MNEMO_PROCESSES", std::to_string(size)}};
 }
 
 struct Rank {
-  pid_t pid = -1;
+  base::ChildProcess process;
   bool running = true;
   bool dismissed = false;  ///< rank 0 has ended well, and this one waited for it
   int status = 0;          ///< as a shell has it: 128 + the signal that ended it
@@ -108,11 +66,10 @@ class Supervisor {
   explicit Supervisor(const SpawnOptions& options) : options_(options) {}
 
   int run() {
-    const Signals signals;
     for (int64_t rank = 0; rank < options_.processes; ++rank) start(rank);
     while (running() > 0) {
-      if (received != 0 && received != passed_) {
-        passed_ = received;
+      if (const int signal = options_.last_signal ? options_.last_signal() : 0; signal != 0 && signal != passed_) {
+        passed_ = signal;
         tell_all(passed_);
       }
       const bool changed = reap();
@@ -125,16 +82,9 @@ class Supervisor {
 
  private:
   void start(int64_t rank) {
-    std::vector<std::string> words = own_arguments(),
-                             variables = environment_of(rank, options_.processes, rendezvous_.port());
-    Rank started;
-    const int error = posix_spawn(&started.pid, "/proc/self/exe", nullptr, nullptr, pointers(words).data(),
-                                  pointers(variables).data());
-    if (error != 0) {
-      tell_all(SIGKILL);
-      base::input_error("several processes: rank {} cannot be started: {}", rank, std::strerror(error));
-    }
-    ranks_.push_back(started);
+    ranks_.push_back({base::ChildProcess({.words = own_arguments(),
+                                          .program = base::ChildOptions::kThisProgram,
+                                          .environment = variables_of(rank, options_.processes, rendezvous_.port())})});
   }
 
   int64_t running() const {
@@ -142,9 +92,7 @@ class Supervisor {
   }
 
   void tell_all(int signal) const {
-    for (const Rank& rank : ranks_) {
-      if (rank.running) kill(rank.pid, signal);
-    }
+    for (const Rank& rank : ranks_) rank.process.send(signal);
   }
 
   void dismiss() {
@@ -157,14 +105,14 @@ class Supervisor {
     bool changed = false;
     for (size_t r = 0; r < ranks_.size(); ++r) {
       Rank& rank = ranks_[r];
-      int status = 0;
-      if (!rank.running || waitpid(rank.pid, &status, WNOHANG) != rank.pid) continue;
+      if (!rank.running || !rank.process.poll()) continue;
       changed = true;
       rank.running = false;
       if (rank.dismissed) continue;
-      rank.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      const base::ProcessEnd& end = rank.process.wait();
+      rank.status = end.signal == 0 ? end.status : base::stopped_by(end.signal);
       if (rank.status != 0) {
-        ended_badly(r, status);
+        ended_badly(r, end);
       } else if (r == 0) {
         end_ = std::chrono::steady_clock::now() + kGraceAfterEnd;
       }
@@ -172,24 +120,24 @@ class Supervisor {
     return changed;
   }
 
-  void ended_badly(size_t r, int status) {
+  void ended_badly(size_t r, const base::ProcessEnd& end) {
     const auto rank = static_cast<int64_t>(r);
     const bool saved = ranks_[r].status == base::kTerminated || ranks_[r].status == base::kInterrupted;
-    if (WIFEXITED(status) && saved) return;
+    if (end.signal == 0 && saved) return;
     const std::string file = rank > 0 && options_.log ? options_.log(rank) : "";
     const std::string log = file.empty() ? "" : "; its log: " + file;
     const std::string name = rendezvous_.named(fmt::format("{}/0", kJob), rank);
-    if (WIFSIGNALED(status)) {
+    if (end.signal != 0) {
       killed_ = true;
-      const std::string message = fmt::format("{} was ended by signal {} ({}){}", name, WTERMSIG(status),
-                                              strsignal(WTERMSIG(status)), log);
+      const std::string message = fmt::format("{} was ended by signal {} ({}){}", name, end.signal,
+                                              strsignal(end.signal), log);
       if (!deadline_) base::log_warning("{}", message);
       rendezvous_.report_failure(fmt::format("{}/0", kJob), message);
     } else if (!deadline_ && rank > 0) {
       base::log_warning("{} ended with status {}{}", name, ranks_[r].status, log);
     }
     if (deadline_) return;
-    const int ended = WIFEXITED(status) ? ranks_[r].status : -1;
+    const int ended = end.signal == 0 ? end.status : -1;
     deadline_ = std::chrono::steady_clock::now() + (ended == base::kWrongInput   ? kGraceAfterInputError
                                                     : ended == base::kAnswerIsNo ? kGraceAfterTimeout
                                                                                  : kGrace);

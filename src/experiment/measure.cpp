@@ -62,7 +62,7 @@ Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::
                                              ? infer::evaluate_text(
                                                    *infer::make_engine(stored.text_model("eval: --precision"),
                                                                        options.precision, "eval"),
-                                                   text, reset_segments, context)
+                                                   text, reset_segments, context, options.should_stop)
                                              : tasks::evaluate_text(*measured_model(stored, options), text,
                                                                     {batch, options.segment_size.value_or(0),
                                                                      reset_segments, context, options.group.get()});

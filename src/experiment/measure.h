@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/stop.h"
 #include "bundle/bundle.h"
 #include "distributed/group.h"
 
@@ -30,6 +31,7 @@ struct MeasureOptions {
   std::optional<int64_t> translated = {};  ///< of a model of pairs: how many are translated; unset: as the recipe says
   bool strict = false;                     ///< refuse a text that is not all in the vocabulary
   int64_t batch = 1;                       ///< parts of a text, or samples, side by side
+  base::ShouldStop should_stop = {};       ///< asked before every batch or segment; a rank that stops ends the others
   /// Ranks that share the measurement, with the same options; null: one process.
   std::shared_ptr<distributed::Group> group = {};
 
@@ -47,7 +49,7 @@ struct Measured {
 };
 
 /// Measures a model on held-out data, with its memory carried along and reset as it was trained. Throws InputError for
-/// data that do not fit the model, and NotFinite for a result that is not finite.
+/// data that do not fit the model, NotFinite for a result that is not finite, and base::Stopped.
 Measured measure(const bundle::Bundle& stored, const MeasureOptions& options = {});
 
 }  // namespace mnemo::experiment

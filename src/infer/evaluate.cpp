@@ -15,7 +15,7 @@
 namespace mnemo::infer {
 
 metrics::Likelihood evaluate_text(const Engine& engine, std::shared_ptr<const data::TokenStore> text,
-                                  bool reset_segments, int64_t context) {
+                                  bool reset_segments, int64_t context, const base::ShouldStop& should_stop) {
   const int64_t vocab = engine.model()->vocab_size();
   base::require(text->vocabulary_size() <= vocab,
                 "evaluation: the text has {} distinct tokens, but the model's vocabulary only {}",
@@ -26,6 +26,7 @@ metrics::Likelihood evaluate_text(const Engine& engine, std::shared_ptr<const da
   EngineSequence sequence = engine.begin();
   std::vector<float> weights(static_cast<size_t>(vocab));
   metrics::Likelihood likelihood;
+  int64_t rows = 0;
   while (const auto segment = stream.next(engine.model()->segment_size(), context)) {
     if (reset_segments || (segment->reset.defined() && segment->reset.any().item<bool>())) sequence = engine.begin();
     const at::Tensor tokens = segment->input.tokens.to(at::kLong).contiguous(),
@@ -35,6 +36,7 @@ metrics::Likelihood evaluate_text(const Engine& engine, std::shared_ptr<const da
     int64_t count = 0;
     engine.run(sequence, {tokens.const_data_ptr<int64_t>(), static_cast<size_t>(tokens.numel())},
                [&](const float* logits) {
+                 if (rows++ % Engine::kRows == 0) base::stop_if_asked(should_stop, "evaluation");
                  const int64_t wanted = *target++;
                  if (wanted == base::kIgnoreTarget) return;
                  std::copy_n(logits, vocab, weights.data());

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "base/stop.h"
 
 namespace mnemo::infer {
 
@@ -31,6 +32,9 @@ struct GenerateOptions {
   /// Weights of the decoding engine: "float32", "bf16", "int8" or "w8a8"; empty: float32 if the engine supports the
   /// model, else the model itself.
   std::string precision = {};
+  /// Asked before each token and every 64 tokens that are read; then base::Stopped is thrown, and the session is as it
+  /// was before the call, or after the last token.
+  base::ShouldStop should_stop = {};
 
   /// How a token is sampled: the keys of [generate.sampling], which a session keeps.
   template <class V>

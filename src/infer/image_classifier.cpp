@@ -74,6 +74,7 @@ std::vector<ImageAnswer> ImageClassifier::read_batch(const std::vector<std::stri
   pixels = at::empty({static_cast<int64_t>(paths.size()), 3, transform.height(), transform.width()});
   int64_t rows = 0;
   for (const std::string& path : paths) {
+    base::stop_if_asked(options_.should_stop, "classify");
     ImageAnswer& answer = batch.emplace_back(ImageAnswer{path, {}, {}});
     try {
       transform.measure(options_.read(path), pixels[rows].mutable_data_ptr<float>());

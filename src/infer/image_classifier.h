@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/stop.h"
 #include "bundle/bundle.h"
 #include "data/images/image.h"
 #include "distributed/group.h"
@@ -34,6 +35,7 @@ struct ClassifyOptions {
   bool skip_broken = false;             ///< skip images that cannot be read instead of throwing
   /// reads one image; unset: data::read_image
   std::function<data::Image(const std::string& path)> read = {};
+  base::ShouldStop should_stop = {};  ///< asked before each image is read, and each batch; then base::Stopped is thrown
   /// ranks that share the batches: all of them call the classifier together and get all answers; null: one process
   std::shared_ptr<distributed::Group> ranks = {};
 

@@ -57,16 +57,18 @@ void require_tokens(const core::Model& model, std::span<const int64_t> tokens) {
 }
 
 void run(const core::Model& model, Progress& progress, std::span<const int64_t> tokens,
-         const std::function<void(const at::Tensor&)>& each) {
+         const std::function<void(const at::Tensor&)>& each, const base::ShouldStop& should_stop) {
   require_tokens(model, tokens);
   if (progress.pending < 0 && tokens.empty()) return;
   Progress next = progress;
   for (const int64_t token : tokens) next.append(token);
   if (next.pending >= 0) {
+    base::stop_if_asked(should_stop, "session");
     run_part(model, next, {&progress.pending, 1}, tokens.empty(), {});
     next.pending = -1;
   }
   while (!tokens.empty()) {
+    base::stop_if_asked(should_stop, "session");
     const auto room = static_cast<size_t>(model.segment_size() - next.used);
     const size_t count = std::min(room, tokens.size());
     run_part(model, next, tokens.first(count), count == tokens.size(), each);

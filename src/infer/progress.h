@@ -8,6 +8,7 @@
 #include <functional>
 #include <span>
 
+#include "base/stop.h"
 #include "core/model.h"
 #include "core/state.h"
 
@@ -43,10 +44,11 @@ Progress begin(const core::Model& model);
 void require_tokens(const core::Model& model, std::span<const int64_t> tokens);
 
 /// Runs `tokens` after the pending one, segment by segment, and stores the logits of the last. On an error `progress`
-/// is unchanged. `each` is called with logits [n,V] of the following tokens, in order; null: not needed. Throws
-/// InputError for a token out of range. Call it in inference mode.
+/// is unchanged. `each` is called with logits [n,V] of the following tokens, in order; null: not needed.
+/// should_stop: asked before each segment. Throws InputError for a token out of range, and base::Stopped. Call it in
+/// inference mode.
 void run(const core::Model& model, Progress& progress, std::span<const int64_t> tokens,
-         const std::function<void(const at::Tensor&)>& each = {});
+         const std::function<void(const at::Tensor&)>& each = {}, const base::ShouldStop& should_stop = {});
 
 /// Runs the pending token, if there is one.
 inline void run_pending(const core::Model& model, Progress& progress) { run(model, progress, {}); }

@@ -45,7 +45,7 @@ void Session::run(std::span<const int64_t> tokens, const EachLogits& each) {
     run_engine(tokens, each);
   } else {
     const c10::InferenceMode inference;
-    infer::run(*model_, progress_, tokens, each);
+    infer::run(*model_, progress_, tokens, each, sampling().should_stop);
   }
   counts_.add_read(tokens, model_->vocab_size());
 }
@@ -63,9 +63,19 @@ void Session::run_engine(std::span<const int64_t> tokens, const EachLogits& each
   std::span<const int64_t> left = !all.empty()   ? std::span<const int64_t>(all)
                                   : pending >= 0 ? std::span<const int64_t>(&pending, 1)
                                                  : tokens;
+  const base::ShouldStop& should_stop = sampling().should_stop;
+  constexpr auto kAsked = static_cast<size_t>(Engine::kRows);
+  const auto before = should_stop && left.size() > kAsked ? decoding_ : std::nullopt;
+  const int64_t used = progress_.used;
   while (!left.empty()) {
+    if (const int reason = should_stop ? should_stop() : 0; reason != 0) {
+      if (before) decoding_ = before;
+      progress_.used = used;
+      throw base::Stopped(reason, "session: stopped");
+    }
     const size_t room = static_cast<size_t>(model_->segment_size() - progress_.used);
-    const size_t size = progress_.reset_segments ? std::min(left.size(), room) : left.size();
+    const size_t most = should_stop ? std::min(left.size(), kAsked) : left.size();
+    const size_t size = progress_.reset_segments ? std::min(most, room) : most;
     if (progress_.reset_segments && progress_.used == 0) decoding_->sequence = engine_->begin();
     if (each) {
       const c10::InferenceMode inference;

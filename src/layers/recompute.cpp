@@ -22,6 +22,7 @@ struct SecondRun final : torch::CustomClassHolder {
   std::function<variable_list(const variable_list&)> run;
   variable_list parameters;
   at::Device device;
+  at::Generator generator = ops::generator_now(at::kCPU);
   RandomState random;
   ops::ProductPrecision precision = ops::product_precision_now();
   ops::BatchRows rows = ops::batch_rows_now();
@@ -58,6 +59,7 @@ struct Recompute : torch::autograd::Function<Recompute> {
     const variable_list inputs = ctx->get_saved_variables();
     const size_t count = inputs.size(), all = count + second->parameters.size();
     const auto wanted = [&](size_t i) { return ctx->needs_input_grad(i); };
+    const ops::GeneratorGuard generator(second->generator);
     const RandomReplay replay(second->random, second->device);
     const ops::ProductPrecisionGuard precision(second->precision);
     const ops::BatchRowsGuard rows(second->rows);
@@ -84,7 +86,7 @@ struct Recompute : torch::autograd::Function<Recompute> {
 
 RandomState::RandomState(at::Device device) {
   const auto add = [&](const at::Device& where) {
-    const at::Generator& generator = at::globalContext().defaultGenerator(where);
+    const at::Generator generator = ops::generator_now(where);
     generators_.emplace_back(generator, generator.get_state());
   };
   add(at::kCPU);

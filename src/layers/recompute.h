@@ -10,7 +10,7 @@
 
 namespace mnemo::layers {
 
-/// The states of LibTorch's default random generators, for the CPU and for `device`.
+/// The states of what this thread draws random numbers from, on the CPU and on `device` (ops::generator_now).
 class RandomState {
  public:
   explicit RandomState(at::Device device);

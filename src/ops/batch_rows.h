@@ -1,6 +1,8 @@
 #pragma once
 
+#include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <cstdint>
 
@@ -24,6 +26,22 @@ class BatchRowsGuard {
  private:
   BatchRows before_;
 };
+
+/// While it lives, this thread draws its random numbers on the CPU from `generator` in place of LibTorch's default one,
+/// which belongs to the process.
+class GeneratorGuard {
+ public:
+  explicit GeneratorGuard(at::Generator generator);
+  ~GeneratorGuard();
+  GeneratorGuard(const GeneratorGuard&) = delete;
+  GeneratorGuard& operator=(const GeneratorGuard&) = delete;
+
+ private:
+  at::Generator before_;
+};
+
+/// What this thread draws from on that device: all random numbers of models come from it.
+at::Generator generator_now(at::Device device);
 
 /// The rows set by the innermost guard of this thread; a total of 0 without one.
 BatchRows batch_rows_now();

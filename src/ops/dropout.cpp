@@ -156,7 +156,7 @@ template void drop_run(const DropoutDraw&, int64_t, const double*, int64_t, doub
 
 DropoutDraw draw_dropout(double p, int64_t rows, int64_t count) {
   const BatchRows own = batch_rows_now();
-  DropoutDraw draw{p, at::empty({1}, at::kLong).random_().item<int64_t>(), 0};
+  DropoutDraw draw{p, at::empty({1}, at::kLong).random_(generator_now(at::kCPU)).item<int64_t>(), 0};
   if (own.total == 0 || own.count == own.total) return draw;
   base::ensure(rows % own.count == 0, "random numbers of {} rows for {} sequences", rows, own.count);
   draw.first = own.first * (count / own.count);

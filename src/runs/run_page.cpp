@@ -367,7 +367,10 @@ RunPageWriter::RunPageWriter(RunPageContent content, std::string folder)
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { write_pages(); });
+  thread_ = std::thread([this, to = base::console()] {
+    const base::ConsoleScope scope(to);
+    write_pages();
+  });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 

@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "base/machine.h"
 #include "base/progress.h"
-#include "base/signals.h"
 #include "base/text_format.h"
 #include "bundle/bundle.h"
 #include "bundle/class_names.h"
@@ -243,8 +242,7 @@ Training run_training(const TrainingOptions& options) {
   base::make_folders(options.folder);
   std::optional<base::FolderLock> lock;
   if (writes) lock.emplace(options.folder);
-  std::optional<base::SignalGuard> guard;
-  if (options.stops_at_signals) guard.emplace();
+  const std::shared_ptr<void> guard = options.stop_guard ? options.stop_guard() : nullptr;
   // Nothing in the folder changes before the checkpoint has been read.
   if (options.resumes) {
     resume(options, experiment, trainer);
@@ -265,6 +263,8 @@ Training run_training(const TrainingOptions& options) {
                  options.folder);
   train::RunHooks hooks;
   hooks.show_progress = options.shows_progress && writes;
+  hooks.should_stop = options.should_stop;
+  hooks.on_step = options.on_step;
   if (options.on_evaluation) {
     hooks.on_evaluation = [&](const train::EvaluationPoint& point) {
       options.on_evaluation(point, experiment.task->metric());
@@ -278,7 +278,7 @@ Training run_training(const TrainingOptions& options) {
     record->listen(hooks);
   }
   training.report = trainer.run(hooks);
-  if (training.report.signal != 0) {
+  if (training.report.stopped != 0) {
     if (record) record->stopped(training.report);
   } else if (writes) {
     if (const train::EvaluationPoint* shown = trainer.take_best()) training.evaluation = *shown;

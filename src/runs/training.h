@@ -29,7 +29,9 @@ struct TrainingOptions {
   bool shows_progress = false;  ///< a status line on a terminal
   /// The ranks that share the training, which all call run_training with the same options; null: this process alone.
   std::shared_ptr<distributed::Group> group = {};
-  bool stops_at_signals = true;  ///< SIGINT and SIGTERM end the training after a checkpoint
+  base::ShouldStop should_stop = {};  ///< asked after every step; the training ends after a checkpoint
+  base::StopGuard stop_guard = {};    ///< called once a training would leave a checkpoint
+  std::function<void(int64_t done, int64_t saved)> on_step = {};  ///< as RunHooks::on_step
   /// The number of threads where the recipe leaves it open, which becomes part of the recipe.
   ///   parameters: of the model; rows: of one step
   std::function<int64_t(int64_t parameters, int64_t rows)> choose_threads = {};
@@ -45,13 +47,13 @@ struct Training {
   train::TrainReport report;
   std::optional<train::EvaluationPoint> evaluation = {};  ///< of the model that the training gave
   experiment::ModelCard card;                             ///< what the model's card says
-  std::string model;                                      ///< the model's folder; empty where a signal came first
+  std::string model;                                      ///< the model's folder; empty where it was stopped
   std::optional<std::string> task = {};                   ///< the task memory that a fine-tuning wrote
 
   double speed() const;  ///< tokens_per_second() of these
 };
 
-/// Trains, and writes the model into the folder, unless a signal stopped the training (report.signal). Throws
+/// Trains, and writes the model into the folder, unless the training was stopped (report.stopped). Throws
 /// InputError where the folder holds a run already and `resumes` is false, or no run and it is true. With a group rank
 /// 0 writes; a rank with another program, recipe, data or weights is an InputError on all.
 Training run_training(const TrainingOptions& options);

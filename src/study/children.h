@@ -6,6 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/child_process.h"
+#include "base/stop.h"
+
 namespace mnemo::study {
 
 /// A child process that does one part of the work.
@@ -15,14 +18,8 @@ struct ChildJob {
 };
 
 /// How a child ended.
-struct ChildEnd {
-  int status = 0;             ///< exit status; meaningless if it was ended by a signal
-  int signal = 0;             ///< signal that ended it, or 0
-  int64_t peak_memory = 0;    ///< peak in bytes, as counted by the kernel (at least this program's own size when the
-                              ///< child started)
+struct ChildEnd : base::ProcessEnd {
   bool told_to_stop = false;  ///< we asked it to stop before it ended
-
-  bool done() const { return status == 0 && signal == 0; }
 };
 
 struct ChildrenOptions {
@@ -32,13 +29,15 @@ struct ChildrenOptions {
   std::function<void(size_t job)> on_start;
   std::function<void(size_t job, std::string_view line)> on_line;  ///< each line a child prints
   std::function<void(size_t job, const ChildEnd&)> on_end;
-  std::function<bool()> stop = {};  ///< asked several times a second: whether to stop as at a signal
+  base::ShouldStop should_stop = {};  ///< asked several times a second
+  /// How often should_stop's owner has wished it so far; empty: once. A wish at least a second after the first ends the
+  /// children at once.
+  std::function<int()> wishes = {};
 };
 
-/// Runs the jobs in order, `jobs` of them at a time, and waits for all. SIGINT and SIGTERM stop the children with
-/// SIGTERM, and with SIGKILL if a second signal arrives at least a second later; no new children are started. Children
-/// die with this process, however it ends. Returns the signal that stopped it (SIGTERM where it was `stop`), or 0.
-/// Throws InputError if a child cannot be started.
+/// Runs the jobs in order, `jobs` of them at a time, and waits for all. Where should_stop says so, the children get
+/// SIGTERM, and SIGKILL if that is wished again; no new children are started. Children die with this process, however
+/// it ends. Returns the answer of should_stop, or 0. Throws InputError if a child cannot be started.
 int run_children(const std::vector<ChildJob>& jobs, const ChildrenOptions& options);
 
 }  // namespace mnemo::study

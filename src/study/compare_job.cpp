@@ -14,7 +14,6 @@
 #include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/machine.h"
-#include "base/signals.h"
 #include "base/text_format.h"
 #include "base/utf8.h"
 #include "experiment/device.h"
@@ -98,7 +97,8 @@ void unless_refused(const char* what, const std::function<void()>& show) {
   }
 }
 
-void measure_generation(const experiment::Experiment& bench, const data::TextOptions& data, RunResult& result) {
+void measure_generation(const experiment::Experiment& bench, const data::TextOptions& data,
+                        const std::function<bool()>& goes_on, RunResult& result) {
   const recipes::Writing& writing = bench.recipe.generate;
   infer::Session start = infer::fastest_session(bench.model, writing.options);
   start.set_reset_segments(data.resets_segments());
@@ -109,12 +109,12 @@ void measure_generation(const experiment::Experiment& bench, const data::TextOpt
     result.prompt = writing.prompt;
     writer.generate(writing.options, [&](std::string_view piece) {
       result.sample += piece;
-      return base::pending_signal() == 0;
+      return goes_on();
     });
     result.sample += writer.finish();
   });
   const auto speed = [&](const char* what, int64_t position, std::optional<double>& at) {
-    if (base::pending_signal() != 0) return;
+    if (!goes_on()) return;
     unless_refused(what, [&] { at = finite(generation_speed(start, position, text)); });
   };
   speed("the speed of generation at 64", 64, result.tokens_per_second_64);
@@ -225,17 +225,17 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
     remove_checkpoints(job.folder);
     return run_locked(job, device, asked);
   }
-  std::optional<base::SignalGuard> guard;
-  if (asked.stops_at_signals) guard.emplace();
+  const std::shared_ptr<void> guard = asked.stop_guard ? asked.stop_guard() : nullptr;
+  const auto stopped = [&] { return asked.should_stop ? asked.should_stop() : 0; };
   train::RunHooks hooks;
   hooks.show_progress = false;
   hooks.on_loss = [&](const train::LossPoint& point) {
     if (asked.on_loss) asked.on_loss(point.step, point.loss);
   };
-  hooks.stop = [&] {
-    return base::pending_signal() != 0                                  ? base::pending_signal()
-           : job.max_seconds > 0 && trainer.seconds() > job.max_seconds ? kOutOfTime
-                                                                        : 0;
+  hooks.on_step = asked.on_step;
+  hooks.should_stop = [&] {
+    if (const int reason = stopped(); reason != 0) return reason;
+    return job.max_seconds > 0 && trainer.seconds() > job.max_seconds ? kOutOfTime : 0;
   };
   runs::RunRecord record(bench, trainer, job.folder,
                          {.title = job.variant + (job.point.empty() ? "" : ", " + job.point),
@@ -245,15 +245,15 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
   train::TrainReport report = trainer.run(hooks);
   std::optional<train::EvaluationPoint> evaluation;
   if (const train::EvaluationPoint* shown = trainer.take_best()) evaluation = *shown;
-  if (report.signal == 0 || report.signal == kOutOfTime) trainer.take_average();
-  if (report.signal == kOutOfTime || (report.signal == 0 && !evaluation)) {
+  if (report.stopped == 0 || report.stopped == kOutOfTime) trainer.take_average();
+  if (report.stopped == kOutOfTime || (report.stopped == 0 && !evaluation)) {
     if (auto found = bench.task->evaluate(*bench.model, data::Part::valid)) {
       evaluation = train::EvaluationPoint{report.steps, report.tokens, report.seconds, std::move(*found)};
       report.history.add(*evaluation);
     }
-  } else if (report.signal != 0) {
+  } else if (report.stopped != 0) {
     record.stopped(report);
-    return base::stopped_by(report.signal);
+    return report.stopped;
   }
   experiment::move_to(*bench.model, at::kCPU);
 
@@ -282,11 +282,13 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
   }
   const auto task = bench.recipe.task();
   result.sees_ahead = bench.model->sees_ahead();
-  if (task->text() != nullptr && !result.sees_ahead) measure_generation(bench, *task->text(), result);
+  if (task->text() != nullptr && !result.sees_ahead)
+    measure_generation(
+        bench, *task->text(), [&] { return stopped() == 0; }, result);
   // After the last checkpoint; the next time begins here.
-  if (const int signal = base::pending_signal(); signal != 0) {
+  if (const int reason = stopped(); reason != 0) {
     record.stopped(report);
-    return base::stopped_by(signal);
+    return reason;
   }
   experiment::write_model(base::join_path(job.folder, "model"), bench,
                           {.title = job.variant,
@@ -301,7 +303,7 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
                   "/" + runs::RunPageWriter::kFile;
   write_result(base::join_path(job.folder, "result.json"), result);
   remove_checkpoints(job.folder);
-  return base::kDone;
+  return 0;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/stop.h"
 #include "recipes/recipe.h"
 #include "study/results.h"
 #include "study/summary.h"
@@ -34,11 +35,13 @@ void remove_checkpoints(const std::string& folder);
 
 struct JobHooks {
   std::function<void(int64_t step, double loss)> on_loss = {};
-  bool stops_at_signals = true;  ///< SIGINT and SIGTERM save a checkpoint and end the training
+  base::ShouldStop should_stop = {};  ///< asked after every step; the training ends after a checkpoint
+  base::StopGuard stop_guard = {};    ///< called once a training would leave a checkpoint
+  std::function<void(int64_t done, int64_t saved)> on_step = {};  ///< as train::RunHooks::on_step
 };
 
 /// Trains and evaluates. Resumes from the newest checkpoint in the job's folder, writes result.json and the model, and
-/// removes the checkpoints. Returns the exit status: 130 or 143 if it was stopped by a signal.
+/// removes the checkpoints. Returns the answer of should_stop that ended it, or 0.
 int run_job(const CompareJob& job, const std::optional<std::string>& device, const JobHooks& hooks = {});
 
 }  // namespace mnemo::study

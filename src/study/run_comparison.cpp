@@ -268,12 +268,16 @@ ComparisonOutcome run_comparison(const ComparisonOptions& options) {
   outcome.folder = options.out.empty() ? "runs/" + std::filesystem::path(options.recipe).stem().string() : options.out;
   const std::vector<std::string> arguments = options.device ? std::vector<std::string>{"--device", *options.device}
                                                             : std::vector<std::string>();
+  const auto guarded = [&] { return options.stop_guard ? options.stop_guard() : nullptr; };
   if (options.group) {
     require_shared(options, file);
     if (options.group->rank() != 0) {
-      outcome.signal = run_shared_trainings(
-          *options.group, {},
-          {.threads = threads_of(options, options.group->place().local_size), .arguments = arguments});
+      const std::shared_ptr<void> guard = guarded();
+      outcome.stopped = run_shared_trainings(*options.group, {},
+                                             {.threads = threads_of(options, options.group->place().local_size),
+                                              .arguments = arguments,
+                                              .should_stop = options.should_stop,
+                                              .wishes = options.wishes});
       return outcome;
     }
   }
@@ -292,12 +296,20 @@ ComparisonOutcome run_comparison(const ComparisonOptions& options) {
 
   Supervisor supervisor(std::move(plan.jobs), store, options.again);
   outcome.trainings = supervisor.jobs().size();
-  outcome.signal = options.here    ? supervisor.run_here(options.device)
-                   : options.group ? supervisor.run_on_ranks(*options.group, threads, arguments, options.program)
-                                   : supervisor.run(parallel, threads, arguments, options.program);
+  const Supervisor::Options how{.parallel = parallel,
+                                .threads = threads,
+                                .arguments = arguments,
+                                .program = options.program,
+                                .should_stop = options.should_stop,
+                                .wishes = options.wishes};
+  std::shared_ptr<void> guard = guarded();
+  outcome.stopped = options.here    ? supervisor.run_here(options.device, options.should_stop)
+                    : options.group ? supervisor.run_on_ranks(*options.group, how)
+                                    : supervisor.run(how);
+  guard.reset();
   outcome.finished = supervisor.finished();
   outcome.status = supervisor.status();
-  if (outcome.signal != 0) return outcome;
+  if (outcome.stopped != 0) return outcome;
 
   Comparison& comparison = outcome.comparison = heading(file, options, plan, supervisor.jobs().size());
   comparison.jobs = parallel;

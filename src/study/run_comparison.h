@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/stop.h"
 #include "distributed/group.h"
 #include "study/summary.h"
 
@@ -28,13 +30,16 @@ struct ComparisonOptions {
   /// The ranks of a job that share the trainings, one a rank, with the same options and a folder that all of them see;
   /// null: the trainings run on this machine alone.
   std::shared_ptr<distributed::Group> group = {};
+  base::ShouldStop should_stop = {};  ///< asked after each step, and several times a second where processes train
+  base::StopGuard stop_guard = {};    ///< called before the first training; kept until the last one has ended
+  std::function<int()> wishes = {};   ///< as ChildrenOptions has it
 };
 
 struct ComparisonOutcome {
-  Comparison comparison;  ///< empty after a signal, and on ranks other than 0
+  Comparison comparison;  ///< empty where it was stopped, and on ranks other than 0
   std::string folder;
   std::string report;  ///< path of report.html
-  int signal = 0;      ///< signal that stopped it; 0: none
+  int stopped = 0;     ///< the answer of should_stop that ended it early, or 0
   int status = 0;      ///< worst exit status of the training runs that failed
   size_t finished = 0, trainings = 0;
 };

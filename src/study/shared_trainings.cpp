@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <sstream>
 #include <thread>
 
-#include "base/signals.h"
 #include "study/run_store.h"
 
 namespace mnemo::study {
@@ -28,37 +28,46 @@ constexpr auto kMoment = std::chrono::milliseconds(200);
 
 bool others_stop(distributed::Group& group) { return group.add(kStopped, 0) > 0; }
 
+/// The wishes of this rank to stop.
+class Wishes {
+ public:
+  explicit Wishes(const SharedOptions& options) : options_(options) {}
+  int reason() const { return options_.should_stop ? options_.should_stop() : 0; }
+  int count() const { return options_.wishes ? options_.wishes() : reason() != 0 ? 1 : 0; }
+
+ private:
+  const SharedOptions& options_;
+};
+
 /// Waits until every rank has stopped, so that each training has its checkpoint before the first rank ends and the
-/// others end for it; or until all trainings have ended after all. `own`: a signal to this rank, of which another one
-/// ends the wait, and with it all ranks; where others stop, a rank's first signal is part of it, and so is one within a
-/// second. Returns the signal, or 0 if all trainings have ended.
-int stopped(distributed::Group& group, int signal, bool own) {
-  const base::SignalGuard guard;
+/// others end for it; or until all trainings have ended after all. Another wish of this rank ends the wait, and with it
+/// all ranks; one within a second is part of the first, and where others stop so is a rank's first one. Returns the
+/// reason, or 0 if all trainings have ended.
+int stopped(distributed::Group& group, int reason, const Wishes& wishes) {
   group.add(kStopped, 1);
   const auto begun = std::chrono::steady_clock::now();
-  bool part = !own;
+  int answered = std::max(wishes.count(), 1);
   while (group.add(kWithout, 0) < group.size() && group.add(kStopped, 0) < group.size()) {
     const bool at_once = std::chrono::steady_clock::now() - begun < std::chrono::seconds(1);
-    part = part || (at_once && base::pending_signal() != 0);
-    if (!part && base::pending_signal() != 0) {
-      group.report_failure(fmt::format("stopped by signal {}", base::pending_signal()));
-      return signal;
+    if (at_once) answered = std::max(answered, wishes.count());
+    if (wishes.count() > answered) {
+      group.report_failure(fmt::format("stopped by signal {}", wishes.reason()));
+      return reason;
     }
     std::this_thread::sleep_for(kMoment);
   }
   if (group.add(kWithout, 0) == group.size()) return 0;
   group.leave();
-  return signal;
+  return reason;
 }
 
-/// Waits for the others' trainings, which take hours: no collective does, for it has a time-out. Returns the signal
+/// Waits for the others' trainings, which take hours: no collective does, for it has a time-out. Returns the reason
 /// that stopped this rank, SIGTERM where another one stops, or 0.
-int wait_for_all(distributed::Group& group) {
-  const base::SignalGuard guard;
+int wait_for_all(distributed::Group& group, const Wishes& wishes) {
   group.add(kWithout, 1);
   while (group.add(kWithout, 0) < group.size()) {
-    const int signal = base::pending_signal();
-    if (signal != 0 || others_stop(group)) return stopped(group, signal != 0 ? signal : SIGTERM, false);
+    const int reason = wishes.reason();
+    if (reason != 0 || others_stop(group)) return stopped(group, reason != 0 ? reason : SIGTERM, wishes);
     std::this_thread::sleep_for(kMoment);
   }
   return 0;
@@ -69,6 +78,7 @@ int wait_for_all(distributed::Group& group) {
 int run_shared_trainings(distributed::Group& group, const std::vector<std::string>& folders,
                          const SharedOptions& options) {
   const std::vector<std::string> all = lines_of(group.broadcast(fmt::format("{}", fmt::join(folders, "\n"))));
+  const Wishes wishes(options);
   std::string ends;
   while (true) {
     const auto next = static_cast<size_t>(group.add("trainings begun", 1) - 1);
@@ -84,15 +94,19 @@ int run_shared_trainings(distributed::Group& group, const std::vector<std::strin
     children.on_line = [&](size_t, std::string_view line) {
       if (options.on_line) options.on_line(next, line);
     };
-    children.stop = [&] { return others_stop(group); };
+    children.should_stop = [&] {
+      const int reason = wishes.reason();
+      return reason != 0 ? reason : others_stop(group) ? SIGTERM : 0;
+    };
+    children.wishes = [&] { return wishes.count(); };
     children.on_end = [&](size_t, const ChildEnd& end) {
       ends += fmt::format("{} {} {} {} {}\n", next, end.status, end.signal, end.peak_memory, end.told_to_stop ? 1 : 0);
       if (options.on_end) options.on_end(next, end);
     };
-    if (const int signal = run_children({{std::move(words), output_file(all[next])}}, children); signal != 0)
-      return stopped(group, signal, true);
+    if (const int reason = run_children({{std::move(words), output_file(all[next])}}, children); reason != 0)
+      return stopped(group, reason, wishes);
   }
-  if (const int signal = wait_for_all(group); signal != 0) return signal;
+  if (const int reason = wait_for_all(group, wishes); reason != 0) return reason;
   const std::vector<std::string> by_rank = group.gather(ends);
   if (group.rank() != 0 || !options.on_end) return 0;
   for (size_t rank = 1; rank < by_rank.size(); ++rank) {

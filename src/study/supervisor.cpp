@@ -50,49 +50,51 @@ Supervisor::Supervisor(std::vector<CompareJob> jobs, const RunStore& store, bool
     base::log_info("{} of {} trainings are already done; use --again to repeat them", finished_, jobs_.size());
 }
 
-int Supervisor::run(int64_t parallel, int64_t threads, const std::vector<std::string>& arguments,
-                    const std::string& program) {
+int Supervisor::run(const Options& how) {
   std::vector<ChildJob> children;
   for (const size_t i : waiting_) {
     store_.prepare(jobs_[i], anew_);
-    std::vector<std::string> words = {"compare", "--job", jobs_[i].folder, "--threads", std::to_string(threads)};
-    words.insert(words.end(), arguments.begin(), arguments.end());
+    std::vector<std::string> words = {"compare", "--job", jobs_[i].folder, "--threads", std::to_string(how.threads)};
+    words.insert(words.end(), how.arguments.begin(), how.arguments.end());
     children.push_back({std::move(words), output_file(jobs_[i])});
   }
   begin();
   ChildrenOptions options;
-  options.program = program;
-  options.jobs = parallel;
-  options.threads = threads;
+  options.program = how.program;
+  options.jobs = how.parallel;
+  options.threads = how.threads;
+  options.should_stop = how.should_stop;
+  options.wishes = how.wishes;
   options.on_start = [this](size_t child) { running_.push_back(waiting_[child]); };
   options.on_line = [this](size_t child, std::string_view line) { told(waiting_[child], line); };
   options.on_end = [this](size_t child, const ChildEnd& end) { ended(waiting_[child], end); };
-  const int signal = run_children(children, options);
+  const int stopped = run_children(children, options);
   progress_.reset();
-  if (signal == 0) note_stopped_alone();
-  return signal;
+  if (stopped == 0) note_stopped_alone();
+  return stopped;
 }
 
-int Supervisor::run_on_ranks(distributed::Group& group, int64_t threads, const std::vector<std::string>& arguments,
-                             const std::string& program) {
+int Supervisor::run_on_ranks(distributed::Group& group, const Options& how) {
   std::vector<std::string> folders;
   for (const size_t i : waiting_) {
     store_.prepare(jobs_[i], anew_);
     folders.push_back(jobs_[i].folder);
   }
   begin();
-  SharedOptions options{.threads = threads, .arguments = arguments, .program = program};
+  SharedOptions options{.threads = how.threads, .arguments = how.arguments, .program = how.program};
+  options.should_stop = how.should_stop;
+  options.wishes = how.wishes;
   options.on_start = [this](size_t training) { running_.push_back(waiting_[training]); };
   options.on_line = [this](size_t training, std::string_view line) { told(waiting_[training], line); };
   options.on_end = [this](size_t training, const ChildEnd& end) { ended(waiting_[training], end); };
-  const int signal = run_shared_trainings(group, folders, options);
+  const int stopped = run_shared_trainings(group, folders, options);
   progress_.reset();
-  if (signal == 0) note_stopped_alone();
-  return signal;
+  if (stopped == 0) note_stopped_alone();
+  return stopped;
 }
 
-int Supervisor::run_here(const std::optional<std::string>& device) {
-  int signal = 0;
+int Supervisor::run_here(const std::optional<std::string>& device, const base::ShouldStop& should_stop) {
+  int stopped = 0;
   begin();
   for (const size_t i : waiting_) {
     const CompareJob& job = jobs_[i];
@@ -101,13 +103,11 @@ int Supervisor::run_here(const std::optional<std::string>& device) {
     ChildEnd end;
     std::string error;
     try {
-      end.status = run_job(job, device,
-                           {.on_loss =
-                                [&](int64_t step, double) {
-                                  done_steps_[i] = step;
-                                  show();
-                                },
-                            .stops_at_signals = false});
+      const auto on_loss = [&](int64_t step, double) {
+        done_steps_[i] = step;
+        show();
+      };
+      stopped = run_job(job, device, {.on_loss = on_loss, .should_stop = should_stop});
     } catch (const base::NotFinite& diverged) {
       end.status = base::kAnswerIsNo;
       error = diverged.what();
@@ -119,14 +119,11 @@ int Supervisor::run_here(const std::optional<std::string>& device) {
       error = fmt::format("internal: {}", fault.what());
     }
     base::write_file_atomic(output_file(job), error.empty() ? "" : fmt::format("{}{}\n", kErrorMark, error));
+    if (stopped != 0) break;
     ended(i, end);
-    if (end.status == base::kInterrupted || end.status == base::kTerminated) {
-      signal = end.status == base::kInterrupted ? SIGINT : SIGTERM;
-      break;
-    }
   }
   progress_.reset();
-  return signal;
+  return stopped;
 }
 
 /// Trainings that a signal has stopped while the comparison went on.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,17 +21,21 @@ class Supervisor {
   /// `anew`: repeat trainings that are already done.
   Supervisor(std::vector<CompareJob> jobs, const RunStore& store, bool anew);
 
-  /// Runs each training in a process of its own: `program` (empty: this one) with `compare --job FOLDER` and the
-  /// arguments. Returns the signal that stopped it, or 0.
-  int run(int64_t parallel, int64_t threads, const std::vector<std::string>& arguments,
-          const std::string& program = {});
+  /// How trainings are run, and when they end early.
+  struct Options {
+    int64_t parallel = 1, threads = 1;
+    std::vector<std::string> arguments = {};  ///< of the program, after `compare --job FOLDER --threads N`
+    std::string program = {};                 ///< empty: this one
+    base::ShouldStop should_stop = {};
+    std::function<int()> wishes = {};  ///< as ChildrenOptions has it
+  };
+  /// Runs each training in a process of its own. Returns the answer of should_stop that ended it, or 0.
+  int run(const Options& options);
   /// The same over the ranks of a group, of which this is rank 0, one training a rank; the others call
   /// run_shared_trainings.
-  int run_on_ranks(distributed::Group& group, int64_t threads, const std::vector<std::string>& arguments,
-                   const std::string& program = {});
-  /// Runs the trainings one after the other in this process. Returns the signal noted by the caller's
-  /// base::SignalGuard, or 0.
-  int run_here(const std::optional<std::string>& device);
+  int run_on_ranks(distributed::Group& group, const Options& options);
+  /// Runs the trainings one after the other in this process. Returns as run().
+  int run_here(const std::optional<std::string>& device, const base::ShouldStop& should_stop);
 
   const std::vector<CompareJob>& jobs() const { return jobs_; }
   /// Unset if the training did not finish.

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/base64.h"
 #include "base/error.h"
-#include "text/base64.h"
 #include "text/bpe_tokenizer.h"
 #include "text/sentencepiece_model.h"
 #include "text/sentencepiece_tokenizer.h"
@@ -327,7 +327,7 @@ bool read_unigram_normalizer(const JsonPart& root, SentencePieceModel& model, bo
   for (const JsonPart& part : sequence(root.at("normalizer"), "normalizers")) {
     const std::string type = part.type();
     if (type == "Precompiled") {
-      model.normaliser = from_base64(part.at("precompiled_charsmap").text(), part.where);
+      model.normaliser = base::from_base64(part.at("precompiled_charsmap").text(), part.where);
     } else if (type == "Strip") {
       require_charsmap(part, model);
       part.require_flag("strip_right", true);

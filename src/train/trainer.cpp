@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/progress.h"
-#include "base/signals.h"
 #include "base/text_format.h"
 #include "core/last_inputs.h"
 #include "models/finetune.h"
@@ -131,6 +130,7 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
                 options_.eval_every);
   if (options_.ema_decay) average_ = std::make_unique<WeightAverage>(model, *options_.ema_decay);
   if (options_.threads > 0) at::set_num_threads(static_cast<int>(options_.threads));
+  generator_ = at::detail::createCPUGenerator();
   for (at::Generator& generator : generators()) generator.set_current_seed(static_cast<uint64_t>(options_.seed));
 }
 
@@ -226,6 +226,7 @@ BpttResult Trainer::differentiate(const std::vector<data::Batch>& segments, int6
 StepOutcome Trainer::step() {
   base::ensure(!average_taken_, "a step after the model has become the average of its weights");
   const double began = now();
+  const ops::GeneratorGuard random(generator_);
   const auto segments = task_.next(model_.input());
   StepOutcome outcome;
   for (const data::Batch& segment : segments) outcome.targets += segment.num_targets;
@@ -273,7 +274,6 @@ StepOutcome Trainer::step() {
   running_.loss += outcome.loss;
   running_.gradient_norm += outcome.gradient_norm;
   ++running_.steps;
-  base::note_progress(steps_, saved_);
   seconds_ += now() - began;
   return outcome;
 }
@@ -378,7 +378,14 @@ TrainReport Trainer::run(const RunHooks& hooks) {
   }
   const bool owed = owes_evaluation();
   if (!owed && done()) return report(0);
-  base::note_progress(steps_, saved_);
+  const auto tell = [&] {
+    if (hooks.on_step) hooks.on_step(steps_, saved_);
+  };
+  const auto keep = [&] {
+    save();
+    tell();
+  };
+  tell();
   const std::unique_ptr<RunLog> log = writes() ? std::make_unique<RunLog>(run_folder_, steps_, options_.tensorboard)
                                                : nullptr;
   std::optional<base::Progress> progress;
@@ -389,18 +396,19 @@ TrainReport Trainer::run(const RunHooks& hooks) {
   }
   const auto every = [&](int64_t period) { return period > 0 && steps_ % period == 0; };
   const auto asked_to_stop = [&] {
-    const int signal = hooks.stop ? hooks.stop() : base::pending_signal();
-    return group_ ? static_cast<int>(group_->max(signal)) : signal;
+    const int stopped = hooks.should_stop ? hooks.should_stop() : 0;
+    return group_ ? static_cast<int>(group_->max(stopped)) : stopped;
   };
-  int signal = steps_ > 0 ? asked_to_stop() : 0;  // the time of a run that goes on may be up
+  int stopped = steps_ > 0 ? asked_to_stop() : 0;  // the time of a run that goes on may be up
   if (owed) {
     const size_t before = history_.evaluations.size();
     evaluate(hooks, log.get());
-    if (!run_folder_.empty() && history_.evaluations.size() > before) save();
+    if (!run_folder_.empty() && history_.evaluations.size() > before) keep();
   }
   bool last = done();
-  while (!last && signal == 0) {
+  while (!last && stopped == 0) {
     const StepOutcome outcome = step();
+    tell();
     watch_gradients();
     last = steps_ == options_.steps;
     try {
@@ -421,14 +429,14 @@ TrainReport Trainer::run(const RunHooks& hooks) {
       keep_step();
       throw;
     }
-    if (!last) signal = asked_to_stop();
+    if (!last) stopped = asked_to_stop();
     const bool new_best = is_best_ && (options_.save_every > 0 || options_.patience);
-    if (!run_folder_.empty() && (last || signal != 0 || new_best || every(options_.save_every))) save();
+    if (!run_folder_.empty() && (last || stopped != 0 || new_best || every(options_.save_every))) keep();
     if (progress) {
       progress->update(steps_, progress_note(task_, outcome.loss, history_));
     }
   }
-  return report(signal);
+  return report(stopped);
 }
 
 /// Whether the step that a resumed run goes on after was saved without the evaluation that it is due (keep_step).
@@ -477,8 +485,8 @@ void Trainer::watch_gradients() {
       without_gradient_.size(), trained_.size(), names);
 }
 
-TrainReport Trainer::report(int signal) const {
-  return {steps_, tokens_, seconds_, signal, signal == 0 && out_of_patience(), history_, checkpoint_, waited_};
+TrainReport Trainer::report(int stopped) const {
+  return {steps_, tokens_, seconds_, stopped, stopped == 0 && out_of_patience(), history_, checkpoint_, waited_};
 }
 
 }  // namespace mnemo::train

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/stop.h"
 #include "distributed/group.h"
 #include "distributed/reducer.h"
 #include "tasks/task.h"
@@ -44,7 +45,7 @@ struct TrainReport {
   int64_t steps = 0;             ///< completed steps, including earlier runs
   int64_t tokens = 0;            ///< training targets so far
   double seconds = 0;            ///< training time, without evaluation and saving
-  int signal = 0;                ///< the signal that ended it early, or 0
+  int stopped = 0;               ///< the answer of RunHooks::should_stop that ended it early, or 0
   bool out_of_patience = false;  ///< options.patience ended it
   History history;
   std::string checkpoint;  ///< the last checkpoint written or resumed from; empty: none
@@ -52,12 +53,14 @@ struct TrainReport {
 };
 
 struct RunHooks {
-  /// Called after every step; a result other than 0 ends the run after saving. Default: base::pending_signal().
-  std::function<int()> stop;
+  /// Asked after every step; the run is saved before it ends. With a group one rank's answer ends all.
+  base::ShouldStop should_stop;
+  /// Called after every step and every checkpoint: steps that are done, and the step of the last checkpoint (-1: none).
+  std::function<void(int64_t done, int64_t saved)> on_step;
   std::function<void(const LossPoint&)> on_loss;
   std::function<void(const EvaluationPoint&)> on_evaluation;
   /// Called with the step after every sample_every steps and after the last one, before what belongs to the step is
-  /// saved; the model then has the weights that evaluations see. It must leave LibTorch's random numbers alone.
+  /// saved; the model then has the weights that evaluations see.
   std::function<void(int64_t step)> on_sample;
   int64_t sample_every = 0;  ///< 0: never
   bool show_progress = true;
@@ -83,8 +86,9 @@ struct RunHooks {
 class Trainer {
  public:
   /// run_folder: folder for checkpoints and logs; empty: none. files: what every checkpoint holds besides, name to
-  /// content. group: the ranks that share the batch, null for one process; rank 0 writes. Seeds LibTorch's generators
-  /// with options.seed. Throws InputError for options that do not fit the model.
+  /// content. group: the ranks that share the batch, null for one process; rank 0 writes. Steps draw from a generator
+  /// of the trainer's own, on the CPU, so trainings in several threads do not see each other. Throws InputError for
+  /// options that do not fit the model.
   Trainer(core::Model& model, tasks::Task& task, const TrainOptions& options, std::string run_folder = {},
           std::map<std::string, std::string> files = {}, std::shared_ptr<distributed::Group> group = {});
 
@@ -98,8 +102,8 @@ class Trainer {
   /// checkpoint if the loss or a gradient is not finite; the weights are then unchanged.
   StepOutcome step();
 
-  /// Trains until options.steps are done, the metric has reached options.stop_at, options.patience has run out or a
-  /// signal arrives, with evaluations, logs and checkpoints according to the options. A finished run returns
+  /// Trains until options.steps are done, the metric has reached options.stop_at, options.patience has run out or
+  /// hooks.should_stop says so, with evaluations, logs and checkpoints according to the options. A finished run returns
   /// immediately. Throws InputError if the run folder contains checkpoints that were not resumed from.
   TrainReport run(const RunHooks& hooks = {});
 
@@ -140,7 +144,7 @@ class Trainer {
   void reduce(StepOutcome& outcome);
   at::Tensor sum_over_ranks(const at::Tensor& value);
   void share_generators();
-  /// Those that the model draws from: the CPU's and its device's.
+  /// Those that the model draws from: the trainer's own, and its device's.
   std::vector<at::Generator> generators() const;
   void require_equal_ranks();
   /// Path of the checkpoint of `best`, with whose weights a run with patience ends. Throws InputError, in the name of
@@ -171,7 +175,7 @@ class Trainer {
   void watch_gradients();
   void keep_step();
   bool owes_evaluation() const;
-  TrainReport report(int signal) const;
+  TrainReport report(int stopped) const;
   void load(const weights::CheckpointReader& reader);
   void load_weights(const weights::CheckpointReader& reader);
   void load_states(const weights::CheckpointReader& reader, int64_t parts);
@@ -188,6 +192,7 @@ class Trainer {
   std::unique_ptr<Optimiser> optimiser_;
   std::unique_ptr<Schedule> schedule_;
   std::unique_ptr<WeightAverage> average_;  ///< null without ema_decay
+  at::Generator generator_;                 ///< for what the model draws on the CPU
   bool average_taken_ = false;
 
   std::shared_ptr<distributed::Group> group_;      ///< null: one process

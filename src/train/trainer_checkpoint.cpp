@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/options.h"
-#include "base/signals.h"
 #include "train/trainer.h"
 #include "weights/load_into.h"
 #include "weights/lora.h"
@@ -107,7 +106,6 @@ std::string Trainer::save() {
   if (writes()) checkpoint_ = write_checkpoint(optimiser, carried);
   if (group_) checkpoint_ = group_->broadcast(checkpoint_);
   saved_ = steps_;
-  base::note_progress(steps_, saved_);
   return checkpoint_;
 }
 
@@ -140,7 +138,7 @@ std::string Trainer::write_checkpoint(const weights::NamedTensors& optimiser, co
                                          static_cast<int64_t>(states_.size())}));
   own.emplace_back("sums", reals({running_.loss, running_.gradient_norm, best_.value_or(0.0)}));
   if (reducer_) own.emplace_back(kGradientOrder, reducer_->order());
-  own.emplace_back("generator.cpu", at::globalContext().defaultGenerator(at::kCPU).get_state());
+  own.emplace_back("generator.cpu", generator_.get_state());
   const at::Device device = core::device_of(model_);
   if (!device.is_cpu()) own.emplace_back("generator.device", at::globalContext().defaultGenerator(device).get_state());
   writer.add_tensors(kTrainer, own, metadata);
@@ -265,7 +263,7 @@ void Trainer::load(const weights::CheckpointReader& reader) {
     base::input_error("{}: {}", where(kData), error.what());
   }
   require_same_order(reader, options_, where(kOptions));
-  restore_generator(at::globalContext().defaultGenerator(at::kCPU), own, "generator.cpu", where(kTrainer));
+  restore_generator(generator_, own, "generator.cpu", where(kTrainer));
   const at::Device device = core::device_of(model_);
   if (!device.is_cpu()) {
     restore_generator(at::globalContext().defaultGenerator(device), own, "generator.device", where(kTrainer));

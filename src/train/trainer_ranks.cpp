@@ -52,7 +52,7 @@ void Trainer::share_generators() {
 }
 
 std::vector<at::Generator> Trainer::generators() const {
-  std::vector<at::Generator> all = {at::globalContext().defaultGenerator(at::kCPU)};
+  std::vector<at::Generator> all = {generator_};
   const at::Device device = core::device_of(model_);
   if (!device.is_cpu()) all.push_back(at::globalContext().defaultGenerator(device));
   return all;

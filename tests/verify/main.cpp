@@ -10,10 +10,10 @@
 #include "base/exit_status.h"
 #include "base/json_value.h"
 #include "base/output.h"
+#include "base/process.h"
 #include "base/text_table.h"
 #include "cli/application.h"
 #include "cli/command.h"
-#include "cli/process_settings.h"
 #include "experiment/device.h"
 #include "tests/verify/golden.h"
 #include "tests/verify/lines.h"
@@ -137,6 +137,6 @@ std::shared_ptr<CLI::App> make_verify() {
 }  // namespace mnemo
 
 int main(int argc, char** argv) {
-  mnemo::cli::apply_process_settings();
+  mnemo::base::init_process();
   return mnemo::cli::run(argc, argv, mnemo::make_verify());
 }

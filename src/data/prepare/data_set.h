@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/node.h"
+#include "base/stop.h"
 
 namespace mnemo::data {
 
@@ -29,6 +30,13 @@ struct Prepared {
 std::string to_text(const Prepared& prepared);
 base::Node to_node(const Prepared& prepared);
 
+/// Where a data set is written to, and what may end that early: then nothing is written.
+struct PrepareTarget {
+  std::string folder;
+  base::ShouldStop should_stop = {};
+  base::StopGuard stop_guard = {};
+};
+
 /// A data set that `mnemo data prepare` supports. Each has its own file in this folder and is registered in
 /// registry.cpp.
 struct DataSet {
@@ -38,10 +46,10 @@ struct DataSet {
   bool path_is_optional = false;  ///< without a path the data is generated
   /// Of these keys, those that the set itself decides for that path: `keys` below has them, and they may not be set.
   std::function<base::Node(const std::string& path)> own_keys = {};
-  /// Reads `path`, a file or folder, checks it and writes the data set to the folder `out`; `keys` is a complete [data]
-  /// table of data_type, or null if data_type is empty. Throws InputError naming the file, what was expected and what
-  /// was found.
-  std::function<Prepared(const std::string& path, const std::string& out, const base::Node& keys)> prepare;
+  /// Reads `path`, a file or folder, checks it and writes the data set to `out`; `keys` is a complete [data] table of
+  /// data_type, or null if data_type is empty. Throws InputError naming the file, what was expected and what was found,
+  /// and base::Stopped.
+  std::function<Prepared(const std::string& path, const PrepareTarget& out, const base::Node& keys)> prepare;
 };
 
 }  // namespace mnemo::data

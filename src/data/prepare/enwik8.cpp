@@ -20,7 +20,7 @@ std::string sha256_of(const text::TextSource& text) {
   return sum.hex();
 }
 
-Prepared prepare_enwik8(const std::string& file, const std::string& out, const base::Node&) {
+Prepared prepare_enwik8(const std::string& file, const PrepareTarget& out, const base::Node&) {
   struct Known {
     int64_t size;
     std::string_view sum;

@@ -11,7 +11,7 @@
 namespace mnemo::data {
 namespace {
 
-Prepared prepare_images(const std::string& folder, const std::string& out, const base::Node&) {
+Prepared prepare_images(const std::string& folder, const PrepareTarget& out, const base::Node&) {
   const ImageOptions options = detect_images(folder);
   load_images(options);
   std::string keys = fmt::format("type = \"images\"\nformat = \"{}\"\n", options.format_name());

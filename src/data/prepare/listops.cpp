@@ -16,7 +16,7 @@ constexpr const char* kListOpsFrom =
     "folder out";
 constexpr std::array<const char*, 3> kListOpsFiles = {"basic_train.tsv", "basic_val.tsv", "basic_test.tsv"};
 
-Prepared prepare_listops(const std::string& folder, const std::string& out, const base::Node& keys) {
+Prepared prepare_listops(const std::string& folder, const PrepareTarget& out, const base::Node& keys) {
   const auto options = base::read_typed_options<ListOpsOptions>(keys);
   Prepared prepared;
   Output output(out, kListOpsFiles);

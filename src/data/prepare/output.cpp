@@ -22,8 +22,12 @@ const std::string& checked(const std::string& out, std::span<const char* const> 
 
 }  // namespace
 
-Output::Output(const std::string& out, std::span<const char* const> files)
-    : out_(out), files_(files.begin(), files.end()), guard_("stopping"), folder_(checked(out, files)) {}
+Output::Output(const PrepareTarget& out, std::span<const char* const> files)
+    : out_(out.folder),
+      should_stop_(out.should_stop),
+      files_(files.begin(), files.end()),
+      guard_(out.stop_guard ? out.stop_guard() : nullptr),
+      folder_(checked(out.folder, files)) {}
 
 std::string Output::path(size_t i) const { return base::join_path(out_, files_[i]); }
 
@@ -38,8 +42,8 @@ void Output::copy(const text::TextSource& from, size_t i) const {
 }
 
 void Output::require_going_on() const {
-  if (const int signal = base::pending_signal(); signal != 0)
-    throw base::Stopped(signal, fmt::format("{}: stopped; nothing was written", out_));
+  if (const int reason = should_stop_ ? should_stop_() : 0; reason != 0)
+    throw base::Stopped(reason, fmt::format("{}: stopped; nothing was written", out_));
 }
 
 std::string Output::commit(std::string_view about, std::string_view keys, const std::vector<PreparedPart>& parts) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <initializer_list>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,7 +10,6 @@
 
 #include "base/atomic_folder.h"
 #include "base/options.h"
-#include "base/signals.h"
 #include "data/prepare/data_set.h"
 #include "text/text_source.h"
 
@@ -18,12 +18,12 @@ namespace mnemo::data {
 inline constexpr std::array<const char*, 3> kParts = {"train", "valid", "test"};
 inline constexpr std::array<const char*, 3> kTextFiles = {"train.txt", "valid.txt", "test.txt"};
 
-/// The output folder of a data set, written atomically: on failure and on SIGINT or SIGTERM the previous content
+/// The output folder of a data set, written atomically: on failure, and where it is stopped, the previous content
 /// remains.
 class Output {
  public:
   /// `files`: names for train, valid and test, or none. Throws InputError if an unrelated folder would be replaced.
-  Output(const std::string& out, std::span<const char* const> files);
+  Output(const PrepareTarget& out, std::span<const char* const> files);
 
   /// Where part `i` is written.
   std::string file(size_t i) const { return folder_.file(files_[i]); }
@@ -31,7 +31,7 @@ class Output {
 
   /// Copies a text to part `i`.
   void copy(const text::TextSource& from, size_t i) const;
-  /// For loops that write: throws base::Stopped once SIGINT or SIGTERM has arrived.
+  /// For loops that write: throws base::Stopped once it is asked for.
   void require_going_on() const;
 
   /// Writes the [data] table of the parts, with paths relative to its own folder, and moves everything into place.
@@ -40,8 +40,9 @@ class Output {
 
  private:
   std::string out_;
+  base::ShouldStop should_stop_;
   std::vector<std::string> files_;
-  base::SignalGuard guard_;
+  std::shared_ptr<void> guard_;
   base::AtomicFolder folder_;
 };
 

@@ -87,14 +87,14 @@ std::string keys_of_parts(TextOptions options) {
                                        "document_separator", "separator_line"});
 }
 
-Prepared prepare_text(const std::string& folder, const std::string& out, const base::Node& data) {
+Prepared prepare_text(const std::string& folder, const PrepareTarget& out, const base::Node& data) {
   const auto options = base::read_typed_options<TextOptions>(data);
   const double valid_fraction = options.valid_fraction, test_fraction = options.test_fraction;
   base::require(base::is_folder(folder), "{}: expected a folder of texts, found {}", folder,
                 base::path_exists(folder) ? "a file" : "nothing");
   std::error_code error;
-  base::require(!std::filesystem::equivalent(folder, out, error),
-                "{}: expected another folder to write to than the one that is read", out);
+  base::require(!std::filesystem::equivalent(folder, out.folder, error),
+                "{}: expected another folder to write to than the one that is read", out.folder);
   const auto tokenizer = options.pretrained();
   const std::vector<Document> documents = documents_in(folder);
   int64_t total = 0;

@@ -71,7 +71,7 @@ constexpr WikiText kWikiText103 = {
     {103'227'021, 217'646, 245'569},
     267'735};
 
-Prepared prepare_wikitext(const WikiText& known, const std::string& folder, const std::string& out) {
+Prepared prepare_wikitext(const WikiText& known, const std::string& folder, const PrepareTarget& out) {
   const std::string name(known.name);
   base::require(base::is_folder(folder), "{}: expected a folder with the three files of {}, found {}; get it from {}",
                 folder, name, base::path_exists(folder) ? "a file" : "nothing", known.from);
@@ -107,7 +107,7 @@ Prepared prepare_wikitext(const WikiText& known, const std::string& folder, cons
 DataSet wikitext(const WikiText& known, const char* what) {
   return {.what = what,
           .from = known.from,
-          .prepare = [&known](const std::string& folder, const std::string& out, const base::Node&) {
+          .prepare = [&known](const std::string& folder, const PrepareTarget& out, const base::Node&) {
             return prepare_wikitext(known, folder, out);
           }};
 }

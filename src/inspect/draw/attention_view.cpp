@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/base64.h"
 #include "inspect/draw/canvas.h"
 
 namespace mnemo::inspect {
@@ -12,7 +13,7 @@ namespace {
 
 std::string half_text(const at::Tensor& values) {
   const at::Tensor halves = values.clamp(-65504.0, 65504.0).to(at::kHalf).contiguous();
-  return base64_of({static_cast<const char*>(halves.const_data_ptr()), halves.nbytes()});
+  return base::to_base64({static_cast<const char*>(halves.const_data_ptr()), halves.nbytes()});
 }
 
 size_t text_bytes(const HeadMap& map) {
@@ -112,7 +113,7 @@ base::Node image_view(const ImageAttention& facts, size_t max_bytes) {
       }
     }
   }
-  return base::Node::table({{"picture", base64_of(png_of(picture))},
+  return base::Node::table({{"picture", base::to_base64(png_of(picture))},
                             {"maps", std::move(maps)},
                             {"left_out", static_cast<int64_t>(left_out)}});
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/base64.h"
 #include "base/error.h"
 #include "base/html.h"
 
@@ -31,18 +32,6 @@ Raster enlarged(const Raster& raster, int64_t times) {
 }
 
 }  // namespace
-
-std::string base64_of(std::string_view bytes) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    uint32_t group = 0;
-    const size_t count = std::min<size_t>(3, bytes.size() - i);
-    for (size_t j = 0; j < 3; ++j) group = group << 8 | (j < count ? static_cast<uint8_t>(bytes[i + j]) : 0);
-    for (size_t j = 0; j < 4; ++j) text += j <= count ? kDigits[group >> (18 - 6 * j) & 63] : '=';
-  }
-  return text;
-}
 
 std::string png_of(const Raster& raster) {
   base::ensure(raster.width > 0 && raster.height > 0 && raster.width <= 1 << 16 && raster.height <= 1 << 16,
@@ -95,7 +84,7 @@ void Canvas::cells(double x, double y, double cell, const Raster& raster) {
       "style=\"image-rendering:pixelated\" "
       "href=\"data:image/png;base64,{}\"/>\n",
       x, y, cell * static_cast<double>(raster.width), cell * static_cast<double>(raster.height),
-      base64_of(png_of(dots)));
+      base::to_base64(png_of(dots)));
 }
 
 }  // namespace mnemo::inspect

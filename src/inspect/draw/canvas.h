@@ -22,9 +22,6 @@ struct Raster {
 /// As a PNG file. Throws InternalError if libpng cannot write it.
 std::string png_of(const Raster& raster);
 
-/// Bytes as base64, with padding.
-std::string base64_of(std::string_view bytes);
-
 enum class Anchor { left, middle, right };
 
 /// A drawing surface that produces SVG. Units are screen pixels, y points down; cells are embedded as a PNG.

@@ -4,26 +4,26 @@
 
 #include <cmath>
 #include <string>
+#include <thread>
 
 #include "base/progress.h"
 
 namespace mnemo::base {
 namespace {
 
-/// Collects the log; afterwards, the log goes to stderr again.
+/// Collects the log of this thread; afterwards, it goes to stderr again.
 class Captured {
  public:
-  explicit Captured(bool terminal) {
-    set_log_sink([this](std::string_view part) { text_ += part; }, terminal);
-  }
-  ~Captured() {
-    set_log_sink({});
-    set_log_level(LogLevel::info);
-  }
+  explicit Captured(bool terminal)
+      : console_(std::make_shared<Console>([this](std::string_view part) { text_ += part; }, terminal)),
+        scope_(console_) {}
   std::string take() { return std::exchange(text_, {}); }
+  Console& console() { return *console_; }
 
  private:
   std::string text_;
+  std::shared_ptr<Console> console_;
+  ConsoleScope scope_;
 };
 
 TEST(Log, WritesLinesOfItsLevelAndAbove) {
@@ -48,6 +48,40 @@ TEST(Log, LinesGoAboveTheStatusLineOfATerminal) {
   EXPECT_EQ(log.take(), "\r\x1b[K50 %\r\x1b[Kline\n50 %\r\x1b[K");
   set_status_line(std::string(100000, 'x'));
   EXPECT_LT(log.take().size(), 5000U);
+}
+
+TEST(Log, EachThreadHasAConsoleOfItsOwn) {
+  Captured outer(false);
+  std::string other;
+  std::thread([&] {
+    const ConsoleScope scope(std::make_shared<Console>([&](std::string_view line) { other += line; }));
+    set_log_level(LogLevel::warning);
+    log_info("left out");
+    log_warning("of the other");
+  }).join();
+  {
+    const Captured inner(false);
+    log_info("inside");
+  }
+  const ConsoleScope same(nullptr);
+  log_info("outside");
+  EXPECT_EQ(outer.take(), "outside\n");
+  EXPECT_EQ(other, "warning: of the other\n");
+}
+
+TEST(Progress, GoesToTheConsoleThatTakesIt) {
+  Captured log(true);
+  std::string points;
+  log.console().on_progress = [&](const ProgressPoint& point) {
+    points += fmt::format("{} {}/{} {};", point.job, point.done, point.total, point.note);
+  };
+  {
+    Progress progress("train", 10);
+    progress.update(1, "loss 2");
+    progress.update(2);
+  }
+  EXPECT_EQ(points, "train 1/10 loss 2;train 2/10 ;");
+  EXPECT_EQ(log.take(), "");
 }
 
 TEST(Log, NoStatusLineWithoutATerminal) {

@@ -179,14 +179,13 @@ TEST(Corpus, CarriageReturnsInTheVocabularyAreTold) {
   TextOptions options;
   options.train = file.path();
   std::string log;
-  base::set_log_sink([&](std::string_view line) { log += line; });
+  const base::ConsoleScope scope(std::make_shared<base::Console>([&](std::string_view line) { log += line; }));
   load_corpus(options);
   EXPECT_NE(log.find(file.path() + ": lines end in CR LF"), std::string::npos) << log;
   log.clear();
   options.unit = TextOptions::Unit::words;
   load_corpus(options);
   EXPECT_EQ(log.find("CR LF"), std::string::npos) << log;
-  base::set_log_sink({});
 }
 
 TEST(Corpus, SeparateFiles) {

@@ -35,7 +35,7 @@ TEST(Children, AreStoppedWithoutASignalWhenAsked) {
   bool here = false;
   ChildrenOptions options;
   options.on_line = [&](size_t, std::string_view line) { here = here || line == "here"; };
-  options.stop = [&] { return here; };
+  options.should_stop = [&] { return here ? SIGTERM : 0; };
   options.on_end = [&](size_t, const ChildEnd& end) { found = end; };
   const ChildJob job{{"--gtest_filter=Children.DISABLED_WaitsForTheEnd", "--gtest_also_run_disabled_tests"},
                      folder / "log.txt"};
@@ -44,55 +44,50 @@ TEST(Children, AreStoppedWithoutASignalWhenAsked) {
   EXPECT_TRUE(found.told_to_stop);
 }
 
-/// How such a child ends if this process gets a signal, another one after `second`, and another one after `third` if
-/// the child is still running by then; and the number of signals sent.
-std::pair<ChildEnd, int> stop_with_signals(milliseconds second, milliseconds third) {
+/// How such a child ends if that is wished once, again after `second`, and again after `third` if the child is still
+/// there by then; and the number of wishes.
+std::pair<ChildEnd, int> stop_with_wishes(milliseconds second, milliseconds third) {
   const test::TemporaryFolder folder;
   ChildEnd found;
   std::atomic<bool> ended = false;
-  std::atomic<int> signals = 0;
+  std::atomic<int> wishes = 0;
   std::thread later;
   ChildrenOptions options;
-  const auto send = [&] {
-    ++signals;
-    kill(getpid(), SIGTERM);
-  };
+  options.should_stop = [&] { return wishes > 0 ? SIGINT : 0; };
+  options.wishes = [&] { return wishes.load(); };
   options.on_line = [&](size_t, std::string_view line) {
     if (line != "here") return;
-    send();
+    ++wishes;
     later = std::thread([&, second, third] {
       std::this_thread::sleep_for(second);
-      send();
+      ++wishes;
       const auto until = std::chrono::steady_clock::now() + third;
       while (!ended && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(milliseconds(20));
-      if (!ended) send();
+      if (!ended) ++wishes;
     });
   };
   options.on_end = [&](size_t, const ChildEnd& end) {
     found = end;
     ended = true;
   };
-  // The signals must reach the handlers that run_children sets; the last one may arrive after it.
-  const auto before = signal(SIGTERM, SIG_IGN);
-  const int stopped_by = run_children(
+  const int stopped = run_children(
       {{{"--gtest_filter=Children.DISABLED_Waits", "--gtest_also_run_disabled_tests"}, folder / "log.txt"}}, options);
   later.join();
-  signal(SIGTERM, before);
-  EXPECT_EQ(stopped_by, SIGTERM);
-  return {found, signals};
+  EXPECT_EQ(stopped, SIGINT);
+  return {found, wishes};
 }
 
-TEST(Children, ASecondSignalEndsThemAndIsNoFaultOfTheirs) {
-  const auto [end, signals] = stop_with_signals(milliseconds(3000), milliseconds(10000));
+TEST(Children, ASecondWishEndsThemAndIsNoFaultOfTheirs) {
+  const auto [end, wishes] = stop_with_wishes(milliseconds(3000), milliseconds(10000));
   EXPECT_EQ(end.signal, SIGKILL);
   EXPECT_TRUE(end.told_to_stop);
-  EXPECT_EQ(signals, 2);
+  EXPECT_EQ(wishes, 2);
 }
 
-TEST(Children, TwoSignalsAtOnceAreOne) {
-  const auto [end, signals] = stop_with_signals(milliseconds(100), milliseconds(2500));
+TEST(Children, TwoWishesAtOnceAreOne) {
+  const auto [end, wishes] = stop_with_wishes(milliseconds(100), milliseconds(2500));
   EXPECT_EQ(end.signal, SIGKILL);
-  EXPECT_EQ(signals, 3);
+  EXPECT_EQ(wishes, 3);
 }
 
 }  // namespace

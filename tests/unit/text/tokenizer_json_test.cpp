@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/base64.h"
 #include "base/error.h"
 #include "base/file_io.h"
 #include "tests/support/expect_error.h"
@@ -198,22 +199,11 @@ const std::string kTidy = R"({"type": "Strip", "strip_left": false, "strip_right
 const std::string
     kSplits = R"({"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, {"type": "Metaspace"}]})";
 
-std::string to_base64(std::string_view bytes) {
-  static constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (size_t at = 0; at < bytes.size(); at += 3) {
-    uint32_t three = 0;
-    for (size_t i = at; i < at + 3; ++i) three = three << 8 | (i < bytes.size() ? static_cast<uint8_t>(bytes[i]) : 0);
-    for (size_t i = 0; i < 4; ++i) out += i <= bytes.size() - at ? kDigits[three >> (18 - 6 * i) & 63] : '=';
-  }
-  return out;
-}
-
 /// The rules of characters of T5's model, nmt_nfkc, as a normalizer.
 std::string precompiled() {
   const std::string path = MNEMO_SOURCE_DIR "/tests/golden/data/text_tools/tokenizer_t5/spiece.model";
   return R"({"type": "Precompiled", "precompiled_charsmap": ")" +
-         to_base64(read_sentencepiece_model(base::read_file(path), path).normaliser) + "\"}";
+         base::to_base64(read_sentencepiece_model(base::read_file(path), path).normaliser) + "\"}";
 }
 
 TEST(TokenizerJson, UnigramKeepsSpacesThatNoPartOfItTakes) {

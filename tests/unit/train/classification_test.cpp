@@ -103,7 +103,7 @@ TrainOptions training_options(int64_t steps) {
 
 RunHooks quiet(std::function<int()> stop = [] { return 0; }) {
   RunHooks hooks;
-  hooks.stop = std::move(stop);
+  hooks.should_stop = std::move(stop);
   hooks.show_progress = false;
   return hooks;
 }

@@ -44,7 +44,7 @@ struct LowRankTest : testing::Test {
   static void finish(
       Trainer& trainer, const std::function<int()>& stop = [] { return 0; }) {
     RunHooks hooks;
-    hooks.stop = stop;
+    hooks.should_stop = stop;
     hooks.show_progress = false;
     trainer.run(hooks);
   }

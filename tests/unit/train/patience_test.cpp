@@ -46,7 +46,7 @@ class PatienceTest : public ::testing::Test {
   }
   static RunHooks quiet(std::function<int()> stop = [] { return 0; }) {
     RunHooks hooks;
-    hooks.stop = std::move(stop);
+    hooks.should_stop = std::move(stop);
     hooks.show_progress = false;
     return hooks;
   }
@@ -98,7 +98,7 @@ TEST_F(PatienceTest, StopsAtTheSameStepAfterAnyInterruption) {
     const std::string run_folder = folder_ / ("run-" + std::to_string(at));
     int64_t done = 0;
     const TrainReport first = make(run_folder).trainer->run(quiet([&] { return ++done == at ? 15 : 0; }));
-    EXPECT_EQ(first.signal, 15);
+    EXPECT_EQ(first.stopped, 15);
     EXPECT_FALSE(first.out_of_patience) << "a signal ended it";
     Run second = make(run_folder);
     ASSERT_TRUE(second.trainer->resume_latest());

@@ -57,7 +57,7 @@ class PrecisionTest : public ::testing::Test {
     RunHooks hooks;
     hooks.show_progress = false;
     const int64_t last = run.trainer->steps_done() + steps;
-    hooks.stop = [&run, last] { return run.trainer->steps_done() == last ? SIGTERM : 0; };
+    hooks.should_stop = [&run, last] { return run.trainer->steps_done() == last ? SIGTERM : 0; };
     return run.trainer->run(hooks).checkpoint;
   }
   static void expect_same(const std::string& a, const std::string& b, const std::string& apart_from = {}) {

@@ -219,7 +219,7 @@ TEST_P(RankTrainingErrors, ADifferenceBetweenRanksNamesTheParameter) {
           lock.unlock();
           RunHooks hooks;
           hooks.show_progress = false;
-          hooks.stop = [&] {
+          hooks.should_stop = [&] {
             const at::NoGradGuard no_grad;
             if (group->rank() == 1) model->parameters().find(parameter)[0] += 1e-6;
             return 0;
@@ -236,7 +236,7 @@ TEST_P(RankTrainingErrors, CheckpointsLoadOnAnyNumberOfRanks) {
   TrainOptions options = options_of(GetParam());
   RunHooks hooks;
   hooks.show_progress = false;
-  hooks.stop = [] { return 0; };
+  hooks.should_stop = [] { return 0; };
   const auto train_to = [&](int64_t steps, int64_t size, const std::string& run) {
     TrainOptions now = options;
     now.steps = steps;

@@ -3,7 +3,6 @@
 #include <torch/types.h>
 
 #include "base/error.h"
-#include "base/signals.h"
 #include "tests/support/expect_error.h"
 #include "tests/unit/train/trainer_run.h"
 
@@ -33,7 +32,7 @@ TEST_F(TrainerTest, ResumedRunIsBitwiseTheUninterruptedOne) {
     Run first = make(options, memory, cut, 0.1);
     const TrainReport stopped = first.trainer->run(
         quiet([&] { return first.trainer->steps_done() == 3 ? SIGTERM : 0; }));
-    EXPECT_EQ(stopped.signal, SIGTERM);
+    EXPECT_EQ(stopped.stopped, SIGTERM);
     EXPECT_EQ(stopped.steps, 3);
     Run second = make(options, memory, cut, 0.1);
     ASSERT_TRUE(second.trainer->resume_latest());
@@ -66,18 +65,20 @@ TEST_F(TrainerTest, ResumedRunKnowsTheBestAndThePlateau) {
     EXPECT_EQ(weights::find_checkpoint(run_folder, "best")->step, 1) << run_folder;
 }
 
-TEST_F(TrainerTest, SignalFinishesTheStepAndSaves) {
+TEST_F(TrainerTest, AskedToStopItFinishesTheStepAndSaves) {
   const std::string run_folder = folder_ / "run";
   Run run = make(small_options(), {}, run_folder);
-  const base::SignalGuard guard;
-  RunHooks hooks;
-  hooks.show_progress = false;
-  hooks.on_evaluation = [](const EvaluationPoint& point) {
-    if (point.step == 4) ::raise(SIGINT);
+  int reason = 0;
+  std::pair<int64_t, int64_t> told;
+  RunHooks hooks = quiet([&] { return reason; });
+  hooks.on_step = [&](int64_t done, int64_t saved) { told = {done, saved}; };
+  hooks.on_evaluation = [&](const EvaluationPoint& point) {
+    if (point.step == 4) reason = SIGINT;
   };
   const TrainReport report = run.trainer->run(hooks);
-  EXPECT_EQ(report.signal, SIGINT);
+  EXPECT_EQ(report.stopped, SIGINT);
   EXPECT_EQ(report.steps, 4);
+  EXPECT_EQ(told, std::pair(int64_t{4}, int64_t{4}));
   EXPECT_EQ(weights::verify_checkpoint(report.checkpoint).step, 4);
 }
 

@@ -75,7 +75,7 @@ class TrainerTest : public ::testing::Test {
   }
   static RunHooks quiet(std::function<int()> stop = [] { return 0; }) {
     RunHooks hooks;
-    hooks.stop = std::move(stop);
+    hooks.should_stop = std::move(stop);
     hooks.show_progress = false;
     return hooks;
   }

@@ -368,7 +368,7 @@ TEST_F(TrainerTest, StopsWhereTheMetricIsGoodEnough) {
   const std::string run_folder = folder_ / "run";
   const TrainReport report = make(options, memories().at("segment cache"), run_folder).trainer->run(quiet());
   EXPECT_EQ(report.steps, 20);
-  EXPECT_EQ(report.signal, 0);
+  EXPECT_EQ(report.stopped, 0);
   EXPECT_EQ(values(report), (std::vector<double>(all.begin(), all.begin() + 4)));
   EXPECT_EQ(weights::latest_checkpoint(run_folder)->step, 20) << "it is saved like any end";
   Run again = make(options, memories().at("segment cache"), run_folder);
@@ -425,7 +425,7 @@ TEST_F(TrainerTest, ARunThatGoesOnIsAskedBeforeItsFirstStep) {
   ASSERT_TRUE(again.trainer->resume_latest());
   const double before = again.trainer->seconds();
   const TrainReport report = again.trainer->run(quiet([] { return 99; }));
-  EXPECT_EQ(report.signal, 99);
+  EXPECT_EQ(report.stopped, 99);
   EXPECT_EQ(report.steps, 2);
   EXPECT_EQ(again.trainer->seconds(), before);
 }
@@ -443,9 +443,8 @@ TEST_F(TrainerTest, ParametersWithoutAGradientAreNamedOnce) {
       }
     }
     std::string log;
-    base::set_log_sink([&](std::string_view line) { log += line; });
+    const base::ConsoleScope scope(std::make_shared<base::Console>([&](std::string_view line) { log += line; }));
     run.trainer->run(quiet());
-    base::set_log_sink({});
     return log;
   };
   // The gates write what the next segment reads: with one segment a step no loss is behind them.

@@ -17,8 +17,6 @@ namespace {
 
 using base::Node;
 
-int never() { return 0; }
-
 class WeightAverageTest : public ::testing::Test {
  protected:
   WeightAverageTest() {
@@ -112,7 +110,6 @@ TEST_F(WeightAverageTest, IsWhatIsMeasuredAndLeavesTrainingAlone) {
   Run plain = begin(without), averaged = begin(options_);
   RunHooks hooks;
   hooks.show_progress = false;
-  hooks.stop = never;  // another test's signal may still be set
   plain.trainer->run(hooks);
   const TrainReport report = averaged.trainer->run(hooks);
   expect_same(copies(*plain.model), copies(*averaged.model));
@@ -125,14 +122,14 @@ TEST_F(WeightAverageTest, IsWhatIsMeasuredAndLeavesTrainingAlone) {
 TEST_F(WeightAverageTest, ResumesBitwise) {
   RunHooks hooks;
   hooks.show_progress = false;
-  hooks.stop = never;  // another test's signal may still be set
+  hooks.should_stop = {};
   Run whole = begin(options_);
   whole.trainer->run(hooks);
   int steps = 0;
-  hooks.stop = [&] { return ++steps == 3 ? 15 : 0; };
+  hooks.should_stop = [&] { return ++steps == 3 ? 15 : 0; };
   Run first = begin(options_, folder_ / "run");
   first.trainer->run(hooks);
-  hooks.stop = never;
+  hooks.should_stop = {};
   Run second = begin(options_, folder_ / "run");
   ASSERT_TRUE(second.trainer->resume_latest());
   second.trainer->run(hooks);

@@ -1,4 +1,4 @@
-#include "base/signals.h"
+#include "cli/signals.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-namespace mnemo::base {
+namespace mnemo::cli {
 namespace {
 
 TEST(Signals, AreNotedWhileAGuardExists) {
@@ -65,5 +65,21 @@ TEST(SignalsDeathTest, TheHandlersFoundArePutBack) {
       ::testing::KilledBySignal(SIGINT), "");
 }
 
+TEST(Signals, AreCounted) {
+  const auto before = ::signal(SIGTERM, SIG_IGN);
+  {
+    const SignalCount signals;
+    EXPECT_EQ(SignalCount::count(), 0);
+    EXPECT_EQ(SignalCount::last(), 0);
+    ::raise(SIGINT);
+    ::raise(SIGTERM);
+    EXPECT_EQ(SignalCount::count(), 2);
+    EXPECT_EQ(SignalCount::last(), SIGTERM);
+  }
+  ::raise(SIGTERM);  // ignored again
+  EXPECT_EQ(SignalCount::count(), 2);
+  ::signal(SIGTERM, before);
+}
+
 }  // namespace
-}  // namespace mnemo::base
+}  // namespace mnemo::cli

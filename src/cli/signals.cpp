@@ -1,4 +1,4 @@
-#include "base/signals.h"
+#include "cli/signals.h"
 
 #include <signal.h>
 #include <time.h>
@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 
-namespace mnemo::base {
+namespace mnemo::cli {
 namespace {
 
 constexpr std::array<int, 2> kSignals = {SIGINT, SIGTERM};
@@ -23,8 +23,8 @@ std::atomic<int64_t> noted_at = 0, steps_done = -1, step_saved = -1;
 static_assert(std::atomic<int64_t>::is_always_lock_free, "a signal handler may touch nothing else");
 bool on_terminal = false;
 const char* answer_line = nullptr;
-int guards = 0;
 std::array<struct sigaction, kSignals.size()> previous;
+volatile sig_atomic_t signals_seen = 0, last_signal = 0;
 
 int64_t milliseconds() {
   timespec now{};
@@ -82,31 +82,52 @@ void note(int signal) {
   ::raise(signal);  // ends the process when this handler returns
 }
 
-}  // namespace
+void count_signal(int signal) {
+  last_signal = signal;
+  signals_seen = signals_seen + 1;
+}
 
-SignalGuard::SignalGuard(const char* answer) {
-  if (guards++ > 0) return;
-  answer_line = answer;
-  noted = 0;
-  steps_done = step_saved = -1;
-  on_terminal = log_is_terminal();
+void handle_by(void (*handler)(int), int flags) {
   struct sigaction action {};
-  action.sa_handler = note;
-  action.sa_flags = SA_RESTART;  // system calls in progress go on
+  action.sa_handler = handler;
+  action.sa_flags = flags;
   sigemptyset(&action.sa_mask);
   for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &action, &previous[i]);
 }
 
-SignalGuard::~SignalGuard() {
-  if (--guards > 0) return;
+void restore_handlers() {
   for (size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &previous[i], nullptr);
 }
 
+}  // namespace
+
+SignalGuard::SignalGuard(const char* answer) {
+  answer_line = answer;
+  noted = 0;
+  steps_done = step_saved = -1;
+  on_terminal = base::log_is_terminal();
+  handle_by(note, SA_RESTART);  // system calls in progress go on
+}
+
+SignalGuard::~SignalGuard() { restore_handlers(); }
+
 int pending_signal() { return noted; }
+
+SignalCount::SignalCount() {
+  signals_seen = 0;
+  last_signal = 0;
+  handle_by(count_signal, 0);
+}
+
+SignalCount::~SignalCount() { restore_handlers(); }
+
+int SignalCount::count() { return signals_seen; }
+
+int SignalCount::last() { return last_signal; }
 
 void note_progress(int64_t done, int64_t saved) {
   steps_done = done;
   step_saved = saved;
 }
 
-}  // namespace mnemo::base
+}  // namespace mnemo::cli

@@ -1,11 +1,10 @@
-#include "cli/process_settings.h"
+#include "base/process.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
+#include <limits.h>
 #include <malloc.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
@@ -41,7 +40,7 @@ extern "C" __attribute__((visibility("default"), used)) int mkl_serv_intel_cpu_t
 }
 #endif
 
-namespace mnemo::cli {
+namespace mnemo::base {
 
 namespace {
 
@@ -64,15 +63,6 @@ bool tune_malloc() {
 #endif
 }
 
-/// The number of a closed standard stream would be that of the next file or socket that is opened, which what is
-/// printed would then go into. What stands in for it can be neither read nor written, as a closed one.
-void occupy_standard_streams() {
-  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (fcntl(stream, F_GETFD) != -1 || errno != EBADF) continue;
-    (void)open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);  // the lowest number that is free
-  }
-}
-
 std::string describe(const char* name, const char* variable, bool built, bool active) {
   std::string text = std::string(name) + (active ? " on" : " off");
   if (!built) return text + " (not built in)";
@@ -88,8 +78,7 @@ std::string variable(const char* name) {
 
 }  // namespace
 
-const ProcessSettings& apply_process_settings() {
-  occupy_standard_streams();
+const ProcessSettings& init_process() {
   settings.mkl_override = kMklOverrideBuilt && !turned_off("MNEMO_MKL_OVERRIDE") && mkl_override_reaches_mkl();
   settings.malloc_tuning = kMallocTuningBuilt && !turned_off("MNEMO_MALLOC_TUNING") && tune_malloc();
   return settings;
@@ -103,4 +92,24 @@ std::string describe_process_settings() {
          variable("OMP_WAIT_POLICY") + variable("GOMP_SPINCOUNT");
 }
 
-}  // namespace mnemo::cli
+void spin_briefly(char** words, char** environment) {
+  constexpr size_t kMax = 4096;
+  static char* now[kMax + 2];
+  static char spin[] = "GOMP_SPINCOUNT=1000";
+  size_t count = 0;
+  for (; environment[count] != nullptr; ++count) {
+    if (count == kMax || std::strncmp(environment[count], "GOMP_SPINCOUNT=", 15) == 0 ||
+        std::strncmp(environment[count], "OMP_WAIT_POLICY=", 16) == 0) {
+      return;
+    }
+    now[count] = environment[count];
+  }
+  now[count] = spin;
+  char program[PATH_MAX + 1];
+  const ssize_t length = readlink("/proc/self/exe", program, PATH_MAX);
+  if (length <= 0) return;
+  program[length] = '\0';
+  execve(program, words, now);
+}
+
+}  // namespace mnemo::base

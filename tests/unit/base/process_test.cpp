@@ -1,4 +1,4 @@
-#include "cli/process_settings.h"
+#include "base/process.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <functional>
 #include <string>
 
-namespace mnemo::cli {
+namespace mnemo::base {
 namespace {
 
 /// Runs `check` in a child process, since the settings last as long as their process. True if it returned true.
@@ -36,13 +36,13 @@ TEST(ProcessSettings, TheExecutablesAnswerComesBeforeLibTorchs) {
   ASSERT_NE(libtorchs_own(), nullptr);
   EXPECT_NE(seen_by_libraries(), libtorchs_own());
   EXPECT_TRUE(in_child([] { return unsetenv("MNEMO_MKL_OVERRIDE") == 0 && seen_by_libraries()() == 1; }));
-  EXPECT_TRUE(in_child([] { return apply_process_settings().mkl_override; }));
+  EXPECT_TRUE(in_child([] { return init_process().mkl_override; }));
 }
 
 TEST(ProcessSettings, VariableGivesMklItsOwnAnswerBack) {
   EXPECT_TRUE(in_child([] {
     setenv("MNEMO_MKL_OVERRIDE", "0", 1);
-    return !apply_process_settings().mkl_override && seen_by_libraries()() == libtorchs_own()();
+    return !init_process().mkl_override && seen_by_libraries()() == libtorchs_own()();
   }));
 }
 
@@ -52,7 +52,7 @@ TEST(ProcessSettings, VariableGivesMklItsOwnAnswerBack) {
 TEST(ProcessSettings, VariableTurnsMallocTuningOff) {
   EXPECT_TRUE(in_child([] {
     setenv("MNEMO_MALLOC_TUNING", "0", 1);
-    return !apply_process_settings().malloc_tuning && !process_settings().malloc_tuning &&
+    return !init_process().malloc_tuning && !process_settings().malloc_tuning &&
            describe_process_settings().find("malloc tuning off (MNEMO_MALLOC_TUNING=0)") != std::string::npos;
   }));
 }
@@ -62,7 +62,7 @@ TEST(ProcessSettings, VariableTurnsMallocTuningOff) {
 #if defined(MNEMO_MALLOC_TUNING) && !defined(__SANITIZE_ADDRESS__)  // the sanitizer has its own allocator
 TEST(ProcessSettings, FreedBlocksStayInTheProcess) {
   EXPECT_TRUE(in_child([] {
-    if (!apply_process_settings().malloc_tuning) return false;
+    if (!init_process().malloc_tuning) return false;
     const auto end_of_heap = [] { return reinterpret_cast<std::uintptr_t>(sbrk(0)); };
     void* volatile block = std::malloc(64u << 20);
     const std::uintptr_t end = end_of_heap();
@@ -75,7 +75,7 @@ TEST(ProcessSettings, FreedBlocksStayInTheProcess) {
 
 TEST(ProcessSettings, DescriptionNamesBoth) {
   EXPECT_TRUE(in_child([] {
-    const ProcessSettings& active = apply_process_settings();
+    const ProcessSettings& active = init_process();
     const std::string text = describe_process_settings();
     return text.find(active.mkl_override ? "MKL override on" : "MKL override off (") == 0 &&
            text.find(active.malloc_tuning ? ", malloc tuning on" : ", malloc tuning off (") != std::string::npos;
@@ -83,4 +83,4 @@ TEST(ProcessSettings, DescriptionNamesBoth) {
 }
 
 }  // namespace
-}  // namespace mnemo::cli
+}  // namespace mnemo::base

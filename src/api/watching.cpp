@@ -1,0 +1,33 @@
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/process.h"
+#include "mnemo.h"
+
+namespace mnemo {
+namespace {
+
+std::shared_ptr<base::Console> console_of(const Watch& watch) {
+  if (!watch.log && !watch.progress) return nullptr;
+  const auto line = [log = watch.log](std::string_view text) { log(text.substr(0, text.find('\n'))); };
+  const auto console = watch.log ? std::make_shared<base::Console>(line) : std::make_shared<base::Console>();
+  if (watch.progress) {
+    console->on_progress = [progress = watch.progress](const base::ProgressPoint& point) {
+      progress({.job = point.job, .done = point.done, .total = point.total, .note = point.note});
+    };
+  }
+  return console;
+}
+
+}  // namespace
+
+void init(char** argv) {
+  if (argv != nullptr) base::spin_briefly(argv, environ);
+  base::init_process();
+}
+
+Watching::Watching(const Watch& watch) : scope_(std::make_unique<base::ConsoleScope>(console_of(watch))) {}
+
+Watching::~Watching() = default;
+
+}  // namespace mnemo
