@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/scalar.h"
 #include "tasks/task.h"
 #include "weights/safetensors.h"
 
