@@ -33,7 +33,7 @@ BenchReport bench_evaluation(const BenchArguments& arguments, Bars& bars) {
   const int64_t window = c.mem_len + c.segment;
   const c10::InferenceMode inference;
   const std::shared_ptr<models::Model> model = c.build();
-  const at::Tensor text = at::randint(0, model->vocab_size(), {1, window + 1}, at::kLong);
+  const at::Tensor text = at::randint(0, core::token_input(model->input()).vocab_size, {1, window + 1}, at::kLong);
   core::State full = model->initial_state(1);  // after enough tokens to fill the cache
   for (int64_t begin = 0; begin < c.mem_len; begin += c.segment)
     segment_loss(*model, text.narrow(1, begin, c.segment + 1), 0, full);

@@ -9,6 +9,7 @@
 
 #include "base/file_io.h"
 #include "bench/rounds.h"
+#include "models/image_model.h"
 
 namespace mnemo::bench {
 namespace {
@@ -19,7 +20,7 @@ constexpr double kImageTolerance = 1e-4;  ///< relative to the largest logit
 }  // namespace
 
 ImageSubject::ImageSubject(const models::ModelOptions& options)
-    : model_(std::make_shared<models::Model>(options, 1, at::kFloat)) {
+    : model_(std::make_shared<models::ImageModel>(options, 1, at::kFloat)) {
   at::Generator generator = at::detail::createCPUGenerator(1);
   const std::vector<int64_t> size = model_->options().backbone.image_size();
   pixels_ = at::randn({kMaxImages, model_->options().backbone.image_channels(), size[0], size[1]}, generator,

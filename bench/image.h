@@ -8,7 +8,7 @@
 
 #include "bench/peer_process.h"
 #include "infer/task_classifier.h"
-#include "models/model.h"
+#include "models/image_model.h"
 #include "train/optimiser.h"
 #include "weights/foreign.h"
 
@@ -32,7 +32,7 @@ class ImageSubject {
   /// Uses the current weights.
   const infer::TaskClassifier& classifier();
 
-  std::shared_ptr<models::Model> model_;
+  std::shared_ptr<models::ImageModel> model_;
   std::unique_ptr<infer::TaskClassifier> classifier_;
   at::Tensor pixels_, labels_;
   std::unique_ptr<train::Optimiser> optimiser_;

@@ -187,7 +187,8 @@ MechanismSubject::MechanismSubject(const MechanismCase& mechanism) : parts_(std:
       train::optimiser_types().complete(base::Node::table({{"type", "adamw"}, {"lr", 1e-3}})),
       p.model->parameters().all());
   at::Generator generator = at::detail::createCPUGenerator(2);
-  p.tokens = at::randint(0, p.model->vocab_size(), {1, mechanism_lengths().back() + 1}, generator, at::kLong);
+  p.tokens = at::randint(0, core::token_input(p.model->input()).vocab_size, {1, mechanism_lengths().back() + 1},
+                         generator, at::kLong);
   p.labels = at::randint(0, kClasses, {1, mechanism_lengths().back() / kCheckSegment}, generator, at::kLong);
 }
 

@@ -12,6 +12,7 @@
 #include "data/pairs/pair_options.h"
 #include "infer/engine_search.h"
 #include "metrics/bleu.h"
+#include "models/pair_model.h"
 #include "ops/activation.h"
 #include "search/beam_search.h"
 
@@ -25,8 +26,7 @@ class TrainedSubject {
  public:
   TrainedSubject(const std::string& folder, const std::string& pairs) {
     const bundle::Bundle stored = bundle::read_bundle(folder);
-    models::require_input(*stored.model, core::InputKind::pairs, folder);
-    model_ = stored.model;
+    model_ = models::as<models::PairModel>(stored.model, folder);
     require_known_shape(folder);
     vocabularies_ = data::read_vocabularies(bundle::files_beside(stored.folder), stored.folder);
     data::PairTextOptions text;

@@ -59,6 +59,13 @@ struct Watch {
   /// training and a comparison then end after a checkpoint; other calls throw Stopped.
   base::ShouldStop should_stop = {};
 
+  /// Receives each line of the log ("warning: ..."), also from threads that the call starts; empty: stderr, or what a
+  /// Watching of this thread says.
+  std::function<void(std::string_view line)> log = {};
+  /// Receives the progress of trainings and comparisons; empty: a line of the log every few seconds, and for a training
+  /// nothing.
+  std::function<void(const Progress&)> progress = {};
+
   /// While it lives, the log and the progress of this thread's calls go where a watch says: for calls whose options have
   /// none.
   class Watching {
@@ -71,12 +78,6 @@ struct Watch {
    private:
     std::unique_ptr<base::ConsoleScope> scope_;
   };
-  /// Receives each line of the log ("warning: ..."), also from threads that the call starts; empty: stderr, or what a
-  /// Watching of this thread says.
-  std::function<void(std::string_view line)> log = {};
-  /// Receives the progress of trainings and comparisons; empty: a line of the log every few seconds, and for a training
-  /// nothing.
-  std::function<void(const Progress&)> progress = {};
 };
 
 struct LoadOptions {

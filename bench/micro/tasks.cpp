@@ -18,7 +18,7 @@
 #include "base/options.h"
 #include "base/process.h"
 #include "infer/task_classifier.h"
-#include "models/model.h"
+#include "models/image_model.h"
 #include "models/options.h"
 
 namespace {
@@ -33,7 +33,7 @@ double now() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-std::shared_ptr<models::Model> build(int64_t tasks) {
+std::shared_ptr<models::ImageModel> build(int64_t tasks) {
   base::Node node = base::parse_toml(
       "[backbone]\ntype = \"vit\"\nimage_size = [224, 224]\npatch_size = 32\ndim = 768\nnum_layers = 12\nnum_heads = "
       "12\n"
@@ -43,7 +43,7 @@ std::shared_ptr<models::Model> build(int64_t tasks) {
     base::set_value(node, fmt::format("memory[0].tasks[{}].name=\"t{}\"", k, k));
     base::set_value(node, fmt::format("memory[0].tasks[{}].num_classes=100", k));
   }
-  return std::make_shared<models::Model>(base::read_options<models::ModelOptions>(node), 0, at::kFloat);
+  return std::make_shared<models::ImageModel>(base::read_options<models::ModelOptions>(node), 0, at::kFloat);
 }
 
 /// The model with that many tasks, built on first use.

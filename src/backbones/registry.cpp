@@ -37,9 +37,9 @@ const std::string& stack_type(bool causal) {
   throw base::InternalError("no such backbone is registered");
 }
 
-std::unique_ptr<core::Backbone> make_vision_backbone(const VisionOptions& options, const VisionBuild& build) {
+std::unique_ptr<core::ImageBackbone> make_vision_backbone(const VisionOptions& options, const VisionBuild& build) {
   return std::visit(
-      [&](const auto& chosen) -> std::unique_ptr<core::Backbone> {
+      [&](const auto& chosen) -> std::unique_ptr<core::ImageBackbone> {
         return std::make_unique<typename std::decay_t<decltype(chosen)>::Backbone>(chosen, build);
       },
       options);

@@ -11,7 +11,8 @@
 
 namespace mnemo::core {
 class Backbone;
-}
+class ImageBackbone;
+}  // namespace mnemo::core
 
 namespace mnemo::backbones {
 
@@ -33,6 +34,6 @@ const base::Registry<StackEntry>& stack_backbones();
 const std::string& stack_type(bool causal);
 
 /// The image backbone with those options.
-std::unique_ptr<core::Backbone> make_vision_backbone(const VisionOptions& options, const VisionBuild& build);
+std::unique_ptr<core::ImageBackbone> make_vision_backbone(const VisionOptions& options, const VisionBuild& build);
 
 }  // namespace mnemo::backbones

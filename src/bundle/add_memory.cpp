@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <variant>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -19,10 +20,10 @@
 #include "bundle/published_config.h"
 #include "bundle/take_weights.h"
 #include "core/head.h"
-#include "models/model.h"
 #include "models/presets.h"
 #include "models/registry.h"
 #include "models/replaced_attention.h"
+#include "models/text_model.h"
 #include "weights/lora.h"
 #include "weights/safetensors.h"
 #include "weights/sharded.h"
@@ -34,7 +35,7 @@ namespace {
 void require_maps(models::ModelOptions model) {
   model.memory.clear();
   model.backbone.num_layers = 1;
-  const models::Model made(model, 0, at::kFloat, {}, at::kMeta);
+  const models::TextModel made(model, 0, at::kFloat, {}, at::kMeta);
   for (const char* map : {"q", "k", "v"})
     base::require(made.parameters().find(fmt::format("backbone.layers.0.attn.{}.weight", map)).defined(),
                   "convert: --attention: expected an attention with maps q, k and v of its own, which keep the model's "
@@ -124,6 +125,12 @@ at::Tensor random_targets(const models::Model& model, const at::Tensor& tokens) 
   return tokens.narrow(1, model.head().predicts_next_token() ? 1 : 0, count);
 }
 
+/// Tokens that the model chooses from when it writes.
+int64_t words_of(const models::Model& model) {
+  const auto* pairs = std::get_if<core::PairInput>(&model.input());
+  return pairs != nullptr ? pairs->target_vocab_size : core::token_input(model.input()).vocab_size;
+}
+
 /// Mean of -log p after random tokens, two segments one after the other, or each by itself where segments stand alone.
 /// Throws NotFinite where it is not finite.
 double first_loss(const models::Model& model, bool segments_alone, const std::string& who) {
@@ -133,9 +140,9 @@ double first_loss(const models::Model& model, bool segments_alone, const std::st
       who);
   const at::NoGradGuard no_grad;
   constexpr int64_t kTokens = 32;
-  const bool pairs = model.input_kind() == core::InputKind::pairs;
-  const int64_t count = pairs ? kTokens : std::min(kTokens, model.segment_size()),
-                words = pairs ? core::pair_input(model.input()).target_vocab_size : model.vocab_size();
+  const auto* pairs = std::get_if<core::PairInput>(&model.input());
+  const int64_t count = pairs != nullptr ? kTokens : std::min(kTokens, core::token_input(model.input()).segment_size),
+                words = words_of(model);
   at::Generator generator = at::detail::createCPUGenerator(1);
   core::State state = model.initial_state(1);
   double sum = 0.0;
@@ -143,9 +150,7 @@ double first_loss(const models::Model& model, bool segments_alone, const std::st
     const at::Tensor tokens = at::randint(0, words, {1, count + 1}, generator, at::kLong);
     core::Segment segment;
     segment.tokens = tokens.narrow(1, 0, count);
-    if (pairs)
-      segment.source = at::randint(0, core::pair_input(model.input()).source_vocab_size, {1, count}, generator,
-                                   at::kLong);
+    if (pairs != nullptr) segment.source = at::randint(0, pairs->source_vocab_size, {1, count}, generator, at::kLong);
     core::StepResult step = model.forward(segment, state);
     sum += model.nll(step.hidden, random_targets(model, tokens)).mean().item<double>();
     if (!segments_alone) state = std::move(step.state);
@@ -170,10 +175,7 @@ double tried_loss(const models::Model& model, const std::string& folder) {
 
 /// The loss of guessing all words, or classes, alike.
 double guessing_loss(const models::Model& model) {
-  const bool pairs = model.input_kind() == core::InputKind::pairs;
-  const int64_t choices = model.num_classes() > 0 ? model.num_classes()
-                          : pairs                 ? core::pair_input(model.input()).target_vocab_size
-                                                  : model.vocab_size();
+  const int64_t choices = model.num_classes() > 0 ? model.num_classes() : words_of(model);
   return std::log(static_cast<double>(choices));
 }
 

@@ -7,7 +7,9 @@
 #include "base/log.h"
 #include "bundle/class_names.h"
 #include "bundle/model_folder.h"
-#include "models/model.h"
+#include "models/image_model.h"
+#include "models/pair_model.h"
+#include "models/text_model.h"
 #include "text/open_tokenizer.h"
 #include "weights/checkpoint.h"
 #include "weights/model_tensors.h"
@@ -44,7 +46,7 @@ Bundle read_folder(const std::string& folder) {
     AnyModel loaded = load_any(folder);
     bundle.model = loaded.model;
     bundle.format = loaded.format;
-    if (bundle.model->input_kind() != core::InputKind::tokens) return bundle;
+    if (!std::holds_alternative<core::TokenInput>(bundle.model->input())) return bundle;
     bundle.conventions = TextConventions::read(folder);
     if (text::has_tokenizer(folder)) bundle.tokenizer = text::open_tokenizer(folder);
   }
@@ -55,20 +57,20 @@ Bundle read_folder(const std::string& folder) {
 
 const models::ModelOptions& Bundle::options() const { return model->options(); }
 
-bool Bundle::is_images() const { return model->input_kind() == core::InputKind::images; }
+bool Bundle::is_images() const { return std::holds_alternative<core::ImageInput>(model->input()); }
 
-std::shared_ptr<models::Model> Bundle::text_model(std::string_view who) const {
-  models::require_input(*model, core::InputKind::tokens, who);
-  return model;
+std::shared_ptr<models::TextModel> Bundle::text(std::string_view who) const {
+  return models::as<models::TextModel>(model, who);
 }
 
-std::shared_ptr<models::Model> Bundle::image_model() const {
-  models::require_input(*model, core::InputKind::images, folder);
-  return model;
-}
+std::shared_ptr<models::ImageModel> Bundle::images() const { return models::as<models::ImageModel>(model, folder); }
+
+std::shared_ptr<models::PairModel> Bundle::pairs() const { return models::as<models::PairModel>(model, folder); }
+
+std::vector<ModelHead> Bundle::heads() const { return heads_of(*images(), folder); }
 
 ImagePreprocessing Bundle::preprocessing() const {
-  image_model();
+  images();
   base::require(!folder.empty(), "bundle: the model lies in no folder, so nothing says how it reads images");
   return ImagePreprocessing::read(folder);
 }

@@ -14,8 +14,11 @@
 #include "text/tokenizer.h"
 
 namespace mnemo::models {
+class ImageModel;
 class Model;
 struct ModelOptions;
+class PairModel;
+class TextModel;
 }  // namespace mnemo::models
 namespace mnemo::core {
 class Model;
@@ -34,14 +37,15 @@ struct Bundle {
   const models::ModelOptions& options() const;
   bool is_images() const;
   /// The model, if it reads texts. Throws InputError "WHO: ..." otherwise.
-  std::shared_ptr<models::Model> text_model(std::string_view who) const;
-  /// The model, if it reads images. Throws InputError naming the folder otherwise.
-  std::shared_ptr<models::Model> image_model() const;
+  std::shared_ptr<models::TextModel> text(std::string_view who) const;
+  /// The model, if it reads images, or pairs. Throws InputError naming the folder otherwise.
+  std::shared_ptr<models::ImageModel> images() const;
+  std::shared_ptr<models::PairModel> pairs() const;
   /// How an image becomes what the model reads. Throws InputError for a model of another kind, and where the folder
   /// does not say.
   ImagePreprocessing preprocessing() const;
   /// The heads of a model of images, with the names of their classes.
-  std::vector<ModelHead> heads() const { return heads_of(*image_model(), folder); }
+  std::vector<ModelHead> heads() const;
 };
 
 /// The folder that holds the model at `path`. That is `path` itself for a model folder or a checkpoint. For a run it is

@@ -25,8 +25,8 @@
 #include "bundle/published_config.h"
 #include "bundle/require_said.h"
 #include "models/convert.h"
-#include "models/model.h"
 #include "models/presets.h"
+#include "models/text_model.h"
 #include "weights/foreign.h"
 #include "weights/model_tensors.h"
 
@@ -43,7 +43,7 @@ Converted to_t2r(const ConvertOptions& options) {
                 options.features.value_or(0));
   const Bundle stored = read_bundle(options.model, options.checkpoint);
   const std::string& folder = stored.folder;
-  const auto made = models::to_t2r(*stored.text_model("convert: --to t2r"), options.features,
+  const auto made = models::to_t2r(*stored.text("convert: --to t2r"), options.features,
                                    static_cast<uint64_t>(options.seed));
   BundleContent content{.options = made->options(), .model = *made, .tokenizer = stored.tokenizer};
   content.files = generation_file_of(folder);

@@ -7,7 +7,7 @@
 #include "bundle/class_names.h"
 #include "core/head.h"
 #include "memory/learnable_tokens.h"
-#include "models/model.h"
+#include "models/image_model.h"
 
 namespace mnemo::bundle {
 namespace {
@@ -16,7 +16,15 @@ constexpr const char* kOwnHead = "base";
 
 }  // namespace
 
-std::vector<ModelHead> heads_of(const models::Model& model, const std::string& folder) {
+ModelHead own_head(const models::Model& model, const std::string& folder) {
+  ModelHead own{kOwnHead, model.options().head.at("num_classes").as_int(), class_names(folder)};
+  base::require(own.labels.empty() || static_cast<int64_t>(own.labels.size()) == own.num_classes,
+                "{}: expected {} lines, as many as the head has classes, found {}",
+                base::join_path(folder, kClassesFile), own.num_classes, own.labels.size());
+  return own;
+}
+
+std::vector<ModelHead> heads_of(const models::ImageModel& model, const std::string& folder) {
   base::require(model.head_or_null() != nullptr, "{}: expected a model of images with a head, found a layer_stack",
                 folder);
   std::vector<ModelHead> heads;
@@ -24,13 +32,8 @@ std::vector<ModelHead> heads_of(const models::Model& model, const std::string& f
   base::require(model.head().num_classes() > 0 || tasks != nullptr,
                 "{}: this backbone has no head (head.num_classes = 0); train one with mnemo finetune", folder);
   if (model.head().num_classes() > 0 &&
-      (tasks == nullptr || tasks->options().attention == memory::TaskAttention::masked)) {
-    heads.push_back({kOwnHead, model.options().head.at("num_classes").as_int(), class_names(folder)});
-    const ModelHead& own = heads.front();
-    base::require(own.labels.empty() || static_cast<int64_t>(own.labels.size()) == own.num_classes,
-                  "{}: expected {} lines, as many as the head has classes, found {}",
-                  base::join_path(folder, kClassesFile), own.num_classes, own.labels.size());
-  }
+      (tasks == nullptr || tasks->options().attention == memory::TaskAttention::masked))
+    heads.push_back(own_head(model, folder));
   if (tasks != nullptr) {
     for (const memory::TaskOptions& task : tasks->options().tasks)
       heads.push_back({task.name, task.num_classes, task.labels});

@@ -6,8 +6,9 @@
 #include <vector>
 
 namespace mnemo::models {
+class ImageModel;
 class Model;
-}
+}  // namespace mnemo::models
 
 namespace mnemo::bundle {
 
@@ -22,9 +23,12 @@ struct ModelHead {
   }
 };
 
-/// The heads of Model::task_logits, in the same order. The folder gives the class names of "base". Throws
-/// InputError for a model without a head, or if the number of names differs from the number of classes.
-std::vector<ModelHead> heads_of(const models::Model& model, const std::string& folder);
+/// The head of the model itself, "base". The folder gives the names of its classes. Throws InputError if their number
+/// differs from the number of classes.
+ModelHead own_head(const models::Model& model, const std::string& folder);
+/// The heads of ImageModel::task_logits, in the same order. Throws InputError for a model without a head, and as
+/// own_head().
+std::vector<ModelHead> heads_of(const models::ImageModel& model, const std::string& folder);
 
 /// The head with that name. Throws InputError "WHO: ..." with the nearest name, or the reason why the model's own head
 /// is not usable.

@@ -102,8 +102,7 @@ Taken take_weights(const std::string& path, models::Model& model, const std::vec
   const ClassRows rows = class_rows(folder, *stored.model, classes);
   const at::NoGradGuard no_grad;
   Taken taken{.note = rows.note};
-  if (model.input_kind() == core::InputKind::pairs || model.head().predicts_next_token())
-    taken.files = generation_file_of(folder);
+  if (model.head().predicts_next_token()) taken.files = generation_file_of(folder);
   for (const auto& [name, tensor] : model.parameters().named()) {
     const at::Tensor source = from.find(name);
     if (!source.defined() || differs_in_classes(name, source, tensor)) {

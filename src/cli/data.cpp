@@ -148,8 +148,7 @@ int run_data(DataArguments options) {
                 options.more.empty() ? "" : options.more.front());
   base::require(!options.out, "data: --out goes with prepare and tokenizer");
   const auto task = tasks::task_spec(data_of(options));
-  base::require(!options.check || task->input() == tasks::InputKind::images, "data: --check goes with images, found {}",
-                task->title());
+  base::require(!options.check || task->can_check(), "data: --check goes with images, found {}", task->title());
   base::require(!options.count || task->shows_samples(),
                 "data: --count goes with data whose samples are printed; {} is described as a whole", task->title());
   base::require(!options.seed || task->endless(), "data: --seed goes with samples made on demand, found {}",

@@ -13,8 +13,8 @@
 #include "cli/ranks.h"
 #include "experiment/device.h"
 #include "experiment/measure.h"
-#include "models/model.h"
-#include "runs/training.h"
+#include "models/kinds.h"
+#include "tasks/types/images.h"
 
 namespace mnemo::cli {
 namespace {
@@ -30,15 +30,13 @@ struct EvalArguments {
 /// Rows that a sample brings to the layers, roughly.
 int64_t rows_per_sample(const bundle::Bundle& stored, const experiment::MeasureOptions& options) {
   constexpr int64_t kRowsOfASentence = 32;
-  switch (stored.model->input_kind()) {
-    case core::InputKind::images:
-      return runs::kRowsOfAnImage;
-    case core::InputKind::pairs:
-      return kRowsOfASentence;
-    case core::InputKind::tokens:
-      break;
-  }
-  return options.segment_size.value_or(stored.model->segment_size());
+  return models::visit(*stored.model, models::Overloaded{
+                                          [](const models::ImageModel&) { return tasks::ImageSpec::kRowsOfAnImage; },
+                                          [](const models::PairModel&) { return kRowsOfASentence; },
+                                          [&](const models::TextModel& text) {
+                                            return options.segment_size.value_or(text.segment_size());
+                                          },
+                                      });
 }
 
 int evaluate_alone(const EvalArguments& options, const std::shared_ptr<distributed::Group>& group) {

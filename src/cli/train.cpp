@@ -176,8 +176,8 @@ void print_result(const std::string& folder, const runs::Training& training, boo
   text += fmt::format("model: {}\n", training.model);
   if (experiment.recipe.train.report) text += fmt::format("report: {}\n", base::join_path(folder, "report.html"));
   const models::Model& model = *experiment.model;
-  if (experiment.tokenizer && model.input_kind() == core::InputKind::tokens && model.options().backbone.causal() &&
-      model.head().predicts_next_token() && !model.sees_ahead())
+  if (experiment.tokenizer && std::holds_alternative<core::TokenInput>(model.input()) &&
+      model.options().backbone.causal() && model.head().predicts_next_token() && !model.sees_ahead())
     text += fmt::format("try: mnemo generate {} --prompt 'Once upon a time'\n", base::shell_quoted(training.model));
   base::print(text);
 }

@@ -28,12 +28,6 @@ class Model {
  public:
   virtual ~Model() = default;
   virtual StepResult forward(const Segment& segment, const State& state) const = 0;
-  /// Translation models: the state in which the targets of these sources begin; memories of the source side go on from
-  /// `before`. source [B,S] int64, valid [B,S] bool or undefined. Throws InternalError for other models.
-  virtual State read_source(const at::Tensor& /*source*/, const at::Tensor& /*valid*/, Mode /*mode*/,
-                            const State& /*before*/, const HiddenObserver& /*hidden*/ = {}) const {
-    throw base::InternalError("only translation models have a source");
-  }
   /// What of a state goes on to the next segment of a document; translation models leave out what the last target read
   /// of its source.
   virtual State carried(const State& state) const { return state; }
@@ -53,14 +47,30 @@ class Model {
   /// Values to log during training, such as "layers.0.sigma_lambda".
   virtual std::vector<Scalar> scalars() const { return {}; }
 
+  /// Whether Segment::recompute_layers has an effect.
+  virtual bool recomputes_layers() const { return true; }
+
   virtual const layers::ParameterSet& parameters() const = 0;
   virtual const ModelInput& input() const = 0;
-
-  InputKind input_kind() const { return kind_of(input()); }
-  /// For text models. Throw InputError for any other.
-  int64_t segment_size() const { return token_input(input()).segment_size; }
-  int64_t vocab_size() const { return token_input(input()).vocab_size; }
 };
+
+/// A model that reads a source before it writes a target.
+class ReadsSource {
+ public:
+  virtual ~ReadsSource() = default;
+  /// The state in which the targets of these sources begin; memories of the source side go on from `before`. source
+  /// [B,S] int64, valid [B,S] bool or undefined.
+  virtual State read_source(const at::Tensor& source, const at::Tensor& valid, Mode mode, const State& before,
+                            const HiddenObserver& hidden = {}) const = 0;
+};
+
+/// The model as one that reads a source. Throws InputError for another.
+inline const ReadsSource& source_reader(const Model& model) {
+  const auto* reader = dynamic_cast<const ReadsSource*>(&model);
+  base::require(reader != nullptr, "expected {}, found {}", model_of(InputKind::pairs),
+                model_of(kind_of(model.input())));
+  return *reader;
+}
 
 /// The device of a model's parameters.
 inline at::Device device_of(const Model& model) {

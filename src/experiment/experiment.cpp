@@ -23,8 +23,8 @@
 #include "experiment/translation_search.h"
 #include "memory/learnable_tokens.h"
 #include "models/full_state.h"
+#include "models/image_model.h"
 #include "models/make_attention.h"
-#include "models/model.h"
 #include "models/presets.h"
 #include "models/registry.h"
 #include "text/open_tokenizer.h"
@@ -99,18 +99,19 @@ void require_positions(const models::ModelOptions& model, int64_t length) {
 /// Tokens go to models of tokens, images to models of images.
 void require_fitting_model(const tasks::TaskSpec& task, const models::ModelOptions& model) {
   using core::InputKind;
-  const bool images = task.input() == InputKind::images, pairs = task.input() == InputKind::pairs;
-  base::require(pairs == (model.backbone.input() == InputKind::pairs),
+  if (task.suits(model)) return;
+  const bool pairs = task.input() == InputKind::pairs;
+  base::require(!pairs && model.backbone.input() != InputKind::pairs,
                 "recipe: {} {} a translation model, found model.backbone.type = \"{}\"; mnemo help recipe names all",
                 task.title(), pairs ? "needs" : "does not suit", model.backbone.type);
-  base::require(!images || model.backbone.input() == core::InputKind::images,
+  base::require(task.input() != InputKind::images,
                 "recipe: {} needs a model of images, found model.backbone.type = \"{}\"; mnemo "
                 "help recipe names them",
                 task.title(), model.backbone.type);
-  base::require(images || pairs || model.backbone.input() == core::InputKind::tokens,
-                "recipe: {} is made of tokens, but model.backbone.type = \"{}\" takes images; use a "
-                "decoder or an encoder",
-                task.title(), model.backbone.type);
+  base::input_error(
+      "recipe: {} is made of tokens, but model.backbone.type = \"{}\" takes images; use a "
+      "decoder or an encoder",
+      task.title(), model.backbone.type);
 }
 
 /// Fills in what the data know of the model, and refuses what does not fit them.
@@ -305,7 +306,7 @@ void warn_of_untrained(const train::TrainOptions& train, std::vector<std::string
 }  // namespace
 
 void require_same_vocabulary(const std::string& folder, const Experiment& experiment, const std::string& place) {
-  const core::InputKind kind = experiment.model->input_kind();
+  const core::InputKind kind = core::kind_of(experiment.model->input());
   if (kind == core::InputKind::images) return;
   text::Files before;
   if (text::has_tokenizer(folder)) {
@@ -351,7 +352,7 @@ Experiment make_experiment(const recipes::Recipe& recipe) {
   if (recipe.init) {
     const std::string folder = bundle::model_folder(*recipe.init);
     // A published model may have got more words, and come without a tokenizer.
-    const bool has_own = bench.model->input_kind() == core::InputKind::pairs || text::has_tokenizer(folder);
+    const bool has_own = std::holds_alternative<core::PairInput>(bench.model->input()) || text::has_tokenizer(folder);
     if (has_own && bundle::find_published(folder).format == nullptr)
       require_same_vocabulary(folder, bench, "recipe: 'init'");
     warn_of_other_vocabulary(*recipe.init, model, loaded.shape);

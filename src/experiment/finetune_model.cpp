@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/printable.h"
-#include "models/model.h"
+#include "models/image_model.h"
 #include "weights/model_tensors.h"
 #include "weights/task_memory.h"
 
@@ -21,7 +21,7 @@ FinetuneModel finetune_model(const models::Model& stored, const std::string& fol
   }
   FinetuneModel made{nullptr, models::plan_finetuning(stored.options(), options, labels)};
   base::check_options(made.plan.options);
-  made.model = std::make_shared<models::Model>(made.plan.options, seed, at::kFloat);
+  made.model = std::make_shared<models::ImageModel>(made.plan.options, seed, at::kFloat);
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : made.model->parameters().named()) {
     const at::Tensor old = stored.parameters().find(name);

@@ -8,15 +8,16 @@
 #include "models/finetune.h"
 
 namespace mnemo::models {
+class ImageModel;
 class Model;
-}
+}  // namespace mnemo::models
 
 namespace mnemo::experiment {
 
 /// A trained model, ready to learn another task: what is not trained takes no gradient, and the model answers for the
 /// task.
 struct FinetuneModel {
-  std::shared_ptr<models::Model> model;
+  std::shared_ptr<models::ImageModel> model;
   models::FinetunePlan plan;
 };
 

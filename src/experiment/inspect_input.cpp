@@ -72,7 +72,7 @@ InputSegments read_input(const InspectInput& input, const bundle::Bundle& stored
                         static_cast<int>(input.sample.has_value()) ==
                     1,
                 "inspect: expected one of --text, --tokens and --sample");
-  const int64_t segment_size = stored.model->segment_size(), vocabulary = stored.model->vocab_size();
+  const auto& [vocabulary, segment_size] = core::token_input(stored.model->input());
   const text::Tokenizer* tokenizer = stored.tokenizer.get();
   InputSegments found;
   if (input.sample) {

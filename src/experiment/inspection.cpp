@@ -13,7 +13,8 @@
 #include "inspect/draw/attention_view.h"
 #include "inspect/draw/rasterise.h"
 #include "inspect/draw/span_picture.h"
-#include "models/model.h"
+#include "models/image_model.h"
+#include "models/text_model.h"
 #include "page/document.h"
 
 namespace mnemo::experiment {
@@ -71,11 +72,11 @@ inspect::ModelCost cost_of(const bundle::Bundle& stored, const InspectOptions& o
   if (stored.is_images()) {
     base::require(!options.segment_size && !options.position,
                   "inspect: --segment-size and --position go with a model of texts; images have --image-size");
-    return inspect::count_cost(*stored.image_model(),
+    return inspect::count_cost(*stored.images(),
                                {.batch = options.batch.value_or(1), .image_size = options.image_size});
   }
   base::require(options.image_size.empty(), "inspect: --image-size goes with a model of images");
-  return inspect::count_cost(*stored.text_model("inspect"),
+  return inspect::count_cost(*stored.text("inspect"),
                              inspect::CostOptions{options.batch.value_or(1), options.segment_size, options.position});
 }
 
@@ -92,17 +93,15 @@ Inspection inspect_with(const bundle::Bundle& stored, const std::optional<recipe
   Inspection found{.summary = inspect::summarize(*stored.model),
                    .options = base::to_toml(base::write_options(stored.options()))};
   if (options.input.given()) {
-    models::require_input(*stored.model, core::InputKind::tokens, "inspect: --text, --tokens and --sample");
+    const auto model = stored.text("inspect: --text, --tokens and --sample");
     const InputSegments input = read_input(options.input, stored, recipe);
-    found.attention = inspect::look_at_attention(*stored.model, input.segments, input.words, options.choice);
+    found.attention = inspect::look_at_attention(*model, input.segments, input.words, options.choice);
   }
-  if (options.image || options.images)
-    models::require_input(*stored.model, core::InputKind::images, "inspect: --image and --images");
+  const auto images = [&] { return models::as<models::ImageModel>(stored.model, "inspect: --image and --images"); };
   if (options.image)
-    found.image = inspect::inspect_image(*stored.model, preprocessing_of(stored, recipe), *options.image,
-                                         options.choice);
+    found.image = inspect::inspect_image(*images(), preprocessing_of(stored, recipe), *options.image, options.choice);
   if (options.images)
-    found.images = inspect::count_image_shares(*stored.model, preprocessing_of(stored, recipe), *options.images,
+    found.images = inspect::count_image_shares(*images(), preprocessing_of(stored, recipe), *options.images,
                                                options.choice);
   if (options.cost) found.cost = cost_of(stored, options);
   return found;

@@ -19,8 +19,9 @@
 #include "infer/evaluate.h"
 #include "infer/open_text.h"
 #include "infer/translator.h"
-#include "models/model.h"
+#include "models/image_model.h"
 #include "models/replaced_memory.h"
+#include "models/text_model.h"
 #include "tasks/images.h"
 #include "tasks/language_model.h"
 #include "tasks/types/labelled_text.h"
@@ -36,10 +37,14 @@ void require_no_text_options(const MeasureOptions& options) {
                 "texts of language models");
 }
 
+bool reads_pairs(const bundle::Bundle& stored) {
+  return std::holds_alternative<core::PairInput>(stored.model->input());
+}
+
 /// What is evaluated: the stored model, or the same with another memory.
 std::shared_ptr<const core::Model> measured_model(const bundle::Bundle& stored, const MeasureOptions& options) {
   if (!options.memory) return stored.model;
-  return std::make_shared<const models::ReplacedMemory>(*stored.model, *options.memory, "eval: --memory");
+  return models::replaced_memory(*stored.model, *options.memory, "eval: --memory");
 }
 
 Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::TokenStore> text,
@@ -60,7 +65,7 @@ Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::
   models::require_next_token_model(*stored.model, "eval");
   const metrics::Likelihood likelihood = options.precision
                                              ? infer::evaluate_text(
-                                                   *infer::make_engine(stored.text_model("eval: --precision"),
+                                                   *infer::make_engine(stored.text("eval: --precision"),
                                                                        options.precision, "eval"),
                                                    text, reset_segments, context, options.should_stop)
                                              : tasks::evaluate_text(*measured_model(stored, options), text,
@@ -108,7 +113,7 @@ bundle::ModelHead answering_head(const bundle::Bundle& stored, const std::option
   const bool taught = recipe && recipe->finetune && recipe->finetune->regime != models::FinetuneOptions::Regime::full;
   const bundle::ModelHead& head = bundle::head_named(
       heads, options.task.value_or(taught ? recipe->finetune->name : heads.front().name), "eval: --task");
-  stored.image_model()->answer_for(head.name);
+  stored.images()->answer_for(head.name);
   return head;
 }
 
@@ -288,8 +293,7 @@ namespace {
 /// A file of texts, in the way the model reads them.
 Measured measure_file(const bundle::Bundle& stored, const MeasureOptions& options) {
   const std::optional<recipes::Recipe> recipe = own_recipe(stored);
-  const bool pairs = stored.model->input_kind() == core::InputKind::pairs,
-             classes = !pairs && stored.model->num_classes() > 0;
+  const bool pairs = reads_pairs(stored), classes = !pairs && stored.model->num_classes() > 0;
   const bool usual = pairs     ? is_of<tasks::PairSpec>(recipe)
                      : classes ? is_of<tasks::LabelledTextSpec>(recipe)
                                : stored.model->head().predicts_next_token();
@@ -310,8 +314,7 @@ Measured measure_file(const bundle::Bundle& stored, const MeasureOptions& option
 Measured measure_any(const bundle::Bundle& stored, const MeasureOptions& options) {
   const bool images = stored.is_images();
   base::require(images || !options.task, "eval: --task goes with a model of images");
-  base::require(!options.translated || stored.model->input_kind() == core::InputKind::pairs,
-                "eval: --translated goes with a model of pairs");
+  base::require(!options.translated || reads_pairs(stored), "eval: --translated goes with a model of pairs");
   base::require(stored.tokenizer != nullptr || !options.strict, "eval: --strict goes with texts");
   const std::optional<recipes::Recipe> recipe = options.data && !images ? std::nullopt : recipe_beside(stored.folder);
   if (options.data && images) return measure_image_folder(stored, answering_head(stored, recipe, options), options);
@@ -319,10 +322,10 @@ Measured measure_any(const bundle::Bundle& stored, const MeasureOptions& options
   if (options.data) return measure_file(stored, options);
   base::require(recipe.has_value(), "eval: {} lies in no run's folder, so its data are unknown; give {} with --data",
                 stored.folder,
-                images                                                 ? "the folder of an image set"
-                : stored.model->input_kind() == core::InputKind::pairs ? "tab-separated pairs"
-                : stored.model->num_classes() > 0                      ? "labelled texts"
-                                                                       : "a text");
+                images                            ? "the folder of an image set"
+                : reads_pairs(stored)             ? "tab-separated pairs"
+                : stored.model->num_classes() > 0 ? "labelled texts"
+                                                  : "a text");
   return measure_own(stored, *recipe, options);
 }
 

@@ -26,7 +26,7 @@ struct MeasureOptions {
   std::optional<int64_t> segment_size = {};   ///< tokens a segment; unset: the model's
   std::optional<int64_t> context = {};        ///< tokens in front of the scored ones; unset: as the run evaluated
   /// What stands in the place of the model's memory at the start of each segment: "zeros" or "noise"
-  /// (models::ReplacedMemory); unset: the memory itself.
+  /// (models::replaced_memory); unset: the memory itself.
   std::optional<std::string> memory = {};
   std::optional<int64_t> translated = {};  ///< of a model of pairs: how many are translated; unset: as the recipe says
   bool strict = false;                     ///< refuse a text that is not all in the vocabulary

@@ -20,14 +20,14 @@ constexpr int64_t kWholeText = int64_t{1} << 24;  // tokens
 TextClassifier::TextClassifier(const bundle::Bundle& stored, const std::optional<recipes::Recipe>& recipe,
                                std::string_view who)
     : model_(stored.model), tokenizer_(stored.tokenizer) {
-  base::require(stored.model->input_kind() == core::InputKind::tokens && stored.model->num_classes() > 0,
+  base::require(std::holds_alternative<core::TokenInput>(stored.model->input()) && stored.model->num_classes() > 0,
                 "{}: {}: expected a model that classifies texts, found one without classes", who, stored.folder);
   base::require(
       tokenizer_ != nullptr,
       "{}: {}: has no tokenizer: expected its files (tokenizer.json, vocab.txt and their like) beside the model, as "
       "one that was trained on texts has them",
       who, stored.folder);
-  head_ = bundle::heads_of(*stored.model, stored.folder).front();
+  head_ = bundle::own_head(*stored.model, stored.folder);
   if (bundle::are_numbered(head_.labels)) head_.labels.clear();
   const models::ModelOptions& model = stored.options();
   max_length_ = model.memory.empty() ? model.segment_size : kWholeText;

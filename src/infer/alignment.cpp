@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "core/backbone.h"
 #include "data/pairs/pair_text.h"
-#include "models/model.h"
+#include "models/pair_model.h"
 
 namespace mnemo::infer {
 namespace {
@@ -64,7 +64,7 @@ SourceWords words_of(const data::PairVocabulary& vocabulary, std::string_view li
 
 }  // namespace
 
-at::Tensor source_weights(const models::Model& model, const core::Segment& pairs, const core::State& before) {
+at::Tensor source_weights(const models::PairModel& model, const core::Segment& pairs, const core::State& before) {
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
   core::Segment segment;
@@ -86,7 +86,7 @@ at::Tensor source_weights(const models::Model& model, const core::Segment& pairs
   base::require(weights.defined(),
                 "translation: the cross-attention of this model does not tell where it looks, so "
                 "words cannot be aligned");
-  const at::Tensor of_tokens = at::tensor(model.source()->token_rows(pairs.source.size(1)), at::kLong);
+  const at::Tensor of_tokens = at::tensor(model.source().token_rows(pairs.source.size(1)), at::kLong);
   return weights.to(at::kCPU, at::kDouble).index_select(2, of_tokens);
 }
 

@@ -15,7 +15,7 @@
 #include "data/pairs/pair_vocabulary.h"
 
 namespace mnemo::models {
-class Model;
+class PairModel;
 }
 
 namespace mnemo::infer {
@@ -25,7 +25,7 @@ namespace mnemo::infer {
 /// pairs: source [B,S], source_valid [B,S] and tokens [B,U]. Returns A [B,U,S]. Attentions through slots report the
 /// weight that reaches a source token through them. Throws InputError if the cross-attention cannot be inspected.
 ///   before  the state before these sources, of B sequences; the empty state: that of a document's start
-at::Tensor source_weights(const models::Model& model, const core::Segment& pairs, const core::State& before = {});
+at::Tensor source_weights(const models::PairModel& model, const core::Segment& pairs, const core::State& before = {});
 
 /// The words of a line, with blanks between, and the word that each of its tokens belongs to; -1: none.
 struct TokenWords {

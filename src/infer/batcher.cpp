@@ -109,7 +109,7 @@ void Batcher::run_engine() {
     Progress& progress = member.session.progress_;
     if (progress.pending < 0) continue;
     progress.pending = -1;
-    progress.used = (progress.used + 1) % model_->segment_size();
+    progress.used = (progress.used + 1) % core::token_input(model_->input()).segment_size;
   }
 }
 

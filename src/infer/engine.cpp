@@ -9,6 +9,7 @@
 #include "core/backbone.h"
 #include "infer/engine_parts.h"
 #include "models/model.h"
+#include "models/source_side.h"
 
 namespace mnemo::infer {
 namespace {
@@ -37,7 +38,7 @@ Engine::~Engine() = default;
 core::State Engine::read_source(const at::Tensor& source, const at::Tensor& valid, const core::State& before) const {
   const c10::InferenceMode inference;
   const ops::PackedMapsGuard packed_maps(parts_->source_maps);
-  return model_->read_source(source, valid, core::Mode::evaluate, before);
+  return core::source_reader(*model_).read_source(source, valid, core::Mode::evaluate, before);
 }
 
 std::vector<EngineSequence> Engine::begin(const core::State& read) const {

@@ -60,8 +60,8 @@ class Engine {
 
   /// A new sequence without tokens.
   EngineSequence begin() const { return begin_; }
-  /// As models::Model::read_source() in evaluation; with int8 and w8a8, the encoder's linear layers have such weights
-  /// too.
+  /// As core::ReadsSource::read_source() in evaluation; with int8 and w8a8, the encoder's linear layers have such
+  /// weights too.
   core::State read_source(const at::Tensor& source, const at::Tensor& valid, const core::State& before) const;
   /// New sequences of a translation model, one for each source that has been read.
   std::vector<EngineSequence> begin(const core::State& read) const;

@@ -8,7 +8,8 @@
 #include "base/error.h"
 #include "core/backbone.h"
 #include "core/head.h"
-#include "models/model.h"
+#include "models/pair_model.h"
+#include "models/text_model.h"
 
 namespace mnemo::infer {
 namespace {
@@ -26,6 +27,34 @@ auto decoder_of(const std::string& what, Make make) {
   }
 }
 
+/// What of a model writes tokens; of a translation model the decoder, which reads the source side.
+struct Writer {
+  const models::TokenSide& tokens;
+  const models::SourceSide* source;
+  int64_t vocab, segment;
+  std::string attention, cross;  ///< types
+};
+
+Writer writer_of(const models::Model& model, int64_t endless) {
+  if (const auto* pairs = dynamic_cast<const models::PairModel*>(&model)) {
+    const models::PairDecoderOptions& decoder = model.options().backbone.pairs.decoder;
+    return {pairs->target(),
+            &pairs->source(),
+            pairs->vocabularies().target_vocab_size,
+            endless,
+            base::type_of(decoder.attention),
+            base::type_of(decoder.cross_attention)};
+  }
+  models::require_next_token_model(model, "decoding engine");
+  const auto& text = models::as<models::TextModel>(model, "decoding engine");
+  return {text.tokens(),
+          nullptr,
+          text.vocab_size(),
+          text.segment_size(),
+          base::type_of(model.options().backbone.attention),
+          ""};
+}
+
 }  // namespace
 
 Engine::Parts::Norm Engine::Parts::norm_of(const layers::Norm& norm) const {
@@ -35,9 +64,8 @@ Engine::Parts::Norm Engine::Parts::norm_of(const layers::Norm& norm) const {
 Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
   const c10::InferenceMode inference;
   core::DecodeBuild build = of;
-  const bool pairs = model.input_kind() == core::InputKind::pairs;
-  if (!pairs) models::require_next_token_model(model, "decoding engine");
-  base::require(model.head_or_null() != nullptr, "{}", "unsupported: a layer_stack, which has no tokens");
+  const Writer writer = writer_of(model, kEndless);
+  const models::SegmentMemories& beside = writer.tokens.memories();
   for (const layers::Parameter& parameter : model.parameters().all()) {
     base::require(parameter.tensor.scalar_type() == at::kFloat && parameter.tensor.is_cpu(),
                   "expected parameters of float32 on the CPU, found {} on {} ('{}')",
@@ -45,10 +73,10 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
   }
   const auto stack = decoder_of("this backbone", [&] { return model.backbone().decode_stack(); });
   dim = model.backbone().dim();
-  vocab = pairs ? core::pair_input(model.input()).target_vocab_size : model.vocab_size();
-  segment = pairs ? kEndless : model.segment_size();
+  vocab = writer.vocab;
+  segment = writer.segment;
 
-  for (const auto& [name, memory] : model.memories().sequences()) {
+  for (const auto& [name, memory] : beside.sequences()) {
     const std::string what = fmt::format("memory '{}'", name);
     memories.push_back({name, decoder_of(what, [&, of = memory.get()] { return of->decoder(); })});
     const core::DecodeSequence::Rows rows = memories.back().decoder->rows();
@@ -59,33 +87,29 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
     block_number = memories.size() - 1;
     if (!rows.causal) build.looks_right = std::max(rows.read, rows.write);
   }
-  for (const auto& [name, context] : model.memories().contexts()) {
+  for (const auto& [name, context] : beside.contexts()) {
     const std::string what = fmt::format("memory '{}'", name);
     contexts.push_back({name, decoder_of(what, [&, of = context.get()] { return of->decoder(build); })});
   }
 
-  const bool packs_source = pairs && build.runs &&
+  const bool packs_source = writer.source != nullptr && build.runs &&
                             (build.precision == ops::Precision::int8 || build.precision == ops::Precision::w8a8);
   const auto add_source_map = [&](const at::Tensor& weight) {
     if (packs_source) source_maps.add(weight, build.precision);
   };
-  if (pairs) {
-    for (const layers::Parameter& parameter : model.source()->parameters()) {
+  if (writer.source != nullptr) {
+    for (const layers::Parameter& parameter : writer.source->parameters()) {
       if (parameter.kind == layers::ParameterKind::weight) add_source_map(parameter.tensor);
     }
   }
 
-  const models::BackboneOptions& backbone = model.options().backbone;
-  const std::string attention = fmt::format(
-      "attention '{}'", base::type_of(pairs ? backbone.pairs.decoder.attention : backbone.attention));
-  const std::string cross = pairs ? fmt::format("cross-attention '{}'",
-                                                base::type_of(backbone.pairs.decoder.cross_attention))
-                                  : "";
+  const std::string attention = fmt::format("attention '{}'", writer.attention),
+                    cross = fmt::format("cross-attention '{}'", writer.cross);
   for (const core::DecodeStack::Layer& of_stack : stack->layers) {
     Layer layer;
     layer.name = of_stack.name;
     layer.attention = decoder_of(attention, [&] { return of_stack.attention->decoder(build); });
-    layer.context = static_cast<int>(model.memories().context_of(static_cast<int64_t>(layers.size())));
+    layer.context = static_cast<int>(beside.context_of(static_cast<int64_t>(layers.size())));
     if (std::find(views.begin(), views.end(), layer.context) == views.end()) views.push_back(layer.context);
     if (of_stack.cross != nullptr) {
       layer.cross = decoder_of(cross, [&] { return of_stack.cross->cross_decoder(build); });
@@ -107,10 +131,10 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
   if (stack->positions.defined()) positions = stack->positions.detach().contiguous();
   frequencies = stack->frequencies;
   first_position = stack->first_position;
-  embedding = model.token_embedding() != nullptr ? EmbeddingRows(*model.token_embedding())
-                                                 : EmbeddingRows(build, *model.adaptive_embedding(), dim);
+  const models::TokenEmbeddings& table = writer.tokens.embedding();
+  embedding = table.plain ? EmbeddingRows(*table.plain) : EmbeddingRows(build, *table.adaptive, dim);
   head = decoder_of(fmt::format("head '{}'", base::type_of(model.options().head)),
-                    [&] { return model.head_or_null()->decoder(build); });
+                    [&] { return model.head().decoder(build); });
 }
 
 std::string unsupported_reason(const core::Model& model) {

@@ -16,7 +16,7 @@ namespace mnemo::infer {
 
 metrics::Likelihood evaluate_text(const Engine& engine, std::shared_ptr<const data::TokenStore> text,
                                   bool reset_segments, int64_t context, const base::ShouldStop& should_stop) {
-  const int64_t vocab = engine.model()->vocab_size();
+  const int64_t vocab = core::token_input(engine.model()->input()).vocab_size;
   base::require(text->vocabulary_size() <= vocab,
                 "evaluation: the text has {} distinct tokens, but the model's vocabulary only {}",
                 text->vocabulary_size(), vocab);
@@ -27,7 +27,7 @@ metrics::Likelihood evaluate_text(const Engine& engine, std::shared_ptr<const da
   std::vector<float> weights(static_cast<size_t>(vocab));
   metrics::Likelihood likelihood;
   int64_t rows = 0;
-  while (const auto segment = stream.next(engine.model()->segment_size(), context)) {
+  while (const auto segment = stream.next(core::token_input(engine.model()->input()).segment_size, context)) {
     if (reset_segments || (segment->reset.defined() && segment->reset.any().item<bool>())) sequence = engine.begin();
     const at::Tensor tokens = segment->input.tokens.to(at::kLong).contiguous(),
                      targets = data::token_targets(*segment).to(at::kLong).contiguous();

@@ -144,7 +144,6 @@ std::string settings_path(const std::string& folder, bool published) {
 }  // namespace
 
 std::optional<search::GenerationOptions> generation_settings(const bundle::Bundle& stored) {
-  if (stored.model->input_kind() != core::InputKind::pairs) return std::nullopt;
   return generation_settings(stored.folder, stored.format != nullptr, stored.options());
 }
 
@@ -171,8 +170,8 @@ std::vector<int64_t> end_tokens(const bundle::Bundle& stored) {
     base::require(token.is_int(), "{}: 'eos_token_id': expected a token's number or a list of them, found {}", path,
                   token.found());
     tokens.push_back(token.as_int());
-    const bool texts = stored.model && stored.model->input_kind() == core::InputKind::tokens;
-    if (const int64_t words = texts ? stored.model->vocab_size() : INT64_MAX;
+    const auto* texts = stored.model ? std::get_if<core::TokenInput>(&stored.model->input()) : nullptr;
+    if (const int64_t words = texts != nullptr ? texts->vocab_size : INT64_MAX;
         token.as_int() < 0 || token.as_int() >= words)
       base::log_warning("{}: 'eos_token_id': {} is none of the model's {} tokens, so it ends no text", path,
                         token.as_int(), words);

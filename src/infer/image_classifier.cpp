@@ -14,7 +14,7 @@
 #include "data/images/image_walk.h"
 #include "distributed/shared_batches.h"
 #include "infer/progress.h"
-#include "models/model.h"
+#include "models/image_model.h"
 
 namespace mnemo::infer {
 namespace {
@@ -54,7 +54,7 @@ std::vector<ImageAnswer> unpack(const std::vector<std::string>& packed) {
 }  // namespace
 
 ImageClassifier::ImageClassifier(const bundle::Bundle& bundle, ClassifyOptions options)
-    : options_(std::move(options)), preprocessing_(bundle.preprocessing()), classifier_(bundle.image_model()) {
+    : options_(std::move(options)), preprocessing_(bundle.preprocessing()), classifier_(bundle.images()) {
   base::require(options_.top >= 1, "classify: --top: expected at least 1, found {}", options_.top);
   base::require(options_.batch >= 1 && options_.batch <= ClassifyOptions::kMaxBatch,
                 "classify: --batch: expected 1 to {}, found {}", ClassifyOptions::kMaxBatch, options_.batch);

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "infer/generation_settings.h"
-#include "models/model.h"
+#include "models/text_model.h"
 
 namespace mnemo::infer {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 /// The text that goes on from a session made of the bundle's engine or, where it has none, of its model.
 template <class Make>
 TextSession text_from(const bundle::Bundle& bundle, const std::string& precision, const Make& make) {
-  const std::shared_ptr<models::Model> model = bundle.text_model("generate");
+  const std::shared_ptr<models::TextModel> model = bundle.text("generate");
   base::require(
       bundle.tokenizer != nullptr,
       "{}: expected a model of texts, found one without a tokenizer; a converted model takes the tokenizer's files "

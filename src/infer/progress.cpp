@@ -37,7 +37,7 @@ void run_part(const core::Model& model, Progress& progress, std::span<const int6
 }  // namespace
 
 core::Part part_of(const core::Model& model, int64_t used, int64_t count) {
-  const int64_t left = model.segment_size() - used;
+  const int64_t left = core::token_input(model.input()).segment_size - used;
   base::ensure(count <= left, "{} tokens do not fit into a segment with room for {}", count, left);
   return {used == 0, count == left};
 }
@@ -49,7 +49,7 @@ Progress begin(const core::Model& model) {
 }
 
 void require_tokens(const core::Model& model, std::span<const int64_t> tokens) {
-  const int64_t vocab = model.vocab_size();
+  const int64_t vocab = core::token_input(model.input()).vocab_size;
   for (size_t i = 0; i < tokens.size(); ++i) {
     base::require(tokens[i] >= 0 && tokens[i] < vocab, "session: expected tokens from 0 to {}, found {} at {}",
                   vocab - 1, tokens[i], i);
@@ -69,7 +69,7 @@ void run(const core::Model& model, Progress& progress, std::span<const int64_t> 
   }
   while (!tokens.empty()) {
     base::stop_if_asked(should_stop, "session");
-    const auto room = static_cast<size_t>(model.segment_size() - next.used);
+    const auto room = static_cast<size_t>(core::token_input(model.input()).segment_size - next.used);
     const size_t count = std::min(room, tokens.size());
     run_part(model, next, tokens.first(count), count == tokens.size(), each);
     tokens = tokens.subspan(count);

@@ -47,7 +47,7 @@ void Session::run(std::span<const int64_t> tokens, const EachLogits& each) {
     const c10::InferenceMode inference;
     infer::run(*model_, progress_, tokens, each, sampling().should_stop);
   }
-  counts_.add_read(tokens, model_->vocab_size());
+  counts_.add_read(tokens, core::token_input(model_->input()).vocab_size);
 }
 
 void Session::run_engine(std::span<const int64_t> tokens, const EachLogits& each) {
@@ -59,7 +59,7 @@ void Session::run_engine(std::span<const int64_t> tokens, const EachLogits& each
     all.insert(all.end(), tokens.begin(), tokens.end());
   }
   std::vector<float>& logits = decoding_->logits;
-  logits.resize(static_cast<size_t>(model_->vocab_size()));
+  logits.resize(static_cast<size_t>(core::token_input(model_->input()).vocab_size));
   std::span<const int64_t> left = !all.empty()   ? std::span<const int64_t>(all)
                                   : pending >= 0 ? std::span<const int64_t>(&pending, 1)
                                                  : tokens;
@@ -73,7 +73,7 @@ void Session::run_engine(std::span<const int64_t> tokens, const EachLogits& each
       progress_.used = used;
       throw base::Stopped(reason, "session: stopped");
     }
-    const size_t room = static_cast<size_t>(model_->segment_size() - progress_.used);
+    const size_t room = static_cast<size_t>(core::token_input(model_->input()).segment_size - progress_.used);
     const size_t most = should_stop ? std::min(left.size(), kAsked) : left.size();
     const size_t size = progress_.reset_segments ? std::min(most, room) : most;
     if (progress_.reset_segments && progress_.used == 0) decoding_->sequence = engine_->begin();
@@ -81,13 +81,13 @@ void Session::run_engine(std::span<const int64_t> tokens, const EachLogits& each
       const c10::InferenceMode inference;
       engine_->run(decoding_->sequence, left.first(size), [&](const float* row) {
         std::copy_n(row, logits.size(), logits.data());
-        each(at::from_blob(logits.data(), {1, model_->vocab_size()}, at::kFloat));
+        each(at::from_blob(logits.data(), {1, core::token_input(model_->input()).vocab_size}, at::kFloat));
       });
     } else {
       const Engine::Step step{&decoding_->sequence, left.first(size), logits.data()};
       engine_->run({&step, 1});
     }
-    progress_.used = (progress_.used + static_cast<int64_t>(size)) % model_->segment_size();
+    progress_.used = (progress_.used + static_cast<int64_t>(size)) % core::token_input(model_->input()).segment_size;
     left = left.subspan(size);
   }
   for (const int64_t token : tokens) progress_.append(token);
@@ -141,7 +141,7 @@ int64_t Session::next() {
 void Session::append(int64_t token) {
   progress_.pending = token;
   progress_.append(token);
-  counts_.add_written(token, model_->vocab_size());
+  counts_.add_written(token, core::token_input(model_->input()).vocab_size);
 }
 
 Session Session::fork(int64_t seed) const {
@@ -157,7 +157,7 @@ at::Tensor Session::logits() {
   run({});
   if (!engine_) return progress_.logits;
   const c10::InferenceMode inference;
-  return at::from_blob(decoding_->logits.data(), {model_->vocab_size()}, at::kFloat).clone();
+  return at::from_blob(decoding_->logits.data(), {core::token_input(model_->input()).vocab_size}, at::kFloat).clone();
 }
 
 core::State Session::state() const {

@@ -28,8 +28,8 @@ struct Decoding {
 /// tensors with the original and continues independently. Several sessions of one model may run in several threads.
 ///
 /// A sampled token runs through the model only when the next one is requested, so the last token of a text costs
-/// nothing. Segments end after every model.segment_size() tokens, counted from the beginning of the sequence; memories
-/// are updated there.
+/// nothing. Segments end after every segment_size tokens of the model, counted from the beginning of the sequence;
+/// memories are updated there.
 class Session {
  public:
   explicit Session(std::shared_ptr<const core::Model> model, const GenerateOptions& sampling = {});

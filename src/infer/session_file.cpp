@@ -178,10 +178,10 @@ void rehearse(const core::Model& model, Progress progress, const std::string& pa
       segment.part = {starts, ends};
       progress.state = model.forward(segment, progress.state).state;
     };
-    const bool whole = progress.used == 0, last = model.segment_size() - progress.used == 1;
+    const bool whole = progress.used == 0, last = core::token_input(model.input()).segment_size - progress.used == 1;
     if (!last) step(whole, false);
     step(whole && last, true);
-    step(true, model.segment_size() == 1);
+    step(true, core::token_input(model.input()).segment_size == 1);
     return;
   } catch (const c10::Error& error) {
     problem = error.what_without_backtrace();
@@ -195,7 +195,8 @@ void rehearse(const core::Model& model, Progress progress, const std::string& pa
 
 std::string fingerprint(const core::Model& model) {
   base::Sha256 hash;
-  hash.update(fmt::format("{} {}\n", model.segment_size(), model.vocab_size()));
+  hash.update(fmt::format("{} {}\n", core::token_input(model.input()).segment_size,
+                          core::token_input(model.input()).vocab_size));
   if (const auto* built = dynamic_cast<const models::Model*>(&model)) {
     // Options set in code may omit defaults that a file contains: compare complete options.
     const auto complete = base::read_options<models::ModelOptions>(base::write_options(built->options()));
@@ -218,8 +219,8 @@ void Session::save(const std::string& path) const {
   }
   if (progress_.logits.defined()) tensors.emplace_back(kLogits, progress_.logits);
   if (engine_ && !decoding_->logits.empty()) {
-    tensors.emplace_back(
-        kLogits, at::from_blob(const_cast<float*>(decoding_->logits.data()), {model_->vocab_size()}, at::kFloat));
+    tensors.emplace_back(kLogits, at::from_blob(const_cast<float*>(decoding_->logits.data()),
+                                                {core::token_input(model_->input()).vocab_size}, at::kFloat));
   }
   const GenerateOptions& options = sampling();
   weights::write_safetensors(path, tensors,
@@ -271,22 +272,25 @@ Session Session::load(const std::string& path, std::shared_ptr<const core::Model
   progress.used = header.number<int64_t>("used");
   progress.pending = header.number<int64_t>("pending");
   const int64_t ran = progress.position - (progress.pending >= 0 ? 1 : 0);
-  base::require(progress.pending >= -1 && progress.pending < like.vocab_size() && ran >= 0 &&
-                    progress.used == ran % like.segment_size() && (ran > 0 || progress.pending < 0),
+  base::require(progress.pending >= -1 && progress.pending < core::token_input(like.input()).vocab_size && ran >= 0 &&
+                    progress.used == ran % core::token_input(like.input()).segment_size &&
+                    (ran > 0 || progress.pending < 0),
                 "{}: 'position' {}, 'used' {} and 'pending' {} contradict one another (segments of {}, {} tokens)",
-                path, progress.position, progress.used, progress.pending, like.segment_size(), like.vocab_size());
-  progress.recent = read_recent(header, progress, like.vocab_size());
+                path, progress.position, progress.used, progress.pending, core::token_input(like.input()).segment_size,
+                core::token_input(like.input()).vocab_size);
+  progress.recent = read_recent(header, progress, core::token_input(like.input()).vocab_size);
   const core::State expected = pattern(like, progress.used);
   progress.state = read_state(file, expected, path);
   require_open_rows(progress.state, expected, progress.used, path);
   if (ran > 0) {
     const at::Tensor& logits = file.at(kLogits, path);
-    base::require(logits.is_floating_point() && logits.sizes() == at::IntArrayRef({like.vocab_size()}),
-                  "{}: expected '{}' [{}] of a floating type, found {} of {}", path, kLogits, like.vocab_size(),
-                  c10::str(logits.sizes()), c10::toString(logits.scalar_type()));
+    base::require(
+        logits.is_floating_point() && logits.sizes() == at::IntArrayRef({core::token_input(like.input()).vocab_size}),
+        "{}: expected '{}' [{}] of a floating type, found {} of {}", path, kLogits,
+        core::token_input(like.input()).vocab_size, c10::str(logits.sizes()), c10::toString(logits.scalar_type()));
     progress.logits = logits.to(device_of(like));
   }
-  session.counts_ = read_counts(file, like.vocab_size(), path);
+  session.counts_ = read_counts(file, core::token_input(like.input()).vocab_size, path);
   rehearse(like, progress, path);
   session.progress_ = std::move(progress);
   return session;

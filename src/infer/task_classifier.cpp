@@ -4,11 +4,11 @@
 
 #include "core/backbone.h"
 #include "memory/learnable_tokens.h"
-#include "models/model.h"
+#include "models/image_model.h"
 
 namespace mnemo::infer {
 
-TaskClassifier::TaskClassifier(std::shared_ptr<const models::Model> model) : model_(std::move(model)) {
+TaskClassifier::TaskClassifier(std::shared_ptr<const models::ImageModel> model) : model_(std::move(model)) {
   const at::NoGradGuard no_grad;
   for (const layers::Parameter& parameter : model_->parameters().all()) {
     if (parameter.kind == layers::ParameterKind::weight) maps_.add(parameter.tensor);

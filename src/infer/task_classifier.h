@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/task_tokens.h"
+#include "models/image_model.h"
 #include "ops/linear/packed_maps.h"
 
 namespace mnemo::models {
@@ -18,22 +19,23 @@ namespace mnemo::infer {
 /// alongside the image's own rows.
 ///
 /// With a runner, a task's logits depend only on the image, the backbone and what the task sees, bit for bit, whatever
-/// other tasks there are and in any order. Other models run through Model::task_logits, the naive reference of this
-/// class.
+/// other tasks there are and in any order. Other models run through ImageModel::task_logits, the naive reference of
+/// this class.
 class TaskClassifier {
  public:
   /// Packs the current weights: later changes have no effect.
-  explicit TaskClassifier(std::shared_ptr<const models::Model> model);
+  explicit TaskClassifier(std::shared_ptr<const models::ImageModel> model);
 
-  /// pixels [B,C,H,W], normalised -> the logits [B,K] of "base" and of each task, in the order of Model::task_logits.
+  /// pixels [B,C,H,W], normalised -> the logits [B,K] of "base" and of each task, in the order of
+  /// ImageModel::task_logits.
   std::vector<models::TaskLogits> operator()(const at::Tensor& pixels) const;
 
   /// Whether a task runner is used.
   bool is_packed() const { return runner_ != nullptr; }
-  const models::Model& model() const { return *model_; }
+  const models::ImageModel& model() const { return *model_; }
 
  private:
-  std::shared_ptr<const models::Model> model_;
+  std::shared_ptr<const models::ImageModel> model_;
   ops::PackedMaps maps_;
   std::unique_ptr<const core::TaskRunner> runner_;
 };

@@ -8,9 +8,9 @@ TextSession::TextSession(Session session, std::shared_ptr<const text::Tokenizer>
                          std::vector<int64_t> end_tokens)
     : session_(std::move(session)), tokenizer_(std::move(tokenizer)), stream_(tokenizer_, std::move(end_tokens)) {
   base::ensure(tokenizer_ != nullptr, "a text session needs a tokenizer");
-  base::require(tokenizer_->size() <= session_.model().vocab_size(),
+  base::require(tokenizer_->size() <= core::token_input(session_.model().input()).vocab_size,
                 "text session: expected a tokenizer of at most the model's {} tokens, found {}",
-                session_.model().vocab_size(), tokenizer_->size());
+                core::token_input(session_.model().input()).vocab_size, tokenizer_->size());
   session_.set_vocabulary(tokenizer_->unknown_id(), tokenizer_->size());
   for (const int64_t token : session_.recent()) {
     if (token < tokenizer_->size()) stream_.read(token);

@@ -15,7 +15,7 @@
 #include "bundle/model_folder.h"
 #include "distributed/shared_batches.h"
 #include "infer/engine_search.h"
-#include "models/model.h"
+#include "models/pair_model.h"
 #include "search/side_by_side.h"
 #include "text/open_tokenizer.h"
 
@@ -62,9 +62,8 @@ std::vector<int64_t> tokens_not_after_prefix(const data::PairVocabulary& vocabul
 }  // namespace
 
 data::PairVocabularies vocabularies_of(const bundle::Bundle& stored) {
-  models::require_input(*stored.model, core::InputKind::pairs, stored.folder);
+  const core::PairInput& input = stored.pairs()->vocabularies();
   data::PairVocabularies both = read_vocabularies_of(stored);
-  const core::PairInput& input = core::pair_input(stored.model->input());
   const auto require_size = [&](const data::PairVocabulary& vocabulary, int64_t size, const char* side) {
     // Published models have rows that no token has.
     const bool fits = vocabulary.is_published() ? vocabulary.size() <= size : vocabulary.size() == size;
@@ -76,7 +75,7 @@ data::PairVocabularies vocabularies_of(const bundle::Bundle& stored) {
   return both;
 }
 
-Translator::Translator(const bundle::Bundle& stored, std::optional<ops::Precision> precision) : model_(stored.model) {
+Translator::Translator(const bundle::Bundle& stored, std::optional<ops::Precision> precision) : model_(stored.pairs()) {
   vocabularies_ = vocabularies_of(stored);
   settings_ = generation_settings(stored);
   if (!settings_) not_after_prefix_ = tokens_not_after_prefix(*vocabularies_.target);
@@ -91,7 +90,7 @@ std::unique_ptr<search::StepDecoder> Translator::search_decoder() const {
 
 std::vector<int64_t> Translator::encode(const std::string& line, const std::string& place, int64_t max_source) const {
   std::vector<int64_t> source = vocabularies_.source->encode(line, place);
-  max_source = std::min(max_source, core::pair_input(model_->input()).max_source.value_or(max_source));
+  max_source = std::min(max_source, model_->vocabularies().max_source.value_or(max_source));
   if (static_cast<int64_t>(source.size()) > max_source) {
     base::log_warning("{}: {} tokens, cut to {}", place, source.size(), max_source);
     source.resize(static_cast<size_t>(max_source) - 1);
@@ -112,7 +111,7 @@ std::vector<int64_t> Translator::encode_prefix(const std::string& prefix, const 
                                      [&](int64_t token) { return vocabulary.is_unknown(token); });
   base::require(unknown == 0, "{}: expected a prefix of words that the model can write, found '{}' with {} unknown {}",
                 place, base::printable(prefix, 80), unknown, text::unit_of(vocabulary.tokenizer()));
-  const std::optional<int64_t> places = core::pair_input(model_->input()).max_target;
+  const std::optional<int64_t> places = model_->vocabularies().max_target;
   base::require(!places || static_cast<int64_t>(tokens.size()) < *places,
                 "{}: expected a prefix of less than {} tokens, those that the model has places for, found {}", place,
                 places.value_or(0), tokens.size());
@@ -120,7 +119,7 @@ std::vector<int64_t> Translator::encode_prefix(const std::string& prefix, const 
 }
 
 void Translator::require_fitting(const TranslateOptions& options) const {
-  const int64_t words = core::pair_input(model_->input()).target_vocab_size;
+  const int64_t words = model_->vocabularies().target_vocab_size;
   base::require(
       options.prefixes.empty() || !settings_,
       "{}: a model whose folder has the search of transformers ({}) cannot begin with a prefix; expected none",
@@ -310,7 +309,7 @@ SourceCounts Translator::translate(std::span<const std::string> lines, const Tra
 SourceCounts Translator::translate_documents(std::span<const std::string> lines, const TranslateOptions& options,
                                              core::State& open, const OnLine& on_line, std::string_view where,
                                              int64_t first_line) const {
-  base::require(model_->source()->carries_memory(),
+  base::require(model_->source().carries_memory(),
                 "translation by documents: this model has no memory that goes from sentence to sentence; give its "
                 "encoder one (model.backbone.encoder.memory) and train it with data.reset = \"documents\"");
   base::require(options.ranks == nullptr || options.ranks->size() == 1,

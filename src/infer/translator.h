@@ -113,7 +113,7 @@ class Translator {
                                                  std::span<const std::string> lines, const TranslateOptions& options,
                                                  const core::State& before = {}) const;
 
-  std::shared_ptr<models::Model> model_;
+  std::shared_ptr<models::PairModel> model_;
   std::shared_ptr<const Engine> engine_;  ///< null: the model decodes
   data::PairVocabularies vocabularies_;
   std::optional<search::GenerationOptions> settings_;

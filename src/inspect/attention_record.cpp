@@ -6,11 +6,11 @@
 
 #include "base/error.h"
 #include "core/backbone.h"
-#include "models/model.h"
+#include "models/text_model.h"
 
 namespace mnemo::inspect {
 
-AttentionRecorder::AttentionRecorder(const models::Model& model, int64_t batch)
+AttentionRecorder::AttentionRecorder(const models::TextModel& model, int64_t batch)
     : model_(model),
       initial_(model.initial_state(batch)),
       state_(initial_),

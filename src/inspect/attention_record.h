@@ -12,7 +12,7 @@
 #include "core/state.h"
 
 namespace mnemo::models {
-class Model;
+class TextModel;
 }
 namespace mnemo::core {
 struct Segment;
@@ -39,7 +39,7 @@ struct LayerRecord {
 /// of Model::forward bit for bit.
 class AttentionRecorder {
  public:
-  explicit AttentionRecorder(const models::Model& model, int64_t batch = 1);
+  explicit AttentionRecorder(const models::TextModel& model, int64_t batch = 1);
   /// The next segment of the sequences, a whole one. Rows with `reset` [B] bool start from the initial state; undefined
   /// = none.
   core::StepResult run(const core::Segment& segment, const at::Tensor& reset = {});
@@ -53,7 +53,7 @@ class AttentionRecorder {
                                      const core::State& state, const core::State& history)>;
   core::StepResult run(const core::Segment& segment, const at::Tensor& reset, const OnLayer& on_layer);
 
-  const models::Model& model_;
+  const models::TextModel& model_;
   core::State initial_, state_;
   std::vector<core::State> histories_;  // one per layer
 };

@@ -13,7 +13,7 @@
 #include "base/json_value.h"
 #include "base/text_format.h"
 #include "inspect/attention_record.h"
-#include "models/model.h"
+#include "models/text_model.h"
 #include "page/table.h"
 
 namespace mnemo::inspect {
@@ -172,7 +172,7 @@ void require_numbers(const at::Tensor& weights, int64_t layer) {
     throw base::NotFinite(fmt::format("inspect: the attention weights of layer {} are not finite", layer));
 }
 
-AttentionSummary look_at_attention(const models::Model& model, const std::vector<data::Batch>& input,
+AttentionSummary look_at_attention(const models::TextModel& model, const std::vector<data::Batch>& input,
                                    const std::vector<std::vector<std::string>>& words, const AttentionChoice& choice) {
   const auto num_segments = static_cast<int64_t>(input.size());
   const models::BackboneOptions& backbone = model.options().backbone;

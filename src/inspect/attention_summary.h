@@ -17,7 +17,7 @@
 #include "inspect/gate_summary.h"
 
 namespace mnemo::models {
-class Model;
+class TextModel;
 }
 
 namespace mnemo::inspect {
@@ -64,7 +64,7 @@ void require_numbers(const at::Tensor& weights, int64_t layer);
 
 /// Runs an input of one sequence through the model. `words` are its tokens in readable form, segment by segment. Throws
 /// InputError for a choice out of range, and if no attention of the model provides a map.
-AttentionSummary look_at_attention(const models::Model& model, const std::vector<data::Batch>& input,
+AttentionSummary look_at_attention(const models::TextModel& model, const std::vector<data::Batch>& input,
                                    const std::vector<std::vector<std::string>>& words, const AttentionChoice& choice);
 
 /// Readable labels of the rows or columns of a layer's map: "read 0", words of tokens, "slot 3".

@@ -9,9 +9,10 @@
 #include "base/error.h"
 #include "core/head.h"
 #include "inspect/filled_state.h"
+#include "models/image_model.h"
 #include "models/make_attention.h"
-#include "models/model.h"
 #include "models/registry.h"
+#include "models/text_model.h"
 #include "ops/linear/products.h"
 
 namespace mnemo::inspect {
@@ -30,7 +31,7 @@ constexpr double kLongestAsked = 2e12;
 
 /// Products of queries and keys, of weights and values, and of what is projected for each key, in one segment. Where
 /// the state holds more numbers than its keys (a kNN memory, a cache of GRC), these are read and projected.
-double attention_work(const models::Model& model, int64_t tokens, const core::State& state) {
+double attention_work(const models::TextModel& model, int64_t tokens, const core::State& state) {
   double work = 0.0, held = 0.0;
   const core::State one = core::select_batch(state, at::zeros({1}, at::kLong));
   for (const models::LayerTable& of : model.attend_tables(tokens, one, core::Mode::evaluate)) {
@@ -44,14 +45,14 @@ double attention_work(const models::Model& model, int64_t tokens, const core::St
 }
 
 /// The same of a batch, with the products of its tokens and the parameters.
-double segment_work(const models::Model& model, int64_t batch, int64_t tokens, const core::State& state) {
+double segment_work(const models::TextModel& model, int64_t batch, int64_t tokens, const core::State& state) {
   return static_cast<double>(batch) * (attention_work(model, tokens, state) +
                                        static_cast<double>(tokens) * static_cast<double>(model.parameters().count()));
 }
 
 constexpr int64_t kMaxPixels = 1 << 24;
 
-core::Segment segment_of(const models::Model& model, int64_t batch, int64_t tokens) {
+core::Segment segment_of(const models::TextModel& model, int64_t batch, int64_t tokens) {
   core::Segment segment;
   segment.tokens = at::zeros({batch, tokens}, at::TensorOptions(at::kLong).device(core::device_of(model)));
   return segment;
@@ -135,7 +136,8 @@ void count_parts(const core::Model& model, const core::State& state, const std::
   for (const PartCost& part : cost.parts) add(cost.total, part);
 }
 
-ModelCost count_text(const models::Model& model, const CostOptions& options) {
+ModelCost count(const models::TextModel& model, const CostOptions& options) {
+  const at::NoGradGuard no_grad;
   const int64_t segment_size = options.segment_size.value_or(model.segment_size());
   const FilledState filled = fill_memories(model, options.batch, segment_size, options.position);
   base::require(filled.full && !too_long_to_run(model, segment_size, filled.state) &&
@@ -150,8 +152,9 @@ ModelCost count_text(const models::Model& model, const CostOptions& options) {
   return cost;
 }
 
-ModelCost count_images(const models::Model& model, const CostOptions& options) {
-  const auto& made_for = std::get<core::ImageInput>(model.input());
+ModelCost count(const models::ImageModel& model, const CostOptions& options) {
+  const at::NoGradGuard no_grad;
+  const core::ImageInput& made_for = model.size();
   const std::vector<int64_t> size = options.image_size.empty() ? std::vector{made_for.height, made_for.width}
                                                                : options.image_size;
   ModelCost cost{options.batch, 0, 0, size, {}};
@@ -163,12 +166,7 @@ ModelCost count_images(const models::Model& model, const CostOptions& options) {
   return cost;
 }
 
-ModelCost count(const models::Model& model, const CostOptions& options) {
-  const at::NoGradGuard no_grad;
-  return model.input_kind() == core::InputKind::images ? count_images(model, options) : count_text(model, options);
-}
-
-void require_text_options(const models::Model& model, const CostOptions& options) {
+void require_options(const models::TextModel& model, const CostOptions& options) {
   base::require(options.image_size.empty(), "cost: image_size: expected none for a model of texts, found {}",
                 c10::str(options.image_size));
   const int64_t segment_size = options.segment_size.value_or(model.segment_size());
@@ -179,7 +177,7 @@ void require_text_options(const models::Model& model, const CostOptions& options
                 options.position.value_or(0));
 }
 
-void require_image_options(const models::Model& model, const CostOptions& options) {
+void require_options(const models::ImageModel& model, const CostOptions& options) {
   base::require(model.head_or_null() != nullptr, "cost: a layer_stack has no images");
   base::require(!options.segment_size && !options.position,
                 "cost: expected no segment_size and no position for a model of images");
@@ -191,11 +189,11 @@ void require_image_options(const models::Model& model, const CostOptions& option
 
 }  // namespace
 
-bool too_long_to_run(const models::Model& model, int64_t tokens, const core::State& state, double before) {
+bool too_long_to_run(const models::TextModel& model, int64_t tokens, const core::State& state, double before) {
   return before + attention_work(model, tokens, state) > kLongestRun;
 }
 
-FilledState fill_memories(const models::Model& model, int64_t batch, int64_t segment_size,
+FilledState fill_memories(const models::TextModel& model, int64_t batch, int64_t segment_size,
                           std::optional<int64_t> position) {
   const at::NoGradGuard no_grad;
   FilledState now{model.initial_state(1)};
@@ -236,11 +234,13 @@ FilledState fill_memories(const models::Model& model, int64_t batch, int64_t seg
   return largest;
 }
 
-ModelCost count_cost(const models::Model& model, const CostOptions& options) {
-  const bool images = model.input_kind() == core::InputKind::images;
+namespace {
+
+template <class Kind>
+ModelCost cost_with_memories(const Kind& model, const CostOptions& options) {
   base::require(options.batch >= 1 && options.batch <= 1 << 16, "cost: batch: expected 1 to {}, found {}", 1 << 16,
                 options.batch);
-  images ? require_image_options(model, options) : require_text_options(model, options);
+  require_options(model, options);
   ModelCost cost = count(model, options);
   const at::ScalarType dtype = model.parameters().all().front().tensor.scalar_type();
   for (size_t i = 0; i < model.options().memory.size(); ++i) {
@@ -248,10 +248,20 @@ ModelCost count_cost(const models::Model& model, const CostOptions& options) {
     without.memory.erase(without.memory.begin() + static_cast<std::ptrdiff_t>(i));
     PartCost added = cost.total;
     added.part = base::type_of(model.options().memory[i]);
-    add(added, count(models::Model(without, 0, dtype), options).total, -1);
+    add(added, count(Kind(without, 0, dtype), options).total, -1);
     cost.added.push_back(added);
   }
   return cost;
+}
+
+}  // namespace
+
+ModelCost count_cost(const models::TextModel& model, const CostOptions& options) {
+  return cost_with_memories(model, options);
+}
+
+ModelCost count_cost(const models::ImageModel& model, const CostOptions& options) {
+  return cost_with_memories(model, options);
 }
 
 }  // namespace mnemo::inspect

@@ -6,8 +6,9 @@
 #include <vector>
 
 namespace mnemo::models {
-class Model;
-}
+class ImageModel;
+class TextModel;
+}  // namespace mnemo::models
 
 namespace mnemo::inspect {
 
@@ -42,6 +43,7 @@ struct ModelCost {
 /// Measures a model's cost while it runs: products as observed or declared (ops/products.h), parameters and state as
 /// declared. The head computes the logits of every token, or of every image and task. Throws InputError for invalid
 /// options.
-ModelCost count_cost(const models::Model& model, const CostOptions& options = {});
+ModelCost count_cost(const models::TextModel& model, const CostOptions& options = {});
+ModelCost count_cost(const models::ImageModel& model, const CostOptions& options = {});
 
 }  // namespace mnemo::inspect

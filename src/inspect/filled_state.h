@@ -6,7 +6,7 @@
 #include "core/state.h"
 
 namespace mnemo::models {
-class Model;
+class TextModel;
 }
 
 namespace mnemo::inspect {
@@ -19,11 +19,11 @@ struct FilledState {
   bool full = true;
   double work = 0.0;  ///< multiply-adds spent, roughly
 };
-FilledState fill_memories(const models::Model& model, int64_t batch, int64_t segment_size,
+FilledState fill_memories(const models::TextModel& model, int64_t batch, int64_t segment_size,
                           std::optional<int64_t> position = {});
 
 /// Whether a segment is more than this program runs to measure a model: the queries and keys of its attentions, in
 /// multiply-adds, beside `before` that were spent already.
-bool too_long_to_run(const models::Model& model, int64_t tokens, const core::State& state, double before = 0.0);
+bool too_long_to_run(const models::TextModel& model, int64_t tokens, const core::State& state, double before = 0.0);
 
 }  // namespace mnemo::inspect

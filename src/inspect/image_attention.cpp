@@ -13,7 +13,7 @@
 #include "core/backbone.h"
 #include "data/images/image_reader.h"
 #include "data/images/image_transform.h"
-#include "models/model.h"
+#include "models/image_model.h"
 #include "page/table.h"
 
 namespace mnemo::inspect {
@@ -87,7 +87,7 @@ at::Tensor of_head(const at::Tensor& heads, int64_t head) {
   return (head < 0 ? heads.mean(0) : heads[head]).contiguous();
 }
 
-ImageAttention inspect_image(const models::Model& model, const bundle::ImagePreprocessing& facts,
+ImageAttention inspect_image(const models::ImageModel& model, const bundle::ImagePreprocessing& facts,
                              const std::string& path, const AttentionChoice& choice) {
   base::require(!choice.segment, "inspect: --segment goes with a text; an image is one segment");
   data::Image picture = data::TestCrop::of(facts.test_crop, facts.image_size[0],

@@ -25,7 +25,7 @@ struct ImageAttention {
 
 /// Runs an image file through the model. Heads named by `choice` are shown individually. Throws InputError if the file
 /// is not an image, a choice is out of range, or no attention of these layers provides its weights.
-ImageAttention inspect_image(const models::Model& model, const bundle::ImagePreprocessing& facts,
+ImageAttention inspect_image(const models::ImageModel& model, const bundle::ImagePreprocessing& facts,
                              const std::string& path, const AttentionChoice& choice);
 
 /// Takes one head from values [H,..], or the mean over heads if head = -1.

@@ -10,7 +10,7 @@
 #include "core/task_tokens.h"
 #include "core/window_cut.h"
 #include "memory/learnable_tokens.h"
-#include "models/model.h"
+#include "models/image_model.h"
 
 namespace mnemo::inspect {
 namespace {
@@ -151,7 +151,7 @@ at::Tensor placed(const at::Tensor& values, const ImageRows& rows) {
 
 }  // namespace
 
-std::vector<ImageLayer> inspect_image(const models::Model& model, const at::Tensor& pixels,
+std::vector<ImageLayer> inspect_image(const models::ImageModel& model, const at::Tensor& pixels,
                                       const std::vector<int64_t>& layers) {
   base::require(model.head_or_null() != nullptr, "image record: expected a whole model, found a layer_stack");
   base::require(pixels.dim() == 4 && pixels.size(0) == 1, "image record: expected pixels [1,C,H,W], found {}",
@@ -169,7 +169,7 @@ std::vector<ImageLayer> inspect_image(const models::Model& model, const at::Tens
       rows.grid = windows->image;
     } else if (model.tasks() != nullptr) {
       rows.grid = model.task_backbone()->grid_of(pixels);
-      rows.before = dynamic_cast<const core::ImageBackbone&>(model.backbone()).num_class_tokens();
+      rows.before = model.backbone().num_class_tokens();
       rows.behind = input.x.size(1) - rows.before - rows.grid.size();
       rows.memories = memories_of(memory, static_cast<size_t>(number),
                                   rows.behind - static_cast<int64_t>(tasks.size()));

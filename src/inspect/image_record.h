@@ -10,7 +10,7 @@
 #include "core/inspection.h"
 
 namespace mnemo::models {
-class Model;
+class ImageModel;
 }
 
 namespace mnemo::inspect {
@@ -48,7 +48,7 @@ struct ImageLayer {
 /// these layers and what GRC mixes. Windows are put back in their places; rows that pad an image to whole windows count
 /// neither as queries nor as positions. Masked tasks run in their dense form, which is equal up to rounding. Everything
 /// is recomputed from the definition, with all weights [H,Q,K] in memory at once.
-std::vector<ImageLayer> inspect_image(const models::Model& model, const at::Tensor& pixels,
+std::vector<ImageLayer> inspect_image(const models::ImageModel& model, const at::Tensor& pixels,
                                       const std::vector<int64_t>& layers);
 
 }  // namespace mnemo::inspect

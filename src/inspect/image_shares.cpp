@@ -17,7 +17,7 @@
 #include "data/images/image_transform.h"
 #include "data/images/image_walk.h"
 #include "inspect/image_record.h"
-#include "models/model.h"
+#include "models/image_model.h"
 #include "page/table.h"
 
 namespace mnemo::inspect {
@@ -45,7 +45,7 @@ std::string title_of(const ImageShares& facts) {
 
 }  // namespace
 
-ImageShares count_image_shares(const models::Model& model, const bundle::ImagePreprocessing& facts,
+ImageShares count_image_shares(const models::ImageModel& model, const bundle::ImagePreprocessing& facts,
                                const std::string& folder, const AttentionChoice& choice) {
   base::require(!choice.segment, "inspect: --segment goes with a text; an image is one segment");
   const std::vector<std::string> files = data::ImageWalk(folder, true).below("");

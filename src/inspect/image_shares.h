@@ -12,7 +12,7 @@
 #include "inspect/attention_summary.h"
 
 namespace mnemo::models {
-class Model;
+class ImageModel;
 }
 
 namespace mnemo::inspect {
@@ -32,7 +32,7 @@ struct ImageShares {
 
 /// Runs all image files of a folder and of the folders in it through a model. Throws InputError for a folder without
 /// images, a file that is none, a choice out of range, and a model whose attentions do not give the weights of rows.
-ImageShares count_image_shares(const models::Model& model, const bundle::ImagePreprocessing& facts,
+ImageShares count_image_shares(const models::ImageModel& model, const bundle::ImagePreprocessing& facts,
                                const std::string& folder, const AttentionChoice& choice);
 
 std::string to_text(const ImageShares& facts);

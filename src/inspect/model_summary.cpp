@@ -13,7 +13,7 @@
 #include "inspect/draw/span_picture.h"
 #include "inspect/filled_state.h"
 #include "models/full_state.h"
-#include "models/model.h"
+#include "models/kinds.h"
 #include "page/table.h"
 
 namespace mnemo::inspect {
@@ -21,7 +21,7 @@ namespace {
 
 using Align = base::TextTable::Align;
 
-core::StepResult run(const models::Model& model, int64_t tokens, core::Part part, const core::State& state) {
+core::StepResult run(const models::TextModel& model, int64_t tokens, core::Part part, const core::State& state) {
   core::Segment segment;
   segment.tokens = at::zeros({1, tokens}, at::TensorOptions(at::kLong).device(core::device_of(model)));
   segment.part = part;
@@ -30,7 +30,7 @@ core::StepResult run(const models::Model& model, int64_t tokens, core::Part part
 
 /// State of one sequence in bytes just before the last token of a segment decoded token by token; nothing if that
 /// takes too long to run.
-std::optional<int64_t> bytes_inside(const models::Model& model, const core::State& full) {
+std::optional<int64_t> bytes_inside(const models::TextModel& model, const core::State& full) {
   const int64_t tokens = model.segment_size() - 1;
   if (too_long_to_run(model, model.segment_size(), full)) return std::nullopt;
   if (tokens == 0 || !model.options().backbone.causal()) return core::num_bytes(full, core::Lifetime::sequence);
@@ -93,21 +93,25 @@ std::string in_layers(const ModelSummary& summary, const models::LayerTable& of)
 
 ModelSummary summarize(const models::Model& model) {
   const at::NoGradGuard no_grad;
-  const bool texts = model.input_kind() == core::InputKind::tokens;
-  // Of pairs the memories of the source are not run: they say how much they hold.
-  const bool carries = model.source() != nullptr && model.source()->carries_memory();
-  const FilledState filled = texts ? fill_memories(model, 1, model.segment_size())
-                                   : FilledState{.state = model.initial_state(1), .full = !carries};
+  ModelSummary facts{.sees_ahead = model.sees_ahead()};
+  const FilledState filled = models::visit(
+      model, models::Overloaded{
+                 [&](const models::TextModel& text) {
+                   FilledState own = fill_memories(text, 1, text.segment_size());
+                   facts.tables = text.attend_tables(text.segment_size(), own.state, core::Mode::evaluate);
+                   facts.open_bytes = facts.sees_ahead ? std::nullopt : bytes_inside(text, own.state);
+                   return own;
+                 },
+                 // Of pairs the memories of the source are not run: they say how much they hold.
+                 [](const models::PairModel& pairs) {
+                   return FilledState{.state = pairs.initial_state(1), .full = !pairs.source().carries_memory()};
+                 },
+                 [](const models::ImageModel& images) { return FilledState{.state = images.initial_state(1)}; },
+             });
   const core::State& full = filled.state;
-  ModelSummary facts;
   if (!filled.full) {
     facts.measured_after = filled.position;
     facts.full_bytes = models::full_state_bytes(model, core::Mode::evaluate, INT64_MAX);
-  }
-  facts.sees_ahead = model.sees_ahead();
-  if (texts) {
-    facts.tables = model.attend_tables(model.segment_size(), full, core::Mode::evaluate);
-    facts.open_bytes = facts.sees_ahead ? std::nullopt : bytes_inside(model, full);
   }
   facts.modules = modules_of(model.parameters());
   facts.parameters = model.parameters().count();

@@ -46,16 +46,15 @@ int64_t Grc::cache_bptt_depth() const {
 }
 
 void GrcOptions::check(const core::ModelOutline& model, const base::Where& where) const {
-  where.require(model.input != core::InputKind::images || lifetime != GrcOptions::Lifetime::sequence, "memory",
+  const bool images = model.input == core::InputKind::images;
+  where.require(!images || lifetime != GrcOptions::Lifetime::sequence, "memory",
                 "images are not a sequence; 'grc' expected lifetime = \"model\"");
-  where.require(model.input == core::InputKind::images || position != GrcOptions::Position::cpe_alone, "memory",
+  where.require(images || position != GrcOptions::Position::cpe_alone, "memory",
                 "position = \"cpe_alone\" is a control for models of images; found a model of texts");
-  where.require(model.input == core::InputKind::images || !model.causal || position != GrcOptions::Position::cpe,
-                "memory",
+  where.require(!model.causal || position != GrcOptions::Position::cpe, "memory",
                 "grc with position = \"cpe\" in a causal model leaks the future: the convolution reads the rows to the "
                 "right and below; expected position = \"none\"");
-  where.require(model.input == core::InputKind::images || !model.causal || variant != GrcOptions::Variant::authors,
-                "memory",
+  where.require(!model.causal || variant != GrcOptions::Variant::authors, "memory",
                 "grc with variant = \"authors\" in a causal model leaks the future: every query reads an update made "
                 "from the whole segment; use variant = \"paper\", whose causal form reads the cache as it was before "
                 "the segment");

@@ -3,14 +3,14 @@
 #include <torch/types.h>
 
 #include "base/error.h"
-#include "models/model.h"
 #include "models/presets.h"
 #include "models/registry.h"
 #include "models/replaced_attention.h"
+#include "models/text_model.h"
 
 namespace mnemo::models {
 
-std::unique_ptr<Model> to_t2r(const Model& model, std::optional<int64_t> num_features, uint64_t seed) {
+std::unique_ptr<TextModel> to_t2r(const TextModel& model, std::optional<int64_t> num_features, uint64_t seed) {
   ModelOptions options = model.options();
   const std::string type = type_of(options.backbone.attention);
   base::require(type == "softmax",
@@ -21,7 +21,7 @@ std::unique_ptr<Model> to_t2r(const Model& model, std::optional<int64_t> num_fea
   if (num_features) attention.set("num_features", *num_features);
   options.backbone.attention = replaced_attention(options.backbone, attention, "t2r");
   const layers::ParameterSet& from = model.parameters();
-  auto made = build(options, seed, from.all().front().tensor.scalar_type());
+  auto made = build_as<TextModel>(options, seed, from.all().front().tensor.scalar_type());
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : made->parameters().named()) {
     const at::Tensor source = from.find(name);
@@ -31,7 +31,7 @@ std::unique_ptr<Model> to_t2r(const Model& model, std::optional<int64_t> num_fea
   return made;
 }
 
-std::unique_ptr<Model> to_encoder(const Model& model) {
+std::unique_ptr<TextModel> to_encoder(const Model& model) {
   const ModelOptions& whole = model.options();
   base::require(whole.backbone.is_pairs(),
                 "convert: --to source_encoder: expected a model with an encoder and a decoder, found "
@@ -54,7 +54,8 @@ std::unique_ptr<Model> to_encoder(const Model& model) {
   options.segment_size = kSegment;
   // Read again, so that every option has gone through its checks.
   const layers::ParameterSet& from = model.parameters();
-  auto made = build(read_model_options(base::write_options(options)), 0, from.all().front().tensor.scalar_type());
+  auto made = build_as<TextModel>(read_model_options(base::write_options(options)), 0,
+                                  from.all().front().tensor.scalar_type());
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor] : made->parameters().named()) {
     constexpr std::string_view kBackbone = "backbone.";

@@ -43,9 +43,7 @@ ReplacedMemory::ReplacedMemory(const core::Model& model, std::string_view with, 
 }
 
 core::StepResult ReplacedMemory::forward(const core::Segment& segment, const core::State& state) const {
-  // A state without a new source has what the encoder made of the last one, which is no memory.
-  const bool begins = segment.part.starts && (input_kind() != core::InputKind::pairs || segment.source.defined());
-  return model_.forward(segment, begins ? replaced(state) : state);
+  return model_.forward(segment, begins(segment) ? replaced(state) : state);
 }
 
 core::State ReplacedMemory::replaced(const core::State& state) const {
@@ -61,6 +59,13 @@ core::State ReplacedMemory::replaced(const core::State& state) const {
     }
     return at::where(finite, fresh, tensor);
   });
+}
+
+std::unique_ptr<core::Model> replaced_memory(const core::Model& model, std::string_view with, std::string_view who,
+                                             uint64_t seed) {
+  if (dynamic_cast<const core::ReadsSource*>(&model) != nullptr)
+    return std::make_unique<ReplacedPairMemory>(model, with, who, seed);
+  return std::make_unique<ReplacedMemory>(model, with, who, seed);
 }
 
 }  // namespace mnemo::models

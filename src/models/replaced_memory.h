@@ -3,6 +3,7 @@
 #include <ATen/core/Generator.h>
 
 #include <cstdint>
+#include <memory>
 #include <string_view>
 
 #include "core/model.h"
@@ -15,7 +16,7 @@ namespace mnemo::models {
 ///   noise   it is mean + deviation * N(0, 1), with the mean and the deviation of the field's own numbers
 /// What is not finite, masks, sums of weights and counters stay, so as many rows are read as before, with the same
 /// weight. For evaluation only.
-class ReplacedMemory final : public core::Model {
+class ReplacedMemory : public core::Model {
  public:
   enum class With { zeros, noise };
   /// `with` as text. Throws InputError naming `who` for another word, and for a model that carries no memory
@@ -23,10 +24,6 @@ class ReplacedMemory final : public core::Model {
   ReplacedMemory(const core::Model& model, std::string_view with, std::string_view who, uint64_t seed = 0);
 
   core::StepResult forward(const core::Segment& segment, const core::State& state) const override;
-  core::State read_source(const at::Tensor& source, const at::Tensor& valid, core::Mode mode, const core::State& before,
-                          const core::HiddenObserver& hidden = {}) const override {
-    return model_.read_source(source, valid, mode, replaced(before), hidden);
-  }
   core::State initial_state(int64_t batch) const override { return model_.initial_state(batch); }
   void commit(const core::State&) override { throw base::InternalError("a replaced memory is for evaluation"); }
   int64_t bptt_depth(const std::string& path) const override { return model_.bptt_depth(path); }
@@ -37,12 +34,35 @@ class ReplacedMemory final : public core::Model {
   const layers::ParameterSet& parameters() const override { return model_.parameters(); }
   const core::ModelInput& input() const override { return model_.input(); }
 
- private:
+ protected:
   core::State replaced(const core::State& state) const;
+  const core::Model& model() const { return model_; }
+
+ private:
+  /// Whether what is carried meets its next text with this segment.
+  virtual bool begins(const core::Segment& segment) const { return segment.part.starts; }
 
   const core::Model& model_;
   With with_;
   at::Generator generator_;
 };
+
+/// A translation model with a replaced memory.
+class ReplacedPairMemory final : public ReplacedMemory, public core::ReadsSource {
+ public:
+  using ReplacedMemory::ReplacedMemory;
+  core::State read_source(const at::Tensor& source, const at::Tensor& valid, core::Mode mode, const core::State& before,
+                          const core::HiddenObserver& hidden = {}) const override {
+    return core::source_reader(model()).read_source(source, valid, mode, replaced(before), hidden);
+  }
+
+ private:
+  /// A state without a new source has what the encoder made of the last one, which is no memory.
+  bool begins(const core::Segment& segment) const override { return segment.part.starts && segment.source.defined(); }
+};
+
+/// The model with its memory replaced: a ReplacedPairMemory of one that reads a source.
+std::unique_ptr<core::Model> replaced_memory(const core::Model& model, std::string_view with, std::string_view who,
+                                             uint64_t seed = 0);
 
 }  // namespace mnemo::models

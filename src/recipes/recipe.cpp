@@ -185,7 +185,7 @@ Recipe read_recipe(const base::Node& node) {
   base::require(recipe.train.replay == 0 || (task->text() != nullptr && !task->text()->resets_segments()),
                 "recipe: 'train.replay': expected a text whose memory goes on from segment to segment, found {}",
                 task->text() == nullptr ? task->title() : "data.reset = \"segments\"");
-  base::require(recipe.train.eval_train_samples == 0 || task->input() == tasks::InputKind::images,
+  base::require(recipe.train.eval_train_samples == 0 || task->measures_training_samples(),
                 "recipe: 'train.eval_train_samples': expected [data] of images, found {}", task->title());
   if (const int64_t context = recipe.train.eval_context.value_or(0); context > 0) {
     const data::TextOptions* text = task->text();

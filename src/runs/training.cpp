@@ -199,7 +199,7 @@ void require_same_ranks(const TrainingOptions& options, const experiment::Experi
 
 double tokens_per_second(const experiment::Experiment& experiment, const train::TrainReport& report) {
   // Of pairs a batch may have any number of tokens up to tokens_per_step; those of the targets are counted.
-  const int64_t processed = experiment.model->input_kind() == core::InputKind::pairs
+  const int64_t processed = std::holds_alternative<core::PairInput>(experiment.model->input())
                                 ? report.tokens
                                 : experiment.tokens_per_step * report.steps;
   return report.seconds > 0 ? static_cast<double>(processed) / report.seconds : 0;
@@ -225,9 +225,8 @@ Training run_training(const TrainingOptions& options) {
   // Part of the recipe from now on: another number of threads would not resume bit for bit.
   recipes::Recipe recipe = options.recipe;
   if (recipe.train.threads == 0 && options.choose_threads) {
-    const bool images = recipe.task()->input() == tasks::InputKind::images;
     recipe.train.threads = options.choose_threads(experiment.model->parameters().count(),
-                                                  experiment.tokens_per_step * (images ? kRowsOfAnImage : 1));
+                                                  experiment.tokens_per_step * recipe.task()->rows_of_each());
     if (options.group) {
       // One number for all, as part of the recipe.
       const int64_t mine = std::max<int64_t>(1, recipe.train.threads / options.group->place().local_size);

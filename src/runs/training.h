@@ -15,9 +15,6 @@
 
 namespace mnemo::runs {
 
-/// Rows of a call for each image, roughly, where the number of threads follows from that.
-inline constexpr int64_t kRowsOfAnImage = 196;
-
 /// One training of a recipe in a folder of its own: recipe.toml, log, checkpoints, model.
 struct TrainingOptions {
   recipes::Recipe recipe;

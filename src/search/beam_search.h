@@ -35,8 +35,8 @@ struct Hypothesis {
 ///   fall, so that nothing after n can score above (best running sum) / (limit + 1)^length_penalty.
 /// source [B,S] int64, ending with eos; valid [B,S] bool, undefined = no padding. prefix: tokens that every hypothesis
 /// of a sentence begins with, none of not_after_prefix directly behind them; empty, or one list per sentence. read: the
-/// state in which the targets of the source begin (models::Model::read_source()); empty: the decoder reads it from its
-/// initial state. Returns for each sentence its hypotheses, at least one and at most `wanted`, best first. Throws
+/// state in which the targets of the source begin (core::ReadsSource::read_source()); empty: the decoder reads it from
+/// its initial state. Returns for each sentence its hypotheses, at least one and at most `wanted`, best first. Throws
 /// InputError as require_fitting() and for a prefix that leaves no place for the end, and NotFinite for logits that are
 /// not finite.
 std::vector<std::vector<Hypothesis>> beam_search(StepDecoder& decoder, const models::SpecialTokens& special,

@@ -13,11 +13,11 @@ namespace {
 
 class ModelDecoder final : public StepDecoder {
  public:
-  explicit ModelDecoder(const core::Model& model) : model_(model) {}
+  explicit ModelDecoder(const core::Model& model) : model_(model), reader_(core::source_reader(model)) {}
   int64_t vocabulary() const override { return core::pair_input(model_.input()).target_vocab_size; }
   std::optional<int64_t> max_tokens() const override { return core::pair_input(model_.input()).max_target; }
   void start(const at::Tensor& source, const at::Tensor& valid) override {
-    start(model_.read_source(source, valid, core::Mode::evaluate, model_.initial_state(source.size(0))));
+    start(reader_.read_source(source, valid, core::Mode::evaluate, model_.initial_state(source.size(0))));
   }
   void start(const core::State& read) override {
     state_ = read;
@@ -39,6 +39,7 @@ class ModelDecoder final : public StepDecoder {
 
  private:
   const core::Model& model_;
+  const core::ReadsSource& reader_;
   bool begins_ = false;
   core::State state_;
 };

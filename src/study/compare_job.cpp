@@ -23,7 +23,7 @@
 #include "inspect/cost.h"
 #include "inspect/draw/span_picture.h"
 #include "inspect/model_summary.h"
-#include "models/model.h"
+#include "models/kinds.h"
 #include "runs/run_record.h"
 #include "runs/training.h"
 #include "train/trainer.h"
@@ -123,8 +123,8 @@ void measure_generation(const experiment::Experiment& bench, const data::TextOpt
 
 /// Tokens before a prediction that its loss reaches in training: those of the segments that gradients cross into, and
 /// what a layer sees to the left of a segment (Bulatov et al. 2022, figure 6a).
-int64_t visible_context(const experiment::Experiment& bench, const inspect::ModelSummary& facts) {
-  const models::Model& model = *bench.model;
+int64_t visible_context(const experiment::Experiment& bench, const models::TextModel& model,
+                        const inspect::ModelSummary& facts) {
   const int64_t segment = model.segment_size(), row = bench.tokens_per_step / bench.recipe.train.batch_size;
   const auto task = bench.recipe.task();
   if (task->text() != nullptr && task->text()->resets_segments()) return segment;
@@ -142,12 +142,19 @@ int64_t visible_context(const experiment::Experiment& bench, const inspect::Mode
 void show_model(const experiment::Experiment& bench, RunResult& result) {
   const models::Model& model = *bench.model;
   const inspect::ModelSummary facts = inspect::summarize(model);
-  if (model.input_kind() == core::InputKind::tokens) result.visible_context = visible_context(bench, facts);
-  if (model.input_kind() != core::InputKind::pairs) {
-    const inspect::ModelCost cost = inspect::count_cost(model);
+  const auto count_flops = [&](const auto& one) {
+    const inspect::ModelCost cost = inspect::count_cost(one);
     result.mflops = static_cast<double>(cost.total.flops) / 1e6 /
                     static_cast<double>(std::max<int64_t>(1, cost.segment_size));
-  }
+  };
+  models::visit(model, models::Overloaded{
+                           [&](const models::TextModel& text) {
+                             result.visible_context = visible_context(bench, text, facts);
+                             count_flops(text);
+                           },
+                           [&](const models::ImageModel& images) { count_flops(images); },
+                           [](const models::PairModel&) {},
+                       });
   result.state_bytes = facts.full_state_bytes();
   result.model_state_bytes = facts.model_state_bytes;
   for (const models::LayerTable& of : facts.tables)

@@ -55,7 +55,7 @@ at::Tensor Algorithmic::teacher_forced(const core::Model& model, const data::Sam
   const at::Device device = device_of(model);
   core::State state = model.initial_state(batch.inputs.size(0));
   std::vector<at::Tensor> predictions;
-  for (const data::Batch& cut : data::cut_segments(batch, model.segment_size())) {
+  for (const data::Batch& cut : data::cut_segments(batch, core::token_input(model.input()).segment_size)) {
     const data::Batch segment = to(cut, device);
     core::StepResult step = model.forward(segment.input, state);
     state = std::move(step.state);
@@ -82,10 +82,10 @@ void Algorithmic::count(const at::Tensor& predictions, const data::SampleBatch& 
 }
 
 std::optional<Evaluation> Algorithmic::evaluate(const core::Model& model, data::Part part) const {
-  base::require(source_->vocabulary_size() <= model.vocab_size(),
+  base::require(source_->vocabulary_size() <= core::token_input(model.input()).vocab_size,
                 "evaluation: the task has {} distinct tokens, but the model's vocabulary only {}",
-                source_->vocabulary_size(), model.vocab_size());
-  require_segment_size(model.segment_size());
+                source_->vocabulary_size(), core::token_input(model.input()).vocab_size);
+  require_segment_size(core::token_input(model.input()).segment_size);
   const int64_t samples = std::min(source_->size(part).value_or(options_.eval_samples), options_.eval_samples);
   if (samples == 0) return std::nullopt;
   const at::NoGradGuard no_grad;
@@ -98,7 +98,7 @@ std::optional<Evaluation> Algorithmic::evaluate(const core::Model& model, data::
     const data::SampleBatch whole = source_->batch(part, number, options_.eval_batch_size);
     const data::SampleBatch batch = data::rows(whole, 0, std::min(left, data::num_rows(whole)));
     count(teacher_forced(model, batch, likelihood), batch, forced);
-    if (both) count(greedy_predictions(model, batch, model.segment_size()), batch, greedy);
+    if (both) count(greedy_predictions(model, batch, core::token_input(model.input()).segment_size), batch, greedy);
     shared.add({static_cast<double>(forced.symbols.correct()), static_cast<double>(forced.symbols.total()),
                 static_cast<double>(forced.results.correct()), static_cast<double>(forced.results.total()),
                 static_cast<double>(greedy.symbols.correct()), static_cast<double>(greedy.symbols.total()),

@@ -80,7 +80,8 @@ at::Tensor document_logits(const core::Model& model, const data::LabelledDocumen
   const at::Device device = device_of(model);
   core::State state = model.initial_state(static_cast<int64_t>(rows.size()));
   at::Tensor hidden;
-  for (const data::Batch& one : document_segments(documents, rows, model.segment_size(), options)) {
+  for (const data::Batch& one :
+       document_segments(documents, rows, core::token_input(model.input()).segment_size, options)) {
     const data::Batch segment = to(one, device);
     state = start_documents(model, state, segment.reset);
     core::StepResult step = model.forward(segment.input, state);
@@ -104,9 +105,9 @@ std::vector<data::Batch> Classification::next(const core::ModelInput& input) {
 std::optional<Evaluation> Classification::evaluate(const core::Model& model, data::Part part) const {
   const auto& documents = sets_.part(part);
   if (!documents) return std::nullopt;
-  base::require(documents->vocabulary_size() <= model.vocab_size(),
+  base::require(documents->vocabulary_size() <= core::token_input(model.input()).vocab_size,
                 "evaluation: the documents have {} distinct tokens, but the model's vocabulary only {}",
-                documents->vocabulary_size(), model.vocab_size());
+                documents->vocabulary_size(), core::token_input(model.input()).vocab_size);
   distributed::SharedBatches shared(ranks());
   const auto measure = [&](const std::vector<int64_t>& rows) {
     metrics::Likelihood likelihood;

@@ -23,13 +23,14 @@ void reset_all(data::Batch& segment) { segment.reset = at::ones({data::num_rows(
 
 metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<const data::TokenStore> text,
                                   const TextEvaluationOptions& options) {
-  base::require(text->vocabulary_size() <= model.vocab_size(),
+  base::require(text->vocabulary_size() <= core::token_input(model.input()).vocab_size,
                 "evaluation: the text has {} distinct tokens, but the model's vocabulary only {}",
-                text->vocabulary_size(), model.vocab_size());
+                text->vocabulary_size(), core::token_input(model.input()).vocab_size);
   models::require_next_token_model(model, "evaluation of a text");
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
-  const int64_t segment_size = options.segment_size > 0 ? options.segment_size : model.segment_size();
+  const int64_t segment_size = options.segment_size > 0 ? options.segment_size
+                                                        : core::token_input(model.input()).segment_size;
   base::require(options.context == 0 || options.reset_segments,
                 "evaluation: a context of {} tokens is for segments that stand alone (data.reset = \"segments\", or "
                 "eval --reset segments); here the state goes from segment to segment and has read them already",

@@ -33,9 +33,9 @@ data::ImageOptions TaskSpec::images(const models::ModelOptions&) const {
   base::input_error("{} has no images", title());
 }
 
-bool TaskSpec::completes(const models::ModelOptions& model) const {
-  return model.backbone.input() == InputKind::tokens;
-}
+bool TaskSpec::suits(const models::ModelOptions& model) const { return model.backbone.input() == input(); }
+
+bool TaskSpec::completes(const models::ModelOptions& model) const { return suits(model); }
 
 std::optional<double> TaskSpec::chance(const models::ModelOptions&) const { return std::nullopt; }
 

@@ -113,12 +113,15 @@ class TaskSpec {
   const std::string& type() const { return table_.at("type").as_string(); }
   /// "[data] of type "NAME"", for error messages.
   std::string title() const;
-  /// The input of a model for this task.
+  /// The kind of model that it needs.
   virtual InputKind input() const { return InputKind::tokens; }
+  bool suits(const models::ModelOptions& model) const;
   /// Whether a training step may have several segments of each sequence.
-  virtual bool has_segments() const { return input() == InputKind::tokens; }
+  virtual bool has_segments() const { return true; }
   /// What runs through the model: "tokens" or "images".
-  std::string counted() const { return input() == InputKind::images ? "images" : "tokens"; }
+  virtual std::string counted() const { return "tokens"; }
+  /// Rows that one of them brings to the layers, roughly.
+  virtual int64_t rows_of_each() const { return 1; }
   /// What has a loss: the same, or a sample of many tokens.
   virtual std::string targets() const { return counted(); }
   /// The text of a language-modelling task, whose model can generate text; null for other tasks.
@@ -127,8 +130,12 @@ class TaskSpec {
   /// images.
   virtual data::ImageOptions images(const models::ModelOptions& model) const;
 
+  /// Whether a training may measure samples that it trains on (train.eval_train_samples).
+  virtual bool measures_training_samples() const { return false; }
+  /// Whether show() can check every sample.
+  virtual bool can_check() const { return false; }
   /// Whether show() prints samples; other data are described as a whole.
-  virtual bool shows_samples() const { return input() != InputKind::images && text() == nullptr; }
+  virtual bool shows_samples() const { return text() == nullptr; }
   /// One sentence for the model card.
   virtual std::string describe() const = 0;
   virtual MetricInfo metric() const { return {}; }

@@ -183,7 +183,8 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
       translations = search::generation_search(*decoder, special.first(), special.eos, pairs_read.source,
                                                pairs_read.source_valid, *options_.generation);
     } else {
-      read = model.read_source(pairs_read.source, pairs_read.source_valid, core::Mode::evaluate, before);
+      read = core::source_reader(model).read_source(pairs_read.source, pairs_read.source_valid, core::Mode::evaluate,
+                                                    before);
       translations = search::beam_search(*decoder, special, pairs_read.source, pairs_read.source_valid, best, {}, read);
     }
     for (size_t i = 0; i < chosen.size(); ++i) {

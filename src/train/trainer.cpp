@@ -104,7 +104,7 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
                 "training: 'train.replay': {} segments are read again in every step, and the model has a memory of its "
                 "own, which each reading would move; expected 0",
                 options_.replay);
-  base::require(options_.recompute != TrainOptions::Recompute::layer || model.input_kind() != core::InputKind::images,
+  base::require(options_.recompute != TrainOptions::Recompute::layer || model.recomputes_layers(),
                 "training: 'train.recompute': expected \"none\" for a model of images, whose layers are not run again, "
                 "found \"layer\"");
   choose_parameters();

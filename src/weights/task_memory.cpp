@@ -103,10 +103,9 @@ void check_tensors(const TaskMemoryFile& file, const std::string& path) {
 /// Throws InputError, with the file's tensor names, if the last task has tensors that the model lacks or vice versa.
 void check_fit(const StoredParts& model, const memory::TaskOptions& task, const std::string& own_prefix,
                const std::string& shown) {
-  std::optional<models::Model> declared;
+  std::unique_ptr<models::Model> declared;
   try {
-    base::check_options(model.options);
-    declared.emplace(model.options, 0, at::kFloat, layers::Budget{}, at::kMeta);
+    declared = models::build(model.options, 0, at::kFloat, {}, at::kMeta);
   } catch (const base::InputError& error) {
     base::input_error("{}: does not fit the model: {}", shown, error.what());
   }

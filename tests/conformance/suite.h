@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/backbone.h"
+#include "models/text_model.h"
 #include "tests/support/configurations.h"
 #include "tests/support/numbers.h"
 #include "tests/support/run.h"
@@ -66,7 +67,7 @@ inline Plan in_parts(const Configuration& configuration, const std::vector<int64
 /// context does so while it holds everything unchanged, or everything that same_length can see in evaluation, where the
 /// law is checked. An attention says itself whether its state changes at boundaries.
 inline bool any_segments(const Configuration& c) {
-  const auto model = models::build(c.options);
+  const auto model = models::build_as<models::TextModel>(c.options);
   if (!model->memories().sequences().empty() ||
       c.options.backbone.position.type != backbones::PositionOptions::Type::none)
     return false;

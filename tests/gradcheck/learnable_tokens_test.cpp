@@ -1,6 +1,6 @@
 // Gradients of everything that learnable memory adds to a ViT, including tasks seen by others, and of the backbone
 // below it.
-#include "models/model.h"
+#include "models/image_model.h"
 #include "tests/gradcheck/check.h"
 
 namespace mnemo::test {
@@ -13,7 +13,7 @@ void check(const std::string& memory, const std::string& more = "") {
           "head": {"type": "classification", "num_classes": 3}, "memory": [{"type": "learnable_tokens", )" +
           memory + "}]" + more + "}",
       "test"));
-  const models::Model model(options, 0, at::kDouble);
+  const models::ImageModel model(options, 0, at::kDouble);
   Numbers numbers(5);
   Inputs inputs;
   for (const layers::Parameter& one : model.parameters().all()) {

@@ -1,5 +1,6 @@
 // Gradients of every configuration of the conformance suite: parameters, rows, and the initial state.
 #include "base/ignore_target.h"
+#include "models/text_model.h"
 #include "tests/conformance/suite.h"
 #include "tests/gradcheck/check.h"
 
@@ -108,7 +109,10 @@ INSTANTIATE_TEST_SUITE_P(All, ModelGradient, testing::ValuesIn([] {
                            std::vector<Configuration> chosen;
                            for (const Configuration& c :
                                 configurations_where([](const Configuration& one) { return !may_divide_by_zero(one); }))
-                             chosen.push_back(stack_of(c)->memories().sequences().empty() ? c : selecting_all(c));
+                             chosen.push_back(
+                                 models::as<models::TextModel>(*stack_of(c), "test").memories().sequences().empty()
+                                     ? c
+                                     : selecting_all(c));
                            return chosen;
                          }()),
                          name_of);

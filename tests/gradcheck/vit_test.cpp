@@ -1,5 +1,5 @@
 // Gradients of a ViT: parameters and pixels, at its own size and at another, for which the position table is resampled.
-#include "models/model.h"
+#include "models/image_model.h"
 #include "models/presets.h"
 #include "tests/gradcheck/check.h"
 #include "tests/support/numbers.h"
@@ -29,7 +29,7 @@ TEST(VitGradient, IsThatOfDifferences) {
       base::Node node = base::parse_toml(kGradcheckVit, "recipe.toml");
       base::set_value(node, std::string("backbone.position_resampling=") + resampling);
       if (mean) base::set_value(node, "head.pool=mean");
-      const models::Model model(models::read_model_options(node), 1, at::kDouble);
+      const models::ImageModel model(models::read_model_options(node), 1, at::kDouble);
       Numbers numbers(4);
       {
         const at::NoGradGuard no_grad;

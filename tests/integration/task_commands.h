@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "bundle/model_folder.h"
-#include "models/model.h"
+#include "models/image_model.h"
 #include "tests/support/command_line.h"
 #include "weights/model_tensors.h"
 #include "weights/task_memory.h"
@@ -24,21 +24,21 @@ inline models::ModelOptions options_of(const std::string& memory = "[]") {
 class TaskCommands : public CommandLine {
  protected:
   TaskCommands() {
-    const models::Model model(options_of(), 1, at::kFloat);
+    const models::ImageModel model(options_of(), 1, at::kFloat);
     write_model(model, backbone_);
-    const models::Model other(options_of(), 2, at::kFloat);
+    const models::ImageModel other(options_of(), 2, at::kFloat);
     write_model(other, other_);
     for (const char* name : {"one", "two"}) {
-      const models::Model with(options_of(std::string(R"([{"type": "learnable_tokens", "tasks": [{"name": ")") + name +
-                                          R"(", "num_classes": 2, "labels": ["yes", "no"]}]}])"),
-                               1, at::kFloat);
+      const models::ImageModel with(options_of(std::string(R"([{"type": "learnable_tokens", "tasks": [{"name": ")") +
+                                               name + R"(", "num_classes": 2, "labels": ["yes", "no"]}]}])"),
+                                    1, at::kFloat);
       weights::TaskMemoryFile file = weights::take_task({with.options(), weights::model_tensors(with)}, name);
       file.backbone = weights::backbone_checksum({model.options(), weights::model_tensors(model)});
       weights::write_task_memory(task(name), file);
     }
   }
 
-  static void write_model(const models::Model& model, const std::string& folder) {
+  static void write_model(const models::ImageModel& model, const std::string& folder) {
     bundle::ModelFolder content;
     content.config = base::to_json(base::write_options(model.options())) + "\n";
     content.weights.tensors = weights::model_tensors(model);

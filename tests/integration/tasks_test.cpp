@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/file_io.h"
+#include "models/image_model.h"
 #include "tests/integration/task_commands.h"
 #include "tests/unit/data/image_files.h"
 
@@ -102,7 +103,7 @@ TEST_F(TaskCommands, ABackboneWithoutAHeadLearnsTasks) {
   options.head.set("num_classes", 0);
   const std::string bare = folder_ / "bare", picture = data::golden_image("rgb_444.jpg"),
                     recipe = folder_ / "images.toml";
-  write_model(models::Model(options, 1, at::kFloat), bare);
+  write_model(models::ImageModel(options, 1, at::kFloat), bare);
   std::filesystem::remove(bare + "/classes.txt");
   data::make_class_folders(folder_ / "set", 6);
   write(recipe, recipe_of(folder_ / "set"));

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/options.h"
+#include "models/pair_model.h"
 
 /// Small translation models with weights that matter.
 namespace mnemo::test {

@@ -27,7 +27,7 @@ inline const std::vector<std::string> kCausal = {"gpt2",
 inline at::Tensor logits_of(const models::Model& model) {
   const at::NoGradGuard no_grad;
   core::Segment segment;
-  segment.tokens = at::arange(12, at::kLong).remainder(model.vocab_size()).view({1, 12});
+  segment.tokens = at::arange(12, at::kLong).remainder(core::token_input(model.input()).vocab_size).view({1, 12});
   return model.logits(model.forward(segment, model.initial_state(1)).hidden);
 }
 

@@ -51,10 +51,10 @@ GoldenReport verify_text(const TextFolder& text) {
   const bool recurrent = text.file.find("step.0.input.tokens") != nullptr;
   const bundle::AnyModel loaded = text.load(at::kFloat);
   const models::Model& model = *loaded.model;
-  if (model.input_kind() == core::InputKind::pairs)
+  if (core::kind_of(model.input()) == core::InputKind::pairs)
     return recurrent ? verify_pairs_recurrent(text) : verify_pairs_folder(text);
-  base::require(model.input_kind() == core::InputKind::tokens, "{}: expected a model of texts, found {}", text.folder,
-                core::model_of(model.input_kind()));
+  base::require(core::kind_of(model.input()) == core::InputKind::tokens, "{}: expected a model of texts, found {}",
+                text.folder, core::model_of(core::kind_of(model.input())));
   if (!model.options().backbone.causal()) return recurrent ? verify_encoder_recurrent(text) : verify_encoder(text);
   return recurrent ? verify_causal_recurrent(text) : verify_causal(text);
 }

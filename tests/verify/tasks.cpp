@@ -12,7 +12,7 @@
 #include "base/glob.h"
 #include "core/task_tokens.h"
 #include "memory/learnable_tokens.h"
-#include "models/model.h"
+#include "models/image_model.h"
 #include "tests/verify/golden_file.h"
 #include "train/optimiser.h"
 #include "weights/foreign.h"
@@ -59,7 +59,7 @@ struct TaskSubject {
 
   const GoldenFile& file;
   base::Node optimiser;
-  std::unique_ptr<models::Model> model;
+  std::unique_ptr<models::ImageModel> model;
 };
 
 TaskSubject::TaskSubject(const GoldenFile& golden) : file(golden) {
@@ -75,8 +75,8 @@ TaskSubject::TaskSubject(const GoldenFile& golden) : file(golden) {
     optimiser = *options;
     config.erase("optimizer");
   }
-  model = std::make_unique<models::Model>(base::read_options<models::ModelOptions>(config), 0, at::kDouble,
-                                          file.budget());
+  model = std::make_unique<models::ImageModel>(base::read_options<models::ModelOptions>(config), 0, at::kDouble,
+                                               file.budget());
   model->parameters().to(at::kDouble, file.device());
   weights::load_theirs(*weights::foreign_format_of_backbone("vit"), file.parameters(), model->parameters().named(),
                        file.path());

@@ -72,7 +72,7 @@ NextToken by_engine(const std::shared_ptr<const infer::Engine>& engine, const st
   auto sequence = std::make_shared<infer::EngineSequence>(engine->begin());
   return [engine, sequence, prompt](const std::vector<int64_t>& generated) {
     const std::vector<int64_t> tokens = generated.empty() ? prompt : std::vector<int64_t>{generated.back()};
-    at::Tensor logits = at::empty({engine->model()->vocab_size()}, at::kFloat);
+    at::Tensor logits = at::empty({core::token_input(engine->model()->input()).vocab_size}, at::kFloat);
     const infer::Engine::Step step{&*sequence, tokens, logits.mutable_data_ptr<float>()};
     engine->run({&step, 1});
     return at::log_softmax(logits, -1);

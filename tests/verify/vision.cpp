@@ -3,7 +3,7 @@
 #include <torch/types.h>
 
 #include "base/error.h"
-#include "models/model.h"
+#include "models/image_model.h"
 
 namespace mnemo::verify {
 
@@ -32,7 +32,7 @@ GoldenReport verify_vision_model(const GoldenFile& file) {
   base::require(format != nullptr, "{}: there is no name mapping for backbone.type = \"{}\"", file.path(),
                 options.backbone.type);
   const auto built = models::build(options, 0, at::kDouble, file.budget());
-  const models::Model& model = *built;
+  const auto& model = models::as<models::ImageModel>(*built, file.path());
   if (model.tasks() != nullptr) return verify_tasks(file);
   model.parameters().to(at::kDouble, file.device());
   weights::load_theirs(*format, file.parameters(), model.parameters().named(), file.path());

@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "models/model.h"
+#include "models/image_model.h"
 #include "tests/verify/golden_file.h"
 #include "weights/foreign.h"
 

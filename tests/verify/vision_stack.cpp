@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "core/backbone.h"
+#include "models/image_model.h"
 #include "tests/verify/vision.h"
 
 namespace mnemo::verify {
@@ -106,7 +107,7 @@ struct Stack {
     return "";
   }
 
-  models::Model model;
+  models::ImageModel model;
   std::deque<std::string> names;
   weights::ForeignFormat format;
 };

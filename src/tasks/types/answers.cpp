@@ -56,7 +56,7 @@ void AnswerSpec::check_model(const models::Model& model, const DataShape& shape)
                 "{}: an answer of {} symbols in segments of {} (model.segment_size) is given symbol by symbol, which "
                 "an encoder cannot do: it sees a "
                 "whole segment at once; expected model.backbone.type = \"decoder\"",
-                who, shape.answer_length, model.segment_size());
+                who, shape.answer_length, core::token_input(model.input()).segment_size);
   models::require_next_token_model(model, who);
 }
 

@@ -39,8 +39,7 @@ std::optional<base::Node> ImageSpec::found_in(const std::string& path) {
 
 data::ImageOptions ImageSpec::images(const models::ModelOptions& model) const {
   Options options = options_;
-  if (options.image_size.empty() && model.backbone.input() == core::InputKind::images)
-    options.image_size = model.backbone.image_size();
+  if (options.image_size.empty() && suits(model)) options.image_size = model.backbone.image_size();
   return options;
 }
 
@@ -61,9 +60,7 @@ std::optional<double> ImageSpec::chance(const models::ModelOptions& model) const
   return classes > 0 ? std::optional<double>(1.0 / static_cast<double>(classes)) : std::nullopt;
 }
 
-bool ImageSpec::completes(const models::ModelOptions& model) const {
-  return model.backbone.input() == core::InputKind::tokens || classes_of(model) == 0;
-}
+bool ImageSpec::completes(const models::ModelOptions& model) const { return !suits(model) || classes_of(model) == 0; }
 
 std::optional<DataShape> ImageSpec::usual_shape() const {
   constexpr int64_t kClasses = 10;

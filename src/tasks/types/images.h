@@ -12,7 +12,16 @@ class ImageSpec final : public TaskSpec {
   /// Detects the image set in a folder. Throws InputError for a folder without one.
   static std::optional<base::Node> found_in(const std::string& path);
 
+  /// Patches of 16 x 16 in an image of 224 x 224.
+  static constexpr int64_t kRowsOfAnImage = 196;
+
   InputKind input() const override { return InputKind::images; }
+  bool has_segments() const override { return false; }
+  std::string counted() const override { return "images"; }
+  int64_t rows_of_each() const override { return kRowsOfAnImage; }
+  bool measures_training_samples() const override { return true; }
+  bool can_check() const override { return true; }
+  bool shows_samples() const override { return false; }
   data::ImageOptions images(const models::ModelOptions& model) const override;
   std::string describe() const override;
   MetricInfo metric() const override { return {.loss_name = "nats an image"}; }

@@ -33,7 +33,7 @@ MetricInfo MaskedTextSpec::metric() const { return {"perplexity", "perplexity", 
 std::vector<MetricInfo> MaskedTextSpec::more_metrics() const { return {{.loss_name = metric().loss_name}}; }
 
 bool MaskedTextSpec::completes(const models::ModelOptions& model) const {
-  return model.backbone.input() == core::InputKind::tokens && model.embedding.vocab_size == 0;
+  return suits(model) && model.embedding.vocab_size == 0;
 }
 
 void MaskedTextSpec::require_tokenizer() const {

@@ -45,7 +45,7 @@ std::vector<MetricInfo> TextSpec::more_metrics() const {
 }
 
 bool TextSpec::completes(const models::ModelOptions& model) const {
-  return model.backbone.input() == core::InputKind::tokens && model.embedding.vocab_size == 0;
+  return suits(model) && model.embedding.vocab_size == 0;
 }
 
 std::optional<DataShape> TextSpec::usual_shape() const {

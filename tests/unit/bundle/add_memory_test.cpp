@@ -50,7 +50,7 @@ TEST(AddMemory, KeepsEveryWeightAndDrawsItsOwn) {
   EXPECT_GT(made.first_loss, 0.0);
   const auto model = read_bundle(folder / "out").model;
   EXPECT_EQ(model->options().memory.size(), 2u);
-  EXPECT_EQ(model->segment_size(), 6);
+  EXPECT_EQ(core::token_input(model->input()).segment_size, 6);
   EXPECT_EQ(infer::unsupported_reason(*model), "");
   const auto old = load_any(kTexts + "llama").model;
   for (const auto& [name, tensor] : old->parameters().named())
@@ -65,13 +65,14 @@ TEST(AddMemory, KeepsEveryWeightAndDrawsItsOwn) {
 
 /// A training step over three segments, then the same tokens by the engine.
 void train_and_decode(const std::shared_ptr<models::Model>& model, const std::string& what) {
-  const at::Tensor tokens = test::Numbers(3).tokens({1, 3 * model->segment_size()}, model->vocab_size());
+  const at::Tensor tokens = test::Numbers(3).tokens({1, 3 * core::token_input(model->input()).segment_size},
+                                                    core::token_input(model->input()).vocab_size);
   const auto run = [&](core::Mode mode) {
     core::State state = model->initial_state(1);
     std::vector<at::Tensor> logits;
-    for (int64_t first = 0; first < tokens.size(1); first += model->segment_size()) {
+    for (int64_t first = 0; first < tokens.size(1); first += core::token_input(model->input()).segment_size) {
       core::Segment segment;
-      segment.tokens = tokens.narrow(1, first, model->segment_size());
+      segment.tokens = tokens.narrow(1, first, core::token_input(model->input()).segment_size);
       segment.mode = mode;
       core::StepResult step = model->forward(segment, state);
       logits.push_back(model->logits(step.hidden));
@@ -89,10 +90,11 @@ void train_and_decode(const std::shared_ptr<models::Model>& model, const std::st
   const at::Tensor expected = run(core::Mode::evaluate)[0][-1];
   const infer::Engine engine(model);
   infer::EngineSequence sequence = engine.begin();
-  const at::Tensor found = at::empty({model->vocab_size()}, at::kFloat);
+  const at::Tensor found = at::empty({core::token_input(model->input()).vocab_size}, at::kFloat);
   for (int64_t i = 0; i < tokens.size(1); ++i) {
     // Inside a segment the state is the model's, and goes on.
-    if (i == model->segment_size() + 2) sequence = engine.import(engine.export_state(sequence));
+    if (i == core::token_input(model->input()).segment_size + 2)
+      sequence = engine.import(engine.export_state(sequence));
     const int64_t token = tokens[0][i].item<int64_t>();
     const infer::Engine::Step step{&sequence, {&token, 1}, found.mutable_data_ptr<float>()};
     engine.run({&step, 1});
@@ -266,7 +268,7 @@ TEST(AddMemory, ASoftmaxModelBecomesBoundedMemory) {
   };
   const auto whole = from_softmax("whole", "abc,num_slots=80,mask_empty_slots=true,control={type=\"identity\"}");
   core::Segment segment;
-  segment.tokens = test::Numbers(1).tokens({2, 20}, old->vocab_size());
+  segment.tokens = test::Numbers(1).tokens({2, 20}, core::token_input(old->input()).vocab_size);
   const at::NoGradGuard no_grad;
   const at::Tensor expected = old->logits(old->forward(segment, old->initial_state(2)).hidden);
   EXPECT_LE(test::difference(whole->logits(whole->forward(segment, whole->initial_state(2)).hidden), expected), 1e-4);
@@ -288,7 +290,7 @@ TEST(AddMemory, TheModelsOwnCacheIsKept) {
   convert({.model = kTexts + "gpt2", .out = folder / "grc", .memory = {"grc,cache_len=4"}, .segment = 8});
   const auto model = read_bundle(folder / "grc").model;
   core::Segment segment;
-  segment.tokens = test::Numbers(1).tokens({2, 8}, model->vocab_size());
+  segment.tokens = test::Numbers(1).tokens({2, 8}, core::token_input(model->input()).vocab_size);
   segment.mode = core::Mode::train;
   model->commit(model->forward(segment, model->initial_state(2)).state);
   write_bundle(folder / "moved", {.options = model->options(), .model = *model});

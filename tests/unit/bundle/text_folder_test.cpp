@@ -339,13 +339,13 @@ TEST(TextFolder, AnEncoderOfAPairStandsAlone) {
     EXPECT_LT(made.parameters, pairs->parameters().count());
     const auto encoder = read_bundle(folder / "encoder").model;
     const int64_t words = core::pair_input(pairs->input()).source_vocab_size;
-    EXPECT_EQ(encoder->vocab_size(), words);
+    EXPECT_EQ(core::token_input(encoder->input()).vocab_size, words);
     core::Segment segment;
     segment.tokens = test::Numbers(1).tokens({2, 9}, words);
     segment.valid = at::arange(9).unsqueeze(0) < at::tensor({9, 5}, at::kLong).unsqueeze(1);
     const at::NoGradGuard no_grad;
-    const core::State state = pairs->read_source(segment.tokens, segment.valid, core::Mode::evaluate,
-                                                 pairs->initial_state(2));
+    const core::State state = core::source_reader(*pairs).read_source(segment.tokens, segment.valid,
+                                                                      core::Mode::evaluate, pairs->initial_state(2));
     at::Tensor rows;
     for (const auto& [field, tensor] : state.fields()) {
       if (field.path == "source.encoded.encoder_output") rows = tensor;

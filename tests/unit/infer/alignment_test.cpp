@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "models/model.h"
+#include "models/pair_model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/pair_models.h"
 #include "text/sentencepiece_model.h"
@@ -28,7 +28,7 @@ struct SourceWeights : testing::TestWithParam<std::string> {};
 
 // The weights of a row are shares, padding has none, and what a target token reads does not depend on later ones.
 TEST_P(SourceWeights, AreSharesOfTheRealTokens) {
-  const auto model = models::build(test::pair_options("softmax", GetParam()), 3, at::kDouble);
+  const auto model = models::build_as<models::PairModel>(test::pair_options("softmax", GetParam()), 3, at::kDouble);
   core::Segment batch = some_pairs();
   const at::Tensor weights = source_weights(*model, batch);
   ASSERT_EQ(weights.sizes(), at::IntArrayRef({3, 5, 7}));
@@ -42,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(Attentions, SourceWeights, testing::Values("softmax", "
 
 // softmax(q k / sqrt d) of the last layer, by hand: with q = 0 every real token has the same share.
 TEST(SourceWeightsOfSoftmax, AreThoseOfTheLastLayer) {
-  const auto model = models::build(test::pair_options(), 3, at::kDouble);
+  const auto model = models::build_as<models::PairModel>(test::pair_options(), 3, at::kDouble);
   const core::Segment batch = some_pairs();
   for (const auto& parameter : model->parameters().all()) {
     const at::NoGradGuard no_grad;
@@ -59,7 +59,7 @@ TEST(SourceWeightsOfSoftmax, LeaveMemoryRowsOut) {
   options.backbone.pairs.encoder.segment_size = 4;
   options.backbone.pairs.encoder.memory = {models::ModelOptions::memory_types().complete(
       base::Node::table({{"type", "memory_tokens"}, {"num_mem_tokens", 2}}))};
-  const auto model = models::build(options, 3, at::kDouble);
+  const auto model = models::build_as<models::PairModel>(options, 3, at::kDouble);
   core::Segment batch = some_pairs();
   batch.source = test::pair_source(1, 7);
   batch.source_valid = batch.source != 1;

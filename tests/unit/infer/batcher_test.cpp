@@ -23,7 +23,8 @@ Session fed(const std::shared_ptr<const core::Model>& model, int64_t length, int
                                                 : GenerateOptions{.temperature = 1.5, .seed = seed};
   Session session(model, options);
   std::vector<int64_t> tokens;
-  for (int64_t i = 0; i < length; ++i) tokens.push_back((i * seed + 2 * i + seed) % model->vocab_size());
+  for (int64_t i = 0; i < length; ++i)
+    tokens.push_back((i * seed + 2 * i + seed) % core::token_input(model->input()).vocab_size);
   session.feed(tokens);
   return session;
 }
@@ -127,7 +128,7 @@ RC_GTEST_PROP(BatcherProperty, AnyOrderOfJoiningAndLeavingKeepsEveryText, ()) {
     }
   }
   for (const Run& run : runs) RC_ASSERT(run.text == alone(run.start, static_cast<int64_t>(run.text.size())));
-  RC_ASSERT(model->widest <= model->segment_size());
+  RC_ASSERT(model->widest <= core::token_input(model->input()).segment_size);
 }
 
 /// Returns NaN for every sequence that reads token 7.

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "models/model.h"
+#include "models/pair_model.h"
 #include "search/beam_search.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/pair_models.h"
@@ -23,11 +23,11 @@ struct EngineSearches : testing::TestWithParam<std::vector<std::string>> {
       options.backbone.pairs.position.type = backbones::PositionOptions::Type::learned;
       options.backbone.pairs.dim = 15;
     }
-    model = models::build(options, 4);
+    model = models::build_as<models::PairModel>(options, 4);
     at::manual_seed(6);
     source = test::pair_source(3, 7);
   }
-  std::shared_ptr<const models::Model> model;
+  std::shared_ptr<const models::PairModel> model;
   at::Tensor source;
 };
 
@@ -92,7 +92,7 @@ TEST(EngineSearch, DividesByTheSizeOfANegativeSum) {
   models::ModelOptions options = test::pair_options("softmax", "linear:rfa_authors");
   options.backbone.pairs.decoder.cross_attention.set("num_features", 8);
   options.backbone.pairs.decoder.cross_attention.set("tau", 0.2);
-  const std::shared_ptr<const models::Model> model = models::build(options, 4);
+  const std::shared_ptr<const models::PairModel> model = models::build_as<models::PairModel>(options, 4);
   const at::Tensor source = at::full({15, 200}, 5, at::kLong), valid = at::ones({15, 200}, at::kBool);
   const c10::InferenceMode inference;
   EngineSearch fast(std::make_shared<const Engine>(model));
@@ -105,7 +105,7 @@ TEST(EngineSearch, DividesByTheSizeOfANegativeSum) {
 }
 
 TEST(EngineSearch, FewerBitsStayNear) {
-  const std::shared_ptr<const models::Model> model = models::build(test::pair_options(), 4);
+  const std::shared_ptr<const models::PairModel> model = models::build_as<models::PairModel>(test::pair_options(), 4);
   at::manual_seed(6);
   const at::Tensor source = test::pair_source(2, 6);
   const auto expected = [&] {
@@ -123,7 +123,7 @@ TEST(EngineSearch, FewerBitsStayNear) {
 
 // The encoder runs in the precision of the engine where that is faster than the model's own products.
 TEST(EngineSearch, ReadsTheSourceWithQuantizedWeights) {
-  const std::shared_ptr<const models::Model> model = models::build(test::pair_options(), 4);
+  const std::shared_ptr<const models::PairModel> model = models::build_as<models::PairModel>(test::pair_options(), 4);
   const at::Tensor source = test::pair_source(2, 6), valid = source != 1;
   const auto rows = [](const core::State& read) { return models::SourceSide::output(read.child("source")).rows; };
   const c10::InferenceMode inference;
@@ -145,7 +145,7 @@ TEST(EngineSearch, ReadsTheSourceWithQuantizedWeights) {
 
 TEST(EngineSearch, SaysWhatItDoesNotSupport) {
   models::ModelOptions options = test::pair_options("softmax", "abc:luna");
-  const auto model = models::build(options, 4);
+  const auto model = models::build_as<models::PairModel>(options, 4);
   EXPECT_NE(unsupported_reason(*model).find("cross-attention 'abc'"), std::string::npos);
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "infer/task_classifier.h"
-#include "models/model.h"
+#include "models/image_model.h"
 #include "tests/support/numbers.h"
 #include "weights/load_into.h"
 #include "weights/model_tensors.h"
@@ -37,13 +37,13 @@ inline void fill(const core::Model& model, uint64_t seed) {
 }
 
 inline weights::StoredParts fresh_backbone(uint64_t seed = 1) {
-  const models::Model model(options_of(), 0, at::kFloat);
+  const models::ImageModel model(options_of(), 0, at::kFloat);
   fill(model, seed);
   return {model.options(), weights::model_tensors(model)};
 }
 
-inline std::shared_ptr<models::Model> built(const weights::StoredParts& parts, at::ScalarType dtype = at::kFloat) {
-  auto model = std::make_shared<models::Model>(parts.options, 0, dtype);
+inline std::shared_ptr<models::ImageModel> built(const weights::StoredParts& parts, at::ScalarType dtype = at::kFloat) {
+  auto model = std::make_shared<models::ImageModel>(parts.options, 0, dtype);
   weights::TensorFile file;
   file.tensors = parts.tensors;
   weights::load_model_tensors(file, *model, "test");
@@ -56,7 +56,7 @@ inline weights::TaskMemoryFile task(const weights::StoredParts& backbone, const 
   auto options = options_of(R"([{"type": "learnable_tokens", "tasks": [{"name": ")" + name +
                             R"(", "num_classes": 4, "num_mem_tokens": )" + std::to_string(1 + seed % 4) + more +
                             "}]}]");
-  const models::Model model(options, 0, at::kFloat);
+  const models::ImageModel model(options, 0, at::kFloat);
   fill(model, 100 + seed);
   weights::StoredParts parts{model.options(), weights::model_tensors(model)};
   weights::TaskMemoryFile file = weights::take_task(parts, name);
@@ -91,7 +91,7 @@ inline void expect_same_bits(const Logits& before, const Logits& after, const st
 
 /// A model with these options as parts, with random values.
 inline weights::StoredParts parts_of(const models::ModelOptions& options, uint64_t seed = 1) {
-  const models::Model model(options, 0, at::kFloat);
+  const models::ImageModel model(options, 0, at::kFloat);
   fill(model, seed);
   return {model.options(), weights::model_tensors(model)};
 }

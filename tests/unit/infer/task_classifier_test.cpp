@@ -6,6 +6,7 @@
 #include "core/backbone.h"
 #include "core/task_tokens.h"
 #include "memory/learnable_tokens.h"
+#include "models/image_model.h"
 #include "tests/support/expect_error.h"
 #include "tests/unit/infer/learnable_tasks.h"
 
@@ -178,7 +179,8 @@ TEST(LearnableMemory, ABackboneMayHaveNoHeadOfItsOwn) {
 TEST(LearnableMemory, OptionsThatMakeNoSenseAreRefused) {
   const auto refuse = [](const std::string& memory, std::initializer_list<std::string> what) {
     test::expect_error<base::InputError>(
-        [&] { models::Model(options_of("[{\"type\": \"learnable_tokens\", " + memory + "}]"), 0, at::kFloat); }, what);
+        [&] { models::ImageModel(options_of("[{\"type\": \"learnable_tokens\", " + memory + "}]"), 0, at::kFloat); },
+        what);
   };
   refuse(R"("tasks": [{"name": "a", "num_classes": 2, "new_class_token": false}])", {"'a'", "new_class_token"});
   refuse(R"("tasks": [{"name": "a", "num_classes": 2}, {"name": "a", "num_classes": 2}])", {"'a'", "twice"});

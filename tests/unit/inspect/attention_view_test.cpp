@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include "models/model.h"
+#include "models/text_model.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::inspect {
@@ -15,7 +15,8 @@ AttentionSummary look(const char* memory) {
       "8\n",
       "test");
   base::set_value(node, memory);
-  const auto model = models::build(base::read_options<models::ModelOptions>(node), 1, at::kDouble);
+  const auto model = models::build_as<models::TextModel>(base::read_options<models::ModelOptions>(node), 1,
+                                                         at::kDouble);
   std::vector<data::Batch> segments(2);
   test::Numbers numbers(2);
   for (data::Batch& segment : segments) segment.input.tokens = numbers.tokens({1, 4}, 7);

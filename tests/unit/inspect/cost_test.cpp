@@ -12,8 +12,9 @@
 #include "inspect/draw/span_picture.h"
 #include "inspect/filled_state.h"
 #include "inspect/model_summary.h"
-#include "models/model.h"
+#include "models/image_model.h"
 #include "models/presets.h"
+#include "models/text_model.h"
 #include "ops/attention/position.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
@@ -26,13 +27,13 @@ using test::expect_error;
 
 constexpr int64_t kVocabulary = 7, kDim = 8, kHeads = 2, kWidth = 4, kHidden = 12, kLayers = 2;
 
-std::unique_ptr<models::Model> cost_model(const std::vector<std::string>& assignments) {
+std::unique_ptr<models::TextModel> cost_model(const std::vector<std::string>& assignments) {
   base::Node node = base::parse_toml(
       "segment_size = 5\n[embedding]\nvocab_size = 7\n[backbone]\nnum_layers = 2\ndim = 8\nnum_heads = 2\nffn_dim = "
       "12\n",
       "test");
   for (const std::string& assignment : assignments) base::set_value(node, assignment);
-  auto model = models::build(base::read_options<models::ModelOptions>(node), 1, at::kDouble);
+  auto model = models::build_as<models::TextModel>(base::read_options<models::ModelOptions>(node), 1, at::kDouble);
   const at::NoGradGuard no_grad;
   test::Numbers numbers(3);
   for (const auto& [name, tensor] : model->parameters().named())
@@ -251,7 +252,7 @@ TEST(Presets, OfPyramidsHaveThePublishedParametersAndMultiplyAdds) {
                                {"swin_tiny", 28.3, 4.5}}) {
     const models::ModelOptions of = models::read_model_options(
         base::parse_toml(fmt::format("preset = \"{}\"", one.preset), "recipe.toml"));
-    const models::Model model(of, 0, at::kFloat);
+    const models::ImageModel model(of, 0, at::kFloat);
     EXPECT_NEAR(static_cast<double>(model.parameters().count()) / 1e6, one.millions, 0.05) << one.preset;
     const ModelCost cost = count_cost(model);
     EXPECT_NEAR(static_cast<double>(cost.total.flops) / 2e9, one.giga, 0.05) << one.preset;
@@ -272,7 +273,7 @@ TEST(Cost, OfMoreThanAMinuteIsRefused) {
       "1\n[head]\n"
       "type = \"classification\"\nnum_classes = 2\n",
       "test");
-  const auto images = models::build(base::read_options<models::ModelOptions>(node), 1);
+  const auto images = models::build_as<models::ImageModel>(base::read_options<models::ModelOptions>(node), 1);
   EXPECT_GT(count_cost(*images, {.image_size = {64, 64}}).total.flops, 0);
   expect_error<base::InputError>(
       [&] {

@@ -9,17 +9,18 @@
 
 #include "core/inspection.h"
 #include "core/window_cut.h"
-#include "models/model.h"
+#include "models/image_model.h"
 #include "models/options.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::inspect {
 namespace {
 
-models::Model model_of(const std::string& backbone, const std::string& memory = "[]", const std::string& pool = "cls") {
+models::ImageModel model_of(const std::string& backbone, const std::string& memory = "[]",
+                            const std::string& pool = "cls") {
   const std::string text = R"({"backbone": )" + backbone + R"(, "head": {"type": "classification", "pool": ")" + pool +
                            R"(", "num_classes": 3}, "memory": )" + memory + "}";
-  return models::Model(base::read_options<models::ModelOptions>(base::parse_json(text, "test")), 3, at::kDouble);
+  return models::ImageModel(base::read_options<models::ModelOptions>(base::parse_json(text, "test")), 3, at::kDouble);
 }
 
 constexpr const char*
@@ -32,13 +33,13 @@ constexpr const char*
     kTask = R"([{"type": "learnable_tokens", "tasks": [{"name": "one", "num_classes": 2, "num_mem_tokens": 3}]}])";
 constexpr const char* kGrc = R"([{"type": "grc", "cache_ratio": 0.5}])";
 
-std::vector<int64_t> all_layers(const models::Model& model) {
+std::vector<int64_t> all_layers(const models::ImageModel& model) {
   std::vector<int64_t> layers(static_cast<size_t>(model.backbone().num_layers()));
   std::iota(layers.begin(), layers.end(), 0);
   return layers;
 }
 
-std::vector<ImageLayer> looked(const models::Model& model, int64_t height, int64_t width) {
+std::vector<ImageLayer> looked(const models::ImageModel& model, int64_t height, int64_t width) {
   return inspect_image(model, test::Numbers(5).normal({1, 3, height, width}), all_layers(model));
 }
 
@@ -63,7 +64,7 @@ TEST(ImageRecord, WhatAQueryLooksAtIsOneWhole) {
                                          {kPvt, "[]"},
                                          {kPvt, kGrc},
                                          {kVit, R"([{"type": "attention_cache", "mem_len": 13}])"}}) {
-    const models::Model model = model_of(backbone, memory);
+    const models::ImageModel model = model_of(backbone, memory);
     const bool vit = backbone == kVit;
     const std::vector<ImageLayer> layers = vit ? looked(model, 12, 16) : looked(model, 32, 32);
     ASSERT_EQ(layers.size(), vit ? 2U : 3U) << memory;
@@ -88,7 +89,7 @@ TEST(ImageRecord, ReducedKeysHaveAGridOfTheirOwn) {
 }
 
 TEST(ImageRecord, TheBrightestPatchIsWhereAQueryForBrightnessLooks) {
-  const models::Model model = model_of(kVit);
+  const models::ImageModel model = model_of(kVit);
   // Channel 0 of a row becomes the brightness of its patch, and all queries look for it.
   const auto set = [&](const std::string& name, double value) {
     return at::Tensor(model.parameters().find(name)).fill_(value);
@@ -124,7 +125,7 @@ TEST(ImageRecord, MaskedTasksLeaveTheClassTokenWhereItWas) {
 }
 
 TEST(ImageRecord, MemoryIsToldTokenByTokenAndTaskByTask) {
-  const models::Model model = model_of(
+  const models::ImageModel model = model_of(
       kVit,
       R"([{"type": "learnable_tokens", "tasks": [{"name": "one", "num_classes": 2, "num_mem_tokens": 3, "layers": [1]},
       {"name": "two", "num_classes": 2, "num_mem_tokens": 2}, {"name": "three", "num_classes": 2, "num_mem_tokens": 1, "sees": ["two"]}]}])");
@@ -145,7 +146,7 @@ TEST(ImageRecord, MemoryIsToldTokenByTokenAndTaskByTask) {
     }
   }
   for (const char* propagation : {"first", "added", "appended"}) {
-    const models::Model passing = model_of(
+    const models::ImageModel passing = model_of(
         kVit,
         std::string(R"([{"type": "learnable_tokens", "attention": "full", "memory_norm": "before", "propagation": ")") +
             propagation +
@@ -162,7 +163,7 @@ TEST(ImageRecord, MemoryIsToldTokenByTokenAndTaskByTask) {
 }
 
 TEST(ImageRecord, TheMostThatARowGivesIsThatOfItsWeights) {
-  const models::Model plain = model_of(kVit);
+  const models::ImageModel plain = model_of(kVit);
   for (const ImageLayer& layer : looked(plain, 12, 16)) {
     ASSERT_EQ(layer.most.size(), 3U);
     EXPECT_EQ(layer.most[0].first, "memory");
@@ -173,7 +174,7 @@ TEST(ImageRecord, TheMostThatARowGivesIsThatOfItsWeights) {
       EXPECT_LE(layer.most[i].second.max().item<double>(), 1.0);
     }
   }
-  models::Model tasks = model_of(kVit, kTask);
+  models::ImageModel tasks = model_of(kVit, kTask);
   const at::NoGradGuard no_grad;
   for (const layers::Parameter& one : tasks.parameters().all()) {
     // A memory token that all class rows look at: large, and the keys are its numbers.
@@ -195,7 +196,7 @@ TEST(ImageRecord, TheMostThatARowGivesIsThatOfItsWeights) {
 }
 
 TEST(ImageRecord, BranchesAreMeansOverTheChannelsOfTheImagesRows) {
-  const models::Model model = model_of(kVit, kGrc);
+  const models::ImageModel model = model_of(kVit, kGrc);
   const std::vector<ImageLayer> layers = looked(model, 12, 16);
   std::vector<core::BranchRows> expected;
   core::Segment segment;
@@ -220,7 +221,7 @@ TEST(ImageRecord, BranchesAreMeansOverTheChannelsOfTheImagesRows) {
 }
 
 TEST(ImageRecord, WindowsComeBackToTheirPlaces) {
-  const models::Model model = model_of(kSwin, kGrc, "mean");
+  const models::ImageModel model = model_of(kSwin, kGrc, "mean");
   const std::vector<ImageLayer> layers = looked(model, 24, 20);  // 12 x 10 rows, windows of 5 x 4: neither divides
                                                                  // evenly
   ASSERT_EQ(layers.size(), 2U);
@@ -280,7 +281,7 @@ TEST(WindowCut, JoinsWhatItCut) {
 }
 
 TEST(ImageRecord, WhatIsNoImageIsRefused) {
-  const models::Model model = model_of(kVit);
+  const models::ImageModel model = model_of(kVit);
   EXPECT_THROW(inspect_image(model, at::zeros({2, 3, 12, 16}, at::kDouble), {0}), base::InputError);
   EXPECT_TRUE(inspect_image(model, at::zeros({1, 3, 12, 16}, at::kDouble), {}).empty());
 }

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "inspect/image_attention.h"
-#include "models/model.h"
+#include "models/image_model.h"
 #include "models/options.h"
 #include "tests/support/expect_error.h"
 #include "tests/unit/data/image_files.h"
@@ -14,14 +14,14 @@
 namespace mnemo::inspect {
 namespace {
 
-models::Model vit(bool masked) {
+models::ImageModel vit(bool masked) {
   const std::string text =
       R"({"backbone": {"type": "vit", "image_size": [8, 8], "patch_size": 4, "dim": 8, "num_layers": 3, "num_heads": 2},
           "head": {"type": "classification", "num_classes": 3},
           "memory": [{"type": "learnable_tokens", "attention": ")" +
       std::string(masked ? "masked" : "full") +
       R"(", "tasks": [{"name": "one", "num_classes": 2, "num_mem_tokens": 3, "layers": [0, 2]}]}]})";
-  return models::Model(base::read_options<models::ModelOptions>(base::parse_json(text, "test")), 3, at::kFloat);
+  return models::ImageModel(base::read_options<models::ModelOptions>(base::parse_json(text, "test")), 3, at::kFloat);
 }
 
 const at::Tensor& share_of(const ImageShares& found, size_t layer, const std::string& kind) {
@@ -37,7 +37,7 @@ TEST(ImageShares, CountTheImagesOfAFolder) {
     data::place_image(folder / (std::string("some/") + name), name);
   bundle::ImagePreprocessing facts;
   facts.image_size = {8, 8};
-  models::Model model = vit(true);
+  models::ImageModel model = vit(true);
   {
     // Weights so large that attention falls on single rows.
     const at::NoGradGuard no_grad;
@@ -76,7 +76,7 @@ TEST(ImageShares, WhatCannotBeCountedIsRefused) {
   const test::TemporaryFolder folder;
   bundle::ImagePreprocessing facts;
   facts.image_size = {8, 8};
-  const models::Model model = vit(false);
+  const models::ImageModel model = vit(false);
   test::expect_error<base::InputError>([&] { count_image_shares(model, facts, folder.path(), {}); },
                                        {"--images", "found none"});
   test::expect_error<base::InputError>([&] { count_image_shares(model, facts, folder / "nowhere", {}); }, {"nowhere"});

@@ -12,7 +12,7 @@
 #include "inspect/draw/attention_picture.h"
 #include "inspect/draw/canvas.h"
 #include "inspect/draw/rasterise.h"
-#include "models/model.h"
+#include "models/text_model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 
@@ -23,13 +23,13 @@ using test::expect_error;
 
 bool holds(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-std::unique_ptr<models::Model> small_model(const std::vector<std::string>& assignments) {
+std::unique_ptr<models::TextModel> small_model(const std::vector<std::string>& assignments) {
   base::Node node = base::parse_toml(
       "segment_size = 4\n[embedding]\nvocab_size = 7\n[backbone]\nnum_layers = 2\ndim = 8\nnum_heads = 2\nffn_dim = "
       "8\n",
       "test");
   for (const std::string& assignment : assignments) base::set_value(node, assignment);
-  return models::build(base::read_options<models::ModelOptions>(node), 1, at::kDouble);
+  return models::build_as<models::TextModel>(base::read_options<models::ModelOptions>(node), 1, at::kDouble);
 }
 
 struct Input {
@@ -49,7 +49,7 @@ Input small_input(int64_t segments) {
   return input;
 }
 
-AttentionSummary inspect(const models::Model& model, const AttentionChoice& choice = {}, int64_t segments = 3) {
+AttentionSummary inspect(const models::TextModel& model, const AttentionChoice& choice = {}, int64_t segments = 3) {
   const Input input = small_input(segments);
   return look_at_attention(model, input.segments, input.words, choice);
 }

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include "models/model.h"
 #include "models/registry.h"
+#include "models/text_model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 
@@ -13,13 +13,13 @@ namespace {
 
 using test::expect_error;
 
-std::unique_ptr<Model> model_with(const std::vector<std::string>& assignments) {
+std::unique_ptr<TextModel> model_with(const std::vector<std::string>& assignments) {
   base::Node node = base::parse_toml(
       "segment_size = 4\n[embedding]\nvocab_size = 13\n[backbone]\nnum_layers = 2\ndim = 8\nnum_heads = 2\nffn_dim = "
       "12\n",
       "test");
   for (const std::string& assignment : assignments) base::set_value(node, assignment);
-  return build(base::read_options<ModelOptions>(node), 3);
+  return build_as<TextModel>(base::read_options<ModelOptions>(node), 3);
 }
 
 TEST(ToT2r, KeepsEveryParameterAndAddsFeatureMaps) {

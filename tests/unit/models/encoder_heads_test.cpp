@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/ignore_target.h"
 #include "core/backbone.h"
-#include "models/model.h"
+#include "models/pair_model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 
@@ -127,14 +127,14 @@ TEST(FirstToken, IsReadThroughThePooler) {
             1e-14);
 }
 
-std::unique_ptr<Model> translator_with(const std::string& memory) {
+std::unique_ptr<PairModel> translator_with(const std::string& memory) {
   base::Node node = base::parse_toml(
       "head = { bias = false }\n[embedding]\nvocab_size = 11\nscale = false\n[backbone]\ntype = \"encoder_decoder\"\n"
       "dim = 8\nnum_heads = 2\nffn_dim = 12\ninit_std = 0.3\nposition = { type = \"none\" }\ndecoder = { num_layers = "
       "1 }\n[backbone.encoder]\nnum_layers = 1\nmemory = [" +
           memory + "]\n",
       "test.toml");
-  return build(base::read_options<ModelOptions>(node), 1, at::kDouble);
+  return build_as<PairModel>(base::read_options<ModelOptions>(node), 1, at::kDouble);
 }
 
 core::Segment source_segment(const at::Tensor& tokens, const at::Tensor& valid) {
@@ -143,8 +143,9 @@ core::Segment source_segment(const at::Tensor& tokens, const at::Tensor& valid) 
   return segment;
 }
 
-core::State encoded(const Model& model, const at::Tensor& source, const at::Tensor& valid, const core::State& state) {
-  return model.source()->encode(source_segment(source, valid), state).state;
+core::State encoded(const PairModel& model, const at::Tensor& source, const at::Tensor& valid,
+                    const core::State& state) {
+  return model.source().encode(source_segment(source, valid), state).state;
 }
 
 TEST(RecurrentTokensInFront, AreReadByTheDecoderAndCarried) {

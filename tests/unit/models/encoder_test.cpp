@@ -3,8 +3,8 @@
 #include <torch/types.h>
 
 #include "base/error.h"
-#include "models/model.h"
 #include "models/presets.h"
+#include "models/text_model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 
@@ -35,8 +35,8 @@ ModelOptions encoder_options(const std::vector<std::string>& assignments) {
   return base::read_options<ModelOptions>(node);
 }
 
-std::unique_ptr<Model> encoder_of(const std::vector<std::string>& assignments) {
-  return build(encoder_options(assignments), 1, at::kDouble);
+std::unique_ptr<TextModel> encoder_of(const std::vector<std::string>& assignments) {
+  return build_as<TextModel>(encoder_options(assignments), 1, at::kDouble);
 }
 
 void refuse(const std::vector<std::string>& assignments, std::initializer_list<std::string> parts) {

@@ -3,7 +3,7 @@
 #include <set>
 
 #include "memory/learnable_tokens.h"
-#include "models/model.h"
+#include "models/image_model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 
@@ -29,7 +29,7 @@ FinetunePlan plan(const std::string& options, const ModelOptions& model = small(
 /// Names of the trainable parameters.
 std::set<std::string> trained(const FinetunePlan& made) {
   base::check_options(made.options);
-  const Model model(made.options, 0, at::kFloat);
+  const ImageModel model(made.options, 0, at::kFloat);
   train_only(model.parameters(), made.trained);
   std::set<std::string> names;
   for (const layers::Parameter& one : model.parameters().all()) {
@@ -70,15 +70,15 @@ TEST(Finetune, EachRegimeTrainsItsOwnParameters) {
   const FinetunePlan full = plan(R"({"regime": "full", "name": "t"})");
   EXPECT_FALSE(full.has_task_memory);
   EXPECT_EQ(full.answers, "base");
-  EXPECT_EQ(trained(full).size(), Model(small(), 0, at::kFloat).parameters().all().size());
-  EXPECT_EQ(Model(full.options, 0, at::kFloat).num_classes(), 4);
+  EXPECT_EQ(trained(full).size(), ImageModel(small(), 0, at::kFloat).parameters().all().size());
+  EXPECT_EQ(ImageModel(full.options, 0, at::kFloat).num_classes(), 4);
 }
 
 TEST(Finetune, TheTaskHasTheLabelsAndWhatItSees) {
   const FinetunePlan first = plan(R"({"regime": "masked_memory", "name": "t"})");
   const FinetunePlan second = plan(R"({"regime": "masked_memory", "name": "u", "sees": ["t"], "memory_norm": "after"})",
                                    first.options);
-  const Model model(second.options, 0, at::kFloat);
+  const ImageModel model(second.options, 0, at::kFloat);
   ASSERT_EQ(model.tasks()->options().tasks.size(), 2U);
   const memory::TaskOptions& task = model.tasks()->options().tasks[1];
   EXPECT_EQ(task.labels, kLabels);
@@ -95,15 +95,15 @@ TEST(Finetune, AModelWithAdaptersOfItsOwnKeepsThem) {
                      second = plan(R"({"regime": "masked_memory", "name": "u", "num_mem_tokens": 0})", first.options);
   EXPECT_EQ(trained(first), kHead);
   EXPECT_EQ(trained(second), (Names{"task.u.class_token", "task.u.head.bias", "task.u.head.weight"}));
-  EXPECT_FALSE(Model(second.options, 0, at::kFloat).tasks()->options().tasks[1].own_adapters);
+  EXPECT_FALSE(ImageModel(second.options, 0, at::kFloat).tasks()->options().tasks[1].own_adapters);
   const FinetunePlan own = plan(R"({"regime": "adapters", "name": "t"})");
-  EXPECT_TRUE(Model(own.options, 0, at::kFloat).tasks()->options().tasks[0].own_adapters);
+  EXPECT_TRUE(ImageModel(own.options, 0, at::kFloat).tasks()->options().tasks[0].own_adapters);
 }
 
 // If the task's own class token equals the backbone's, the result is as if there were no task.
 TEST(Finetune, AClassTokenInPlaceOfTheBackbonesStandsThere) {
   const FinetunePlan made = plan(R"({"regime": "head_and_class_token", "name": "t"})");
-  const Model model(made.options, 0, at::kDouble), plain(small(), 0, at::kDouble);
+  const ImageModel model(made.options, 0, at::kDouble), plain(small(), 0, at::kDouble);
   test::Numbers numbers(3);
   const at::NoGradGuard no_grad;
   for (const layers::Parameter& one : model.parameters().all()) {
@@ -112,7 +112,7 @@ TEST(Finetune, AClassTokenInPlaceOfTheBackbonesStandsThere) {
   }
   ASSERT_EQ(made.starts.size(), 1U);
   const at::Tensor pixels = numbers.normal({2, 3, 8, 8});
-  const auto rows = [&](const Model& one) {
+  const auto rows = [&](const ImageModel& one) {
     return one.forward({.tokens = {}, .rows = {}, .pixels = pixels}, one.initial_state(2)).hidden;
   };
   EXPECT_GT(test::difference(rows(model), rows(plain)), 1e-3);
@@ -134,7 +134,7 @@ TEST(Finetune, TasksWithoutAMaskInterfere) {
     two.options.memory[0].set("tasks", tasks);
     base::check_options(two.options);
     ASSERT_EQ(one.starts.size(), 1U);
-    Model alone(one.options, 0, at::kDouble), joined(two.options, 0, at::kDouble);
+    ImageModel alone(one.options, 0, at::kDouble), joined(two.options, 0, at::kDouble);
     const at::NoGradGuard no_grad;
     test::Numbers numbers(3);
     for (const layers::Parameter& parameter : joined.parameters().all()) {
@@ -142,7 +142,7 @@ TEST(Finetune, TasksWithoutAMaskInterfere) {
       if (at::Tensor same = alone.parameters().find(parameter.name); same.defined()) same.copy_(parameter.tensor);
     }
     const at::Tensor pixels = numbers.normal({2, 3, 8, 8});
-    const auto logits = [&](Model& model) {
+    const auto logits = [&](ImageModel& model) {
       model.answer_for("t");
       return model.logits(model.forward({.tokens = {}, .rows = {}, .pixels = pixels}, model.initial_state(2)).hidden);
     };
@@ -181,7 +181,7 @@ TEST(Finetune, WhatMakesNoSenseIsRefused) {
   refuse(R"({"regime": "unmasked_memory", "name": "u"})", {"attached", "masked_memory"}, one);
   refuse(R"({"regime": "full", "name": "u"})", {"detach"}, one);
   refuse(R"({"regime": "masked_memory", "name": "t"})", {"'t'", "twice"}, one);
-  const layers::ParameterSet parameters = Model(small(), 0, at::kFloat).parameters();
+  const layers::ParameterSet parameters = ImageModel(small(), 0, at::kFloat).parameters();
   test::expect_error<base::InputError>([&] { train_only(parameters, {"task.*"}); }, {"task.*"});
 }
 

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/node.h"
-#include "models/model.h"
+#include "models/text_model.h"
 #include "ops/attention/rotary.h"
 #include "tests/support/numbers.h"
 
@@ -22,7 +22,7 @@ struct Case {
   bool parallel, gated, rms;
 };
 
-std::unique_ptr<Model> model_of(const Case& c) {
+std::unique_ptr<TextModel> model_of(const Case& c) {
   const base::Node node = base::parse_toml(
       fmt::format(
           "segment_size = {}\n[embedding]\nvocab_size = 13\n[backbone]\nnum_layers = {}\ndim = {}\nnum_heads = "
@@ -31,7 +31,7 @@ std::unique_ptr<Model> model_of(const Case& c) {
           "}}\n",
           kRows, kLayers, kDim, kHeads, c.parallel, c.gated, c.rms ? "rms" : "layer", kGroups),
       "test");
-  auto model = build(base::read_options<ModelOptions>(node), 1, at::kDouble);
+  auto model = build_as<TextModel>(base::read_options<ModelOptions>(node), 1, at::kDouble);
   const at::NoGradGuard no_grad;
   Numbers numbers(5);
   for (const auto& [name, tensor] : model->parameters().named())
@@ -104,7 +104,7 @@ TEST_P(LayerFormula, ALayerIsWhatItSays) {
   const at::Tensor found = model->forward(segment, model->initial_state(2)).hidden;
   const auto found_gradients = gradients(found);
 
-  at::Tensor h = at::embedding(set.find("embed.weight"), tokens) * model->token_embedding()->factor;
+  at::Tensor h = at::embedding(set.find("embed.weight"), tokens) * model->tokens().embedding().plain->factor;
   for (int64_t n = 0; n < kLayers; ++n) {
     const Layer layer{set, fmt::format("backbone.layers.{}.", n)};
     const at::Tensor attended = layer.attend(layer.norm("norm1", h, c.rms));

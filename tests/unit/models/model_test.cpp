@@ -1,4 +1,4 @@
-#include "models/model.h"
+#include "models/text_model.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -28,8 +28,8 @@ ModelOptions options_of(const std::vector<std::string>& assignments) {
   return base::read_options<ModelOptions>(node);
 }
 
-std::unique_ptr<Model> build_of(const std::vector<std::string>& assignments, uint64_t seed = 1) {
-  return build(options_of(assignments), seed, at::kDouble);
+std::unique_ptr<TextModel> build_of(const std::vector<std::string>& assignments, uint64_t seed = 1) {
+  return build_as<TextModel>(options_of(assignments), seed, at::kDouble);
 }
 
 Segment segment_of(const at::Tensor& tokens, core::Part part = {}, Mode mode = Mode::evaluate) {

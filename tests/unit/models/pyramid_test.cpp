@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "core/backbone.h"
-#include "models/model.h"
+#include "models/image_model.h"
 #include "models/presets.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
@@ -73,8 +73,8 @@ ModelOptions options(const char* toml, const std::vector<std::string>& assignmen
   return read_model_options(node);
 }
 
-std::unique_ptr<Model> vision(const ModelOptions& of) {
-  auto model = std::make_unique<Model>(of, 1, at::kDouble);
+std::unique_ptr<ImageModel> vision(const ModelOptions& of) {
+  auto model = std::make_unique<ImageModel>(of, 1, at::kDouble);
   const at::NoGradGuard no_grad;
   Numbers numbers(4);
   for (const auto& [name, tensor] : model->parameters().named())
@@ -82,7 +82,7 @@ std::unique_ptr<Model> vision(const ModelOptions& of) {
   return model;
 }
 
-core::StepResult step(const Model& model, const at::Tensor& pixels, core::Mode mode = core::Mode::evaluate) {
+core::StepResult step(const ImageModel& model, const at::Tensor& pixels, core::Mode mode = core::Mode::evaluate) {
   core::Segment segment;
   segment.pixels = pixels;
   segment.mode = mode;
@@ -91,7 +91,7 @@ core::StepResult step(const Model& model, const at::Tensor& pixels, core::Mode m
 
 /// Parameters by name, and the equations shared by all three.
 struct Twin {
-  explicit Twin(const Model& of) : model(of) {}
+  explicit Twin(const ImageModel& of) : model(of) {}
   at::Tensor p(const std::string& name) const { return model.parameters().find("backbone." + name); }
   at::Tensor map(const std::string& name, const at::Tensor& x) const {
     return at::linear(x, p(name + ".weight"), p(name + ".bias"));
@@ -119,10 +119,10 @@ struct Twin {
     }
     return map(name + ".o", at::cat(heads, 2));
   }
-  const Model& model;
+  const ImageModel& model;
 };
 
-at::Tensor pvt_twin(const Model& model, const at::Tensor& pixels) {
+at::Tensor pvt_twin(const ImageModel& model, const at::Tensor& pixels) {
   const auto& o = std::get<backbones::PvtOptions>(model.options().backbone.vision);
   const Twin t(model);
   at::Tensor image = pixels, x;
@@ -159,7 +159,7 @@ at::Tensor pvt_twin(const Model& model, const at::Tensor& pixels) {
   return t.norm("final_norm", x, 1e-6);
 }
 
-at::Tensor pvt_v2_twin(const Model& model, const at::Tensor& pixels) {
+at::Tensor pvt_v2_twin(const ImageModel& model, const at::Tensor& pixels) {
   const auto& o = std::get<backbones::PvtV2Options>(model.options().backbone.vision);
   const Twin t(model);
   at::Tensor image = pixels, x;
@@ -202,7 +202,7 @@ struct WindowRule {
   int64_t region(int64_t at) const { return shift == 0 || at < padded - window ? 0 : at < padded - shift ? 1 : 2; }
 };
 
-at::Tensor swin_twin(const Model& model, const at::Tensor& pixels) {
+at::Tensor swin_twin(const ImageModel& model, const at::Tensor& pixels) {
   const auto& o = std::get<backbones::SwinOptions>(model.options().backbone.vision);
   const Twin t(model);
   const at::Tensor patches = at::conv2d(pixels, t.p("patch_embedding.weight"), t.p("patch_embedding.bias"),
@@ -314,7 +314,7 @@ TEST(Pyramids, RefuseImagesThatTheyCannotTake) {
 
 TEST(Pyramids, RefuseOptionsThatDoNotFit) {
   const auto refused = [](const char* toml, const std::string& assignment, std::initializer_list<std::string> parts) {
-    expect_error<base::InputError>([&] { Model(options(toml, {assignment}), 0, at::kFloat); }, parts);
+    expect_error<base::InputError>([&] { ImageModel(options(toml, {assignment}), 0, at::kFloat); }, parts);
   };
   refused(kPvt, "backbone.dims=[4]", {"dims", "each of the 2 stages", "found 1"});
   refused(kPvt, "backbone.num_heads=[1,4]", {"num_heads", "divisor of dims[1] = 6"});
@@ -388,7 +388,7 @@ TEST(Pyramids, DropWholeBranchesInTrainingAlone) {
 }
 
 /// Hidden states by name.
-std::map<std::string, at::Tensor> rows_of(const Model& model, const core::Segment& segment) {
+std::map<std::string, at::Tensor> rows_of(const ImageModel& model, const core::Segment& segment) {
   std::map<std::string, at::Tensor> rows;
   model.forward(segment, model.initial_state(1), {},
                 [&](std::string_view name, const at::Tensor& tensor) { rows[std::string(name)] = tensor; });
@@ -401,7 +401,7 @@ TEST(Pyramids, TheLayersOfOneStageAreALayerStack) {
     const auto whole = vision(options(toml));
     ModelOptions of_stack = options(toml, first_stage);
     of_stack.kind = ModelOptions::Kind::layer_stack;
-    const Model stack(of_stack, 0, at::kDouble);
+    const ImageModel stack(of_stack, 0, at::kDouble);
     const at::NoGradGuard no_grad;
     for (const auto& [name, tensor] : stack.parameters().named())
       at::Tensor(tensor).copy_(whole->parameters().find(name));
@@ -416,7 +416,7 @@ TEST(Pyramids, TheLayersOfOneStageAreALayerStack) {
                                    {"expected rows", expected_rows, "[2, 3, 4]"});
     of_stack = whole->options();
     of_stack.kind = ModelOptions::Kind::layer_stack;
-    expect_error<base::InputError>([&] { Model(of_stack, 0, at::kDouble); }, {"layer_stack", "one stage"});
+    expect_error<base::InputError>([&] { ImageModel(of_stack, 0, at::kDouble); }, {"layer_stack", "one stage"});
   };
   check(kPvt,
         {"backbone.depths=[1]", "backbone.num_heads=[1]", "backbone.dims=[4]", "backbone.mlp_ratios=[2]",
@@ -425,7 +425,8 @@ TEST(Pyramids, TheLayersOfOneStageAreALayerStack) {
   check(kSwin, {"backbone.depths=[2]", "backbone.num_heads=[1]"}, "stages.0.layers.1", "[B,60,4]");
   ModelOptions none = options(kPvtV2);
   none.kind = ModelOptions::Kind::layer_stack;
-  expect_error<base::InputError>([&] { Model(none, 0, at::kDouble); }, {"pvt_v2", "does not support a layer_stack"});
+  expect_error<base::InputError>([&] { ImageModel(none, 0, at::kDouble); },
+                                 {"pvt_v2", "does not support a layer_stack"});
 }
 
 }  // namespace

@@ -6,9 +6,10 @@
 #include <limits>
 
 #include "base/error.h"
-#include "models/model.h"
+#include "models/pair_model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
+#include "tests/support/pair_models.h"
 
 namespace mnemo::models::replaced_memory_test {
 namespace {
@@ -139,6 +140,29 @@ TEST(ReplacedMemory, NoiseHasTheMeanAndDeviationOfTheField) {
   EXPECT_GT(difference(noise, state.fields().front().second.view({-1}).narrow(0, 100, noise.numel())), 1.0);
   ReplacedMemory(watched, "noise", "test").forward(segment, state);
   EXPECT_TRUE(at::equal(seen.fields().front().second.view({-1}), first)) << "the same seed, the same noise";
+}
+
+// What a translation model carries meets its next source; a target goes on reading the last one.
+TEST(ReplacedMemory, OfATranslationModelStandsBeforeASource) {
+  const at::NoGradGuard no_grad;
+  ModelOptions options = test::pair_options();
+  options.backbone.pairs.encoder.memory = {
+      base::Node::table({{"type", "grc"}, {"cache_len", 3}, {"lifetime", "sequence"}})};
+  const auto model = build_as<PairModel>(options, 3, at::kDouble);
+  const auto zeros = replaced_memory(*model, "zeros", "test");
+  const at::Tensor first = at::tensor({{4, 5, 6, 2}}, at::kLong), next = at::tensor({{7, 5, 2}}, at::kLong);
+  const core::State before = model->read_source(first, {}, core::Mode::evaluate, model->initial_state(1));
+  const auto rows = [&](const core::ReadsSource& reader, const core::State& state) {
+    return SourceSide::output(reader.read_source(next, {}, core::Mode::evaluate, state).child("source")).rows;
+  };
+  const at::Tensor found = rows(core::source_reader(*zeros), before);
+  EXPECT_EQ(difference(found, rows(*model, with(before, [](const at::Tensor& t) { return at::zeros_like(t); }))), 0.0);
+  EXPECT_GT(difference(found, rows(*model, before)), 1e-6);
+  const core::Segment target = segment_of(at::tensor({{4, 6}}, at::kLong));
+  EXPECT_EQ(difference(zeros->forward(target, before).hidden, model->forward(target, before).hidden), 0.0);
+  core::Segment pair = target;
+  pair.source = next;
+  EXPECT_GT(difference(zeros->forward(pair, before).hidden, model->forward(pair, before).hidden), 1e-9);
 }
 
 TEST(ReplacedMemory, MistakesAreNamed) {

@@ -9,7 +9,7 @@
 #include "core/backbone.h"
 #include "core/state.h"
 #include "models/full_state.h"
-#include "models/model.h"
+#include "models/pair_model.h"
 #include "models/presets.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
@@ -52,7 +52,7 @@ ModelOptions without_positions(ModelOptions options) {
   return options;
 }
 
-core::State read(const Model& model, const at::Tensor& source, const core::State& before) {
+core::State read(const PairModel& model, const at::Tensor& source, const core::State& before) {
   return model.read_source(source, source != 1, core::Mode::evaluate, before);
 }
 
@@ -70,9 +70,9 @@ struct Case {
 void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
 
 struct SourceMemories : testing::TestWithParam<Case> {
-  std::unique_ptr<Model> make(std::optional<int64_t> segment = {}, bool positions = true) const {
+  std::unique_ptr<PairModel> make(std::optional<int64_t> segment = {}, bool positions = true) const {
     ModelOptions options = options_with(GetParam().memories, segment, GetParam().encoder);
-    return build(positions ? options : without_positions(options), 5, at::kDouble);
+    return build_as<PairModel>(positions ? options : without_positions(options), 5, at::kDouble);
   }
   bool carries() const { return GetParam().name != "memory_tokens"; }
   const at::NoGradGuard no_grad_;
@@ -102,7 +102,7 @@ TEST_P(SourceMemories, SegmentsOfASourceAreSourcesInARow) {
 // What is carried changes what the next source reads; the memory tokens of the paper carry nothing.
 TEST_P(SourceMemories, TheNextSourceReadsWhatWasCarried) {
   const auto model = make();
-  EXPECT_EQ(model->source()->carries_memory(), carries());
+  EXPECT_EQ(model->source().carries_memory(), carries());
   at::manual_seed(2);
   const at::Tensor first = pair_source(1, 6), second = pair_source(1, 5);
   const core::State before = model->carried(read(*model, first, model->initial_state(1)));
@@ -216,11 +216,11 @@ TEST(SourceMemory, WithoutRowsItIsThePlainModel) {
   at::manual_seed(1);
   const at::Tensor first = pair_source(3, 6), second = pair_source(3, 5),
                    tokens = at::randint(4, 19, {3, 4}, at::kLong);
-  const auto plain = build(pair_options(), 5);
+  const auto plain = build_as<PairModel>(pair_options(), 5);
   const at::Tensor expected = plain->forward(pair_segment(second, tokens), plain->initial_state(3)).hidden;
   for (const Memories& memories :
        std::vector<Memories>{{cache(0)}, {recurrent(0)}, {learned(0, "paper")}, {learned(0, "authors"), cache(0)}}) {
-    const auto model = build(options_with(memories), 5);
+    const auto model = build_as<PairModel>(options_with(memories), 5);
     for (const auto& [name, tensor] : model->parameters().named()) {
       if (const at::Tensor own = plain->parameters().find(name); own.defined()) at::Tensor(tensor).copy_(own);
     }
@@ -232,12 +232,12 @@ TEST(SourceMemory, WithoutRowsItIsThePlainModel) {
 
 TEST(SourceMemory, PositionsGoOnInsideASource) {
   const at::NoGradGuard no_grad;
-  const auto model = build(options_with({}, 3), 5, at::kDouble);
+  const auto model = build_as<PairModel>(options_with({}, 3), 5, at::kDouble);
   const at::Tensor source = at::tensor({5, 6, 7, 5, 6, 7, 2}, at::kLong).unsqueeze(0);
   const at::Tensor rows = SourceSide::output(read(*model, source, model->initial_state(1)).child("source")).rows;
   ASSERT_EQ(rows.size(1), 7);
   EXPECT_GT(difference(rows.narrow(1, 0, 3), rows.narrow(1, 3, 3)), 1e-6);
-  const auto none = build(without_positions(options_with({}, 3)), 5, at::kDouble);
+  const auto none = build_as<PairModel>(without_positions(options_with({}, 3)), 5, at::kDouble);
   const at::Tensor same = SourceSide::output(read(*none, source, none->initial_state(1)).child("source")).rows;
   EXPECT_LE(difference(same.narrow(1, 0, 3), same.narrow(1, 3, 3)), 1e-12);
 }
@@ -247,9 +247,9 @@ TEST(SourceMemory, TheDecoderReadsTheRowsOfAllSegments) {
   at::manual_seed(1);
   const at::Tensor source = at::randint(4, 19, {1, 8}, at::kLong);
   const auto rows_of = [&](const Memories& memories, std::optional<int64_t> segment) {
-    const auto model = build(options_with(memories, segment), 5);
-    EXPECT_EQ(model->source()->token_rows(8).size(), 8u);
-    return std::pair(real_rows(read(*model, source, model->initial_state(1))).size(0), model->source()->token_rows(8));
+    const auto model = build_as<PairModel>(options_with(memories, segment), 5);
+    EXPECT_EQ(model->source().token_rows(8).size(), 8u);
+    return std::pair(real_rows(read(*model, source, model->initial_state(1))).size(0), model->source().token_rows(8));
   };
   EXPECT_EQ(rows_of({cache(4)}, 3).first, 8);
   EXPECT_EQ(rows_of({recurrent(2)}, {}).first, 10);
@@ -265,7 +265,7 @@ TEST(SourceMemory, GradientsReachTheFirstSourceThroughRecurrentTokens) {
                    tokens = at::randint(4, 19, {2, 3}, at::kLong);
   const at::Tensor weights = at::randn({2, 3, 12}, at::kDouble);
   for (const Memories& memories : std::vector<Memories>{{recurrent(2)}, {learned(2, "authors")}}) {
-    const auto model = build(options_with(memories, 3), 5, at::kDouble);
+    const auto model = build_as<PairModel>(options_with(memories, 3), 5, at::kDouble);
     const auto loss = [&] {
       const core::State before = model->carried(read(*model, first, model->initial_state(2)));
       return (model->forward(pair_segment(second, tokens), before).hidden * weights).sum();
@@ -288,26 +288,27 @@ TEST(SourceMemory, GradientsReachTheFirstSourceThroughRecurrentTokens) {
 }
 
 TEST(SourceMemory, GradientsStopAtACache) {
-  const auto model = build(options_with({cache(4)}), 5, at::kDouble);
+  const auto model = build_as<PairModel>(options_with({cache(4)}), 5, at::kDouble);
   at::manual_seed(1);
   const core::State carried = model->carried(read(*model, pair_source(1, 5), model->initial_state(1)));
   for (const auto& [field, tensor] : carried.fields()) EXPECT_FALSE(tensor.requires_grad()) << field.path;
   EXPECT_EQ(model->bptt_depth("source.encoder.segment_cache.layers.0"), 0);
   base::Node two = recurrent(2);
   two.set("bptt_depth", 2);
-  EXPECT_EQ(build(options_with({two}))->bptt_depth("source.encoder.recurrent_tokens.tokens"), 2);
+  EXPECT_EQ(build_as<PairModel>(options_with({two}))->bptt_depth("source.encoder.recurrent_tokens.tokens"), 2);
 }
 
 TEST(SourceMemory, AFullStateIsCounted) {
   const at::NoGradGuard no_grad;
-  const auto model = build(options_with({recurrent(2), cache(5), memory("knn", {{"memory_len", 6}, {"top_k", 2}})}));
+  const auto model = build_as<PairModel>(
+      options_with({recurrent(2), cache(5), memory("knn", {{"memory_len", 6}, {"top_k", 2}})}));
   const at::Tensor source = at::full({1, 9}, 5, at::kLong);
   const core::State state = model->carried(read(*model, source, model->initial_state(1)));
   EXPECT_EQ(full_state_bytes(*model, core::Mode::evaluate, 100), core::num_bytes(state, core::Lifetime::sequence));
 }
 
 TEST(SourceMemory, CompressionLearnsFromItsOwnLoss) {
-  const auto model = build(
+  const auto model = build_as<PairModel>(
       options_with({memory("compressive", {{"mem_len", 2}, {"compressed_len", 2}, {"compression_rate", 2}})}, 3), 5);
   at::manual_seed(1);
   core::Segment segment = pair_segment(pair_source(2, 8), at::randint(4, 19, {2, 3}, at::kLong));
@@ -320,7 +321,7 @@ TEST(SourceMemory, CompressionLearnsFromItsOwnLoss) {
 TEST(SourceMemory, WhatCannotWorkIsRefusedByName) {
   const auto refused = [](const Memories& memories, std::initializer_list<std::string> words,
                           const std::string& encoder = "softmax") {
-    test::expect_error<base::InputError>([&] { build(options_with(memories, {}, encoder)); }, words);
+    test::expect_error<base::InputError>([&] { build_as<PairModel>(options_with(memories, {}, encoder)); }, words);
   };
   refused({memory("segment_cache", {{"same_length", true}})}, {"same_length", "encoder"});
   refused({cache(4)}, {"'linformer'", "'segment_cache'"}, "linformer");

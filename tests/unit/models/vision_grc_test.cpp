@@ -8,7 +8,7 @@
 #include "core/backbone.h"
 #include "core/inspection.h"
 #include "models/full_state.h"
-#include "models/model.h"
+#include "models/image_model.h"
 #include "models/presets.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
@@ -100,8 +100,8 @@ ModelOptions options(const Case& of, const std::string& memory) {
   return read_model_options(base::parse_toml(toml, "recipe.toml"));
 }
 
-std::unique_ptr<Model> make(const Case& of, const std::string& memory) {
-  auto model = std::make_unique<Model>(options(of, memory), 1, at::kDouble);
+std::unique_ptr<ImageModel> make(const Case& of, const std::string& memory) {
+  auto model = std::make_unique<ImageModel>(options(of, memory), 1, at::kDouble);
   const at::NoGradGuard no_grad;
   Numbers numbers(4);
   for (const auto& [name, tensor] : model->parameters().named())
@@ -113,24 +113,24 @@ at::Tensor pixels(const Case& of, int64_t batch, uint64_t seed = 2) {
   return Numbers(seed).normal({batch, 3, of.height, of.width});
 }
 
-core::StepResult run(const Model& model, const at::Tensor& images, const core::State& state, core::Mode mode) {
+core::StepResult run(const ImageModel& model, const at::Tensor& images, const core::State& state, core::Mode mode) {
   core::Segment segment;
   segment.pixels = images;
   segment.mode = mode;
   return model.forward(segment, state);
 }
 
-core::StepResult evaluate(const Model& model, const at::Tensor& images) {
+core::StepResult evaluate(const ImageModel& model, const at::Tensor& images) {
   return run(model, images, model.initial_state(images.size(0)), core::Mode::evaluate);
 }
 
 /// A training step on fresh images, committed.
-void train(const Case& of, Model& model, uint64_t seed) {
+void train(const Case& of, ImageModel& model, uint64_t seed) {
   model.commit(run(model, pixels(of, 3, seed), model.initial_state(3), core::Mode::train).state);
 }
 
 /// The per-model fields of the model's state whose names end with `ending`.
-std::vector<at::Tensor> kept(const Model& model, const std::string& ending) {
+std::vector<at::Tensor> kept(const ImageModel& model, const std::string& ending) {
   std::vector<at::Tensor> found;
   for (const auto& [field, tensor] : model.initial_state(1).fields()) {
     if (field.path.ends_with(ending)) found.push_back(tensor.clone());
@@ -253,7 +253,7 @@ TEST_P(VisionGrc, TheCacheIsTheModels) {
     const auto model = make(GetParam(), memory);
     train(GetParam(), *model, 5);
     // The content of a model's file: parameters, and state that belongs to no sequence.
-    Model loaded(options(GetParam(), memory), 9, at::kDouble);
+    ImageModel loaded(options(GetParam(), memory), 9, at::kDouble);
     for (const auto& [name, tensor] : loaded.parameters().named())
       at::Tensor(tensor).copy_(model->parameters().find(name));
     const core::State kept = model->initial_state(1);

@@ -1,4 +1,4 @@
-#include "models/model.h"
+#include "models/image_model.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -10,8 +10,8 @@
 #include "core/backbone.h"
 #include "core/task_tokens.h"
 #include "inspect/cost.h"
-#include "models/model.h"
 #include "models/presets.h"
+#include "models/text_model.h"
 #include "ops/image/grid.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
@@ -43,8 +43,8 @@ ModelOptions options(const std::vector<std::string>& assignments = {}, const cha
   return read_model_options(node);
 }
 
-std::unique_ptr<Model> vision(const ModelOptions& of, at::ScalarType dtype = at::kDouble) {
-  auto model = std::make_unique<Model>(of, 1, dtype);
+std::unique_ptr<ImageModel> vision(const ModelOptions& of, at::ScalarType dtype = at::kDouble) {
+  auto model = std::make_unique<ImageModel>(of, 1, dtype);
   const at::NoGradGuard no_grad;
   Numbers numbers(4);
   for (const auto& [name, tensor] : model->parameters().named())
@@ -59,7 +59,7 @@ core::Segment images(const at::Tensor& pixels, core::Mode mode = core::Mode::eva
   return segment;
 }
 
-at::Tensor hidden(const Model& model, const at::Tensor& pixels) {
+at::Tensor hidden(const ImageModel& model, const at::Tensor& pixels) {
   return model.forward(images(pixels), model.initial_state(pixels.size(0))).hidden;
 }
 
@@ -206,7 +206,7 @@ TEST(Vit, OptionsAreReadAndWritten) {
   EXPECT_FALSE(written.at("backbone").contains("ffn_dim"));
   EXPECT_EQ(written.at("backbone").at("patch_size").as_int(), 4);
   EXPECT_EQ(base::write_options(read_model_options(written)), written);
-  EXPECT_EQ(count_parameters(read), Model(read, 0, at::kFloat).parameters().count());
+  EXPECT_EQ(count_parameters(read), ImageModel(read, 0, at::kFloat).parameters().count());
 }
 
 TEST(Vit, RefusesWhatMakesNoSense) {
@@ -239,8 +239,7 @@ TEST(Vit, RefusesWhatMakesNoSense) {
   part.part.ends = false;
   expect_error<base::InputError>([&] { model->forward(part, model->initial_state(1)); }, {"always whole"});
   expect_error<base::InputError>([&] { require_next_token_model(*model, "generate"); }, {"generate", "images"});
-  expect_error<base::InputError>([&] { require_input(*model, core::InputKind::tokens, "inspect"); },
-                                 {"inspect", "images"});
+  expect_error<base::InputError>([&] { as<TextModel>(*model, "inspect"); }, {"inspect", "images"});
 }
 
 TEST(Vit, KeepsACacheAroundItsAttention) {
@@ -261,7 +260,7 @@ double multiply_adds(ModelOptions options, const std::vector<int64_t>& image_siz
   const int64_t layers = vit.num_layers;
   const auto flops = [&](int64_t count) {
     vit.num_layers = count;
-    return inspect::count_cost(Model(options, 0, at::kFloat),
+    return inspect::count_cost(ImageModel(options, 0, at::kFloat),
                                inspect::CostOptions{.batch = 1, .image_size = image_size})
         .total.flops;
   };

@@ -5,17 +5,17 @@
 
 #include <map>
 
-#include "models/model.h"
+#include "models/pair_model.h"
 #include "tests/support/pair_models.h"
 
 namespace mnemo::search {
 namespace {
 
-std::unique_ptr<models::Model> model_with_memory() {
+std::unique_ptr<models::PairModel> model_with_memory() {
   models::ModelOptions options = test::pair_options();
   options.backbone.pairs.encoder.memory = {
       base::Node::table({{"type", "grc"}, {"cache_len", 3}, {"lifetime", "sequence"}})};
-  return models::build(options, 3, at::kDouble);
+  return models::build_as<models::PairModel>(options, 3, at::kDouble);
 }
 
 at::Tensor source_of(const std::vector<int64_t>& pairs) {

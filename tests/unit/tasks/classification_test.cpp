@@ -138,7 +138,8 @@ at::Tensor logits(const models::Model& model, const data::LabelledDocuments& doc
   const at::NoGradGuard no_grad;
   core::State state = model.initial_state(static_cast<int64_t>(rows.size()));
   at::Tensor found;
-  for (const data::Batch& segment : document_segments(documents, rows, model.segment_size(), options)) {
+  for (const data::Batch& segment :
+       document_segments(documents, rows, core::token_input(model.input()).segment_size, options)) {
     state = start_documents(model, state, segment.reset);
     core::StepResult step = model.forward(segment.input, state);
     state = std::move(step.state);

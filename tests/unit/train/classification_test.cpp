@@ -35,7 +35,7 @@ class FirstToken final : public tasks::TokenTask {
     const at::NoGradGuard no_grad;
     metrics::Accuracy accuracy;
     core::State state = model.initial_state(64);
-    for (const data::Batch& segment : make(1 << 20, model.segment_size(), 64)) {
+    for (const data::Batch& segment : make(1 << 20, core::token_input(model.input()).segment_size, 64)) {
       const core::StepResult step = model.forward(segment.input, state);
       state = step.state;
       accuracy.add_logits(model.logits(step.hidden), data::token_targets(segment));

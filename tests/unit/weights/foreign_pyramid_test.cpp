@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
-#include "models/model.h"
+#include "models/image_model.h"
 #include "models/presets.h"
 #include "ops/image/windows.h"
 #include "tests/support/expect_error.h"
@@ -36,7 +36,7 @@ models::ModelOptions options_from(const std::string& text) {
 TEST(ForeignPyramids, HaveTheirNamesAndShapesAtFullSize) {
   for (const char* folder : {"shapes_timm_pvt_v2_b2", "shapes_timm_swin_tiny_patch4_window7_224"}) {
     const base::Node config = config_of(folder);
-    const models::Model model(options_of(config), 0, at::kFloat, {}, at::kMeta);
+    const models::ImageModel model(options_of(config), 0, at::kFloat, {}, at::kMeta);
     const std::string path = kFolder + folder + "/shapes.json";
     const base::Node shapes = parse_model_config(base::read_file(path, 1 << 22), path);
     EXPECT_EQ(model.parameters().count(), shapes.at("total_parameters").as_int()) << folder;
@@ -55,7 +55,7 @@ TEST(ForeignPyramids, LoadingAndWritingAreEachOthersInverse) {
     const base::Node config = config_of(folder);
     const ForeignFormat& format = *foreign_format_of(config);
     const models::ModelOptions options = options_of(config);
-    const models::Model model(options, 0, at::kFloat);
+    const models::ImageModel model(options, 0, at::kFloat);
     const TensorFile file = read_safetensors(kFolder + folder + "/model.safetensors");
     load_theirs(format, file, model.parameters().named(), "m");
     const NamedTensors back = to_theirs(format, model.parameters().named());
@@ -147,7 +147,7 @@ TEST(ForeignPyramids, MicrosoftsSwinIsReadToo) {
                                    ops::window_position_index(4, 4, 4, 4));
   }
   microsoft.tensors.emplace_back("layers.0.blocks.1.attn_mask", at::zeros({16, 16, 16}));
-  const models::Model model(options, 0, at::kFloat), other(options, 1, at::kFloat);
+  const models::ImageModel model(options, 0, at::kFloat), other(options, 1, at::kFloat);
   load_theirs(format, timm, model.parameters().named(), "m");
   load_theirs(format, microsoft, other.parameters().named(), "m");
   for (const auto& [name, tensor] : model.parameters().named())

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
-#include "models/model.h"
+#include "models/image_model.h"
 #include "models/presets.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
@@ -46,7 +46,7 @@ TEST(Foreign, ModelsOfOtherLibrariesHaveTheirNamesAndShapes) {
   for (const char* folder : {"shapes_timm_vit_small_patch16_224", "shapes_hf_vit_base_patch16_224"}) {
     const base::Node config = config_of(folder);
     const models::ModelOptions options = options_of(config);
-    const models::Model model(options, 0, at::kFloat, {}, at::kMeta);
+    const models::ImageModel model(options, 0, at::kFloat, {}, at::kMeta);
     const std::string path = kFolder + folder + "/shapes.json";
     const base::Node shapes = parse_model_config(base::read_file(path, 1 << 22), path);
     EXPECT_EQ(model.parameters().count(), shapes.at("total_parameters").as_int()) << folder;
@@ -65,7 +65,7 @@ TEST(Foreign, LoadingAndWritingAreEachOthersInverse) {
     const base::Node config = config_of(folder);
     const ForeignFormat& format = *foreign_format_of(config);
     const models::ModelOptions options = options_of(config);
-    const models::Model model(options, 0, at::kFloat);
+    const models::ImageModel model(options, 0, at::kFloat);
     const TensorFile file = read_safetensors(kFolder + folder + "/model.safetensors");
     load_theirs(format, file, model.parameters().named(), "m");
     const NamedTensors back = to_theirs(format, model.parameters().named());
@@ -115,7 +115,7 @@ TEST(Foreign, ABackboneWithoutAHeadIsRead) {
     text.replace(at, 17, "\"num_classes\": 0");
   const base::Node config = parse_model_config(text, path);
   const ForeignFormat& format = *foreign_format_of(config);
-  const models::Model model(options_of(config), 1, at::kFloat);
+  const models::ImageModel model(options_of(config), 1, at::kFloat);
   TensorFile file = read_safetensors(kFolder + "timm_vit/model.safetensors");
   ASSERT_EQ(std::erase_if(file.tensors, [](const auto& one) { return one.first.starts_with("head."); }), 2U);
   load_theirs(format, file, model.parameters().named(), "m");
@@ -153,7 +153,7 @@ TEST(Foreign, WhatCannotBeHonouredIsNamed) {
 TEST(Foreign, WrongTensorsAreListedByTheirNamesAndNothingIsLoaded) {
   const base::Node config = config_of("timm_vit");
   const ForeignFormat& format = *foreign_format_of(config);
-  const models::Model model(options_of(config), 0, at::kFloat);
+  const models::ImageModel model(options_of(config), 0, at::kFloat);
   const at::Tensor before = model.parameters().all().front().tensor.detach().clone();
   const TensorFile good = read_safetensors(kFolder + "timm_vit/model.safetensors");
   const auto refused = [&](const std::function<void(NamedTensors&)>& spoil, std::initializer_list<std::string> parts) {
@@ -196,7 +196,7 @@ TEST(Foreign, WhatAFormatCannotSayIsNamed) {
   models::ModelOptions options = options_of(config_of("timm_vit"));
   options.memory = {base::Node::table({{"type", "grc"}, {"cache_len", 4}})};
   options = models::read_model_options(base::write_options(options));
-  const models::Model model(options, 0, at::kFloat, {}, at::kMeta);
+  const models::ImageModel model(options, 0, at::kFloat, {}, at::kMeta);
   expect_error<base::InputError>([&] { to_theirs(foreign_format("timm_vit"), model.parameters().named()); },
                                  {"timm_vit", "attn.grc."});
   options.memory.clear();
