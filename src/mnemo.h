@@ -65,19 +65,19 @@ struct Watch {
   /// Receives the progress of trainings and comparisons; empty: a line of the log every few seconds, and for a training
   /// nothing.
   std::function<void(const Progress&)> progress = {};
+};
 
-  /// While it lives, the log and the progress of this thread's calls go where a watch says: for calls whose options have
-  /// none.
-  class Watching {
-   public:
-    explicit Watching(const Watch& watch);
-    ~Watching();
-    Watching(const Watching&) = delete;
-    Watching& operator=(const Watching&) = delete;
+/// While it lives, the log and the progress of this thread's calls go where a watch says: for calls whose options have
+/// none.
+class Watching {
+ public:
+  explicit Watching(const Watch& watch);
+  ~Watching();
+  Watching(const Watching&) = delete;
+  Watching& operator=(const Watching&) = delete;
 
-   private:
-    std::unique_ptr<base::ConsoleScope> scope_;
-  };
+ private:
+  std::unique_ptr<base::ConsoleScope> scope_;
 };
 
 struct LoadOptions {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/machine.h"
+#include "base/process.h"
 #include "cli/application.h"
 #include "experiment/device.h"
 

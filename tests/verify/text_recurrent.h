@@ -1,5 +1,7 @@
 #pragma once
 
+#include "core/model.h"
+#include "core/segment.h"
 #include "tests/verify/text.h"
 
 namespace mnemo::verify {
