@@ -125,10 +125,15 @@ at::Tensor random_targets(const models::Model& model, const at::Tensor& tokens) 
   return tokens.narrow(1, model.head().predicts_next_token() ? 1 : 0, count);
 }
 
-/// Tokens that the model chooses from when it writes.
-int64_t words_of(const models::Model& model) {
-  const auto* pairs = std::get_if<core::PairInput>(&model.input());
-  return pairs != nullptr ? pairs->target_vocab_size : core::token_input(model.input()).vocab_size;
+/// Tokens that the model chooses from when it writes, those of a source, and the most that it reads at once.
+struct Vocabularies {
+  int64_t words = 0, source_words = 0, segment = INT64_MAX;
+};
+Vocabularies vocabularies_of(const models::Model& model) {
+  if (const auto* pairs = std::get_if<core::PairInput>(&model.input()))
+    return {pairs->target_vocab_size, pairs->source_vocab_size};
+  const core::TokenInput& text = core::token_input(model.input());
+  return {text.vocab_size, 0, text.segment_size};
 }
 
 /// Mean of -log p after random tokens, two segments one after the other, or each by itself where segments stand alone.
@@ -140,9 +145,8 @@ double first_loss(const models::Model& model, bool segments_alone, const std::st
       who);
   const at::NoGradGuard no_grad;
   constexpr int64_t kTokens = 32;
-  const auto* pairs = std::get_if<core::PairInput>(&model.input());
-  const int64_t count = pairs != nullptr ? kTokens : std::min(kTokens, core::token_input(model.input()).segment_size),
-                words = words_of(model);
+  const auto [words, source_words, segment_size] = vocabularies_of(model);
+  const int64_t count = std::min(kTokens, segment_size);
   at::Generator generator = at::detail::createCPUGenerator(1);
   core::State state = model.initial_state(1);
   double sum = 0.0;
@@ -150,7 +154,7 @@ double first_loss(const models::Model& model, bool segments_alone, const std::st
     const at::Tensor tokens = at::randint(0, words, {1, count + 1}, generator, at::kLong);
     core::Segment segment;
     segment.tokens = tokens.narrow(1, 0, count);
-    if (pairs != nullptr) segment.source = at::randint(0, pairs->source_vocab_size, {1, count}, generator, at::kLong);
+    if (source_words > 0) segment.source = at::randint(0, source_words, {1, count}, generator, at::kLong);
     core::StepResult step = model.forward(segment, state);
     sum += model.nll(step.hidden, random_targets(model, tokens)).mean().item<double>();
     if (!segments_alone) state = std::move(step.state);
@@ -175,7 +179,7 @@ double tried_loss(const models::Model& model, const std::string& folder) {
 
 /// The loss of guessing all words, or classes, alike.
 double guessing_loss(const models::Model& model) {
-  const int64_t choices = model.num_classes() > 0 ? model.num_classes() : words_of(model);
+  const int64_t choices = model.num_classes() > 0 ? model.num_classes() : vocabularies_of(model).words;
   return std::log(static_cast<double>(choices));
 }
 

@@ -166,7 +166,7 @@ std::optional<tasks::Evaluation> evaluated(const bundle::Bundle& stored, const r
   tasks::TaskSettings settings = recipe.task_settings();
   settings.translated = options.translated;
   settings.eval_batch_size = options.batch;
-  if (task->input() == tasks::InputKind::pairs) settings.vocabularies = infer::vocabularies_of(stored);
+  if (reads_pairs(stored)) settings.vocabularies = infer::vocabularies_of(stored);
   settings.generation = [&] { return published_search(stored, recipe); };
   if (!task->endless()) settings.eval_samples = INT64_MAX;
   const auto loaded = task->load(stored.options(), settings);
