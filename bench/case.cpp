@@ -226,7 +226,7 @@ double BenchSubject::train_products() const {
   double forward = 0;
   for (int64_t s = 0; s < c.segments; ++s) {
     forward += static_cast<double>(
-        inspect::count_cost(*parts_->model, {.batch = c.batch, .position = s * c.segment}).total.flops);
+        inspect::count_cost(dynamic_cast<const models::TextModel&>(*parts_->model), {.batch = c.batch, .position = s * c.segment}).total.flops);
   }
   return 3 * forward;
 }
