@@ -15,6 +15,7 @@
 #include "bench/rounds.h"
 #include "infer/session.h"
 #include "inspect/cost.h"
+#include "models/text_model.h"
 #include "train/optimiser.h"
 #include "train/segment_bptt.h"
 

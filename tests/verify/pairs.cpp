@@ -5,7 +5,9 @@
 #include <regex>
 
 #include "base/error.h"
+#include "core/backbone.h"
 #include "models/model.h"
+#include "models/source_side.h"
 #include "ops/label_smoothing.h"
 #include "search/beam_search.h"
 #include "tests/verify/golden_file.h"
