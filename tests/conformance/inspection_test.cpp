@@ -22,7 +22,7 @@ core::Segment whole_segment(const at::Tensor& tokens, const at::Tensor& valid = 
 TEST_P(Inspection, RecordingChangesNoBit) {
   auto model = make_model(config().options);
   const at::NoGradGuard no_grad;
-  inspect::AttentionRecorder recorder(*model, 2);
+  inspect::AttentionRecorder recorder(models::as<models::TextModel>(*model, "test"), 2);
   core::State state = model->initial_state(2);
   Numbers numbers(6);
   for (int i = 0; i < 3; ++i) {
@@ -51,7 +51,7 @@ TEST_P(Inspection, RecordingChangesNoBit) {
 TEST_P(Inspection, WeightsAreSharesOfWhatMayBeSeen) {
   auto model = make_model(config().options);
   const at::NoGradGuard no_grad;
-  inspect::AttentionRecorder recorder(*model, 2);
+  inspect::AttentionRecorder recorder(models::as<models::TextModel>(*model, "test"), 2);
   Numbers numbers(7);
   recorder.run(whole_segment(numbers.tokens({2, 5}, kVocab)));
   const at::Tensor valid = at::tensor({1, 1, 1, 1, 1, 1, 1, 0, 0, 0}, at::kLong).view({2, 5}).to(at::kBool);

@@ -240,7 +240,7 @@ Sizes sizes(const Mechanism& mechanism) {
   const core::State between = run(*model, tokens.narrow(1, 0, 1536), segments({512, 512, 512}), model->initial_state(1))
                                   .state;
   const auto bytes = [](const core::State& state) { return fmt::format("{}", core::num_bytes(state)); };
-  const inspect::ModelCost cost = inspect::count_cost(*model, {1, 512, 1536});
+  const inspect::ModelCost cost = inspect::count_cost(models::as<models::TextModel>(*model, "test"), {1, 512, 1536});
   int64_t flops = cost.total.flops;
   for (const inspect::PartCost& part : cost.parts) {
     if (part.part == "head" || part.part == "feed_forward") flops -= part.flops;

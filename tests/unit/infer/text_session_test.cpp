@@ -29,7 +29,7 @@ class Parrot final : public FakeModel {
     return step;
   }
   at::Tensor logits(const at::Tensor& hidden) const override {
-    at::Tensor out = at::zeros({hidden.size(0), vocab_size()}, at::kDouble);
+    at::Tensor out = at::zeros({hidden.size(0), core::token_input(input()).vocab_size}, at::kDouble);
     for (int64_t b = 0; b < hidden.size(0); ++b) {
       const auto token = static_cast<int64_t>(hidden[b][0].item<double>());
       for (size_t i = 0; i < cycle_.size(); ++i) {

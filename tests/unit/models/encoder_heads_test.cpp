@@ -198,10 +198,10 @@ TEST(RecurrentBlockOfATranslation, ShowsTheRowsOfTheTokensAlone) {
   const core::State before = model->initial_state(1).child("source");
   at::Tensor last;
   const core::State after = model->source()
-                                ->encode(source_segment(source, {}), before,
-                                         [&](std::string_view name, const at::Tensor& rows) {
-                                           last = name == "encoder.layers.0" ? rows : last;
-                                         })
+                                .encode(source_segment(source, {}), before,
+                                        [&](std::string_view name, const at::Tensor& rows) {
+                                          last = name == "encoder.layers.0" ? rows : last;
+                                        })
                                 .state;
   ASSERT_EQ(last.size(1), 8);  // [CLS] memory [SEP] tokens [SEP]
   EXPECT_EQ(difference(SourceSide::output(after).rows, last.narrow(1, 4, 3)), 0.0);

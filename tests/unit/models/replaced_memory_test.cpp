@@ -150,7 +150,8 @@ TEST(ReplacedMemory, OfATranslationModelStandsBeforeASource) {
       base::Node::table({{"type", "grc"}, {"cache_len", 3}, {"lifetime", "sequence"}})};
   const auto model = build_as<PairModel>(options, 3, at::kDouble);
   const auto zeros = replaced_memory(*model, "zeros", "test");
-  const at::Tensor first = at::tensor({{4, 5, 6, 2}}, at::kLong), next = at::tensor({{7, 5, 2}}, at::kLong);
+  const at::Tensor first = at::tensor({4, 5, 6, 2}, at::kLong).unsqueeze(0),
+                   next = at::tensor({7, 5, 2}, at::kLong).unsqueeze(0);
   const core::State before = model->read_source(first, {}, core::Mode::evaluate, model->initial_state(1));
   const auto rows = [&](const core::ReadsSource& reader, const core::State& state) {
     return SourceSide::output(reader.read_source(next, {}, core::Mode::evaluate, state).child("source")).rows;
@@ -158,7 +159,7 @@ TEST(ReplacedMemory, OfATranslationModelStandsBeforeASource) {
   const at::Tensor found = rows(core::source_reader(*zeros), before);
   EXPECT_EQ(difference(found, rows(*model, with(before, [](const at::Tensor& t) { return at::zeros_like(t); }))), 0.0);
   EXPECT_GT(difference(found, rows(*model, before)), 1e-6);
-  const core::Segment target = segment_of(at::tensor({{4, 6}}, at::kLong));
+  const core::Segment target = segment_of(at::tensor({4, 6}, at::kLong).unsqueeze(0));
   EXPECT_EQ(difference(zeros->forward(target, before).hidden, model->forward(target, before).hidden), 0.0);
   core::Segment pair = target;
   pair.source = next;
