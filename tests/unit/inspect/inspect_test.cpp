@@ -103,7 +103,7 @@ TEST(AttentionSummary, SharesAreSumsOfWeightsBySpan) {
 TEST(AttentionSummary, ARowOfTheClassIsNoToken) {
   const auto model = small_model({"backbone.type=encoder", "head.type=classification", "head.num_classes=2"});
   Input input;
-  input.segments.emplace_back().tokens = at::zeros({1, 1}, at::kLong);
+  input.segments.emplace_back().input.tokens = at::zeros({1, 1}, at::kLong);
   input.words.push_back({"a"});
   const AttentionSummary facts = look_at_attention(*model, input.segments, input.words, {});
   ASSERT_EQ(facts.shares.size(), 2u * 2u * 2u) << "each layer and head, from the class's row and tokens";
@@ -181,7 +181,7 @@ TEST(AttentionSummary, PaddedQueriesDoNotCount) {
   const auto model = small_model({"backbone.attention.type=softmax"});
   Input input = small_input(1);
   const AttentionSummary whole = look_at_attention(*model, input.segments, input.words, {});
-  input.segments[0].valid = at::tensor({1, 1, 1, 0}, at::kLong).view({1, 4}).to(at::kBool);
+  input.segments[0].input.valid = at::tensor({1, 1, 1, 0}, at::kLong).view({1, 4}).to(at::kBool);
   const AttentionSummary padded = look_at_attention(*model, input.segments, input.words, {});
   ASSERT_EQ(padded.shares.size(), 4u);
   for (const HeadShare& share : padded.shares) EXPECT_NEAR(share.to.at(0).second, 1.0, 1e-12);
@@ -193,10 +193,10 @@ TEST(AttentionSummary, TheLastOfTheFullestSegmentsIsShown) {
   Input input = small_input(3);
   const auto shown = [&] { return look_at_attention(*model, input.segments, input.words, {}).segment; };
   EXPECT_EQ(shown(), 3);
-  input.segments[2].tokens = input.segments[2].tokens.narrow(1, 0, 1);
+  input.segments[2].input.tokens = input.segments[2].input.tokens.narrow(1, 0, 1);
   input.words[2].resize(1);
   EXPECT_EQ(shown(), 2);
-  input.segments[1].valid = at::tensor({1, 1, 1, 0}, at::kLong).view({1, 4}).to(at::kBool);
+  input.segments[1].input.valid = at::tensor({1, 1, 1, 0}, at::kLong).view({1, 4}).to(at::kBool);
   EXPECT_EQ(shown(), 1);
 }
 
