@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -13,8 +14,8 @@
 #include "bench/decoding.h"
 #include "bench/peers.h"
 #include "bench/rounds.h"
-#include "infer/batcher.h"
 #include "infer/engine.h"
+#include "infer/scheduler.h"
 #include "infer/session.h"
 #include "ops/activation.h"
 
@@ -81,16 +82,35 @@ base::Node DecodingCase::as_node(int64_t threads) const {
                             {"threads", threads}});
 }
 
+namespace {
+
+/// Tokens without a text.
+class SilentTokenizer final : public text::Tokenizer {
+ public:
+  explicit SilentTokenizer(int64_t size) : size_(size) {}
+  std::string type() const override { return "silent"; }
+  int64_t size() const override { return size_; }
+  int64_t unknown_id() const override { return -1; }
+  std::unique_ptr<text::Encoder> encoder(std::string, int64_t) const override { return nullptr; }
+  void append(std::string&, int64_t) const override {}
+  text::Files save() const override { return {}; }
+
+ private:
+  int64_t size_;
+};
+
+}  // namespace
+
 struct DecodingSubject::Parts {
   /// One sequence, or several that advance together.
   struct Running {
     std::optional<infer::Session> one;
-    std::unique_ptr<infer::Batcher> many;
+    std::unique_ptr<infer::Scheduler> many;
     void next() {
       if (one) {
         one->next();
       } else {
-        many->step();
+        many->tick();
       }
     }
   };
@@ -141,8 +161,10 @@ double DecodingSubject::token(const std::string& precision, int64_t context, int
     Parts::Running running;
     running.one = p.fed(precision, context);
     if (batch > 1) {
-      running.many = std::make_unique<infer::Batcher>(p.engine(precision));
-      for (int64_t i = 0; i < batch; ++i) running.many->add(running.one->fork());
+      running.many = std::make_unique<infer::Scheduler>(p.engine(precision));
+      const infer::TextSession text(*running.one, std::make_shared<SilentTokenizer>(p.decoding_case.vocab));
+      for (int64_t i = 0; i < batch; ++i)
+        running.many->submit(text, {}, {.max_tokens = std::numeric_limits<int64_t>::max()});
       running.one.reset();
     }
     found = p.running.emplace(key, std::move(running)).first;

@@ -191,7 +191,7 @@ Sample write(infer::TextSession& session, const infer::GenerateOptions& asked, s
 
 void log_speed(const Sample& sample, const infer::TextSession& session) {
   base::log_info("{}, {} a second, state of {} bytes", base::counted(sample.tokens, "token"),
-                 base::grouped(static_cast<int64_t>(sample.speed())), base::grouped(session.session().num_bytes()));
+                 base::grouped(static_cast<int64_t>(sample.speed())), base::grouped(session.session().state_bytes()));
 }
 
 void write_one(const GenerateArguments& options, const infer::GenerateOptions& asked, const std::string& prompt,
@@ -202,7 +202,7 @@ void write_one(const GenerateArguments& options, const infer::GenerateOptions& a
     const base::Node written = sample.to_node();
     for (const auto& [key, value] : written.members()) node.set(key, value);
     node.set("position", session.session().position());
-    node.set("state_bytes", session.session().num_bytes());
+    node.set("state_bytes", session.session().state_bytes());
     node.set("seconds", sample.seconds);
     node.set("tokens_per_second", base::json_number(sample.speed()));
     node.set("sampling", base::write_options(session.session().sampling()));
@@ -346,7 +346,7 @@ int generate(const GenerateArguments& options, const std::shared_ptr<distributed
     write_one(options, asked, prompt, session);
   }
   if (options.save) {
-    session.session().save(*options.save);
+    session.save(*options.save);
     if (const int signal = pending_signal(); signal != 0)
       throw base::Stopped(signal, fmt::format("generate: stopped; the session so far is saved in {}", *options.save));
   }

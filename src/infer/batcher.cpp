@@ -30,25 +30,15 @@ Batcher::Batcher(std::shared_ptr<const core::Model> model) : model_(std::move(mo
   base::ensure(model_ != nullptr, "a batcher needs a model");
 }
 
-Batcher::Batcher(std::shared_ptr<const Engine> engine) : engine_(std::move(engine)) {
-  base::ensure(engine_ != nullptr, "a batcher needs an engine");
-  model_ = engine_->model();
-}
-
 Batcher::~Batcher() = default;
 
 Batcher::Id Batcher::add(Session session) {
   base::require(session.model_ == model_, "batcher: the session belongs to another model");
-  base::require(session.engine_ == engine_, "batcher: expected a session {}",
-                engine_ ? "of the batcher's engine" : "without an engine");
+  base::require(session.engine_ == nullptr, "batcher: expected a session without an engine; a scheduler runs it");
   base::require(session.position() > 0, "batcher: expected a session that has been fed at least one token");
   base::require(!session.progress_.reset_segments,
                 "batcher: sessions that reset memory at segments are not supported; run this one alone");
   const Id id = next_id_++;
-  if (engine_) {
-    members_.emplace(id, Member{std::move(session), nullptr, 0});
-    return id;
-  }
   const c10::InferenceMode inference;
   if (!members_.empty()) require_same_shared(session.state(), members_.begin()->second.block->state());
   auto block = std::make_shared<PaddedBatch>(std::move(session.progress_.state));
@@ -67,10 +57,6 @@ Session Batcher::remove(Id id) {
   const c10::InferenceMode inference;
   Member& member = find(id);
   Session session = std::move(member.session);
-  if (engine_) {
-    members_.erase(id);
-    return session;
-  }
   session.progress_.state = member.block->take(member.row);
   if (session.progress_.logits.defined()) session.progress_.logits = session.progress_.logits.clone();
   members_.erase(id);
@@ -96,28 +82,7 @@ std::vector<Batcher::Token> Batcher::step() {
   return tokens;
 }
 
-void Batcher::run_engine() {
-  std::vector<Engine::Step> steps;
-  steps.reserve(members_.size());
-  for (auto& [id, member] : members_) {
-    Session& session = member.session;
-    if (session.progress_.pending < 0) continue;
-    steps.push_back({&session.decoding_->sequence, {&session.progress_.pending, 1}, session.decoding_->logits.data()});
-  }
-  engine_->run(steps);
-  for (auto& [id, member] : members_) {
-    Progress& progress = member.session.progress_;
-    if (progress.pending < 0) continue;
-    progress.pending = -1;
-    progress.used = (progress.used + 1) % core::token_input(model_->input()).segment_size;
-  }
-}
-
 void Batcher::run_pending() {
-  if (engine_) {
-    run_engine();
-    return;
-  }
   std::array<std::vector<Member*>, 4> groups;
   for (auto& [id, member] : members_) {
     const Progress& progress = member.session.progress_;

@@ -8,7 +8,6 @@
 #include <memory>
 #include <vector>
 
-#include "infer/engine.h"
 #include "infer/session.h"
 
 namespace mnemo::infer {
@@ -63,8 +62,8 @@ class PaddedBatch {
   bool crossed_segment_ = false;
 };
 
-/// Runs several sessions of one model together. Each generates the same text as it would alone; sessions may join and
-/// leave at any time.
+/// Runs several sessions of a model together that has no decoding engine (a Scheduler runs those of an engine). Each
+/// generates the same text as it would alone; sessions may join and leave at any time.
 ///
 /// Sequences at different positions of their segments run in one call as long as none of them starts or ends a segment;
 /// those that do run in separate calls. Sums over padded rows may round differently from sums over a single sequence,
@@ -78,9 +77,6 @@ class Batcher {
   };
 
   explicit Batcher(std::shared_ptr<const core::Model> model);
-  /// Runs sessions of a decoding engine in one pass, wherever they are in their segments; each gives the same results
-  /// as alone, bit for bit.
-  explicit Batcher(std::shared_ptr<const Engine> engine);
   ~Batcher();
 
   /// Takes over a session that has been fed; its prompt is processed before it joins. Throws InputError if it belongs
@@ -96,17 +92,15 @@ class Batcher {
 
  private:
   struct Member {
-    Session session;                     ///< its state is empty while the sequence is in a block
-    std::shared_ptr<PaddedBatch> block;  ///< null with an engine
+    Session session;  ///< its state is empty while the sequence is in a block
+    std::shared_ptr<PaddedBatch> block;
     int64_t row;
   };
   Member& find(Id id);
   void run_pending();
-  void run_engine();
   void run_group(const std::vector<Member*>& group);
 
   std::shared_ptr<const core::Model> model_;
-  std::shared_ptr<const Engine> engine_;
   std::map<Id, Member> members_;
   Id next_id_ = 0;
 };

@@ -23,7 +23,7 @@ core::DecodeBuild build_of(const EngineOptions& options) {
 }  // namespace
 
 Engine::Engine(std::shared_ptr<const models::Model> model, const EngineOptions& options)
-    : model_(std::move(model)), options_(options) {
+    : model_(std::move(model)), options_(options), fingerprint_(model_) {
   base::ensure(model_ != nullptr, "an engine needs a model");
   try {
     parts_ = std::make_unique<const Parts>(*model_, build_of(options));

@@ -10,6 +10,7 @@
 #include "core/decode.h"
 #include "infer/embedding_rows.h"
 #include "infer/engine_sequence.h"
+#include "infer/fingerprint.h"
 #include "ops/decode/decode_rows.h"
 #include "ops/linear/packed_linear.h"
 
@@ -53,10 +54,16 @@ class Engine {
     float* logits;  ///< [V] of the last token; null: not needed
   };
   void run(std::span<const Step> steps) const;
+  /// Same in one pass, however many rows there are. The tokens of a step must not go past the end of its segment.
+  void pass(std::span<const Step> steps) const;
   /// Same for one sequence; `each` is called with the logits [V] after every token, in order. It must not run an engine
   /// itself.
   void run(EngineSequence& sequence, std::span<const int64_t> tokens,
            const std::function<void(const float*)>& each) const;
+
+  /// Throws InputError if a sequence has no places left for so many more tokens: more rows in a segment than there are
+  /// learned positions, or than an attention has positions for. run() and pass() check it before anything runs.
+  void require_places(const EngineSequence& sequence, int64_t tokens) const;
 
   /// A new sequence without tokens.
   EngineSequence begin() const { return begin_; }
@@ -70,6 +77,8 @@ class Engine {
   core::State export_state(const EngineSequence& sequence) const;
 
   const std::shared_ptr<const models::Model>& model() const { return model_; }
+  /// Of the model, computed once.
+  const Fingerprint& fingerprint() const { return fingerprint_; }
   const EngineOptions& options() const { return options_; }
   /// Bytes of weights and state that must be read to decode a token after `keys` keys; a lower bound on its time.
   int64_t bytes_per_token(int64_t keys) const;
@@ -83,8 +92,7 @@ class Engine {
   struct Piece;
   struct Workspace;
 
-  void require_places(const EngineSequence& sequence, int64_t tokens) const;
-  bool cut(std::span<const Step> steps, Workspace& workspace) const;
+  bool cut(std::span<const Step> steps, int64_t rows, Workspace& workspace) const;
   /// The rows of a pass as seen by layers with context `context`; -1: none.
   void list_rows(const Workspace& workspace, int context, std::vector<core::DecodeRow>& rows) const;
   void forward(Workspace& workspace) const;
@@ -92,12 +100,14 @@ class Engine {
   void end_segment(EngineSequence& sequence, int64_t write) const;
   /// Recomputes the keys of layer `layer` from the rows of its context.
   void make_keys(EngineSequence& sequence, size_t layer) const;
-  void run_pieces(std::span<const Step> steps, const std::function<void(const float*)>* each) const;
+  /// rows: of a pass, shared among the steps.
+  void run_pieces(std::span<const Step> steps, int64_t rows, const std::function<void(const float*)>* each) const;
 
   std::shared_ptr<const models::Model> model_;
   EngineOptions options_;
   std::unique_ptr<const Parts> parts_;
   EngineSequence begin_;
+  Fingerprint fingerprint_;
 };
 
 }  // namespace mnemo::infer

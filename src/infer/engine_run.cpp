@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "infer/engine_workspace.h"
@@ -9,20 +10,25 @@
 
 namespace mnemo::infer {
 
-void Engine::run(std::span<const Step> steps) const { run_pieces(steps, nullptr); }
+void Engine::run(std::span<const Step> steps) const { run_pieces(steps, kRows, nullptr); }
+
+void Engine::pass(std::span<const Step> steps) const {
+  run_pieces(steps, std::numeric_limits<int64_t>::max(), nullptr);
+}
 
 void Engine::run(EngineSequence& sequence, std::span<const int64_t> tokens,
                  const std::function<void(const float*)>& each) const {
   const Step step{&sequence, tokens, nullptr};
-  run_pieces({&step, 1}, &each);
+  run_pieces({&step, 1}, kRows, &each);
 }
 
-void Engine::run_pieces(std::span<const Step> steps, const std::function<void(const float*)>* each) const {
+void Engine::run_pieces(std::span<const Step> steps, int64_t rows,
+                        const std::function<void(const float*)>* each) const {
   for (const Step& step : steps) require_places(*step.sequence, static_cast<int64_t>(step.tokens.size()));
   thread_local Workspace workspace;
   const int64_t dim = parts_->dim, vocab = parts_->vocab;
   workspace.next.assign(steps.size(), 0);
-  while (cut(steps, workspace)) {
+  while (cut(steps, rows, workspace)) {
     forward(workspace);
     int64_t wanted = 0;
     workspace.targets.clear();
@@ -56,8 +62,6 @@ void Engine::run_pieces(std::span<const Step> steps, const std::function<void(co
   }
 }
 
-/// Throws InputError, before anything has run, if a segment would have more rows than there are learned positions, or
-/// an attention has too few positions for all rows.
 void Engine::require_places(const EngineSequence& sequence, int64_t tokens) const {
   const core::DecodeSequence::Rows& block = parts_->block;
   int64_t used = sequence.used(), length = sequence.length_, all = 0;
@@ -79,13 +83,13 @@ void Engine::require_places(const EngineSequence& sequence, int64_t tokens) cons
 }
 
 /// Takes the next piece of every step that has tokens left; false if there is none.
-bool Engine::cut(std::span<const Step> steps, Workspace& workspace) const {
+bool Engine::cut(std::span<const Step> steps, int64_t rows, Workspace& workspace) const {
   int64_t active = 0;
   for (size_t i = 0; i < steps.size(); ++i) active += workspace.next[i] < steps[i].tokens.size();
   workspace.pieces.clear();
   workspace.shapes.clear();
   if (active == 0) return false;
-  const int64_t quota = std::max<int64_t>(1, kRows / active);
+  const int64_t quota = std::max<int64_t>(1, rows / active);
   int64_t first_row = 0;
   for (size_t i = 0; i < steps.size(); ++i) {
     EngineSequence& sequence = *steps[i].sequence;

@@ -7,26 +7,6 @@
 #include "models/text_model.h"
 
 namespace mnemo::infer {
-namespace {
-
-/// The text that goes on from a session made of the bundle's engine or, where it has none, of its model.
-template <class Make>
-TextSession text_from(const bundle::Bundle& bundle, const std::string& precision, const Make& make) {
-  const std::shared_ptr<models::TextModel> model = bundle.text("generate");
-  base::require(
-      bundle.tokenizer != nullptr,
-      "{}: expected a model of texts, found one without a tokenizer; a converted model takes the tokenizer's files "
-      "(tokenizer.json and its like) from the folder that it was made from",
-      bundle.folder);
-  const std::shared_ptr<const Engine> engine = make_engine(
-      model, precision.empty() ? std::nullopt : std::optional(precision), "generate");
-  Session session = engine ? make(engine) : make(std::shared_ptr<const core::Model>(model));
-  session.set_reset_segments(bundle.conventions.resets_segments());
-  return {std::move(session), bundle.tokenizer, end_tokens(bundle)};
-}
-
-}  // namespace
-
 std::shared_ptr<const Engine> make_engine(std::shared_ptr<const models::Model> model,
                                           const std::optional<std::string>& precision, std::string_view who) {
   EngineOptions options;
@@ -42,11 +22,21 @@ std::shared_ptr<const Engine> make_engine(std::shared_ptr<const models::Model> m
 }
 
 TextSession open_text(const bundle::Bundle& bundle, const GenerateOptions& options) {
-  return text_from(bundle, options.precision, [&](const auto& decodes) { return Session(decodes, options); });
+  const std::shared_ptr<models::TextModel> model = bundle.text("generate");
+  base::require(
+      bundle.tokenizer != nullptr,
+      "{}: expected a model of texts, found one without a tokenizer; a converted model takes the tokenizer's files "
+      "(tokenizer.json and its like) from the folder that it was made from",
+      bundle.folder);
+  const std::shared_ptr<const Engine> engine = make_engine(
+      model, options.precision.empty() ? std::nullopt : std::optional(options.precision), "generate");
+  Session session = engine ? Session(engine, options) : Session(model, options);
+  session.set_reset_segments(bundle.conventions.resets_segments());
+  return {std::move(session), bundle.tokenizer, end_tokens(bundle)};
 }
 
 TextSession resume_text(const bundle::Bundle& bundle, const std::string& session_file, const std::string& precision) {
-  return text_from(bundle, precision, [&](const auto& decodes) { return Session::load(session_file, decodes); });
+  return open_text(bundle, {.precision = precision}).load(session_file);
 }
 
 }  // namespace mnemo::infer

@@ -127,22 +127,21 @@ int64_t pick_one(const T* logits, int64_t size, const GenerateOptions& options, 
 
 template <class T>
 void penalise(std::span<T> logits, const GenerateOptions& options, const TokenCounts& seen) {
-  base::ensure(seen.read.size() == seen.written.size() && seen.read.size() <= logits.size(),
-               "sampling: counts of {} and {} tokens for {} logits", seen.read.size(), seen.written.size(),
-               logits.size());
-  for (size_t id = 0; id < seen.read.size(); ++id) {
-    const int32_t written = seen.written[id];
-    if (seen.read[id] == 0 && written == 0) continue;
-    auto logit = static_cast<double>(logits[id]);
-    logit = logit > 0.0 ? logit / options.repetition_penalty : logit * options.repetition_penalty;
-    if (written > 0) logit -= options.frequency_penalty * written + options.presence_penalty;
-    logits[id] = static_cast<T>(logit);
+  const std::span<const TokenCounts::Entry> entries = seen.entries();
+  base::ensure(entries.empty() || static_cast<size_t>(entries.back().token) < logits.size(),
+               "sampling: counts of token {} for {} logits", entries.empty() ? 0 : entries.back().token, logits.size());
+  for (const auto& [token, read, written] : entries) {
+    T& logit = logits[static_cast<size_t>(token)];
+    auto penalised = static_cast<double>(logit);
+    penalised = penalised > 0.0 ? penalised / options.repetition_penalty : penalised * options.repetition_penalty;
+    if (written > 0) penalised -= options.frequency_penalty * written + options.presence_penalty;
+    logit = static_cast<T>(penalised);
   }
 }
 
-void add(std::vector<int32_t>& counts, int64_t token) {
-  int32_t& count = counts[static_cast<size_t>(token)];
-  if (count < std::numeric_limits<int32_t>::max()) ++count;
+/// `count` and `more`, up to the largest number.
+int32_t sum_of(int32_t count, int32_t more) {
+  return static_cast<int32_t>(std::min<int64_t>(int64_t{count} + more, std::numeric_limits<int32_t>::max()));
 }
 
 void require_shape(const at::Tensor& logits, int64_t dims, const char* shape) {
@@ -154,15 +153,17 @@ void require_shape(const at::Tensor& logits, int64_t dims, const char* shape) {
 
 }  // namespace
 
-void TokenCounts::add_read(std::span<const int64_t> tokens, int64_t vocab_size) {
-  read.resize(static_cast<size_t>(vocab_size));
-  written.resize(static_cast<size_t>(vocab_size));
-  for (const int64_t token : tokens) add(read, token);
+void TokenCounts::add_read(std::span<const int64_t> tokens) {
+  for (const int64_t token : tokens) add(token, 1, 0);
 }
 
-void TokenCounts::add_written(int64_t token, int64_t vocab_size) {
-  add_read({}, vocab_size);
-  add(written, token);
+void TokenCounts::add(int64_t token, int32_t read, int32_t written) {
+  if (entries_.empty()) entries_.reserve(64);
+  auto place = std::ranges::lower_bound(entries_, token, {}, &Entry::token);
+  if (place == entries_.end() || place->token != token)
+    place = entries_.insert(place, Entry{static_cast<int32_t>(token), 0, 0});
+  place->read = sum_of(place->read, read);
+  place->written = sum_of(place->written, written);
 }
 
 Sampler::Sampler(const GenerateOptions& options, int64_t unknown_id, int64_t vocabulary)
@@ -174,7 +175,7 @@ template <class T>
 int64_t Sampler::pick(const T* logits, int64_t rows, uint64_t draw, const TokenCounts& seen) const {
   const int64_t size = std::min(rows, vocabulary_);
   const bool hides = !options_.sample_unknown && unknown_id_ >= 0 && unknown_id_ < size;
-  const bool penalises = options_.penalises() && !seen.read.empty();
+  const bool penalises = options_.penalises() && !seen.entries().empty();
   if (!hides && !penalises) return pick_one(logits, size, options_, draw);
   thread_local std::vector<T> changed;
   changed.assign(logits, logits + rows);

@@ -10,13 +10,24 @@
 
 namespace mnemo::infer {
 
-/// How often each token has occurred in a sequence.
-struct TokenCounts {
-  std::vector<int32_t> read;     ///< [V] in what was fed; empty: nothing has occurred
-  std::vector<int32_t> written;  ///< [V] in what was sampled; as long as `read`
+/// How often each token has occurred in a sequence: an entry for each different one, and nothing for the others.
+class TokenCounts {
+ public:
+  struct Entry {
+    int32_t token;
+    int32_t read;     ///< in what was fed
+    int32_t written;  ///< in what was sampled
+  };
+  void add_read(std::span<const int64_t> tokens);
+  void add_written(int64_t token) { add(token, 0, 1); }
+  /// Adds to a token's counts, which end at the largest int32.
+  void add(int64_t token, int32_t read, int32_t written);
+  /// By ascending token.
+  std::span<const Entry> entries() const { return entries_; }
+  int64_t num_bytes() const { return static_cast<int64_t>(entries_.size() * sizeof(Entry)); }
 
-  void add_read(std::span<const int64_t> tokens, int64_t vocab_size);
-  void add_written(int64_t token, int64_t vocab_size);
+ private:
+  std::vector<Entry> entries_;
 };
 
 /// Samples tokens. It has no state: the random number depends only on (seed, draw), so a text depends neither on the

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "models/model.h"
+#include "weights/safetensors.h"
 
 namespace mnemo::infer {
 namespace {
@@ -19,18 +20,24 @@ std::shared_ptr<const core::Model> checked(std::shared_ptr<const core::Model> mo
   return model;
 }
 
+const Engine& checked(const std::shared_ptr<const Engine>& engine) {
+  base::ensure(engine != nullptr, "a session needs an engine");
+  return *engine;
+}
+
 }  // namespace
 
 Session::Session(std::shared_ptr<const core::Model> model, const GenerateOptions& sampling)
-    : model_(checked(std::move(model))), sampler_(sampling) {
+    : model_(checked(std::move(model))), fingerprint_(model_), sampler_(sampling) {
   const c10::InferenceMode inference;
   progress_ = begin(*model_);
 }
 
 Session::Session(std::shared_ptr<const Engine> engine, const GenerateOptions& sampling)
-    : engine_(std::move(engine)), sampler_(sampling) {
-  base::ensure(engine_ != nullptr, "a session needs an engine");
-  model_ = engine_->model();
+    : model_(checked(engine).model()),
+      engine_(std::move(engine)),
+      fingerprint_(engine_->fingerprint()),
+      sampler_(sampling) {
   decoding_ = Decoding{engine_->begin(), {}};
 }
 
@@ -46,8 +53,8 @@ void Session::run(std::span<const int64_t> tokens, const EachLogits& each) {
   } else {
     const c10::InferenceMode inference;
     infer::run(*model_, progress_, tokens, each, sampling().should_stop);
+    counts_.add_read(tokens);
   }
-  counts_.add_read(tokens, core::token_input(model_->input()).vocab_size);
 }
 
 void Session::run_engine(std::span<const int64_t> tokens, const EachLogits& each) {
@@ -65,12 +72,10 @@ void Session::run_engine(std::span<const int64_t> tokens, const EachLogits& each
                                                  : tokens;
   const base::ShouldStop& should_stop = sampling().should_stop;
   constexpr auto kAsked = static_cast<size_t>(Engine::kRows);
-  const auto before = should_stop && left.size() > kAsked ? decoding_ : std::nullopt;
-  const int64_t used = progress_.used;
+  const auto before = should_stop && left.size() > 1 ? std::optional(mark()) : std::nullopt;
   while (!left.empty()) {
     if (const int reason = should_stop ? should_stop() : 0; reason != 0) {
-      if (before) decoding_ = before;
-      progress_.used = used;
+      if (before) rewind(*before);
       throw base::Stopped(reason, "session: stopped");
     }
     const size_t room = static_cast<size_t>(core::token_input(model_->input()).segment_size - progress_.used);
@@ -87,11 +92,19 @@ void Session::run_engine(std::span<const int64_t> tokens, const EachLogits& each
       const Engine::Step step{&decoding_->sequence, left.first(size), logits.data()};
       engine_->run({&step, 1});
     }
-    progress_.used = (progress_.used + static_cast<int64_t>(size)) % core::token_input(model_->input()).segment_size;
+    ran(left.first(size));
     left = left.subspan(size);
   }
-  for (const int64_t token : tokens) progress_.append(token);
+}
+
+void Session::ran(std::span<const int64_t> tokens) {
+  if (tokens.empty()) return;
+  progress_.used = (progress_.used + static_cast<int64_t>(tokens.size())) %
+                   core::token_input(model_->input()).segment_size;
+  if (progress_.pending >= 0) tokens = tokens.subspan(1);
   progress_.pending = -1;
+  for (const int64_t token : tokens) progress_.append(token);
+  counts_.add_read(tokens);
 }
 
 std::vector<double> Session::score(std::span<const int64_t> tokens) {
@@ -141,7 +154,15 @@ int64_t Session::next() {
 void Session::append(int64_t token) {
   progress_.pending = token;
   progress_.append(token);
-  counts_.add_written(token, core::token_input(model_->input()).vocab_size);
+  counts_.add_written(token);
+}
+
+Session Session::fresh() const {
+  Session session = engine_ ? Session(engine_, sampling()) : Session(model_, sampling());
+  session.sampler_ = sampler_;
+  session.fingerprint_ = fingerprint_;
+  session.progress_.reset_segments = progress_.reset_segments;
+  return session;
 }
 
 Session Session::fork(int64_t seed) const {
@@ -166,8 +187,15 @@ core::State Session::state() const {
   return engine_->export_state(decoding_->sequence);
 }
 
-int64_t Session::num_bytes() const {
+int64_t Session::state_bytes() const {
   return engine_ ? decoding_->sequence.num_bytes() : core::num_bytes(progress_.state, core::Lifetime::sequence);
+}
+
+int64_t Session::num_bytes() const {
+  const size_t logits = engine_                      ? decoding_->logits.size() * sizeof(float)
+                        : progress_.logits.defined() ? progress_.logits.nbytes()
+                                                     : 0;
+  return state_bytes() + static_cast<int64_t>(logits) + counts_.num_bytes();
 }
 
 int64_t Session::generate(int64_t max_tokens, const std::function<bool(int64_t)>& on_token,

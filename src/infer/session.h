@@ -6,14 +6,19 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "infer/engine.h"
+#include "infer/fingerprint.h"
 #include "infer/progress.h"
 #include "infer/sampling.h"
 
 namespace mnemo::core {
 class Model;
+}
+namespace mnemo::weights {
+struct TensorFile;
 }
 
 namespace mnemo::infer {
@@ -77,12 +82,16 @@ class Session {
   /// Undoes everything since the mark, which can be used again. Throws InputError if the mark belongs to another model.
   void rewind(const Mark& mark);
 
-  /// Writes the session (not the model) as a safetensors file.
+  /// Writes the session (not the model) as a safetensors file, or to memory.
   void save(const std::string& path) const;
+  std::string save_bytes() const;
   /// Continues from such a file exactly. Throws InputError if the file is damaged, is not a session, or belongs to a
   /// model with other options or weights.
   static Session load(const std::string& path, std::shared_ptr<const core::Model> model);
   static Session load(const std::string& path, std::shared_ptr<const Engine> engine);
+  /// Same from memory.
+  static Session load_bytes(std::string_view bytes, std::shared_ptr<const core::Model> model);
+  static Session load_bytes(std::string_view bytes, std::shared_ptr<const Engine> engine);
 
   const core::Model& model() const { return *model_; }
   const std::shared_ptr<const core::Model>& shared_model() const { return model_; }
@@ -94,8 +103,7 @@ class Session {
   /// The token <unk>, which is sampled from now on only with sampling().sample_unknown, and the number of tokens that
   /// stand for a text: others are not sampled.
   void set_vocabulary(int64_t unknown_id, int64_t size) { sampler_ = Sampler(sampler_.options(), unknown_id, size); }
-  /// Whether to reset memory at every segment from now on, for models trained that way (data.reset = "segments"). Not
-  /// stored in saved sessions.
+  /// Whether to reset memory at every segment from now on, for models trained that way (data.reset = "segments").
   void set_reset_segments(bool reset) { progress_.reset_segments = reset; }
   /// Tokens of the sequence so far.
   int64_t position() const { return progress_.position; }
@@ -106,10 +114,15 @@ class Session {
   /// mode: to train from it, first clone it outside inference mode.
   core::State state() const;
   /// Bytes of this sequence's state, not counting what the model shares with all sequences.
+  int64_t state_bytes() const;
+  /// Bytes of all that the session holds: its state, the next token's logits, and 12 for each different token that has
+  /// occurred.
   int64_t num_bytes() const;
 
  private:
   friend class Batcher;
+  friend class Scheduler;
+  friend class TextSession;
   using EachLogits = std::function<void(const at::Tensor&)>;
   /// `each`: called with logits [n,V] of the following tokens, in order; null: not needed.
   void run(std::span<const int64_t> tokens, const EachLogits& each = {});
@@ -118,9 +131,17 @@ class Session {
   int64_t pick() const;
   /// Appends a sampled token, which runs later.
   void append(int64_t token);
+  /// Accounts for tokens that the engine has run, the pending one first if there is one.
+  void ran(std::span<const int64_t> tokens);
+  /// A session of the same model and rules without tokens.
+  Session fresh() const;
+  weights::TensorFile to_file() const;
+  /// Continues from a file; `name` stands for it in messages.
+  void restore(const weights::TensorFile& file, const std::string& name);
 
   std::shared_ptr<const core::Model> model_;
   std::shared_ptr<const Engine> engine_;
+  Fingerprint fingerprint_;  // of the model
   Sampler sampler_;
   Progress progress_;
   TokenCounts counts_;
@@ -130,9 +151,5 @@ class Session {
 /// A session using the fastest implementation that supports the model: a decoding engine with float32 weights, else the
 /// model itself.
 Session fastest_session(std::shared_ptr<const models::Model> model, const GenerateOptions& sampling = {});
-
-/// SHA-256 of the names, shapes, types and values of a model's parameters and of its segment size: the same for the
-/// same model, regardless of where it is loaded.
-std::string fingerprint(const core::Model& model);
 
 }  // namespace mnemo::infer

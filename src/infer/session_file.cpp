@@ -8,11 +8,10 @@
 #include <set>
 #include <sstream>
 
-#include "base/checksum.h"
 #include "base/error.h"
 #include "base/printable.h"
+#include "core/model.h"
 #include "infer/session.h"
-#include "models/model.h"
 #include "weights/safetensors.h"
 
 namespace mnemo::infer {
@@ -28,6 +27,7 @@ constexpr const char* kMinP = "min_p";
 constexpr const char* kRepetition = "repetition_penalty";
 constexpr const char* kFrequency = "frequency_penalty";
 constexpr const char* kPresence = "presence_penalty";
+constexpr const char* kResets = "reset_segments";
 constexpr const char* kRead = "counts.read";
 constexpr const char* kWritten = "counts.written";
 
@@ -95,16 +95,31 @@ decltype(Progress::recent) read_recent(const Header& header, const Progress& pro
 TokenCounts read_counts(const weights::TensorFile& file, int64_t vocab_size, const std::string& path) {
   TokenCounts counts;
   if (file.find(kRead) == nullptr && file.find(kWritten) == nullptr) return counts;
-  for (const auto& [name, values] : {std::pair{kRead, &counts.read}, std::pair{kWritten, &counts.written}}) {
+  const auto read = [&](const char* name) {
     const at::Tensor& found = file.at(name, path);
     base::require(found.scalar_type() == at::kInt && found.sizes() == at::IntArrayRef({vocab_size}) &&
                       found.min().item<int32_t>() >= 0,
                   "{}: expected '{}' [{}] of type Int, none negative, found {} of {}", path, name, vocab_size,
                   c10::str(found.sizes()), c10::toString(found.scalar_type()));
-    const at::Tensor plain = found.contiguous();
-    values->assign(plain.const_data_ptr<int32_t>(), plain.const_data_ptr<int32_t>() + plain.numel());
+    return found.contiguous();
+  };
+  const at::Tensor all_read = read(kRead), all_written = read(kWritten);
+  for (int64_t token = 0; token < vocab_size; ++token) {
+    const int32_t reads = all_read.const_data_ptr<int32_t>()[token],
+                  writes = all_written.const_data_ptr<int32_t>()[token];
+    if (reads > 0 || writes > 0) counts.add(token, reads, writes);
   }
   return counts;
+}
+
+/// Counts for each token of the vocabulary, of what was read and of what was written.
+std::pair<at::Tensor, at::Tensor> tensors_of(const TokenCounts& counts, int64_t vocab_size) {
+  at::Tensor read = at::zeros({vocab_size}, at::kInt), written = at::zeros({vocab_size}, at::kInt);
+  for (const TokenCounts::Entry& entry : counts.entries()) {
+    read.mutable_data_ptr<int32_t>()[entry.token] = entry.read;
+    written.mutable_data_ptr<int32_t>()[entry.token] = entry.written;
+  }
+  return {read, written};
 }
 
 /// A state with the fields that every session has after `used` tokens of a segment.
@@ -193,119 +208,127 @@ void rehearse(const core::Model& model, Progress progress, const std::string& pa
 
 }  // namespace
 
-std::string fingerprint(const core::Model& model) {
-  base::Sha256 hash;
-  hash.update(fmt::format("{} {}\n", core::token_input(model.input()).segment_size,
-                          core::token_input(model.input()).vocab_size));
-  if (const auto* built = dynamic_cast<const models::Model*>(&model)) {
-    // Options set in code may omit defaults that a file contains: compare complete options.
-    const auto complete = base::read_options<models::ModelOptions>(base::write_options(built->options()));
-    hash.update(base::to_json(base::write_options(complete), -1));
+weights::TensorFile Session::to_file() const {
+  weights::TensorFile file;
+  for (auto& [name, tensor] : core::save(state())) file.tensors.emplace_back(kStatePrefix + name, tensor);
+  if (!counts_.entries().empty()) {
+    const auto [read, written] = tensors_of(counts_, core::token_input(model_->input()).vocab_size);
+    file.tensors.emplace_back(kRead, read);
+    file.tensors.emplace_back(kWritten, written);
   }
-  for (const auto& [name, tensor, kind] : model.parameters().all()) {
-    hash.update(fmt::format("\n{} {} {}\n", name, c10::toString(tensor.scalar_type()), c10::str(tensor.sizes())));
-    const at::Tensor plain = tensor.detach().to(at::kCPU).contiguous();
-    hash.update(plain.const_data_ptr(), plain.nbytes());
-  }
-  return hash.hex();
-}
-
-void Session::save(const std::string& path) const {
-  weights::NamedTensors tensors;
-  for (auto& [name, tensor] : core::save(state())) tensors.emplace_back(kStatePrefix + name, tensor);
-  if (!counts_.read.empty()) {
-    tensors.emplace_back(kRead, at::tensor(counts_.read, at::kInt));
-    tensors.emplace_back(kWritten, at::tensor(counts_.written, at::kInt));
-  }
-  if (progress_.logits.defined()) tensors.emplace_back(kLogits, progress_.logits);
-  if (engine_ && !decoding_->logits.empty()) {
-    tensors.emplace_back(kLogits, at::from_blob(const_cast<float*>(decoding_->logits.data()),
-                                                {core::token_input(model_->input()).vocab_size}, at::kFloat));
-  }
+  if (progress_.logits.defined()) file.tensors.emplace_back(kLogits, progress_.logits);
+  if (engine_ && !decoding_->logits.empty()) file.tensors.emplace_back(kLogits, at::tensor(decoding_->logits));
   const GenerateOptions& options = sampling();
-  weights::write_safetensors(path, tensors,
-                             {{"format", kFormat},
-                              {"model", fingerprint(*model_)},
-                              {"position", fmt::format("{}", progress_.position)},
-                              {"used", fmt::format("{}", progress_.used)},
-                              {"pending", fmt::format("{}", progress_.pending)},
-                              {kRecent, fmt::format("{}", fmt::join(recent(), " "))},
-                              {"temperature", fmt::format("{}", options.temperature)},
-                              {"top_k", fmt::format("{}", options.top_k)},
-                              {"top_p", fmt::format("{}", options.top_p)},
-                              {"seed", fmt::format("{}", options.seed)},
-                              {kSampleUnknown, fmt::format("{}", static_cast<int>(options.sample_unknown))},
-                              {kMinP, fmt::format("{}", options.min_p)},
-                              {kRepetition, fmt::format("{}", options.repetition_penalty)},
-                              {kFrequency, fmt::format("{}", options.frequency_penalty)},
-                              {kPresence, fmt::format("{}", options.presence_penalty)}});
+  file.metadata = {{"format", kFormat},
+                   {"model", fingerprint_.text()},
+                   {"position", fmt::format("{}", progress_.position)},
+                   {"used", fmt::format("{}", progress_.used)},
+                   {"pending", fmt::format("{}", progress_.pending)},
+                   {kRecent, fmt::format("{}", fmt::join(recent(), " "))},
+                   {kResets, fmt::format("{}", static_cast<int>(progress_.reset_segments))},
+                   {"temperature", fmt::format("{}", options.temperature)},
+                   {"top_k", fmt::format("{}", options.top_k)},
+                   {"top_p", fmt::format("{}", options.top_p)},
+                   {"seed", fmt::format("{}", options.seed)},
+                   {kSampleUnknown, fmt::format("{}", static_cast<int>(options.sample_unknown))},
+                   {kMinP, fmt::format("{}", options.min_p)},
+                   {kRepetition, fmt::format("{}", options.repetition_penalty)},
+                   {kFrequency, fmt::format("{}", options.frequency_penalty)},
+                   {kPresence, fmt::format("{}", options.presence_penalty)}};
+  return file;
 }
 
-Session Session::load(const std::string& path, std::shared_ptr<const core::Model> model) {
-  const weights::TensorFile file = weights::read_safetensors(path);
-  const Header header(file.metadata, path);
-  base::require(header.text("format") == kFormat, "{}: expected the format '{}', found '{}'", path, kFormat,
+void Session::restore(const weights::TensorFile& file, const std::string& name) {
+  const Header header(file.metadata, name);
+  base::require(header.text("format") == kFormat, "{}: expected the format '{}', found '{}'", name, kFormat,
                 base::printable(header.text("format"), 40));
-  Session session(std::move(model));
   base::require(
-      header.text("model") == fingerprint(*session.model_),
+      header.text("model") == fingerprint_.text(),
       "{}: this session belongs to a model with other options or weights; load it with the model it was saved with",
-      path);
+      name);
   try {
-    session.set_sampling({.temperature = header.number<double>("temperature"),
-                          .top_k = header.number<int64_t>("top_k"),
-                          .top_p = header.number<double>("top_p"),
-                          .min_p = header.number_or(kMinP, 0.0),
-                          .repetition_penalty = header.number_or(kRepetition, 1.0),
-                          .frequency_penalty = header.number_or(kFrequency, 0.0),
-                          .presence_penalty = header.number_or(kPresence, 0.0),
-                          .sample_unknown = header.number_or(kSampleUnknown, 0) != 0,
-                          .seed = header.number<int64_t>("seed")});
+    set_sampling({.temperature = header.number<double>("temperature"),
+                  .top_k = header.number<int64_t>("top_k"),
+                  .top_p = header.number<double>("top_p"),
+                  .min_p = header.number_or(kMinP, 0.0),
+                  .repetition_penalty = header.number_or(kRepetition, 1.0),
+                  .frequency_penalty = header.number_or(kFrequency, 0.0),
+                  .presence_penalty = header.number_or(kPresence, 0.0),
+                  .sample_unknown = header.number_or(kSampleUnknown, 0) != 0,
+                  .seed = header.number<int64_t>("seed"),
+                  .should_stop = sampling().should_stop});
   } catch (const base::InputError& error) {
-    base::input_error("{}: {}", path, error.what());
+    base::input_error("{}: {}", name, error.what());
   }
 
   const c10::InferenceMode inference;
-  const core::Model& like = session.model();
+  const core::Model& like = *model_;
+  const auto& [vocab_size, segment_size] = core::token_input(like.input());
   Progress progress;
+  progress.reset_segments = header.number_or(kResets, static_cast<int>(progress_.reset_segments)) != 0;
   progress.position = header.number<int64_t>("position");
   progress.used = header.number<int64_t>("used");
   progress.pending = header.number<int64_t>("pending");
   const int64_t ran = progress.position - (progress.pending >= 0 ? 1 : 0);
-  base::require(progress.pending >= -1 && progress.pending < core::token_input(like.input()).vocab_size && ran >= 0 &&
-                    progress.used == ran % core::token_input(like.input()).segment_size &&
-                    (ran > 0 || progress.pending < 0),
+  base::require(progress.pending >= -1 && progress.pending < vocab_size && ran >= 0 &&
+                    progress.used == ran % segment_size && (ran > 0 || progress.pending < 0),
                 "{}: 'position' {}, 'used' {} and 'pending' {} contradict one another (segments of {}, {} tokens)",
-                path, progress.position, progress.used, progress.pending, core::token_input(like.input()).segment_size,
-                core::token_input(like.input()).vocab_size);
-  progress.recent = read_recent(header, progress, core::token_input(like.input()).vocab_size);
+                name, progress.position, progress.used, progress.pending, segment_size, vocab_size);
+  progress.recent = read_recent(header, progress, vocab_size);
   const core::State expected = pattern(like, progress.used);
-  progress.state = read_state(file, expected, path);
-  require_open_rows(progress.state, expected, progress.used, path);
+  progress.state = read_state(file, expected, name);
+  require_open_rows(progress.state, expected, progress.used, name);
   if (ran > 0) {
-    const at::Tensor& logits = file.at(kLogits, path);
-    base::require(
-        logits.is_floating_point() && logits.sizes() == at::IntArrayRef({core::token_input(like.input()).vocab_size}),
-        "{}: expected '{}' [{}] of a floating type, found {} of {}", path, kLogits,
-        core::token_input(like.input()).vocab_size, c10::str(logits.sizes()), c10::toString(logits.scalar_type()));
+    const at::Tensor& logits = file.at(kLogits, name);
+    base::require(logits.is_floating_point() && logits.sizes() == at::IntArrayRef({vocab_size}),
+                  "{}: expected '{}' [{}] of a floating type, found {} of {}", name, kLogits, vocab_size,
+                  c10::str(logits.sizes()), c10::toString(logits.scalar_type()));
     progress.logits = logits.to(device_of(like));
   }
-  session.counts_ = read_counts(file, core::token_input(like.input()).vocab_size, path);
-  rehearse(like, progress, path);
-  session.progress_ = std::move(progress);
+  counts_ = read_counts(file, vocab_size, name);
+  rehearse(like, progress, name);
+  progress_ = std::move(progress);
+  if (!engine_) return;
+  decoding_ = Decoding{engine_->import(progress_.state), {}};
+  if (progress_.logits.defined()) {
+    const at::Tensor logits = progress_.logits.to(at::kFloat).contiguous();
+    decoding_->logits.assign(logits.const_data_ptr<float>(), logits.const_data_ptr<float>() + logits.numel());
+  }
+  progress_.state = {};
+  progress_.logits.reset();
+}
+
+void Session::save(const std::string& path) const {
+  const weights::TensorFile file = to_file();
+  weights::write_safetensors(path, file.tensors, file.metadata);
+}
+
+std::string Session::save_bytes() const {
+  const weights::TensorFile file = to_file();
+  return weights::encode_safetensors(file.tensors, file.metadata);
+}
+
+Session Session::load(const std::string& path, std::shared_ptr<const core::Model> model) {
+  Session session(std::move(model));
+  session.restore(weights::read_safetensors(path), path);
   return session;
 }
 
 Session Session::load(const std::string& path, std::shared_ptr<const Engine> engine) {
-  Session session = load(path, std::shared_ptr<const core::Model>(engine->model()));
-  session.decoding_ = Decoding{engine->import(session.progress_.state), {}};
-  if (session.progress_.logits.defined()) {
-    const at::Tensor logits = session.progress_.logits.to(at::kFloat).contiguous();
-    session.decoding_->logits.assign(logits.const_data_ptr<float>(), logits.const_data_ptr<float>() + logits.numel());
-  }
-  session.progress_.state = {};
-  session.progress_.logits.reset();
-  session.engine_ = std::move(engine);
+  Session session(std::move(engine));
+  session.restore(weights::read_safetensors(path), path);
+  return session;
+}
+
+Session Session::load_bytes(std::string_view bytes, std::shared_ptr<const core::Model> model) {
+  Session session(std::move(model));
+  session.restore(weights::read_safetensors(bytes, "session"), "session");
+  return session;
+}
+
+Session Session::load_bytes(std::string_view bytes, std::shared_ptr<const Engine> engine) {
+  Session session(std::move(engine));
+  session.restore(weights::read_safetensors(bytes, "session"), "session");
   return session;
 }
 

@@ -27,8 +27,15 @@ class TextSession {
   /// Throws InputError if the tokenizer has more tokens than the model.
   TextSession(Session session, std::shared_ptr<const text::Tokenizer> tokenizer, std::vector<int64_t> end_tokens = {});
 
-  /// Reads text. Warns of characters or words that are not in the vocabulary, or refuses them. Throws InputError for
-  /// text that the tokenizer does not accept (invalid UTF-8).
+  /// The tokens of a text that is to be read.
+  struct Prompt {
+    std::vector<int64_t> tokens;
+    int64_t leading = 0;  ///< how many of them stand in front of the text
+  };
+  /// Warns of characters or words that are not in the vocabulary, or refuses them. Throws InputError for text that the
+  /// tokenizer does not accept (invalid UTF-8).
+  Prompt prompt(std::string_view text, text::Unknown unknown = text::Unknown::warn) const;
+  /// Reads text, with the errors of prompt().
   void feed(std::string_view text, text::Unknown unknown = text::Unknown::warn);
 
   /// Reads text and returns how likely the model finds each of its tokens, whatever the sampling options. Special
@@ -54,17 +61,32 @@ class TextSession {
   /// A second session that continues independently, with a seed of its own.
   TextSession fork(int64_t seed) const;
 
+  /// As Session::save; the file also says which tokenizer and end tokens the text has.
+  void save(const std::string& path) const;
+  std::string save_bytes() const;
+  /// A session of the same model, tokenizer and rules that continues from a file, or from memory. Throws InputError as
+  /// Session::load does, and if the tokenizer, the end tokens or where memory is reset are other ones; files of earlier
+  /// versions do not say.
+  TextSession load(const std::string& path) const;
+  TextSession load_bytes(std::string_view bytes) const;
+
   Session& session() { return session_; }
   const Session& session() const { return session_; }
   const std::shared_ptr<const text::Tokenizer>& shared_tokenizer() const { return tokenizer_; }
 
  private:
+  friend class Scheduler;
   /// The tokens in front of the first text; none later.
   std::vector<int64_t> beginning() const;
+  /// As begin(), but reads nothing.
+  void prepare(const GenerateOptions& options);
+  weights::TensorFile to_file() const;
+  TextSession restored(const weights::TensorFile& file, const std::string& name) const;
 
   Session session_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;
   TextStream stream_;
+  Fingerprint fingerprint_;  // of the tokenizer and the end tokens
 };
 
 }  // namespace mnemo::infer

@@ -98,7 +98,7 @@ TEST_F(Library, AStreamMayEndEarlyAndGoOnFromAFile) {
   infer::TextSession whole = model.text(options);
   whole.feed("line 9");
   const std::string first = whole.generate({.max_tokens = 20});
-  whole.session().save(folder_ / "session");
+  whole.save(folder_ / "session");
   const std::string second = whole.generate({.max_tokens = 20});
   infer::TextSession again = model.resume_text(folder_ / "session", options);
   EXPECT_EQ(again.generate({.max_tokens = 20}), second);

@@ -60,11 +60,11 @@ TEST(MemoryGrowthSlow, OneSessionOfAMillionTokens) {
   const auto model = tiny(R"({"segment_size": 16, "backbone": {"attention": {"type": "abc", "num_slots": 4}}})");
   Session session = started(model, 1);
   session.next();
-  const int64_t bytes = session.num_bytes(), place = session.position();
+  const int64_t bytes = session.state_bytes(), place = session.position();
   static_assert(kTokens % 16 == 0, "both readings are taken at the same place of a segment");
   expect_flat(kTokens, [&](int64_t) { session.next(); });
   EXPECT_EQ(session.position(), place + kTokens);
-  EXPECT_EQ(session.num_bytes(), bytes);
+  EXPECT_EQ(session.state_bytes(), bytes);
 }
 
 TEST(MemoryGrowthSlow, SessionsSideBySideWithAMillionTokensInAll) {

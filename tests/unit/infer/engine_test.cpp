@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "infer/batcher.h"
 #include "infer/progress.h"
 #include "infer/session.h"
 #include "tests/support/expect_error.h"
@@ -142,30 +141,6 @@ TEST(Engine, ForksAndRewindsAreIndependent) {
   EXPECT_EQ(first, third);
   Session other(build(cases()[9]));
   test::expect_error<base::InputError>([&] { other.rewind(mark); }, {"another model"});
-}
-
-TEST(Engine, BatchedSessionsMakeTheSameBitsAsAlone) {
-  for (const Case& of : cases()) {
-    const auto engine = std::make_shared<Engine>(
-        build(of), EngineOptions{of.name.size() % 2 == 0 ? ops::Precision::int8 : ops::Precision::bf16});
-    Batcher batcher(engine);
-    std::map<Batcher::Id, Session> alone;
-    for (int64_t i = 0; i < 7; ++i) {
-      Session session(engine, {.temperature = 1.5, .seed = i});
-      session.feed(text(3 + 2 * i, i));
-      const Batcher::Id id = batcher.add(session.fork());
-      alone.emplace(id, std::move(session));
-    }
-    for (int step = 0; step < 23; ++step) {
-      if (step == 9) {
-        Session left = batcher.remove(3);
-        EXPECT_TRUE(at::equal(left.logits(), alone.at(3).logits())) << of.name;
-        alone.erase(3);
-      }
-      for (const auto& [id, token] : batcher.step())
-        EXPECT_EQ(token, alone.at(id).next()) << of.name << " session " << id << " step " << step;
-    }
-  }
 }
 
 TEST(Engine, FewerBitsStayNear) {

@@ -138,8 +138,8 @@ TEST(Sampling, MinPKeepsWhatHasAShareOfTheLikeliest) {
 
 TEST(Sampling, PenaltiesFollowTheirFormulas) {
   TokenCounts seen;
-  seen.add_read(std::vector<int64_t>{0, 1}, 4);
-  for (const int64_t token : {2, 2, 2, 1}) seen.add_written(token, 4);
+  seen.add_read(std::vector<int64_t>{0, 1});
+  for (const int64_t token : {2, 2, 2, 1}) seen.add_written(token);
   // By hand: token 0 was read, 1 read and written, 2 written three times, 3 is new.
   const at::Tensor logits = at::tensor({1.5, -0.5, 2.5, 0.25});
   const auto expected = [&](const GenerateOptions& o) {

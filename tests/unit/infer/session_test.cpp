@@ -176,11 +176,11 @@ TEST(Session, PenaltiesCountWhatWasReadAndWritten) {
   Session session(shared, penalised);
   session.feed(prompt(6));
   TokenCounts seen;
-  seen.add_read(prompt(6), 11);
+  seen.add_read(prompt(6));
   for (int64_t i = 0; i < 30; ++i) {
     const int64_t expected = Sampler(penalised).pick(session.logits(), static_cast<uint64_t>(session.position()), seen);
     ASSERT_EQ(session.next(), expected) << i;
-    seen.add_written(expected, 11);
+    seen.add_written(expected);
   }
   Session plain(shared, kSampled);
   plain.feed(prompt(6));
@@ -249,7 +249,9 @@ TEST(Session, BadTokensLeaveItAsItWas) {
 TEST(Session, BytesAreThoseOfTheSequence) {
   Session session(model());
   session.feed(prompt(6));  // memory, 4 window rows, 2 open rows, each 6 float64; 4 + 2 flags; one count
-  EXPECT_EQ(session.num_bytes(), (1 + 4 + 2) * 6 * 8 + 6 + 8);
+  EXPECT_EQ(session.state_bytes(), (1 + 4 + 2) * 6 * 8 + 6 + 8);
+  // Logits of float64, and the counts of 0, 4, 6, 7 and 10.
+  EXPECT_EQ(session.num_bytes(), session.state_bytes() + 11 * 8 + 5 * 12);
 }
 
 TEST(Session, StateIsOfUseInTraining) {

@@ -273,10 +273,11 @@ TEST(TextSession, ALoadedSessionContinuesTheTextAsIfNeverSaved) {
   const test::TemporaryFolder folder;
   const std::string path = folder / "session.safetensors";
   const auto expect_same_text = [&](TextSession session, const std::string& expected) {
-    session.session().save(path);
-    TextSession loaded(Session::load(path, session.session().shared_model()), session.shared_tokenizer());
+    session.save(path);
+    TextSession loaded = session.load(path), from_bytes = session.load_bytes(session.save_bytes());
     EXPECT_EQ(session.generate({.max_tokens = 3}), expected);
     EXPECT_EQ(loaded.generate({.max_tokens = 3}), expected);
+    EXPECT_EQ(from_bytes.generate({.max_tokens = 3}), expected);
   };
   const auto words = text::make_word_tokenizer(text_file(folder, "the cat sat the cat\n"));
   std::vector<int64_t> cycle;

@@ -9,24 +9,12 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/pieces_tokenizer.h"
 
 namespace mnemo::infer {
 namespace {
 
-/// A vocabulary of given pieces of bytes.
-class Pieces final : public text::Tokenizer {
- public:
-  explicit Pieces(std::vector<std::string> pieces) : pieces_(std::move(pieces)) {}
-  std::string type() const override { return "pieces"; }
-  int64_t size() const override { return static_cast<int64_t>(pieces_.size()); }
-  int64_t unknown_id() const override { return -1; }
-  std::unique_ptr<text::Encoder> encoder(std::string, int64_t) const override { return nullptr; }
-  void append(std::string& out, int64_t id) const override { out += pieces_.at(static_cast<size_t>(id)); }
-  text::Files save() const override { return {}; }
-
- private:
-  std::vector<std::string> pieces_;
-};
+using Pieces = test::PiecesTokenizer;
 
 struct Written {
   std::string text, rest;  // rest: what finish() gives

@@ -1,0 +1,149 @@
+#include "infer/scheduler.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "core/model.h"
+
+namespace mnemo::infer {
+
+Scheduler::Scheduler(std::shared_ptr<const Engine> engine, const Options& options)
+    : engine_(std::move(engine)), options_(options) {
+  base::ensure(engine_ != nullptr, "a scheduler needs an engine");
+  base::require(options.rows >= 1 && options.rows <= Engine::kRows, "scheduler: rows: expected 1 to {}, found {}",
+                Engine::kRows, options.rows);
+  base::require(options.max_running >= 1 && options.max_running <= options.rows,
+                "scheduler: max_running: expected 1 to the {} rows of a pass, found {}", options.rows,
+                options.max_running);
+  base::require(options.max_waiting >= 1, "scheduler: max_waiting: expected 1 or more, found {}", options.max_waiting);
+}
+
+Scheduler::Id Scheduler::submit(const TextSession& text, const TextSession::Prompt& prompt,
+                                const GenerateOptions& options) {
+  const Session& session = text.session();
+  base::require(session.engine_ == engine_, "scheduler: expected a text of its own engine");
+  base::require(!full(), "scheduler: the queue is full ({} requests wait); try again later", waiting());
+  require_tokens(session.model(), prompt.tokens);
+  base::require(session.position() > 0 || !prompt.tokens.empty(),
+                "scheduler: nothing to continue; expected at least one token to be read first");
+  Member member{next_id_, text, prompt.tokens};
+  member.text.prepare(options);
+  for (size_t i = static_cast<size_t>(prompt.leading); i < prompt.tokens.size(); ++i)
+    member.text.stream_.read(prompt.tokens[i]);
+  Session& own = member.text.session();
+  if (own.progress_.pending >= 0) member.tokens.insert(member.tokens.begin(), own.progress_.pending);
+  own.decoding_->logits.resize(static_cast<size_t>(core::token_input(own.model().input()).vocab_size));
+  if (!own.progress_.reset_segments)
+    engine_->require_places(own.decoding_->sequence, static_cast<int64_t>(member.tokens.size()));
+  waiting_.push_back(std::move(member));
+  return next_id_++;
+}
+
+std::optional<TextSession> Scheduler::cancel(Id id) {
+  const auto taken = [id](auto& members) -> std::optional<TextSession> {
+    const auto found = std::ranges::find(members, id, &Member::id);
+    if (found == members.end()) return std::nullopt;
+    std::optional<TextSession> text = std::move(found->text);
+    members.erase(found);
+    return text;
+  };
+  std::optional<TextSession> text = taken(running_);
+  return text ? std::move(text) : taken(waiting_);
+}
+
+std::optional<int64_t> Scheduler::position(Id id) const {
+  const auto of = [id](const auto& members) -> std::optional<int64_t> {
+    const auto found = std::ranges::find(members, id, &Member::id);
+    if (found == members.end()) return std::nullopt;
+    return found->text.session().position();
+  };
+  const std::optional<int64_t> position = of(running_);
+  return position ? position : of(waiting_);
+}
+
+std::vector<Scheduler::Event> Scheduler::tick() {
+  std::vector<Event> events;
+  admit();
+  share_rows();
+  pass(events);
+  std::erase_if(running_, [](const Member& member) { return member.ended; });
+  return events;
+}
+
+void Scheduler::admit() {
+  while (!waiting_.empty() && running() < options_.max_running) {
+    running_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+}
+
+/// A row for each that has tokens to run, then the rest to the oldest, up to the ends of their segments.
+void Scheduler::share_rows() {
+  auto left = static_cast<size_t>(options_.rows);
+  for (Member& member : running_) {
+    member.rows = member.done < member.tokens.size() ? 1 : 0;
+    left -= member.rows;
+  }
+  for (Member& member : running_) {
+    if (member.rows == 0) continue;
+    const Session& session = member.text.session();
+    const auto room = static_cast<size_t>(core::token_input(session.model().input()).segment_size -
+                                          session.progress_.used);
+    const size_t more = std::min({left, member.tokens.size() - member.done - 1, room - 1});
+    member.rows += more;
+    left -= more;
+  }
+}
+
+void Scheduler::pass(std::vector<Event>& events) {
+  std::vector<Engine::Step> steps;
+  for (Member& member : running_) {
+    if (member.rows == 0) continue;
+    Session& session = member.text.session();
+    EngineSequence& sequence = session.decoding_->sequence;
+    if (session.progress_.reset_segments && session.progress_.used == 0) sequence = engine_->begin();
+    try {
+      engine_->require_places(sequence, static_cast<int64_t>(member.rows));
+    } catch (const base::InputError& error) {
+      end(member, events.emplace_back(Event{.id = member.id, .error = error.what()}));
+      continue;
+    }
+    const bool last = member.done + member.rows == member.tokens.size();
+    steps.push_back({&sequence, std::span<const int64_t>(member.tokens).subspan(member.done, member.rows),
+                     last ? session.decoding_->logits.data() : nullptr});
+  }
+  if (!steps.empty()) engine_->pass(steps);
+  for (Member& member : running_) {
+    if (member.ended) continue;
+    member.text.session().ran(std::span<const int64_t>(member.tokens).subspan(member.done, member.rows));
+    member.done += member.rows;
+    if (member.done == member.tokens.size()) write(member, events);
+  }
+}
+
+/// Samples a request's next token.
+void Scheduler::write(Member& member, std::vector<Event>& events) {
+  Event& event = events.emplace_back(Event{.id = member.id});
+  Session& session = member.text.session();
+  TextStream& stream = member.text.stream_;
+  if (!stream.ended()) {
+    try {
+      event.token = session.pick();
+      session.append(event.token);
+      event.text = stream.put(event.token);
+      member.tokens.assign(1, event.token);
+      member.done = 0;
+    } catch (const base::InputError& error) {
+      event.error = error.what();
+    }
+  }
+  event.reason = stream.finish_reason();
+  if (!event.error.empty() || stream.ended()) end(member, event);
+}
+
+void Scheduler::end(Member& member, Event& event) {
+  event.session = std::move(member.text);
+  member.ended = true;
+}
+
+}  // namespace mnemo::infer

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "infer/text_session.h"
+
+namespace mnemo::infer {
+
+/// Writes many texts with one decoding engine. Requests join and leave at any time; each writes, bit for bit, what its
+/// session would write alone. tick() makes one pass of the engine: a row for each request that writes and for each that
+/// still reads its prompt, then the rows that are left to the prompts, oldest first. So every running request advances
+/// in every tick, and a long prompt does not stop those who write.
+///
+/// One thread owns a scheduler.
+class Scheduler {
+ public:
+  using Id = int64_t;
+  struct Options {
+    int64_t rows = Engine::kRows;         ///< of a pass; fewer make ticks shorter while a prompt is read
+    int64_t max_running = Engine::kRows;  ///< requests that share passes, at most `rows`
+    int64_t max_waiting = 1024;           ///< requests in the queue behind them
+  };
+  /// What has happened to a request in a tick.
+  struct Event {
+    Id id;
+    int64_t token = -1;     ///< that was sampled; -1: none
+    std::string text = {};  ///< that is certain by now: whole characters, often none
+    FinishReason reason = FinishReason::none;
+    std::string error = {};                   ///< why it could not go on; empty: no error
+    std::optional<TextSession> session = {};  ///< of a request that has ended, with a reason or an error
+  };
+
+  /// Throws InputError for options out of range.
+  explicit Scheduler(std::shared_ptr<const Engine> engine) : Scheduler(std::move(engine), Options()) {}
+  Scheduler(std::shared_ptr<const Engine> engine, const Options& options);
+
+  /// Takes over an open text, which reads `prompt` and then writes a text as TextSession::begin(options) says. Throws
+  /// InputError, and takes nothing, if the queue is full, the text has another engine, the prompt is not of the
+  /// vocabulary, or nothing has been read or is to be.
+  Id submit(const TextSession& text, const TextSession::Prompt& prompt, const GenerateOptions& options);
+  /// Ends a request and returns its session after what it has read and written; nothing for one that has ended.
+  std::optional<TextSession> cancel(Id id);
+  /// Makes one pass and returns what came of it, oldest request first; without requests there is none.
+  std::vector<Event> tick();
+
+  int64_t running() const { return static_cast<int64_t>(running_.size()); }
+  int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  /// Whether submit() would refuse a request.
+  bool full() const { return waiting() >= options_.max_waiting; }
+  /// Tokens that a request has read and written so far; nothing for one that has ended.
+  std::optional<int64_t> position(Id id) const;
+
+ private:
+  struct Member {
+    Id id;
+    TextSession text;
+    std::vector<int64_t> tokens;  // to run next: the prompt, then one sampled token after the other
+    size_t done = 0;              // of `tokens`
+    size_t rows = 0;              // in the next pass
+    bool ended = false;           // its session is in an event
+  };
+  void admit();
+  void share_rows();
+  void pass(std::vector<Event>& events);
+  void write(Member& member, std::vector<Event>& events);
+  void end(Member& member, Event& event);
+
+  std::shared_ptr<const Engine> engine_;
+  Options options_;
+  std::vector<Member> running_;  // oldest first
+  std::deque<Member> waiting_;
+  Id next_id_ = 0;
+};
+
+}  // namespace mnemo::infer

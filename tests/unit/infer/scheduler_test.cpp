@@ -1,0 +1,320 @@
+#include "infer/scheduler.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <random>
+
+#include "base/error.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/pieces_tokenizer.h"
+#include "tests/unit/infer/decoding_cases.h"
+
+namespace mnemo::infer {
+namespace {
+
+using base::InputError;
+using test::expect_error;
+
+std::shared_ptr<const text::Tokenizer> tokenizer() {
+  static const auto shared = std::make_shared<test::PiecesTokenizer>(kVocabulary);
+  return shared;
+}
+
+TextSession open(const std::shared_ptr<const Engine>& engine, const GenerateOptions& options, bool reset = false) {
+  Session session(engine, options);
+  session.set_reset_segments(reset);
+  return {std::move(session), tokenizer(), {5}};
+}
+
+struct Request {
+  std::vector<int64_t> before = {}, prompt = {};  // read before it is submitted, and after
+  GenerateOptions options = {};
+  int64_t joins = 0, leaves = INT64_MAX;  // ticks
+};
+
+struct Continuation {
+  std::vector<int64_t> tokens;
+  std::string text;
+  FinishReason reason = FinishReason::none;
+  std::optional<TextSession> session;
+};
+
+/// What a request writes alone, up to `most` tokens, an end token included.
+Continuation written_alone(const std::shared_ptr<const Engine>& engine, const Request& request, bool reset,
+                           size_t most) {
+  TextSession text = open(engine, request.options, reset);
+  text.session().feed(request.before);
+  text.session().feed(request.prompt);
+  TextStream stream(tokenizer(), {5});
+  stream.begin(request.options);
+  Continuation written;
+  while (!stream.ended() && written.tokens.size() < most) {
+    written.tokens.push_back(text.session().next());
+    written.text += stream.put(written.tokens.back());
+  }
+  written.reason = stream.finish_reason();
+  written.session = std::move(text);
+  return written;
+}
+
+/// Runs all requests until each has ended or left.
+std::map<size_t, Continuation> run_all(const std::shared_ptr<const Engine>& engine,
+                                       const std::vector<Request>& requests, bool reset,
+                                       const Scheduler::Options& options) {
+  Scheduler scheduler(engine, options);
+  std::map<size_t, Continuation> all;
+  std::map<Scheduler::Id, size_t> numbers;
+  for (int64_t tick = 0;
+       all.empty() || scheduler.running() + scheduler.waiting() > 0 || numbers.size() < requests.size(); ++tick) {
+    for (size_t i = 0; i < requests.size(); ++i) {
+      if (requests[i].joins == tick) {
+        TextSession text = open(engine, requests[i].options, reset);
+        text.session().feed(requests[i].before);
+        numbers[scheduler.submit(text, {requests[i].prompt}, requests[i].options)] = i;
+      }
+      if (requests[i].leaves != tick) continue;
+      for (const auto& [id, number] : numbers) {
+        if (number != i || all[i].session) continue;
+        all[i].session = scheduler.cancel(id);
+        EXPECT_TRUE(all[i].session.has_value());
+      }
+    }
+    for (Scheduler::Event& event : scheduler.tick()) {
+      Continuation& written = all[numbers.at(event.id)];
+      EXPECT_EQ(event.error, "");
+      if (event.token >= 0) written.tokens.push_back(event.token);
+      written.text += event.text;
+      written.reason = event.reason;
+      if (event.session) written.session = std::move(event.session);
+    }
+  }
+  return all;
+}
+
+std::vector<Request> random_requests(int64_t count, int64_t longest, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
+  std::vector<Request> requests;
+  for (int64_t i = 0; i < count; ++i) {
+    Request request{.before = text(below(3) == 0 ? below(9) : 0, i), .prompt = text(1 + below(longest), i + 1)};
+    request.options = {.max_tokens = 1 + below(20), .temperature = 1.3, .seed = i};
+    if (below(4) == 0) request.options.frequency_penalty = 0.5;
+    if (below(4) == 0) request.options.stop = {"cd", "q"};
+    request.joins = below(12);
+    if (below(5) == 0) request.leaves = request.joins + 1 + below(6);
+    requests.push_back(std::move(request));
+  }
+  return requests;
+}
+
+void expect_all_as_alone(const std::shared_ptr<const Engine>& engine, bool reset, uint64_t seed,
+                         const std::string& where) {
+  const std::vector<Request> requests = random_requests(64, 40, seed);
+  std::map<size_t, Continuation> found = run_all(engine, requests, reset, {});
+  ASSERT_EQ(found.size(), requests.size()) << where;
+  for (auto& [number, written] : found) {
+    const std::string which = where + " request " + std::to_string(number);
+    ASSERT_TRUE(written.session.has_value()) << which;
+    const bool left = written.reason == FinishReason::none;
+    Continuation expected = written_alone(engine, requests[number], reset, left ? written.tokens.size() : SIZE_MAX);
+    ASSERT_EQ(written.tokens, expected.tokens) << which;
+    EXPECT_EQ(written.text, expected.text) << which;
+    EXPECT_EQ(written.reason, expected.reason) << which;
+    if (left && written.tokens.empty()) continue;  // it has not read its prompt to the end
+    EXPECT_EQ(written.session->session().position(), expected.session->session().position()) << which;
+    EXPECT_TRUE(at::equal(written.session->session().logits(), expected.session->session().logits())) << which;
+  }
+}
+
+TEST(Scheduler, RequestsThatJoinAndLeaveHaveTheBitsOfEachAlone) {
+  uint64_t seed = 0;
+  for (const Case& of : cases()) {
+    const auto model = build(of);
+    for (const ops::Precision precision : {ops::Precision::float32, ops::Precision::bf16, ops::Precision::int8}) {
+      const auto engine = std::make_shared<const Engine>(model, EngineOptions{precision});
+      expect_all_as_alone(engine, false, ++seed, of.name + " " + std::string(ops::name_of(precision)));
+    }
+    expect_all_as_alone(std::make_shared<const Engine>(model), true, ++seed, of.name + " reset");
+  }
+}
+
+TEST(Scheduler, ARequestWithoutLogitsLeavesWithItsErrorAndTheOthersGoOn) {
+  const auto model = build({"untied", [](auto& o) { o.head.set("tied", false), o.head.set("bias", true); }});
+  int changed = 0;
+  for (const auto& [name, value] : model->parameters().named()) {
+    const at::NoGradGuard no_grad;
+    at::Tensor tensor = value;
+    // Token 7 has no finite row, and nobody writes it.
+    if (name == "embed.weight") tensor[7].fill_(std::nan("")), ++changed;
+    if (name == "head.bias") tensor[7].fill_(-1e9), ++changed;
+  }
+  ASSERT_EQ(changed, 2);
+  const auto engine = std::make_shared<const Engine>(model);
+  Scheduler scheduler(engine);
+  const Request healthy{.prompt = {1, 2, 3}, .options = {.max_tokens = 12, .seed = 4}};
+  const auto good = scheduler.submit(open(engine, healthy.options), {healthy.prompt}, healthy.options);
+  const auto sick = scheduler.submit(open(engine, {}), {{1, 7}}, {});
+  std::vector<int64_t> tokens;
+  std::string error;
+  while (scheduler.running() + scheduler.waiting() > 0) {
+    for (const Scheduler::Event& event : scheduler.tick()) {
+      if (event.id == good) {
+        EXPECT_EQ(event.error, "");
+        tokens.push_back(event.token);
+        continue;
+      }
+      EXPECT_EQ(event.id, sick);
+      EXPECT_EQ(event.token, -1);
+      EXPECT_TRUE(event.session.has_value());
+      error += event.error;
+    }
+  }
+  EXPECT_NE(error.find("found NaN"), std::string::npos) << error;
+  EXPECT_EQ(tokens, written_alone(engine, healthy, false, SIZE_MAX).tokens);
+}
+
+TEST(Scheduler, ARequestWithoutPlacesLeavesWithItsError) {
+  const Case few{"few", [](auto& o) {
+                   o.backbone.attention = Node::table({{"type", "softmax"}}),
+                   o.backbone.position.type = backbones::PositionOptions::Type::learned;
+                   o.backbone.position.max_len = 4;
+                 }};
+  const auto engine = std::make_shared<const Engine>(build(few, 8));
+  Scheduler scheduler(engine);
+  expect_error<InputError>([&] { scheduler.submit(open(engine, {}), {text(5)}, {}); }, {"more than position.max_len"});
+  const auto id = scheduler.submit(open(engine, {}), {text(3)}, {.past_end = true});
+  std::vector<Scheduler::Event> events;
+  for (int i = 0; i < 3; ++i) {
+    for (Scheduler::Event& event : scheduler.tick()) events.push_back(std::move(event));
+  }
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[2].id, id);
+  EXPECT_NE(events[2].error.find("5 rows, more than position.max_len = 4"), std::string::npos) << events[2].error;
+  EXPECT_EQ(events[2].session->session().position(), 5);
+  EXPECT_EQ(scheduler.running(), 0);
+}
+
+// Writers first, then prompts: every running request advances in every tick, the oldest prompt by the rows left over.
+RC_GTEST_PROP(SchedulerProperty, NobodyWaitsOnceAdmitted, ()) {
+  static const auto engine = std::make_shared<const Engine>(
+      build({"abc",
+             [](auto& o) {
+               o.backbone.attention = Node::table({{"type", "abc"}, {"num_slots", 5}});
+             }},
+            500));
+  Scheduler::Options options;
+  options.rows = *rc::gen::inRange<int64_t>(1, 65);
+  options.max_running = *rc::gen::inRange<int64_t>(1, options.rows + 1);
+  Scheduler scheduler(engine, options);
+  std::map<Scheduler::Id, int64_t> lengths, positions;  // of prompts; at the last tick
+  const int64_t count = *rc::gen::inRange<int64_t>(1, 80);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t length = *rc::gen::inRange<int64_t>(1, 150);
+    const auto id = scheduler.submit(open(engine, {}), {text(length, i)},
+                                     {.max_tokens = *rc::gen::inRange<int64_t>(1, 9)});
+    lengths[id] = length;
+    positions[id] = 0;
+  }
+  while (!positions.empty()) {
+    const int64_t running = std::min(options.max_running, static_cast<int64_t>(positions.size()));
+    std::map<Scheduler::Id, int64_t> ended;
+    for (const Scheduler::Event& event : scheduler.tick()) {
+      if (event.session) ended[event.id] = event.session->session().position();
+    }
+    int64_t rows = 0, number = 0;
+    bool full = false;  // an older prompt has taken all the rows that were left
+    for (auto member = positions.begin(); member != positions.end(); ++number) {
+      const auto id = member->first;
+      const int64_t before = member->second;
+      const bool has_ended = ended.contains(id);
+      const int64_t now = has_ended ? ended.at(id) : scheduler.position(id).value_or(-1);
+      const bool reads = before < lengths.at(id);
+      // The tick in which a prompt has been read also writes a token.
+      const int64_t advance = now - before - (reads && now > lengths.at(id) ? 1 : 0);
+      if (number < running) {
+        RC_ASSERT(advance >= 1);
+        RC_ASSERT(reads || advance == 1);
+        if (full) {
+          RC_ASSERT(advance == 1);
+        }
+        full |= reads && now < lengths.at(id);
+        rows += advance;
+      } else {
+        RC_ASSERT(now == 0);
+      }
+      member->second = now;
+      member = has_ended ? positions.erase(member) : std::next(member);
+    }
+    RC_ASSERT(rows <= options.rows);
+    RC_ASSERT(!full || rows == options.rows);
+  }
+  RC_ASSERT(scheduler.tick().empty());
+}
+
+TEST(Scheduler, CancellingFreesItsPlaceInTheNextTick) {
+  const auto engine = std::make_shared<const Engine>(build(cases()[0], 60));
+  Scheduler scheduler(engine, {.rows = 8, .max_running = 1});
+  const Request next{.prompt = {1, 2}, .options = {.max_tokens = 3, .past_end = true, .seed = 3}};
+  const auto id = scheduler.submit(open(engine, {}), {text(40)}, {.past_end = true});
+  const auto queued = scheduler.submit(open(engine, {}), {text(4)}, {});
+  const auto last = scheduler.submit(open(engine, next.options), {next.prompt}, next.options);
+  EXPECT_TRUE(scheduler.tick().empty());
+  EXPECT_EQ(scheduler.position(id), 8);
+  EXPECT_EQ(scheduler.position(last), 0);
+  EXPECT_EQ(scheduler.cancel(queued)->session().position(), 0);
+  std::optional<TextSession> left = scheduler.cancel(id);
+  EXPECT_EQ(scheduler.running(), 0);
+  const std::vector<Scheduler::Event> events = scheduler.tick();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].id, last);
+  EXPECT_EQ(events[0].token, written_alone(engine, next, false, 1).tokens.at(0));
+  // The session has read what fitted, and goes on anywhere.
+  const std::vector<int64_t> all = text(40);
+  Session expected(engine);
+  expected.feed(all);
+  left->session().feed(std::span(all).subspan(8));
+  EXPECT_TRUE(at::equal(left->session().logits(), expected.logits()));
+  EXPECT_FALSE(scheduler.cancel(id).has_value());
+  EXPECT_EQ(scheduler.position(id), std::nullopt);
+}
+
+TEST(Scheduler, SessionsGoOnAfterTheirRequestAndTheQueueIsBounded) {
+  const auto engine = std::make_shared<const Engine>(build(cases()[0]));
+  const GenerateOptions options{.max_tokens = 4, .past_end = true, .seed = 2};
+  TextSession whole = open(engine, options);
+  whole.session().feed(text(7));
+  std::string expected = whole.generate(options);
+  expected += whole.generate(options);
+  Scheduler scheduler(engine, {.rows = 4, .max_running = 2, .max_waiting = 2});
+  std::string written;
+  std::optional<TextSession> session = open(engine, options);
+  for (const std::vector<int64_t>& prompt : {text(7), std::vector<int64_t>{}}) {
+    scheduler.submit(*session, {prompt}, options);
+    session.reset();
+    while (!session) {
+      for (Scheduler::Event& event : scheduler.tick()) {
+        written += event.text;
+        session = std::move(event.session);
+      }
+    }
+  }
+  EXPECT_EQ(written, expected);
+  for (int i = 0; i < 2; ++i) scheduler.submit(open(engine, {}), {{1}}, {});
+  EXPECT_TRUE(scheduler.full());
+  expect_error<InputError>([&] { scheduler.submit(open(engine, {}), {{1}}, {}); }, {"queue is full (2 requests wait)"});
+  scheduler.tick();
+  EXPECT_FALSE(scheduler.full());
+  const auto other = std::make_shared<const Engine>(build(cases()[0]));
+  expect_error<InputError>([&] { scheduler.submit(open(other, {}), {{1}}, {}); }, {"a text of its own engine"});
+  expect_error<InputError>([&] { scheduler.submit(open(engine, {}), {}, {}); }, {"nothing to continue"});
+  expect_error<InputError>([&] { scheduler.submit(open(engine, {}), {{kVocabulary}}, {}); }, {"0 to 22", "found 23"});
+  expect_error<InputError>([&] { Scheduler(engine, {.rows = 65}); }, {"rows", "1 to 64", "65"});
+  expect_error<InputError>([&] { Scheduler(engine, {.rows = 8, .max_running = 9}); }, {"max_running", "8 rows", "9"});
+  EXPECT_EQ(scheduler.running() + scheduler.waiting(), 2);
+}
+
+}  // namespace
+}  // namespace mnemo::infer
