@@ -13,7 +13,8 @@
 #include "bench/limits.h"
 #include "bench/rounds.h"
 #include "models/model.h"
-#include "tasks/task.h"
+#include "tasks/token_loss.h"
+#include "train/auxiliary_loss.h"
 #include "train/optimiser.h"
 #include "train/segment_bptt.h"
 
@@ -132,25 +133,27 @@ struct MechanismSubject::Parts {
   };
 
   /// The segments of the first `count` tokens; `segment` 0: a single one.
-  std::vector<data::TokenSegment> segments(int64_t count, int64_t segment) const {
+  std::vector<data::Batch> segments(int64_t count, int64_t segment) const {
     const int64_t size = segment == 0 ? count : segment;
-    std::vector<data::TokenSegment> result;
+    std::vector<data::Batch> result;
     for (int64_t s = 0; s < count / size; ++s) {
-      data::TokenSegment part;
-      part.tokens = tokens.narrow(1, s * size, size).contiguous();
-      part.targets = mechanism.encoder ? labels.narrow(1, s, 1) : tokens.narrow(1, s * size + 1, size).contiguous();
-      part.num_targets = part.targets.numel();
+      data::Batch part;
+      part.input.tokens = tokens.narrow(1, s * size, size).contiguous();
+      const at::Tensor targets = mechanism.encoder ? labels.narrow(1, s, 1)
+                                                   : tokens.narrow(1, s * size + 1, size).contiguous();
+      part.targets = data::TokenTargets{targets};
+      part.num_targets = targets.numel();
       result.push_back(std::move(part));
     }
     return result;
   }
 
   Outcome backward(int64_t count, int64_t segment) const {
-    const std::vector<data::TokenSegment> parts = segments(count, segment);
+    const std::vector<data::Batch> parts = segments(count, segment);
     std::vector<train::BpttSegment> inputs;
     int64_t targets = 0;
-    for (const data::TokenSegment& part : parts) {
-      inputs.push_back({tasks::model_input(part, core::Mode::train), {}});
+    for (const data::Batch& part : parts) {
+      inputs.push_back({core::in_training(part.input), {}});
       targets += part.num_targets;
     }
     Outcome outcome;
@@ -159,7 +162,7 @@ struct MechanismSubject::Parts {
     const train::BpttResult result = train::backward_segments(
         *model, inputs, model->initial_state(1), [&](const core::StepResult& step, size_t k) {
           outcome.outputs[k] = step.hidden.detach();
-          return tasks::token_loss(*model, step, parts[k], targets, share).total;
+          return train::with_auxiliary(tasks::token_loss(*model, step, parts[k], targets).total, *model, step, share);
         });
     for (const at::Tensor& loss : result.losses) outcome.loss += loss.item<double>();
     return outcome;
@@ -240,9 +243,9 @@ int64_t MechanismSubject::state_bytes(int64_t tokens) const {
   const Parts& p = *parts_;
   const c10::InferenceMode inference;
   core::State state = p.model->initial_state(1);
-  const std::vector<data::TokenSegment> parts = p.segments(tokens, p.mechanism.segment());
+  const std::vector<data::Batch> parts = p.segments(tokens, p.mechanism.segment());
   for (size_t s = 0; s < parts.size(); ++s) {
-    core::Segment segment = tasks::model_input(parts[s], core::Mode::evaluate);
+    core::Segment segment = parts[s].input;
     segment.part.ends = p.mechanism.encoder || s + 1 < parts.size();
     state = p.model->forward(segment, state).state;
   }

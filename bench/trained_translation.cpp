@@ -56,7 +56,7 @@ class TrainedSubject {
     for (const auto& [name, tensor] : model_->parameters().named()) tensors.emplace_back(name, tensor.detach());
     std::vector<int64_t> all(samples_.size());
     for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i);
-    tensors.emplace_back("bench.source", data::make_pair_batch(samples_, all).source);
+    tensors.emplace_back("bench.source", data::make_pair_batch(samples_, all).input.source);
     return tensors;
   }
 
@@ -70,7 +70,7 @@ class TrainedSubject {
     std::vector<std::vector<int64_t>> all(samples_.size());
     for (const std::vector<int64_t>& chosen :
          data::bucket_pairs(samples_, order, work.batch * kMaxTokens, work.batch)) {
-      const data::TokenSegment batch = data::make_pair_batch(samples_, chosen);
+      const core::Segment batch = data::make_pair_batch(samples_, chosen).input;
       infer::EngineSearch decoder(engine);
       const auto found = search::beam_search(decoder, {}, batch.source, batch.source_valid, options);
       for (size_t i = 0; i < chosen.size(); ++i) {

@@ -16,7 +16,7 @@
 #include "infer/engine_search.h"
 #include "models/presets.h"
 #include "search/beam_search.h"
-#include "tasks/task.h"
+#include "tasks/token_loss.h"
 #include "train/optimiser.h"
 #include "train/segment_bptt.h"
 
@@ -51,7 +51,6 @@ class TranslationSubject {
       all.push_back(row);
     }
     batch_ = data::make_pair_batch(samples_, all);
-    batch_.label_smoothing = kSmoothing;
     optimiser_ = train::make_optimiser(
         train::optimiser_types().complete(
             base::Node::table({{"type", "adam"}, {"lr", 1e-4}, {"betas", base::Node::array({0.9, 0.98})}})),
@@ -61,20 +60,20 @@ class TranslationSubject {
   weights::NamedTensors tensors() const {
     weights::NamedTensors tensors;
     for (const auto& [name, tensor] : model_->parameters().named()) tensors.emplace_back(name, tensor.detach());
-    tensors.emplace_back("bench.source", batch_.source);
-    tensors.emplace_back("bench.previous", batch_.tokens);
-    tensors.emplace_back("bench.target", batch_.targets);
+    tensors.emplace_back("bench.source", batch_.input.source);
+    tensors.emplace_back("bench.previous", batch_.input.tokens);
+    tensors.emplace_back("bench.target", data::token_targets(batch_));
     return tensors;
   }
 
   /// Gradients of a training step; returns the loss.
   double backward() {
     model_->parameters().zero_grad();
-    const core::StepResult step = model_->forward(tasks::model_input(batch_, core::Mode::train),
+    const core::StepResult step = model_->forward(core::in_training(batch_.input),
                                                   model_->initial_state(kRows));
-    const tasks::TokenLoss loss = tasks::token_loss(*model_, step, batch_, batch_.num_targets, 1.0);
-    loss.total.backward();
-    return loss.total.item<double>();
+    const at::Tensor loss = tasks::smoothed_token_loss(*model_, step, batch_, batch_.num_targets, kSmoothing).total;
+    loss.backward();
+    return loss.item<double>();
   }
   double gradient_norm() const { return train::gradient_norm(model_->parameters().all()); }
   void train(int64_t steps, ops::ProductPrecision precision) {
@@ -95,7 +94,7 @@ class TranslationSubject {
     for (int64_t i = 0; i < count; ++i) order.push_back(i);
     std::vector<std::vector<search::Hypothesis>> all;
     for (const std::vector<int64_t>& chosen : data::bucket_pairs(samples_, order, batch * kLongest, batch)) {
-      const data::TokenSegment pairs = data::make_pair_batch(samples_, chosen);
+      const core::Segment pairs = data::make_pair_batch(samples_, chosen).input;
       infer::EngineSearch decoder(engine);
       for (auto& found : search::beam_search(decoder, {}, pairs.source, pairs.source_valid, options))
         all.push_back(std::move(found));
@@ -107,7 +106,7 @@ class TranslationSubject {
  private:
   std::shared_ptr<models::Model> model_;
   std::vector<data::PairSample> samples_;
-  data::TokenSegment batch_;
+  data::Batch batch_;
   std::unique_ptr<train::Optimiser> optimiser_;
   std::map<ops::Precision, std::shared_ptr<const infer::Engine>> engines_;
 };

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/mode.h"
+#include "core/segment.h"
 #include "core/spans.h"
 #include "core/state.h"
 
@@ -67,12 +68,6 @@ struct SegmentRows {
   at::Tensor rows;
   at::Tensor valid;
   std::vector<AttendTable> tables;
-};
-
-/// Which part of a segment a call contains: a whole segment starts and ends in it.
-struct Part {
-  bool starts = true;
-  bool ends = true;
 };
 
 /// -log p(target) of rows: hidden [B,m,D], targets [B,m] int64 -> [B,m].

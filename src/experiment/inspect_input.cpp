@@ -38,27 +38,27 @@ std::vector<int64_t> numbers_of(const std::string& text) {
   return numbers;
 }
 
-std::vector<data::TokenSegment> cut(const std::vector<int64_t>& tokens, int64_t segment_size, bool reset_segments) {
-  std::vector<data::TokenSegment> segments;
+std::vector<data::Batch> cut(const std::vector<int64_t>& tokens, int64_t segment_size, bool reset_segments) {
+  std::vector<data::Batch> segments;
   const at::Tensor all = at::tensor(tokens, at::kLong).unsqueeze(0);
   for (int64_t first = 0; first < all.size(1); first += segment_size) {
-    data::TokenSegment segment;
-    segment.tokens = all.narrow(1, first, std::min(segment_size, all.size(1) - first));
+    data::Batch segment;
+    segment.input.tokens = all.narrow(1, first, std::min(segment_size, all.size(1) - first));
     if (reset_segments) segment.reset = at::ones({1}, at::kBool);
     segments.push_back(segment);
   }
   return segments;
 }
 
-std::vector<data::TokenSegment> sample_of(const recipes::Recipe& recipe, int64_t row, int64_t segment_size) {
+std::vector<data::Batch> sample_of(const recipes::Recipe& recipe, int64_t row, int64_t segment_size) {
   Experiment experiment = make_experiment(recipe);
   const int64_t batch = experiment.task->batch_size();
   base::require(row >= 0 && row < batch, "inspect: --sample: expected 0 to {} (the run's batch), found {}", batch - 1,
                 row);
-  std::vector<data::TokenSegment> segments;
+  std::vector<data::Batch> segments;
   do {
-    for (const data::TokenSegment& segment : experiment.task->next(core::TokenInput{.segment_size = segment_size}))
-      segments.push_back(tasks::rows(segment, row, 1));
+    for (const data::Batch& segment : experiment.task->next(core::TokenInput{.segment_size = segment_size}))
+      segments.push_back(data::rows(segment, row, 1));
   } while (experiment.task->carries_state() && segments.size() < kTextSegments);
   return segments;
 }
@@ -91,8 +91,8 @@ InputSegments read_input(const InspectInput& input, const bundle::Bundle& stored
     found.segments = cut(tokens, segment_size, stored.conventions.resets_segments());
   }
   base::require(!found.segments.empty(), "inspect: the input has no tokens");
-  for (const data::TokenSegment& segment : found.segments) {
-    const at::Tensor row = segment.tokens[0].to(at::kLong).contiguous();
+  for (const data::Batch& segment : found.segments) {
+    const at::Tensor row = segment.input.tokens[0].to(at::kLong).contiguous();
     std::vector<std::string> words;
     for (int64_t i = 0; i < row.size(0); ++i) words.push_back(word_of(tokenizer, row.const_data_ptr<int64_t>()[i]));
     found.words.push_back(std::move(words));

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bundle/bundle.h"
-#include "data/segment.h"
+#include "data/batch.h"
 #include "recipes/recipe.h"
 
 namespace mnemo::experiment {
@@ -21,7 +21,7 @@ struct InspectInput {
 
 /// One sequence, cut into the model's segments, and its tokens for people.
 struct InputSegments {
-  std::vector<data::TokenSegment> segments;
+  std::vector<data::Batch> segments;
   std::vector<std::vector<std::string>> words;
 };
 

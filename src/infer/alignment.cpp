@@ -62,17 +62,17 @@ SourceWords words_of(const data::PairVocabulary& vocabulary, std::string_view li
 
 }  // namespace
 
-at::Tensor source_weights(const models::Model& model, const data::TokenSegment& batch, const core::State& before) {
+at::Tensor source_weights(const models::Model& model, const core::Segment& pairs, const core::State& before) {
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
   core::Segment segment;
-  segment.tokens = batch.tokens.to(device, at::kLong, false, true);
+  segment.tokens = pairs.tokens.to(device, at::kLong, false, true);
   segment.tokens.select(1, 0).fill_(model.options().tokens.first());
-  segment.source = batch.source.to(device);
-  segment.source_valid = batch.source_valid.to(device);
+  segment.source = pairs.source.to(device);
+  segment.source_valid = pairs.source_valid.to(device);
   const int64_t last = model.backbone().num_layers() - 1;
   at::Tensor weights;
-  model.forward(segment, before.empty() ? model.initial_state(batch.tokens.size(0)) : before,
+  model.forward(segment, before.empty() ? model.initial_state(pairs.tokens.size(0)) : before,
                 [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input,
                     const core::State& state) {
                   if (layer != last || !input.table.is_cross()) return;
@@ -86,7 +86,7 @@ at::Tensor source_weights(const models::Model& model, const data::TokenSegment& 
   base::require(weights.defined(),
                 "translation: the cross-attention of this model does not tell where it looks, so "
                 "words cannot be aligned");
-  const at::Tensor of_tokens = at::tensor(model.source()->token_rows(batch.source.size(1)), at::kLong);
+  const at::Tensor of_tokens = at::tensor(model.source()->token_rows(pairs.source.size(1)), at::kLong);
   return weights.to(at::kCPU, at::kDouble).index_select(2, of_tokens);
 }
 

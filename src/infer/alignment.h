@@ -10,19 +10,18 @@
 #include <utility>
 #include <vector>
 
+#include "core/segment.h"
 #include "data/pairs/pair_vocabulary.h"
-#include "data/segment.h"
 #include "models/model.h"
 
 namespace mnemo::infer {
 
 /// How much the decoder reads of each source token where it predicts each target token, the target given:
 ///   A[b,u,s] = mean over heads of the cross-attention weight of the last layer
-/// batch: source [B,S], source_valid [B,S], tokens and targets [B,U]. Returns A [B,U,S]. Attentions through slots
-/// report the weight that reaches a source token through them. Throws InputError if the cross-attention cannot be
-/// inspected.
+/// pairs: source [B,S], source_valid [B,S] and tokens [B,U]. Returns A [B,U,S]. Attentions through slots report the
+/// weight that reaches a source token through them. Throws InputError if the cross-attention cannot be inspected.
 ///   before  the state before these sources, of B sequences; the empty state: that of a document's start
-at::Tensor source_weights(const models::Model& model, const data::TokenSegment& batch, const core::State& before = {});
+at::Tensor source_weights(const models::Model& model, const core::Segment& pairs, const core::State& before = {});
 
 /// The words of a line, with blanks between, and the word that each of its tokens belongs to; -1: none.
 struct TokenWords {

@@ -27,8 +27,8 @@ metrics::Likelihood evaluate_text(const Engine& engine, std::shared_ptr<const da
   metrics::Likelihood likelihood;
   while (const auto segment = stream.next(engine.model()->segment_size(), context)) {
     if (reset_segments || (segment->reset.defined() && segment->reset.any().item<bool>())) sequence = engine.begin();
-    const at::Tensor tokens = segment->tokens.to(at::kLong).contiguous(),
-                     targets = segment->targets.to(at::kLong).contiguous();
+    const at::Tensor tokens = segment->input.tokens.to(at::kLong).contiguous(),
+                     targets = data::token_targets(*segment).to(at::kLong).contiguous();
     const int64_t* target = targets.const_data_ptr<int64_t>();
     double sum = 0.0;
     int64_t count = 0;

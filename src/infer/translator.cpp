@@ -136,12 +136,12 @@ void Translator::require_fitting(const TranslateOptions& options) const {
   }
 }
 
-Translator::Found Translator::find(const data::TokenSegment& batch, std::span<const int64_t> chosen,
+Translator::Found Translator::find(const core::Segment& pairs, std::span<const int64_t> chosen,
                                    const TranslateOptions& options, const ReadLines& lines,
                                    const core::State& read) const {
   const at::Device device = core::device_of(*model_);
   const std::unique_ptr<search::StepDecoder> decoder = search_decoder();
-  const at::Tensor source = batch.source.to(device), valid = batch.source_valid.to(device);
+  const at::Tensor source = pairs.source.to(device), valid = pairs.source_valid.to(device);
   const models::SpecialTokens& special = model_->options().tokens;
   if (!options.sampling && options.generation)
     return search::generation_search(*decoder, special.first(), special.eos, source, valid, *options.generation);
@@ -194,7 +194,7 @@ std::vector<std::vector<TranslatedText>> Translator::texts(const Found& found, s
       }
       const at::Tensor own = at::full({static_cast<int64_t>(count)}, static_cast<int64_t>(i),
                                       at::TensorOptions(at::kLong).device(device_of(*model_)));
-      weights = source_weights(*model_, data::make_pair_batch(read, rows, {special.first(), special.pad}),
+      weights = source_weights(*model_, data::make_pair_batch(read, rows, {special.first(), special.pad}).input,
                                before.empty() ? before : core::select_batch(before, own));
       source = source_words(*vocabularies_.source, lines[line], static_cast<int64_t>(samples[line].source.size()) - 1);
     }
@@ -295,8 +295,8 @@ SourceCounts Translator::translate(std::span<const std::string> lines, const Tra
       samples, std::move(order), options.batch_size * options.max_source, options.batch_size);
   const auto work = [&](int64_t batch) {
     const std::vector<int64_t>& chosen = batches[static_cast<size_t>(batch)];
-    const Found found = find(data::make_pair_batch(samples, chosen, {special.first(), special.pad}), chosen, options,
-                             own);
+    const Found found = find(data::make_pair_batch(samples, chosen, {special.first(), special.pad}).input, chosen,
+                             options, own);
     return pack_translations(texts(found, chosen, samples, lines, options));
   };
   distributed::share_batches(options.ranks.get(), static_cast<int64_t>(batches.size()), work,
@@ -334,11 +334,11 @@ SourceCounts Translator::translate_documents(std::span<const std::string> lines,
   open = search::side_by_side(
       *model_, documents, options.batch_size,
       [&](const std::vector<int64_t>& chosen, const core::State& before) {
-        const data::TokenSegment batch = data::make_pair_batch(samples, chosen, {special.first(), special.pad});
-        core::State read = engine_ ? engine_->read_source(batch.source, batch.source_valid, before)
-                                   : model_->read_source(batch.source.to(device), batch.source_valid.to(device),
+        const core::Segment pairs = data::make_pair_batch(samples, chosen, {special.first(), special.pad}).input;
+        core::State read = engine_ ? engine_->read_source(pairs.source, pairs.source_valid, before)
+                                   : model_->read_source(pairs.source.to(device), pairs.source_valid.to(device),
                                                          core::Mode::evaluate, before);
-        results.put(chosen, texts(find(batch, chosen, options, own, read), chosen, samples, lines, options, before));
+        results.put(chosen, texts(find(pairs, chosen, options, own, read), chosen, samples, lines, options, before));
         return read;
       },
       open);

@@ -104,8 +104,8 @@ class Translator {
                  int64_t first_line) const;
   std::vector<int64_t> encode(const std::string& line, const std::string& place, int64_t max_source) const;
   std::vector<int64_t> encode_prefix(const std::string& prefix, const std::string& place, bool of_words) const;
-  /// The hypotheses of the lines `chosen`.
-  Found find(const data::TokenSegment& batch, std::span<const int64_t> chosen, const TranslateOptions& options,
+  /// The hypotheses of the lines `chosen`, which are `pairs`.
+  Found find(const core::Segment& pairs, std::span<const int64_t> chosen, const TranslateOptions& options,
              const ReadLines& lines, const core::State& read = {}) const;
   /// Their texts, and what they read of the lines. before: the state before the lines; empty: documents begin there.
   std::vector<std::vector<TranslatedText>> texts(const Found& found, std::span<const int64_t> chosen,

@@ -14,7 +14,6 @@
 #include "base/text_format.h"
 #include "inspect/attention_record.h"
 #include "page/table.h"
-#include "tasks/task.h"
 
 namespace mnemo::inspect {
 namespace {
@@ -130,10 +129,11 @@ std::string where_text(const AttentionSummary& facts) {
 }
 
 /// The last of the segments with the most real tokens: memory is fullest there, and the end of an input is often short.
-int64_t fullest_segment(const std::vector<data::TokenSegment>& input) {
+int64_t fullest_segment(const std::vector<data::Batch>& input) {
   int64_t fullest = 0, most = -1;
   for (size_t i = 0; i < input.size(); ++i) {
-    const int64_t tokens = input[i].valid.defined() ? input[i].valid[0].sum().item<int64_t>() : input[i].tokens.size(1);
+    const core::Segment& rows = input[i].input;
+    const int64_t tokens = rows.valid.defined() ? rows.valid[0].sum().item<int64_t>() : rows.tokens.size(1);
     if (tokens < most) continue;
     most = tokens;
     fullest = static_cast<int64_t>(i) + 1;
@@ -171,7 +171,7 @@ void require_numbers(const at::Tensor& weights, int64_t layer) {
     throw base::NotFinite(fmt::format("inspect: the attention weights of layer {} are not finite", layer));
 }
 
-AttentionSummary look_at_attention(const models::Model& model, const std::vector<data::TokenSegment>& input,
+AttentionSummary look_at_attention(const models::Model& model, const std::vector<data::Batch>& input,
                                    const std::vector<std::vector<std::string>>& words, const AttentionChoice& choice) {
   const auto num_segments = static_cast<int64_t>(input.size());
   const models::BackboneOptions& backbone = model.options().backbone;
@@ -189,12 +189,11 @@ AttentionSummary look_at_attention(const models::Model& model, const std::vector
   inspect::AttentionRecorder recorder(model);
   std::vector<LayerRecord> records;
   for (int64_t i = 0; i < segment; ++i) {
-    const data::TokenSegment tokens = tasks::to(input[static_cast<size_t>(i)], core::device_of(model));
-    const core::Segment rows = tasks::model_input(tokens, core::Mode::evaluate);
+    const data::Batch tokens = to(input[static_cast<size_t>(i)], core::device_of(model));
     if (i + 1 == segment)
-      records = recorder.record(rows, layers, tokens.reset);
+      records = recorder.record(tokens.input, layers, tokens.reset);
     else
-      recorder.run(rows, tokens.reset);
+      recorder.run(tokens.input, tokens.reset);
   }
   AttentionSummary facts{segment, num_segments, words[static_cast<size_t>(segment - 1)]};
   for (const LayerRecord& layer : records) {

@@ -10,7 +10,7 @@
 
 #include "base/node.h"
 #include "core/inspection.h"
-#include "data/segment.h"
+#include "data/batch.h"
 #include "inspect/attention_record.h"
 #include "inspect/cache_share.h"
 #include "inspect/gate_summary.h"
@@ -60,7 +60,7 @@ void require_numbers(const at::Tensor& weights, int64_t layer);
 
 /// Runs an input of one sequence through the model. `words` are its tokens in readable form, segment by segment. Throws
 /// InputError for a choice out of range, and if no attention of the model provides a map.
-AttentionSummary look_at_attention(const models::Model& model, const std::vector<data::TokenSegment>& input,
+AttentionSummary look_at_attention(const models::Model& model, const std::vector<data::Batch>& input,
                                    const std::vector<std::vector<std::string>>& words, const AttentionChoice& choice);
 
 /// Readable labels of the rows or columns of a layer's map: "read 0", words of tokens, "slot 3".

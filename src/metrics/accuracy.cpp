@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/ignore_target.h"
-#include "data/segment.h"
+#include "data/batch.h"
 
 namespace mnemo::metrics {
 

@@ -11,20 +11,6 @@
 #include "tasks/greedy.h"
 
 namespace mnemo::tasks {
-namespace {
-
-/// The first rows of a batch.
-data::SampleBatch first_rows(const data::SampleBatch& batch, int64_t count) {
-  if (count >= batch.inputs.size(0)) return batch;
-  data::SampleBatch part = batch;
-  for (at::Tensor* tensor : {&part.inputs, &part.targets, &part.answer, &part.scored, &part.valid}) {
-    if (tensor->defined()) *tensor = tensor->narrow(0, 0, count);
-  }
-  return part;
-}
-
-}  // namespace
-
 Algorithmic::Algorithmic(std::shared_ptr<const data::SampleSource> source, const data::AnswerOptions& answer,
                          const AlgorithmicTrainOptions& options)
     : source_(std::move(source)), answer_(answer), options_(options) {
@@ -48,12 +34,12 @@ void Algorithmic::require_segment_size(int64_t size) const {
       source_->name(), answer_.num_segments, source_->length(), wanted, wanted, size);
 }
 
-std::vector<data::TokenSegment> Algorithmic::next(const core::ModelInput& input) {
+std::vector<data::Batch> Algorithmic::next(const core::ModelInput& input) {
   const int64_t segment_size = core::token_input(input).segment_size;
   require_segment_size(segment_size);
   auto cut = data::cut_segments(source_->batch(data::Part::train, next_batch_++, options_.batch_size), segment_size);
   // Every batch starts from the initial state anyway, so no reset is needed.
-  for (data::TokenSegment& segment : cut) segment.reset.reset();
+  for (data::Batch& segment : cut) segment.reset.reset();
   return cut;
 }
 
@@ -67,17 +53,18 @@ at::Tensor Algorithmic::teacher_forced(const core::Model& model, const data::Sam
   const at::Device device = device_of(model);
   core::State state = model.initial_state(batch.inputs.size(0));
   std::vector<at::Tensor> predictions;
-  for (const data::TokenSegment& cut : data::cut_segments(batch, model.segment_size())) {
-    const data::TokenSegment segment = to(cut, device);
-    core::StepResult step = model.forward(model_input(segment, core::Mode::evaluate), state);
+  for (const data::Batch& cut : data::cut_segments(batch, model.segment_size())) {
+    const data::Batch segment = to(cut, device);
+    core::StepResult step = model.forward(segment.input, state);
     state = std::move(step.state);
     if (segment.num_targets == 0) {
-      predictions.push_back(at::full_like(segment.tokens, -1));
+      predictions.push_back(at::full_like(segment.input.tokens, -1));
       continue;
     }
     const at::Tensor logits = model.logits(step.hidden);
     predictions.push_back(logits.argmax(-1).masked_fill(logits.isnan().any(-1), -1));
-    likelihood.add(model.nll(step.hidden, segment.targets), segment.targets);
+    const at::Tensor& targets = data::token_targets(segment);
+    likelihood.add(model.nll(step.hidden, targets), targets);
   }
   return at::cat(predictions, 1);
 }
@@ -106,7 +93,8 @@ std::optional<Evaluation> Algorithmic::evaluate(const core::Model& model, data::
     if (!shared.own(number)) continue;
     Counts forced, greedy;
     metrics::Likelihood likelihood;
-    const data::SampleBatch batch = first_rows(source_->batch(part, number, options_.eval_batch_size), left);
+    const data::SampleBatch whole = source_->batch(part, number, options_.eval_batch_size);
+    const data::SampleBatch batch = data::rows(whole, 0, std::min(left, data::num_rows(whole)));
     count(teacher_forced(model, batch, likelihood), batch, forced);
     if (both) count(greedy_predictions(model, batch, model.segment_size()), batch, greedy);
     shared.add({static_cast<double>(forced.symbols.correct()), static_cast<double>(forced.symbols.total()),

@@ -9,7 +9,7 @@
 #include "data/answers/algorithmic.h"
 #include "metrics/accuracy.h"
 #include "metrics/likelihood.h"
-#include "tasks/task.h"
+#include "tasks/token_loss.h"
 
 namespace mnemo::tasks {
 
@@ -30,7 +30,7 @@ struct AlgorithmicTrainOptions {
 ///   result_accuracy           samples whose whole result is correct (all of the answer, or its last field), with the
 ///                             option `decoding`
 ///   nll                       nats per symbol, teacher forced, including padding that belongs to the answer
-class Algorithmic final : public Task {
+class Algorithmic final : public TokenTask {
  public:
   Algorithmic(std::shared_ptr<const data::SampleSource> source, const data::AnswerOptions& answer,
               const AlgorithmicTrainOptions& options);
@@ -43,7 +43,7 @@ class Algorithmic final : public Task {
   bool carries_state() const override { return false; }
   int64_t batch_size() const override { return options_.batch_size; }
   /// All segments of a batch. Throws InputError if `num_segments` is given and requires segments of another length.
-  std::vector<data::TokenSegment> next(const core::ModelInput& input) override;
+  std::vector<data::Batch> next(const core::ModelInput& input) override;
   double epoch() const override;
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
   weights::NamedTensors save() const override;

@@ -19,9 +19,8 @@ constexpr const char* kLabels = "labels";
 
 }  // namespace
 
-std::vector<data::TokenSegment> document_segments(const data::LabelledDocuments& documents,
-                                                  const std::vector<int64_t>& rows, int64_t segment_size,
-                                                  const ClassificationOptions& options) {
+std::vector<data::Batch> document_segments(const data::LabelledDocuments& documents, const std::vector<int64_t>& rows,
+                                           int64_t segment_size, const ClassificationOptions& options) {
   base::ensure(!rows.empty() && segment_size > 0, "{} documents in segments of {}", rows.size(), segment_size);
   const auto batch = static_cast<int64_t>(rows.size());
   std::vector<int64_t> lengths;
@@ -30,13 +29,13 @@ std::vector<data::TokenSegment> document_segments(const data::LabelledDocuments&
   const bool one = options.pad_to_max_length ? options.max_length <= segment_size : longest <= segment_size;
   const int64_t count = (longest + segment_size - 1) / segment_size;
   const int64_t size = !one ? segment_size : options.pad_to_max_length ? options.max_length : longest;
-  std::vector<data::TokenSegment> segments;
+  std::vector<data::Batch> segments;
   for (int64_t s = 0; s < count; ++s) {
-    data::TokenSegment segment;
-    segment.tokens = at::zeros({batch, size}, at::kLong);
-    segment.valid = at::zeros({batch, size}, at::kBool);
-    if (documents.has_types()) segment.token_types = at::zeros({batch, size}, at::kLong);
-    segment.targets = at::full({batch, 1}, base::kIgnoreTarget, at::kLong);
+    data::Batch segment;
+    segment.input.tokens = at::zeros({batch, size}, at::kLong);
+    segment.input.valid = at::zeros({batch, size}, at::kBool);
+    if (documents.has_types()) segment.input.token_types = at::zeros({batch, size}, at::kLong);
+    segment.targets = data::TokenTargets{at::full({batch, 1}, base::kIgnoreTarget, at::kLong)};
     segment.reset = at::zeros({batch}, at::kBool);
     segments.push_back(std::move(segment));
   }
@@ -52,21 +51,21 @@ std::vector<data::TokenSegment> document_segments(const data::LabelledDocuments&
     const int64_t own = (length + size - 1) / size;  // segments of this document, aligned to the end
     segments[static_cast<size_t>(count - own)].reset[b] = true;
     for (int64_t s = count - own, at = 0; s < count; ++s) {
-      data::TokenSegment& segment = segments[static_cast<size_t>(s)];
+      data::Batch& segment = segments[static_cast<size_t>(s)];
       const bool is_short = options.align_left ? s + 1 == count : at == 0;
       const int64_t part = is_short ? length - (own - 1) * size : size;
-      std::copy_n(tokens.begin() + at, part, segment.tokens.mutable_data_ptr<int64_t>() + b * size);
+      std::copy_n(tokens.begin() + at, part, segment.input.tokens.mutable_data_ptr<int64_t>() + b * size);
       if (documents.has_types())
-        std::copy_n(types.begin() + at, part, segment.token_types.mutable_data_ptr<int64_t>() + b * size);
-      std::fill_n(segment.valid.mutable_data_ptr<bool>() + b * size, part, true);
+        std::copy_n(types.begin() + at, part, segment.input.token_types.mutable_data_ptr<int64_t>() + b * size);
+      std::fill_n(segment.input.valid.mutable_data_ptr<bool>() + b * size, part, true);
       at += part;
       if (s + 1 < count && !options.ask_every_segment) continue;
-      segment.targets[b][0] = documents.label(document);
+      data::token_targets(segment)[b][0] = documents.label(document);
       ++segment.num_targets;
     }
   }
-  for (data::TokenSegment& segment : segments) {
-    if (segment.valid.all().item<bool>()) segment.valid.reset();
+  for (data::Batch& segment : segments) {
+    if (segment.input.valid.all().item<bool>()) segment.input.valid.reset();
   }
   // Every batch starts from the initial state anyway, so no reset is needed.
   segments.front().reset.reset();
@@ -75,15 +74,15 @@ std::vector<data::TokenSegment> document_segments(const data::LabelledDocuments&
 
 at::Tensor document_logits(const core::Model& model, const data::LabelledDocuments& documents,
                            const std::vector<int64_t>& rows, const ClassificationOptions& options,
-                           const std::function<void(const data::TokenSegment&, const core::StepResult&)>& each) {
+                           const std::function<void(const data::Batch&, const core::StepResult&)>& each) {
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
   core::State state = model.initial_state(static_cast<int64_t>(rows.size()));
   at::Tensor hidden;
-  for (const data::TokenSegment& one : document_segments(documents, rows, model.segment_size(), options)) {
-    const data::TokenSegment segment = to(one, device);
+  for (const data::Batch& one : document_segments(documents, rows, model.segment_size(), options)) {
+    const data::Batch segment = to(one, device);
     state = start_documents(model, state, segment.reset);
-    core::StepResult step = model.forward(model_input(segment, core::Mode::evaluate), state);
+    core::StepResult step = model.forward(segment.input, state);
     state = std::move(step.state);
     if (each) each(segment, step);
     hidden = step.hidden;
@@ -96,7 +95,7 @@ Classification::Classification(data::LabelledSets sets, const ClassificationOpti
       options_(options),
       batches_({sets_.train->size(), options.shuffle, options.seed}, options.batch_size) {}
 
-std::vector<data::TokenSegment> Classification::next(const core::ModelInput& input) {
+std::vector<data::Batch> Classification::next(const core::ModelInput& input) {
   const int64_t segment_size = core::token_input(input).segment_size;
   return document_segments(*sets_.train, batches_.next().samples, segment_size, options_);
 }
@@ -111,8 +110,10 @@ std::optional<Evaluation> Classification::evaluate(const core::Model& model, dat
   const auto measure = [&](const std::vector<int64_t>& rows) {
     metrics::Likelihood likelihood;
     std::vector<double> counts(static_cast<size_t>(2 + 2 * options_.eval_batch_size), -1.0);  // -1: no such row
-    const auto score = [&](const data::TokenSegment& segment, const core::StepResult& step) {
-      if (segment.num_targets > 0) likelihood.add(model.nll(step.hidden, segment.targets), segment.targets);
+    const auto score = [&](const data::Batch& segment, const core::StepResult& step) {
+      if (segment.num_targets == 0) return;
+      const at::Tensor& targets = data::token_targets(segment);
+      likelihood.add(model.nll(step.hidden, targets), targets);
     };
     const at::Tensor best = document_logits(model, *documents, rows, options_, score).argmax(-1).cpu();
     for (size_t b = 0; b < rows.size(); ++b) {

@@ -8,7 +8,7 @@
 
 #include "data/answers/labelled.h"
 #include "tasks/sample_batches.h"
-#include "tasks/task.h"
+#include "tasks/token_loss.h"
 
 namespace mnemo::tasks {
 
@@ -32,20 +32,19 @@ struct ClassificationOptions {
 /// as for RMT's encoders (Bulatov, Kuratov and Burtsev 2022, section 4.3): all end in the last segment; the first
 /// segment of each, with align_left the last one, may be short and is padded on the right. Segments before a document's
 /// first one are only padding; the document's state is reset at its first segment, so it sees nothing of them.
-std::vector<data::TokenSegment> document_segments(const data::LabelledDocuments& documents,
-                                                  const std::vector<int64_t>& rows, int64_t segment_size,
-                                                  const ClassificationOptions& options);
+std::vector<data::Batch> document_segments(const data::LabelledDocuments& documents, const std::vector<int64_t>& rows,
+                                           int64_t segment_size, const ClassificationOptions& options);
 
 /// Logits [B,K] after the last segment of each document of `rows`; `each` is given every segment and what the model
 /// made of it.
 at::Tensor document_logits(const core::Model& model, const data::LabelledDocuments& documents,
                            const std::vector<int64_t>& rows, const ClassificationOptions& options,
-                           const std::function<void(const data::TokenSegment&, const core::StepResult&)>& each = {});
+                           const std::function<void(const data::Batch&, const core::StepResult&)>& each = {});
 
 /// Document classification, for a model whose head makes one prediction per segment: the class with the largest logit
 /// after the last segment. An evaluation has "accuracy", "nll", "macro_f1", "matthews" and, of two classes, "f1", which
 /// is that of class 1 (metrics::class_scores). Training repeats the documents, in a new order every epoch if shuffled.
-class Classification final : public Task {
+class Classification final : public TokenTask {
  public:
   Classification(data::LabelledSets sets, const ClassificationOptions& options);
 
@@ -54,7 +53,7 @@ class Classification final : public Task {
   std::optional<double> metric_of_loss(double) const override { return std::nullopt; }
   bool carries_state() const override { return false; }
   int64_t batch_size() const override { return options_.batch_size; }
-  std::vector<data::TokenSegment> next(const core::ModelInput& input) override;
+  std::vector<data::Batch> next(const core::ModelInput& input) override;
   double epoch() const override { return batches_.epoch(); }
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
   weights::NamedTensors save() const override;

@@ -52,14 +52,24 @@ Images::Images(data::ImageSets sets, const data::ImageOptions& data, const Image
       fingerprint_(static_cast<int64_t>(sets_.train->fingerprint())),
       training_(sets_.train, data, options.batch_size, options.shuffle, options.seed) {}
 
-std::vector<data::TokenSegment> Images::next(const core::ModelInput&) {
-  data::ImageBatch batch = training_.next();
-  data::TokenSegment segment;
-  segment.pixels = batch.pixels;
-  segment.targets = batch.labels.unsqueeze(1);
-  segment.num_targets = batch.labels.size(0);
-  if (batch.targets.defined()) segment.soft_targets = batch.targets.unsqueeze(1);
-  return {segment};
+std::vector<data::Batch> Images::next(const core::ModelInput&) {
+  const data::ImageBatch images = training_.next();
+  data::Batch batch;
+  batch.input.pixels = images.pixels;
+  batch.targets = ImageTargets{images.labels.unsqueeze(1),
+                               images.targets.defined() ? images.targets.unsqueeze(1) : at::Tensor()};
+  batch.num_targets = images.labels.size(0);
+  return {batch};
+}
+
+TaskLoss Images::loss(const core::Model& model, const core::StepResult& step, const data::Batch& batch,
+                      int64_t targets) const {
+  const auto& classes = batch.targets.as<ImageTargets>();
+  const at::Tensor nll = classes.soft.defined() ? -(at::log_softmax(model.logits(step.hidden), -1) *
+                                                    classes.soft.to(step.hidden.scalar_type()))
+                                                       .sum(-1)
+                                                : model.nll(step.hidden, classes.labels);
+  return nll.sum().div(static_cast<double>(targets));
 }
 
 double Images::epoch() const {

@@ -10,6 +10,17 @@
 
 namespace mnemo::tasks {
 
+/// The classes of a batch of images.
+struct ImageTargets {
+  at::Tensor labels;     ///< [B,1] int64
+  at::Tensor soft = {};  ///< [B,1,K]: class probabilities, where labels are mixed or smoothed
+  template <class F>
+  void visit(F&& f) {
+    f("labels", labels);
+    f("soft", soft);
+  }
+};
+
 struct ImageTrainOptions {
   int64_t batch_size = 32;
   bool shuffle = true;
@@ -39,7 +50,10 @@ class Images final : public Task {
   bool keeps_places() const override { return true; }
   int64_t batch_size() const override { return options_.batch_size; }
   /// One segment of pixels; the segment size does not apply.
-  std::vector<data::TokenSegment> next(const core::ModelInput& input) override;
+  std::vector<data::Batch> next(const core::ModelInput& input) override;
+  /// -sum_k t(b,k) log p(k) / targets, t being the soft targets, or 1 for the label alone.
+  TaskLoss loss(const core::Model& model, const core::StepResult& step, const data::Batch& batch,
+                int64_t targets) const override;
   double epoch() const override;
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
   /// Not if an image changes what the next one in its place reads.

@@ -17,7 +17,7 @@ namespace mnemo::tasks {
 namespace {
 
 /// Resets the state of every row.
-void reset_all(data::TokenSegment& segment) { segment.reset = at::ones({segment.tokens.size(0)}, at::kBool); }
+void reset_all(data::Batch& segment) { segment.reset = at::ones({data::num_rows(segment)}, at::kBool); }
 
 }  // namespace
 
@@ -44,13 +44,14 @@ metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<cons
   while (auto next = stream.next(segment_size, options.context)) {
     if (options.reset_segments) reset_all(*next);
     if (count == 0) continue;
-    const data::TokenSegment segment = to(rows(*next, first, count), device);
+    const data::Batch segment = to(data::rows(*next, first, count), device);
     state = start_documents(model, state, segment.reset);
-    core::StepResult step = model.forward(model_input(segment, core::Mode::evaluate), state);
+    core::StepResult step = model.forward(segment.input, state);
     state = std::move(step.state);
     // By part of the text, so that the sum does not depend on who reads which.
-    const at::Tensor kept = segment.targets.ne(base::kIgnoreTarget);
-    const at::Tensor nll = model.nll(step.hidden, segment.targets).to(at::kDouble).masked_fill(kept.logical_not(), 0);
+    const at::Tensor& targets = data::token_targets(segment);
+    const at::Tensor kept = targets.ne(base::kIgnoreTarget);
+    const at::Tensor nll = model.nll(step.hidden, targets).to(at::kDouble).masked_fill(kept.logical_not(), 0);
     const at::Tensor by_row = nll.sum(1).cpu();
     counts += kept.sum(1).cpu();
     for (int64_t row = 0; row < count; ++row) sums[static_cast<size_t>(row)].add(by_row.const_data_ptr<double>()[row]);
@@ -114,26 +115,26 @@ std::optional<double> LanguageModel::metric_of_loss(double nll) const {
   return nll / std::log(2.0);  // a token is a byte or a character
 }
 
-std::vector<data::TokenSegment> LanguageModel::next(const core::ModelInput& input) {
+std::vector<data::Batch> LanguageModel::next(const core::ModelInput& input) {
   const int64_t segment_size = core::token_input(input).segment_size;
   if (options_.replay == 0) {
-    std::vector<data::TokenSegment> segments = batches_.next(segment_size, options_.segments_per_step);
+    std::vector<data::Batch> segments = batches_.next(segment_size, options_.segments_per_step);
     if (options_.reset_segments) std::for_each(segments.begin(), segments.end(), reset_all);
     return segments;
   }
   for (; to_read_again_ > 0; --to_read_again_) read(segment_size);
-  std::vector<data::TokenSegment> segments;
+  std::vector<data::Batch> segments;
   for (const Replayed& replayed : replayed_) segments.push_back(replayed.segment);
   for (int64_t i = 0; i < options_.segments_per_step; ++i) segments.push_back(read(segment_size));
   while (static_cast<int64_t>(replayed_.size()) > options_.replay) replayed_.pop_front();
   return segments;
 }
 
-data::TokenSegment LanguageModel::read(int64_t segment_size) {
+data::Batch LanguageModel::read(int64_t segment_size) {
   weights::NamedTensors position = batches_.save();
-  data::TokenSegment fresh = batches_.next(segment_size, 1).front();
-  data::TokenSegment again = fresh;
-  again.targets = at::full_like(fresh.targets, base::kIgnoreTarget);
+  data::Batch fresh = batches_.next(segment_size, 1).front();
+  data::Batch again = fresh;
+  again.targets = data::TokenTargets{at::full_like(data::token_targets(fresh), base::kIgnoreTarget)};
   again.num_targets = 0;
   replayed_.push_back({std::move(again), std::move(position)});
   return fresh;

@@ -10,7 +10,7 @@
 #include "data/text/corpus.h"
 #include "data/text/streams.h"
 #include "metrics/likelihood.h"
-#include "tasks/task.h"
+#include "tasks/token_loss.h"
 
 namespace mnemo::tasks {
 
@@ -53,7 +53,7 @@ struct LanguageModelOptions {
 ///
 /// With replay = k each step's list begins with the last k segments of the steps before, without targets (fewer at the
 /// start), so its first segment is not the one after the last step's.
-class LanguageModel final : public Task {
+class LanguageModel final : public TokenTask {
  public:
   /// Throws InputError if the text is too short for the batch.
   LanguageModel(data::Corpus corpus, const LanguageModelOptions& options);
@@ -63,7 +63,7 @@ class LanguageModel final : public Task {
   std::optional<double> metric_of_loss(double nll) const override;
   bool carries_state() const override { return true; }
   int64_t batch_size() const override { return options_.batch_size; }
-  std::vector<data::TokenSegment> next(const core::ModelInput& input) override;
+  std::vector<data::Batch> next(const core::ModelInput& input) override;
   double epoch() const override { return batches_.epoch(); }
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
   weights::NamedTensors save() const override;
@@ -74,11 +74,11 @@ class LanguageModel final : public Task {
  private:
   /// A segment that has been read, as it comes again, and the position in the text before it.
   struct Replayed {
-    data::TokenSegment segment;
+    data::Batch segment;
     weights::NamedTensors position;
   };
   /// The next segment of the text, which is then the last of `replayed_`.
-  data::TokenSegment read(int64_t segment_size);
+  data::Batch read(int64_t segment_size);
 
   data::Corpus corpus_;
   LanguageModelOptions options_;

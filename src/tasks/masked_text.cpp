@@ -37,8 +37,8 @@ MaskedText::MaskedText(data::Corpus corpus, const MaskedTextTaskOptions& options
   batches_ = {{static_cast<int64_t>(pieces_.size()), options.shuffle, options.seed}, options.batch_size};
 }
 
-std::vector<data::TokenSegment> MaskedText::segments_of(const data::TokenStore& text, const Pieces& pieces,
-                                                        const SampleBatches::Batch& chosen) const {
+std::vector<data::Batch> MaskedText::segments_of(const data::TokenStore& text, const Pieces& pieces,
+                                                 const SampleBatches::Batch& chosen) const {
   const std::vector<int64_t>& numbers = chosen.samples;
   const auto batch = static_cast<int64_t>(numbers.size()),
              beside = static_cast<int64_t>(before_.size() + after_.size());
@@ -48,12 +48,12 @@ std::vector<data::TokenSegment> MaskedText::segments_of(const data::TokenStore& 
     longest = std::max(longest, piece.end - piece.begin);
   }
   const int64_t size = std::min(longest, room_) + beside;
-  std::vector<data::TokenSegment> segments;
+  std::vector<data::Batch> segments;
   for (int64_t s = 0; s * room_ < longest; ++s) {
-    data::TokenSegment segment;
-    segment.tokens = at::zeros({batch, size}, at::kLong);
-    segment.targets = at::full({batch, size}, base::kIgnoreTarget, at::kLong);
-    segment.valid = at::zeros({batch, size}, at::kBool);
+    data::Batch segment;
+    segment.input.tokens = at::zeros({batch, size}, at::kLong);
+    segment.input.valid = at::zeros({batch, size}, at::kBool);
+    segment.targets = data::TokenTargets{at::full({batch, size}, base::kIgnoreTarget, at::kLong)};
     segments.push_back(std::move(segment));
   }
   for (int64_t b = 0; b < batch; ++b) {
@@ -64,27 +64,27 @@ std::vector<data::TokenSegment> MaskedText::segments_of(const data::TokenStore& 
     for (size_t s = 0; s < segments.size(); ++s) {
       const int64_t begin = piece.begin + static_cast<int64_t>(s) * room_, count = std::min(room_, piece.end - begin);
       if (count <= 0) break;
-      data::TokenSegment& segment = segments[s];
-      int64_t* const tokens = segment.tokens.mutable_data_ptr<int64_t>() + b * size;
+      data::Batch& segment = segments[s];
+      int64_t* const tokens = segment.input.tokens.mutable_data_ptr<int64_t>() + b * size;
       int64_t* const own = std::copy(before_.begin(), before_.end(), tokens);
       const auto first = static_cast<size_t>(own - tokens), length = static_cast<size_t>(count);
       text.read(begin, {own, length});
-      int64_t* const targets = segment.targets.mutable_data_ptr<int64_t>() + b * size + first;
+      int64_t* const targets = data::token_targets(segment).mutable_data_ptr<int64_t>() + b * size + first;
       data::mask_tokens({own, length}, {targets, length}, options_.masking, random);
       std::copy(after_.begin(), after_.end(), own + count);
-      std::fill_n(segment.valid.mutable_data_ptr<bool>() + b * size, count + beside, true);
+      std::fill_n(segment.input.valid.mutable_data_ptr<bool>() + b * size, count + beside, true);
       segment.num_targets += count - std::count(targets, targets + count, base::kIgnoreTarget);
     }
   }
-  for (data::TokenSegment& segment : segments) {
-    if (segment.valid.all().item<bool>()) segment.valid.reset();
+  for (data::Batch& segment : segments) {
+    if (segment.input.valid.all().item<bool>()) segment.input.valid.reset();
   }
   return segments;
 }
 
 std::optional<double> MaskedText::metric_of_loss(double nll) const { return std::exp(nll); }
 
-std::vector<data::TokenSegment> MaskedText::next(const core::ModelInput&) {
+std::vector<data::Batch> MaskedText::next(const core::ModelInput&) {
   return segments_of(*corpus_.train, pieces_, batches_.next());
 }
 
@@ -101,11 +101,11 @@ std::optional<Evaluation> MaskedText::evaluate(const core::Model& model, data::P
                     TokenCounts counts;
                     core::State state = model.initial_state(static_cast<int64_t>(numbers.size()));
                     const std::vector<int64_t> epochs(numbers.size(), kEvaluationEpoch);
-                    for (const data::TokenSegment& segment : segments_of(*text, pieces, {numbers, epochs})) {
-                      const data::TokenSegment moved = to(segment, device);
-                      core::StepResult step = model.forward(model_input(moved, core::Mode::evaluate), state);
+                    for (const data::Batch& segment : segments_of(*text, pieces, {numbers, epochs})) {
+                      const data::Batch moved = to(segment, device);
+                      core::StepResult step = model.forward(moved.input, state);
                       state = std::move(step.state);
-                      const at::Tensor all = moved.targets.flatten(),
+                      const at::Tensor all = data::token_targets(moved).flatten(),
                                        hidden_tokens = all.ne(base::kIgnoreTarget).nonzero().squeeze(1);
                       counts.add(model, step.hidden.flatten(0, 1).index_select(0, hidden_tokens),
                                  all.index_select(0, hidden_tokens));

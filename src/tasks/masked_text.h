@@ -10,7 +10,7 @@
 #include "data/text/masking.h"
 #include "data/text/pieces.h"
 #include "tasks/sample_batches.h"
-#include "tasks/task.h"
+#include "tasks/token_loss.h"
 
 namespace mnemo::tasks {
 
@@ -30,7 +30,7 @@ struct MaskedTextTaskOptions {
 /// is a piece of one document, divided into segments; its masks are drawn anew every epoch, and in an evaluation they
 /// are always the same. The metric is the perplexity of the masked tokens. Training repeats the samples, in a new order
 /// every epoch if shuffled.
-class MaskedText final : public Task {
+class MaskedText final : public TokenTask {
  public:
   /// Throws InputError if a segment has no room beside its special tokens, or the text has no token.
   MaskedText(data::Corpus corpus, const MaskedTextTaskOptions& options);
@@ -40,7 +40,7 @@ class MaskedText final : public Task {
   std::optional<double> metric_of_loss(double nll) const override;
   bool carries_state() const override { return false; }
   int64_t batch_size() const override { return options_.batch_size; }
-  std::vector<data::TokenSegment> next(const core::ModelInput& input) override;
+  std::vector<data::Batch> next(const core::ModelInput& input) override;
   double epoch() const override { return batches_.epoch(); }
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
   weights::NamedTensors save() const override;
@@ -50,8 +50,8 @@ class MaskedText final : public Task {
   using Pieces = std::vector<data::TextPiece>;
   Pieces pieces_of(const data::TokenStore& text) const { return data::pieces_of(text, room_ * options_.segments); }
   /// The pieces of a batch as segments, masked by a stream of random numbers for each (epoch, number).
-  std::vector<data::TokenSegment> segments_of(const data::TokenStore& text, const Pieces& pieces,
-                                              const SampleBatches::Batch& chosen) const;
+  std::vector<data::Batch> segments_of(const data::TokenStore& text, const Pieces& pieces,
+                                       const SampleBatches::Batch& chosen) const;
 
   data::Corpus corpus_;
   MaskedTextTaskOptions options_;

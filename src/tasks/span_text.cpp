@@ -25,8 +25,8 @@ SpanText::SpanText(data::Corpus corpus, const SpanTextTaskOptions& options)
   base::require(!pieces_.empty(), "data.train: expected a text of at least two tokens, found less");
 }
 
-data::TokenSegment SpanText::batch_of(const data::TokenStore& text, const Pieces& pieces,
-                                      const SampleBatches::Batch& chosen) const {
+data::Batch SpanText::batch_of(const data::TokenStore& text, const Pieces& pieces,
+                               const SampleBatches::Batch& chosen) const {
   std::vector<data::PairSample> samples;
   std::vector<int64_t> all, tokens;
   for (size_t i = 0; i < chosen.samples.size(); ++i) {
@@ -44,7 +44,7 @@ data::TokenSegment SpanText::batch_of(const data::TokenStore& text, const Pieces
 
 std::optional<double> SpanText::metric_of_loss(double nll) const { return std::exp(nll); }
 
-std::vector<data::TokenSegment> SpanText::next(const core::ModelInput&) {
+std::vector<data::Batch> SpanText::next(const core::ModelInput&) {
   return {batch_of(*corpus_.train, pieces_, batches_.next())};
 }
 
@@ -56,16 +56,15 @@ std::optional<Evaluation> SpanText::evaluate(const core::Model& model, data::Par
   const Pieces pieces = pieces_of(*text);
   const auto size = static_cast<int64_t>(pieces.size());
   distributed::SharedBatches shared(ranks());
-  for_own_batches(shared, size, options_.eval_samples, options_.eval_batch_size,
-                  [&](const std::vector<int64_t>& numbers) {
-                    const std::vector<int64_t> epochs(numbers.size(), kHeldOutEpoch);
-                    const data::TokenSegment batch = to(batch_of(*text, pieces, {numbers, epochs}), device);
-                    const core::StepResult step = model.forward(model_input(batch, core::Mode::evaluate),
-                                                                model.initial_state(batch.targets.size(0)));
-                    TokenCounts counts;
-                    counts.add(model, step.hidden, batch.targets);
-                    shared.add(counts.values());
-                  });
+  for_own_batches(
+      shared, size, options_.eval_samples, options_.eval_batch_size, [&](const std::vector<int64_t>& numbers) {
+        const std::vector<int64_t> epochs(numbers.size(), kHeldOutEpoch);
+        const data::Batch batch = to(batch_of(*text, pieces, {numbers, epochs}), device);
+        const core::StepResult step = model.forward(batch.input, model.initial_state(data::num_rows(batch)));
+        TokenCounts counts;
+        counts.add(model, step.hidden, data::token_targets(batch));
+        shared.add(counts.values());
+      });
   return TokenCounts::sum(shared).evaluation();
 }
 

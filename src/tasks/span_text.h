@@ -10,7 +10,7 @@
 #include "data/text/span_corruption.h"
 #include "models/encoder_decoder.h"
 #include "tasks/sample_batches.h"
-#include "tasks/task.h"
+#include "tasks/token_loss.h"
 
 namespace mnemo::tasks {
 
@@ -28,7 +28,7 @@ struct SpanTextTaskOptions {
 /// Span corruption (Raffel et al. 2020), for an encoder-decoder model. A sample is a piece of one document; its spans
 /// are drawn anew every epoch, and in an evaluation they are always the same. The metric is the perplexity of the
 /// targets' tokens. Training repeats the samples, in a new order every epoch if shuffled.
-class SpanText final : public Task {
+class SpanText final : public TokenTask {
  public:
   /// Throws InputError for a text without a piece of two tokens.
   SpanText(data::Corpus corpus, const SpanTextTaskOptions& options);
@@ -38,7 +38,7 @@ class SpanText final : public Task {
   std::optional<double> metric_of_loss(double nll) const override;
   bool carries_state() const override { return false; }
   int64_t batch_size() const override { return options_.batch_size; }
-  std::vector<data::TokenSegment> next(const core::ModelInput& input) override;
+  std::vector<data::Batch> next(const core::ModelInput& input) override;
   double epoch() const override { return batches_.epoch(); }
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
   weights::NamedTensors save() const override;
@@ -48,8 +48,7 @@ class SpanText final : public Task {
   using Pieces = std::vector<data::TextPiece>;
   Pieces pieces_of(const data::TokenStore& text) const { return data::pieces_of(text, options_.length, 2); }
   /// The pieces of a batch, with spans drawn from a stream of random numbers for each (epoch, number).
-  data::TokenSegment batch_of(const data::TokenStore& text, const Pieces& pieces,
-                              const SampleBatches::Batch& chosen) const;
+  data::Batch batch_of(const data::TokenStore& text, const Pieces& pieces, const SampleBatches::Batch& chosen) const;
 
   data::Corpus corpus_;
   SpanTextTaskOptions options_;

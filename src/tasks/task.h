@@ -1,7 +1,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
 
 #include <cstdint>
 #include <functional>
@@ -14,8 +13,8 @@
 
 #include "base/node.h"
 #include "core/model.h"
+#include "data/batch.h"
 #include "data/part.h"
-#include "data/segment.h"
 #include "distributed/group.h"
 #include "weights/safetensors.h"
 
@@ -29,6 +28,16 @@ struct Evaluation {
 
   /// The metric with that name. Throws InternalError if there is none.
   double at(std::string_view name) const;
+};
+
+/// A batch's contribution [] to the loss of its step.
+struct TaskLoss {
+  TaskLoss() = default;
+  TaskLoss(at::Tensor both) : reported(both), total(std::move(both)) {}  // NOLINT: implicit on purpose
+  TaskLoss(at::Tensor shown, at::Tensor trained) : reported(std::move(shown)), total(std::move(trained)) {}
+
+  at::Tensor reported;  ///< for curves and logs
+  at::Tensor total;     ///< to differentiate
 };
 
 /// The data, loss and metric of one job. This is all the trainer knows about it.
@@ -52,7 +61,12 @@ class Task {
   virtual int64_t batch_size() const = 0;
   /// The consecutive segments of the next training step for a model with that input, each with batch_size() rows; for
   /// text, each has the model's segment_size tokens.
-  virtual std::vector<data::TokenSegment> next(const core::ModelInput& input) = 0;
+  virtual std::vector<data::Batch> next(const core::ModelInput& input) = 0;
+  /// The loss of a batch of next(), or of some of its rows, given the model's step for it: a sum over its targets,
+  /// divided by `targets`, the number of those of the whole step. So the losses of a step's batches, rows and ranks add
+  /// up to the mean over its targets. It must not draw random numbers. Not called for a batch without targets.
+  virtual TaskLoss loss(const core::Model& model, const core::StepResult& step, const data::Batch& batch,
+                        int64_t targets) const = 0;
   /// Passes over the training data so far; 0 if the data is unlimited.
   virtual double epoch() const { return 0; }
 
@@ -77,27 +91,5 @@ class Task {
  private:
   std::shared_ptr<distributed::Group> ranks_;
 };
-
-/// Moves the segment to another device.
-data::TokenSegment to(const data::TokenSegment& segment, at::Device device);
-/// Rows [first, first + count) of a segment; num_targets still counts the whole segment.
-data::TokenSegment rows(const data::TokenSegment& segment, int64_t first, int64_t count);
-
-/// The model input for a segment of tokens.
-core::Segment model_input(const data::TokenSegment& segment, core::Mode mode);
-
-/// A segment's contribution to the training loss, which is the mean nll over the targets of the whole step + weight *
-/// mean of each auxiliary loss:
-///   sum_bt nll(b,t) / targets  +  auxiliary_share * sum_a weight_a * mean(values_a)
-/// targets: number of targets of the step, over all segments and parts; auxiliary_share: the segment's weight in the
-/// means over the step, i.e. 1 / (segments * parts), 0 for one that a replay reads again. nll [] is the first term,
-/// total [] the sum; both are undefined if the segment has no target (total then is the second term, if there is one).
-/// With soft targets t [B,1,K], nll(b) = -sum_k t(b,k) log p(k), for a model whose head makes one prediction per
-/// segment. With label smoothing nll is the loss without it, total the smoothed one.
-struct TokenLoss {
-  at::Tensor nll, total;
-};
-TokenLoss token_loss(const core::Model& model, const core::StepResult& step, const data::TokenSegment& segment,
-                     int64_t targets, double auxiliary_share);
 
 }  // namespace mnemo::tasks

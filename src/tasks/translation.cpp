@@ -15,6 +15,7 @@
 #include "tasks/data_position.h"
 #include "tasks/sample_batches.h"
 #include "tasks/token_counts.h"
+#include "tasks/token_loss.h"
 
 namespace mnemo::tasks {
 namespace {
@@ -95,14 +96,18 @@ void Translation::require_places(const core::PairInput& input) const {
   require(target, input.max_target, "target");
 }
 
-std::vector<data::TokenSegment> Translation::next(const core::ModelInput& input) {
+std::vector<data::Batch> Translation::next(const core::ModelInput& input) {
   if (!std::exchange(places_known_, true)) require_places(core::pair_input(input));
-  std::vector<data::TokenSegment> segments;
-  for (int64_t i = 0; i < (documents_ ? options_.segments_per_step : 1); ++i) {
+  std::vector<data::Batch> segments;
+  for (int64_t i = 0; i < (documents_ ? options_.segments_per_step : 1); ++i)
     segments.push_back(documents_ ? documents_->next() : batches_->next());
-    segments.back().label_smoothing = options_.label_smoothing;
-  }
   return segments;
+}
+
+TaskLoss Translation::loss(const core::Model& model, const core::StepResult& step, const data::Batch& batch,
+                           int64_t targets) const {
+  return options_.label_smoothing > 0.0 ? smoothed_token_loss(model, step, batch, targets, options_.label_smoothing)
+                                        : token_loss(model, step, batch, targets);
 }
 
 double Translation::epoch() const {
@@ -148,10 +153,10 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
   for_each_batch(model, pairs, options_.eval_samples,
                  [&](const std::vector<int64_t>& chosen, const core::State& before) {
                    if (!shared.own(batches++)) return before;
-                   const data::TokenSegment segment = batch_of(chosen);
-                   core::StepResult step = model.forward(model_input(segment, core::Mode::evaluate), before);
+                   const data::Batch batch = batch_of(chosen);
+                   core::StepResult step = model.forward(batch.input, before);
                    TokenCounts counts;
-                   counts.add(model, step.hidden, segment.targets);
+                   counts.add(model, step.hidden, data::token_targets(batch));
                    shared.add(counts.values());
                    return std::move(step.state);
                  });
@@ -165,17 +170,17 @@ std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::
   for_each_batch(model, pairs, options_.translated, [&](const std::vector<int64_t>& chosen, const core::State& before) {
     distributed::Texts& texts = translated.emplace_back();
     if (!shared.own(static_cast<int64_t>(translated.size()) - 1)) return before;
-    const data::TokenSegment batch = batch_of(chosen);
+    const core::Segment pairs_read = batch_of(chosen).input;
     const auto decoder = search::make_model_decoder(model);
     const models::SpecialTokens& special = options_.tokens;
     core::State read = before;
     std::vector<std::vector<search::Hypothesis>> translations;
     if (options_.generation) {
-      translations = search::generation_search(*decoder, special.first(), special.eos, batch.source, batch.source_valid,
-                                               *options_.generation);
+      translations = search::generation_search(*decoder, special.first(), special.eos, pairs_read.source,
+                                               pairs_read.source_valid, *options_.generation);
     } else {
-      read = model.read_source(batch.source, batch.source_valid, core::Mode::evaluate, before);
-      translations = search::beam_search(*decoder, special, batch.source, batch.source_valid, best, {}, read);
+      read = model.read_source(pairs_read.source, pairs_read.source_valid, core::Mode::evaluate, before);
+      translations = search::beam_search(*decoder, special, pairs_read.source, pairs_read.source_valid, best, {}, read);
     }
     for (size_t i = 0; i < chosen.size(); ++i) {
       const auto number = static_cast<size_t>(chosen[i]);

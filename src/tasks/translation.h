@@ -66,7 +66,9 @@ class Translation final : public Task {
   bool carries_state() const override { return options_.by_document; }
   int64_t batch_size() const override { return options_.batch_size; }
   /// One batch of pairs; rows differ from batch to batch. By documents segments_per_step of them.
-  std::vector<data::TokenSegment> next(const core::ModelInput& input) override;
+  std::vector<data::Batch> next(const core::ModelInput& input) override;
+  TaskLoss loss(const core::Model& model, const core::StepResult& step, const data::Batch& batch,
+                int64_t targets) const override;
   double epoch() const override;
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
   weights::NamedTensors save() const override;

@@ -18,6 +18,7 @@
 #include "models/finetune.h"
 #include "ops/batch_rows.h"
 #include "ops/linear/linear.h"
+#include "train/auxiliary_loss.h"
 #include "train/run_log.h"
 
 namespace mnemo::train {
@@ -78,10 +79,10 @@ void require_divisible(const TrainOptions& options, int64_t ranks) {
                 below > 0 ? fmt::format("{} or ", below) : "", above, batch);
 }
 
-/// Rows of a segment that have a real token.
-double real_rows(const data::TokenSegment& segment) {
-  if (!segment.valid.defined()) return static_cast<double>(segment.targets.size(0));
-  return segment.valid.any(1).sum().item<double>();
+/// Rows of a batch that have a real token.
+double real_rows(const data::Batch& batch) {
+  if (!batch.input.valid.defined()) return static_cast<double>(data::num_rows(batch));
+  return batch.input.valid.any(1).sum().item<double>();
 }
 
 }  // namespace
@@ -167,16 +168,16 @@ Trainer::Share Trainer::share_of(int64_t batch_rows, int64_t part) const {
   return {rows, begin + offset, rows * (rank + 1) / ranks - offset, offset};
 }
 
-BpttResult Trainer::differentiate(const std::vector<data::TokenSegment>& segments, int64_t part, int64_t targets,
+BpttResult Trainer::differentiate(const std::vector<data::Batch>& segments, int64_t part, int64_t targets,
                                   StepOutcome& outcome) {
-  const Share share = share_of(segments.front().targets.size(0), part);
+  const Share share = share_of(data::num_rows(segments.front()), part);
   const ops::BatchRowsGuard random({share.offset, share.rows, group_ ? share.part_rows : 0});
   const at::Device device = core::device_of(model_);
-  std::vector<data::TokenSegment> own;
+  std::vector<data::Batch> own;
   std::vector<BpttSegment> inputs;
-  for (const data::TokenSegment& segment : segments) {
-    own.push_back(tasks::to(tasks::rows(segment, share.first, share.rows), device));
-    inputs.push_back({tasks::model_input(own.back(), core::Mode::train), own.back().reset});
+  for (const data::Batch& segment : segments) {
+    own.push_back(to(data::rows(segment, share.first, share.rows), device));
+    inputs.push_back({core::in_training(own.back().input), own.back().reset});
     inputs.back().input.recompute_layers = options_.recompute == TrainOptions::Recompute::layer;
   }
   const core::State state = states_.empty() ? model_.initial_state(share.rows) : states_[static_cast<size_t>(part)];
@@ -185,12 +186,12 @@ BpttResult Trainer::differentiate(const std::vector<data::TokenSegment>& segment
   const int64_t again = options_.replay > 0 ? count - options_.segments_per_step : 0;
   const double weight = static_cast<double>(share.rows) / static_cast<double>(share.part_rows) /
                         static_cast<double>((count - again) * options_.accumulate);
-  std::vector<at::Tensor> nll(segments.size());
+  std::vector<at::Tensor> reported(segments.size());
   BpttHooks hooks;
   if (group_ && part + 1 == options_.accumulate) hooks.before_last_backward = [&] { reducer_->arm(); };
   if (group_ && per_model_state_) {
     const auto weight_of = [&](size_t index) {
-      const data::TokenSegment whole = tasks::rows(segments[index], share.first - share.offset, share.part_rows);
+      const data::Batch whole = data::rows(segments[index], share.first - share.offset, share.part_rows);
       return real_rows(own[index]) / std::max(real_rows(whole), 1.0);
     };
     hooks.shared_field = [&, weight_of](const core::Field& field, const at::Tensor& value, size_t index) {
@@ -209,13 +210,14 @@ BpttResult Trainer::differentiate(const std::vector<data::TokenSegment>& segment
   BpttResult result = backward_segments(
       model_, inputs, state,
       [&](const core::StepResult& step, size_t index) {
-        const double share_of_auxiliary = static_cast<int64_t>(index) < again ? 0.0 : weight;
-        const tasks::TokenLoss loss = tasks::token_loss(model_, step, own[index], targets, share_of_auxiliary);
-        if (loss.nll.defined()) nll[index] = loss.nll.detach();
-        return loss.total;
+        const data::Batch& batch = own[index];
+        const tasks::TaskLoss loss = batch.num_targets > 0 ? task_.loss(model_, step, batch, targets)
+                                                           : tasks::TaskLoss();
+        if (loss.reported.defined()) reported[index] = loss.reported.detach();
+        return static_cast<int64_t>(index) < again ? loss.total : with_auxiliary(loss.total, model_, step, weight);
       },
       options_.bptt, stored_bytes(options_), hooks);
-  outcome.loss += sum_of(nll);
+  outcome.loss += sum_of(reported);
   outcome.total += sum_of(result.losses);
   if (behind == 0) result.state = states_.empty() ? core::State() : states_[static_cast<size_t>(part)];
   return result;
@@ -226,7 +228,7 @@ StepOutcome Trainer::step() {
   const double began = now();
   const auto segments = task_.next(model_.input());
   StepOutcome outcome;
-  for (const data::TokenSegment& segment : segments) outcome.targets += segment.num_targets;
+  for (const data::Batch& segment : segments) outcome.targets += segment.num_targets;
   base::require(
       options_.accumulate == 1 || segments.size() == 1 || !per_model_state_,
       "training: accumulate = {}: a memory that belongs to the model moves from segment to segment with the whole "
@@ -237,7 +239,7 @@ StepOutcome Trainer::step() {
   std::vector<double> real;  // of each of several parts that has rows, its sequences with a real token
   bool idle = false;         // has a rank no row of some part?
   for (int64_t part = 0; part < options_.accumulate; ++part) {
-    const Share share = share_of(segments.front().targets.size(0), part);
+    const Share share = share_of(data::num_rows(segments.front()), part);
     if (share.part_rows == 0) continue;  // a batch with fewer rows than parts
     base::require(!group_ || !per_model_state_ || share.part_rows >= group_->size(),
                   "training: a batch of {} sequences for {} ranks, and the model has a memory of its own; expected a "
@@ -248,7 +250,7 @@ StepOutcome Trainer::step() {
     idle = group_ && share.part_rows < group_->size();
     if (share.rows == 0) continue;
     if (per_model_state_ && options_.accumulate > 1)
-      real.push_back(real_rows(tasks::rows(segments.front(), share.first - share.offset, share.part_rows)));
+      real.push_back(real_rows(data::rows(segments.front(), share.first - share.offset, share.part_rows)));
     next.push_back(differentiate(segments, part, outcome.targets, outcome).state);
   }
   if (group_) reduce(outcome);

@@ -151,7 +151,7 @@ class Trainer {
   weights::NamedTensors whole_optimiser_state();
   void load_optimiser(const weights::TensorFile& file, const std::string& where);
   std::string write_checkpoint(const weights::NamedTensors& optimiser, const weights::NamedTensors& carried);
-  BpttResult differentiate(const std::vector<data::TokenSegment>& segments, int64_t part, int64_t targets,
+  BpttResult differentiate(const std::vector<data::Batch>& segments, int64_t part, int64_t targets,
                            StepOutcome& outcome);
   /// `real`: of each of several parts with rows, its sequences with a real token.
   void commit(std::vector<core::State> states, const std::vector<double>& real);
@@ -170,6 +170,8 @@ class Trainer {
   bool owes_evaluation() const;
   TrainReport report(int signal) const;
   void load(const weights::CheckpointReader& reader);
+  void load_weights(const weights::CheckpointReader& reader);
+  void load_states(const weights::CheckpointReader& reader, int64_t parts);
 
   core::Model& model_;
   tasks::Task& task_;

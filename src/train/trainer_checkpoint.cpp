@@ -197,6 +197,47 @@ const EvaluationPoint* Trainer::take_best() {
   return best;
 }
 
+/// Parameters, the factors of LoRA, the optimiser's state and the moving average.
+void Trainer::load_weights(const weights::CheckpointReader& reader) {
+  const std::string& path = reader.info().path;
+  const auto where = [&](const char* name) { return path + "/" + name; };
+  constexpr weights::LoadOptions kExact{.strict = true, .convert_floating = false};
+  weights::load_model_tensors(reader.tensors(kModel), model_, where(kModel));
+  base::require(reader.has(weights::kLoraFile) == (lora_ != nullptr),
+                "{}: it was trained {} LoRA, and train.lora is {}", path, lora_ ? "without" : "with",
+                lora_ ? "set" : "unset");
+  if (lora_) {
+    weights::load_into(reader.tensors(weights::kLoraFile), lora_tensors(), where(weights::kLoraFile), kExact);
+    lora_->require_same_start(where(kModel));
+  }
+  load_optimiser(reader.tensors(kOptimiser), where(kOptimiser));
+  base::require(reader.has(weights::kAverageFile) == (average_ != nullptr),
+                "{}: {} moving average of the weights, and train.ema_decay is {}", path,
+                average_ ? "it holds no" : "it holds a", average_ ? "set" : "unset");
+  if (average_)
+    weights::load_into(reader.tensors(weights::kAverageFile), average_->state(), where(weights::kAverageFile), kExact);
+}
+
+/// The states of this rank's rows, from those of all rows of each part.
+void Trainer::load_states(const weights::CheckpointReader& reader, int64_t parts) {
+  const std::string where = reader.info().path + "/" + kState;
+  const weights::TensorFile carried = reader.tensors(kState);
+  const std::map<std::string, at::Tensor> tensors(carried.tensors.begin(), carried.tensors.end());
+  states_.clear();
+  size_t fields = 0;
+  for (int64_t part = 0; part < parts; ++part) {
+    core::State whole = load_state(model_, tensors, static_cast<size_t>(part),
+                                   options_.batch_size / options_.accumulate, where);
+    fields += core::save(whole).size();
+    const Share share = share_of(options_.batch_size, part);
+    states_.push_back(share.rows == share.part_rows
+                          ? std::move(whole)
+                          : core::select_batch(whole, at::arange(share.offset, share.offset + share.rows, at::kLong)));
+  }
+  base::require(fields == tensors.size(), "{}: {} tensors of memories, the model has {}: it is another model", where,
+                tensors.size(), fields);
+}
+
 void Trainer::load(const weights::CheckpointReader& reader) {
   const std::string& path = reader.info().path;
   const auto where = [&](const char* name) { return path + "/" + name; };
@@ -212,37 +253,9 @@ void Trainer::load(const weights::CheckpointReader& reader) {
                 "{}: state of {} parts of the batch, expected {}: accumulate must stay the same", where(kTrainer),
                 counters[4], expected_parts);
 
-  weights::load_model_tensors(reader.tensors(kModel), model_, where(kModel));
-  base::require(reader.has(weights::kLoraFile) == (lora_ != nullptr),
-                "{}: it was trained {} LoRA, and train.lora is {}", path, lora_ ? "without" : "with",
-                lora_ ? "set" : "unset");
-  if (lora_) {
-    weights::load_into(reader.tensors(weights::kLoraFile), lora_tensors(), where(weights::kLoraFile),
-                       {.strict = true, .convert_floating = false});
-    lora_->require_same_start(where(kModel));
-  }
-  load_optimiser(reader.tensors(kOptimiser), where(kOptimiser));
-  base::require(reader.has(weights::kAverageFile) == (average_ != nullptr),
-                "{}: {} moving average of the weights, and train.ema_decay is {}", path,
-                average_ ? "it holds no" : "it holds a", average_ ? "set" : "unset");
-  if (average_)
-    weights::load_into(reader.tensors(weights::kAverageFile), average_->state(), where(weights::kAverageFile),
-                       {.strict = true, .convert_floating = false});
-  const weights::TensorFile carried = reader.tensors(kState), position = reader.tensors(kData);
-  const std::map<std::string, at::Tensor> tensors(carried.tensors.begin(), carried.tensors.end());
-  states_.clear();
-  size_t fields = 0;
-  for (int64_t part = 0; part < expected_parts; ++part) {
-    core::State whole = load_state(model_, tensors, static_cast<size_t>(part),
-                                   options_.batch_size / options_.accumulate, where(kState));
-    fields += core::save(whole).size();
-    const Share share = share_of(options_.batch_size, part);
-    states_.push_back(share.rows == share.part_rows
-                          ? std::move(whole)
-                          : core::select_batch(whole, at::arange(share.offset, share.offset + share.rows, at::kLong)));
-  }
-  base::require(fields == tensors.size(), "{}: {} tensors of memories, the model has {}: it is another model",
-                where(kState), tensors.size(), fields);
+  load_weights(reader);
+  load_states(reader, expected_parts);
+  const weights::TensorFile position = reader.tensors(kData);
   try {
     task_.load([&](const std::string& name) {
       const at::Tensor* found = position.find(name);

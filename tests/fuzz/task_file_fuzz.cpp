@@ -30,8 +30,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::demand(batch.answer.any(1).all().item<bool>() &&
                      batch.scored.logical_and(batch.answer).eq(batch.scored).all().item<bool>(),
                  "answers");
-    for (const data::TokenSegment& segment : data::cut_segments(batch, 3)) {
-      fuzz::demand(segment.num_targets == segment.targets.ne(base::kIgnoreTarget).sum().item<int64_t>(),
+    for (const data::Batch& segment : data::cut_segments(batch, 3)) {
+      fuzz::demand(segment.num_targets == data::token_targets(segment).ne(base::kIgnoreTarget).sum().item<int64_t>(),
                    "targets of a segment");
     }
   });

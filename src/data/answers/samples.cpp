@@ -31,19 +31,19 @@ void AnswerOptions::require_cut(int64_t length, const base::Where& where) const 
                 num_segments, size, count);
 }
 
-std::vector<TokenSegment> cut_segments(const SampleBatch& batch, int64_t segment_size) {
+std::vector<Batch> cut_segments(const SampleBatch& batch, int64_t segment_size) {
   base::ensure(segment_size > 0, "segments of {} tokens", segment_size);
   const int64_t rows = batch.inputs.size(0), length = batch.inputs.size(1);
   const at::Tensor targets = batch.targets.masked_fill(batch.answer.logical_not(), base::kIgnoreTarget);
-  std::vector<TokenSegment> segments;
+  std::vector<Batch> segments;
   for (int64_t at = 0; at < length; at += segment_size) {
     const int64_t count = std::min(segment_size, length - at);
     const auto part = [&](const at::Tensor& tensor) { return tensor.narrow(1, at, count).contiguous(); };
-    TokenSegment segment;
-    segment.tokens = part(batch.inputs);
-    segment.targets = part(targets);
+    Batch segment;
+    segment.input.tokens = part(batch.inputs);
+    if (batch.valid.defined()) segment.input.valid = part(batch.valid);
+    segment.targets = TokenTargets{part(targets)};
     segment.reset = at::full({rows}, at == 0, at::kBool);
-    if (batch.valid.defined()) segment.valid = part(batch.valid);
     segment.num_targets = batch.answer.narrow(1, at, count).sum().item<int64_t>();
     segments.push_back(std::move(segment));
   }

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/option_rules.h"
+#include "data/batch.h"
 #include "data/part.h"
-#include "data/segment.h"
 
 namespace mnemo::data {
 
@@ -41,6 +41,14 @@ struct AnswerOptions {
 struct SampleBatch {
   at::Tensor inputs, targets, answer, scored;
   at::Tensor valid = {};
+  template <class F>
+  void visit(F&& f) {
+    f("inputs", inputs);
+    f("targets", targets);
+    f("answer", answer);
+    f("scored", scored);
+    f("valid", valid);
+  }
 };
 
 /// Question and answer samples: synthetic, or from a file.
@@ -76,7 +84,7 @@ int64_t segment_length(int64_t length, int64_t num_segments);
 
 /// Divides a batch into segments of `segment_size`; the last one is shorter if L is not a multiple. The first segment
 /// has `reset` set in every row; targets outside the answer are kIgnoreTarget.
-std::vector<TokenSegment> cut_segments(const SampleBatch& batch, int64_t segment_size);
+std::vector<Batch> cut_segments(const SampleBatch& batch, int64_t segment_size);
 
 /// Writes samples as lines of three columns after a header line: "input" and "target", tokens separated by spaces, and
 /// "answer", 1 if the target is to be predicted, 2 if it does not count for accuracy, 0 otherwise. read_task_file reads

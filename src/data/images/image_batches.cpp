@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/ignore_target.h"
 #include "base/log.h"
+#include "data/batch.h"
 #include "data/images/image_mix.h"
-#include "data/segment.h"
 
 namespace mnemo::data {
 namespace {

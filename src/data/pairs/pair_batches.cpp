@@ -18,8 +18,8 @@ int64_t length_of(const PairSample& sample) {
 
 }  // namespace
 
-TokenSegment make_pair_batch(const std::vector<PairSample>& samples, const std::vector<int64_t>& chosen,
-                             const PairLayout& layout) {
+Batch make_pair_batch(const std::vector<PairSample>& samples, const std::vector<int64_t>& chosen,
+                      const PairLayout& layout) {
   size_t longest_source = 1, longest_target = 1;
   for (const int64_t number : chosen) {
     const PairSample& sample = samples[static_cast<size_t>(number)];
@@ -30,11 +30,13 @@ TokenSegment make_pair_batch(const std::vector<PairSample>& samples, const std::
   const auto table = [&](size_t width, int64_t value) {
     return at::full({rows, static_cast<int64_t>(width)}, value, at::kLong);
   };
-  TokenSegment batch;
-  batch.source = table(longest_source, layout.pad);
-  batch.tokens = table(longest_target, layout.pad);
-  batch.targets = table(longest_target, base::kIgnoreTarget);
-  batch.source_valid = at::zeros_like(batch.source, at::kBool);
+  Batch batch;
+  core::Segment& input = batch.input;
+  input.source = table(longest_source, layout.pad);
+  input.tokens = table(longest_target, layout.pad);
+  input.source_valid = at::zeros_like(input.source, at::kBool);
+  const at::Tensor targets = table(longest_target, base::kIgnoreTarget);
+  batch.targets = TokenTargets{targets};
   for (int64_t row = 0; row < rows; ++row) {
     const PairSample& sample = samples[static_cast<size_t>(chosen[static_cast<size_t>(row)])];
     const auto source = static_cast<int64_t>(sample.source.size()), target = static_cast<int64_t>(sample.target.size());
@@ -42,15 +44,15 @@ TokenSegment make_pair_batch(const std::vector<PairSample>& samples, const std::
     const auto part = [&](const at::Tensor& whole, int64_t length) {
       return whole[row].narrow(0, layout.padding == PairLayout::Padding::left ? whole.size(1) - length : 0, length);
     };
-    std::copy(sample.source.begin(), sample.source.end(), part(batch.source, source).mutable_data_ptr<int64_t>());
-    std::copy(sample.target.begin(), sample.target.end(), part(batch.targets, target).mutable_data_ptr<int64_t>());
-    part(batch.source_valid, source).fill_(true);
-    int64_t* previous = part(batch.tokens, target).mutable_data_ptr<int64_t>();
+    std::copy(sample.source.begin(), sample.source.end(), part(input.source, source).mutable_data_ptr<int64_t>());
+    std::copy(sample.target.begin(), sample.target.end(), part(targets, target).mutable_data_ptr<int64_t>());
+    part(input.source_valid, source).fill_(true);
+    int64_t* previous = part(input.tokens, target).mutable_data_ptr<int64_t>();
     previous[0] = layout.first;
     std::copy(sample.target.begin(), sample.target.end() - 1, previous + 1);
     batch.num_targets += static_cast<int64_t>(sample.target.size());
   }
-  batch.valid = batch.targets != base::kIgnoreTarget;
+  input.valid = targets != base::kIgnoreTarget;
   return batch;
 }
 
@@ -94,7 +96,7 @@ void PairBatches::begin(int64_t epoch) {
   if (shuffle_) random.shuffle(batches_);
 }
 
-TokenSegment PairBatches::next() {
+Batch PairBatches::next() {
   if (batch_ == batches_of_epoch()) begin(epoch_ + 1);
   return make_pair_batch(*samples_, batches_[static_cast<size_t>(batch_++)], layout_);
 }

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "data/batch.h"
 #include "data/pairs/pair_vocabulary.h"
-#include "data/segment.h"
 
 namespace mnemo::data {
 
@@ -25,8 +25,8 @@ struct PairLayout {
 
 /// One batch of these samples: source [B,S]; tokens [B,U], the first input and then the target without its last token;
 /// targets [B,U].
-TokenSegment make_pair_batch(const std::vector<PairSample>& samples, const std::vector<int64_t>& chosen,
-                             const PairLayout& layout = {});
+Batch make_pair_batch(const std::vector<PairSample>& samples, const std::vector<int64_t>& chosen,
+                      const PairLayout& layout = {});
 
 /// Divides samples, in the order given, into batches of similar lengths.
 ///   rows * longest side of the batch <= max_tokens and rows <= max_rows; a longer sample stands alone
@@ -41,7 +41,7 @@ class PairBatches {
   PairBatches(std::shared_ptr<const std::vector<PairSample>> samples, int64_t max_tokens, int64_t max_rows,
               bool shuffle, int64_t seed, const PairLayout& layout = {});
 
-  TokenSegment next();
+  Batch next();
   int64_t epoch() const { return epoch_; }
   int64_t batch() const { return batch_; }
   int64_t batches_of_epoch() const { return static_cast<int64_t>(batches_.size()); }

@@ -44,7 +44,7 @@ int64_t DocumentBatches::document_of(int64_t number) {
   return order_[static_cast<size_t>(number % documents_of_epoch())];
 }
 
-TokenSegment DocumentBatches::next() {
+Batch DocumentBatches::next() {
   std::vector<int64_t> chosen;
   std::vector<uint8_t> starts;
   for (Row& row : rows_) {
@@ -53,7 +53,7 @@ TokenSegment DocumentBatches::next() {
     starts.push_back(ended ? 1 : 0);
     chosen.push_back(documents_[static_cast<size_t>(row.document)].first + row.read++);
   }
-  TokenSegment batch = make_pair_batch(part_->samples, chosen, layout_);
+  Batch batch = make_pair_batch(part_->samples, chosen, layout_);
   batch.reset = at::tensor(starts, at::kByte).to(at::kBool);
   return batch;
 }

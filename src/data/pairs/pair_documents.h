@@ -27,7 +27,7 @@ class DocumentBatches {
   DocumentBatches(std::shared_ptr<const PairPart> part, int64_t rows, bool shuffle, int64_t seed,
                   const PairLayout& layout = {});
 
-  TokenSegment next();
+  Batch next();
   /// Documents begun, over all epochs.
   int64_t begun() const { return begun_; }
   int64_t documents_of_epoch() const { return static_cast<int64_t>(documents_.size()); }

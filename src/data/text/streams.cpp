@@ -35,7 +35,7 @@ PieceStreams::PieceStreams(std::shared_ptr<const TokenStore> text, int64_t batch
   rows_.resize(static_cast<size_t>(batch_size));
 }
 
-TokenSegment PieceStreams::cut(int64_t tgt_len, bool shrink, int64_t context) {
+Batch PieceStreams::cut(int64_t tgt_len, bool shrink, int64_t context) {
   base::require(tgt_len > 0, "tgt_len: expected at least 1, found {}", tgt_len);
   const auto batch = static_cast<int64_t>(rows_.size());
   base::require(context >= 0 && context < tgt_len, "context: expected 0 to {}, less than a segment, found {}",
@@ -52,11 +52,13 @@ TokenSegment PieceStreams::cut(int64_t tgt_len, bool shrink, int64_t context) {
     shortest = std::min(shortest, count);
   }
   const int64_t length = shrink ? longest : tgt_len;
-  TokenSegment out;
-  out.tokens = at::zeros({batch, length}, at::kLong);
-  out.targets = at::full({batch, length}, base::kIgnoreTarget, at::kLong);
+  Batch out;
+  at::Tensor& tokens = out.input.tokens = at::zeros({batch, length}, at::kLong);
+  at::Tensor& valid = out.input.valid;
+  if (shortest < length) valid = at::zeros({batch, length}, at::kBool);
+  const at::Tensor targets = at::full({batch, length}, base::kIgnoreTarget, at::kLong);
+  out.targets = TokenTargets{targets};
   out.reset = at::zeros({batch}, at::kBool);
-  if (shortest < length) out.valid = at::zeros({batch, length}, at::kBool);
   std::vector<int64_t> ids;
   for (int64_t b = 0; b < batch; ++b) {
     Row& row = rows_[static_cast<size_t>(b)];
@@ -64,10 +66,10 @@ TokenSegment PieceStreams::cut(int64_t tgt_len, bool shrink, int64_t context) {
     if (fresh == 0) continue;
     ids.resize(static_cast<size_t>(count + 1));
     text_->read(row.piece.begin + row.offset - again, ids);
-    std::copy_n(ids.begin(), count, out.tokens.mutable_data_ptr<int64_t>() + b * length);
-    std::copy_n(ids.begin() + 1 + again, fresh, out.targets.mutable_data_ptr<int64_t>() + b * length + again);
+    std::copy_n(ids.begin(), count, tokens.mutable_data_ptr<int64_t>() + b * length);
+    std::copy_n(ids.begin() + 1 + again, fresh, targets.mutable_data_ptr<int64_t>() + b * length + again);
     out.reset.mutable_data_ptr<bool>()[b] = row.offset == 0;
-    if (out.valid.defined()) std::fill_n(out.valid.mutable_data_ptr<bool>() + b * length, count, true);
+    if (valid.defined()) std::fill_n(valid.mutable_data_ptr<bool>() + b * length, count, true);
     row.offset += fresh;
     out.num_targets += fresh;
   }
@@ -86,8 +88,8 @@ StreamBatches::StreamBatches(std::shared_ptr<const TokenStore> text, StreamOptio
                 text_->has_documents() ? found : std::max<int64_t>(text_->size() - 1, 0));
 }
 
-std::vector<TokenSegment> StreamBatches::next(int64_t tgt_len, int64_t num_segments) {
-  std::vector<TokenSegment> segments;
+std::vector<Batch> StreamBatches::next(int64_t tgt_len, int64_t num_segments) {
+  std::vector<Batch> segments;
   for (int64_t i = 0; i < num_segments; ++i) segments.push_back(cut(tgt_len, false));
   return segments;
 }
@@ -176,7 +178,7 @@ void StreamBatches::load(const std::function<at::Tensor(const std::string&)>& fi
 EvalStream::EvalStream(std::shared_ptr<const TokenStore> text, int64_t batch_size)
     : PieceStreams(std::move(text), batch_size) {}
 
-std::optional<TokenSegment> EvalStream::next(int64_t tgt_len, int64_t context) {
+std::optional<Batch> EvalStream::next(int64_t tgt_len, int64_t context) {
   if (predicted_ == predictions_) return std::nullopt;
   return cut(tgt_len, true, context);
 }

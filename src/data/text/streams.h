@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/segment.h"
+#include "data/batch.h"
 #include "data/text/token_store.h"
 
 namespace mnemo::data {
@@ -48,7 +48,7 @@ class PieceStreams {
 
   /// The next segment; rows with nothing left are padding. With `shrink`, it is only as long as the longest row needs.
   /// The last `context` tokens that a row has read stand in front again, without targets.
-  TokenSegment cut(int64_t tgt_len, bool shrink, int64_t context = 0);
+  Batch cut(int64_t tgt_len, bool shrink, int64_t context = 0);
 
   std::shared_ptr<const TokenStore> text_;
   std::vector<Piece> pieces_;
@@ -70,7 +70,7 @@ class StreamBatches final : private PieceStreams {
   StreamBatches(std::shared_ptr<const TokenStore> text, StreamOptions options);
 
   /// The next `num_segments` segments of `tgt_len` tokens.
-  std::vector<TokenSegment> next(int64_t tgt_len, int64_t num_segments);
+  std::vector<Batch> next(int64_t tgt_len, int64_t num_segments);
 
   int64_t batch_size() const { return options_.batch_size; }
   /// Number of predictions in one pass over the text.
@@ -110,7 +110,7 @@ class EvalStream final : private PieceStreams {
   /// nothing left are padding. The first `context` of these tokens are those before the new ones, read once more and
   /// not predicted (Baevski and Auli 2019, section 4.1); at the start of a row there are fewer. Throws InputError
   /// unless 0 <= context < tgt_len.
-  std::optional<TokenSegment> next(int64_t tgt_len, int64_t context = 0);
+  std::optional<Batch> next(int64_t tgt_len, int64_t context = 0);
 
   /// Number of predictions in the whole pass.
   int64_t total() const { return predictions_; }

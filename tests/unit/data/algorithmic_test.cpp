@@ -110,13 +110,13 @@ TEST(Algorithmic, Segments) {
   std::vector<at::Tensor> tokens, targets;
   int64_t answers = 0;
   for (size_t i = 0; i < segments.size(); ++i) {
-    EXPECT_EQ(segments[i].tokens.size(1), 4);
+    EXPECT_EQ(segments[i].input.tokens.size(1), 4);
     EXPECT_EQ(segments[i].reset.all().item<bool>(), i == 0);
     EXPECT_EQ(segments[i].reset.any().item<bool>(), i == 0);
-    EXPECT_FALSE(segments[i].valid.defined());
-    EXPECT_EQ(segments[i].num_targets, segments[i].targets.ne(base::kIgnoreTarget).sum().item<int64_t>());
-    tokens.push_back(segments[i].tokens);
-    targets.push_back(segments[i].targets);
+    EXPECT_FALSE(segments[i].input.valid.defined());
+    EXPECT_EQ(segments[i].num_targets, token_targets(segments[i]).ne(base::kIgnoreTarget).sum().item<int64_t>());
+    tokens.push_back(segments[i].input.tokens);
+    targets.push_back(token_targets(segments[i]));
     answers += segments[i].num_targets;
   }
   EXPECT_EQ(answers, 2 * 32);
@@ -132,10 +132,10 @@ TEST(Algorithmic, TheLastSegmentMayBeShorter) {
   EXPECT_EQ(segment_length(48, 5), 10);
   const auto segments = cut_segments(batch, 10);
   ASSERT_EQ(segments.size(), 5U);
-  EXPECT_EQ(segments.back().tokens.size(1), 8);
+  EXPECT_EQ(segments.back().input.tokens.size(1), 8);
   EXPECT_EQ(segments.back().num_targets, 16);
   std::vector<at::Tensor> tokens;
-  for (const TokenSegment& segment : segments) tokens.push_back(segment.tokens);
+  for (const Batch& segment : segments) tokens.push_back(segment.input.tokens);
   EXPECT_TRUE(at::equal(at::cat(tokens, 1), batch.inputs));
   // 49 segments of a sample of 48, and 31 of one length: 24 segments of 2 are the nearest.
   const AlgorithmicOptions options{.task = "copy", .num_symbols = 16};

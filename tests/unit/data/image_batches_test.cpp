@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/ignore_target.h"
 #include "base/log.h"
-#include "data/segment.h"
+#include "data/batch.h"
 #include "image_files.h"
 #include "tests/support/expect_error.h"
 

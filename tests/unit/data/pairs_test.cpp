@@ -33,8 +33,8 @@ struct Pairs : testing::Test {
 
 // The ids of a published model's vocabulary are its own: one of its tokens has the number of our padding.
 TEST(PairBatch, ATokenWithTheNumberOfThePaddingIsReal) {
-  const TokenSegment batch = make_pair_batch({{{1, 5, 1}, {2}}, {{7}, {2}}}, {0, 1});
-  EXPECT_TRUE(at::equal(batch.source_valid, at::tensor({1, 1, 1, 1, 0, 0}).view({2, 3}).to(at::kBool)));
+  const Batch batch = make_pair_batch({{{1, 5, 1}, {2}}, {{7}, {2}}}, {0, 1});
+  EXPECT_TRUE(at::equal(batch.input.source_valid, at::tensor({1, 1, 1, 1, 0, 0}).view({2, 3}).to(at::kBool)));
 }
 
 TEST_F(Pairs, ColumnsAndTwoFilesGiveTheSame) {
@@ -339,12 +339,13 @@ TEST_F(Pairs, BatchesCoverAnEpochAndResume) {
     std::multiset<int64_t> seen;
     while (true) {
       places.emplace_back(batches.epoch(), batches.batch());
-      const TokenSegment batch = batches.next();
-      sources.push_back(batch.source);
-      const int64_t rows = batch.source.size(0), longest = std::max(batch.source.size(1), batch.targets.size(1));
+      const Batch batch = batches.next();
+      sources.push_back(batch.input.source);
+      const int64_t rows = batch.input.source.size(0),
+                    longest = std::max(batch.input.source.size(1), token_targets(batch).size(1));
       EXPECT_TRUE(rows == 1 || rows * longest <= 40) << rows << " x " << longest;
       EXPECT_LE(rows, 6);
-      for (int64_t row = 0; row < rows; ++row) seen.insert(batch.source[row][0].item<int64_t>());
+      for (int64_t row = 0; row < rows; ++row) seen.insert(batch.input.source[row][0].item<int64_t>());
       if (batches.batch() == batches.batches_of_epoch()) break;
     }
     EXPECT_EQ(seen.size(), 100u);
@@ -353,45 +354,46 @@ TEST_F(Pairs, BatchesCoverAnEpochAndResume) {
   PairBatches again(samples, 40, 6, true, 3);
   for (const size_t i : {size_t{0}, size_t{5}, sources.size() - 3}) {
     again.seek(places[i].first, places[i].second);
-    for (size_t j = i; j < i + 3; ++j) EXPECT_TRUE(at::equal(again.next().source, sources[j])) << i;
+    for (size_t j = i; j < i + 3; ++j) EXPECT_TRUE(at::equal(again.next().input.source, sources[j])) << i;
   }
   test::expect_error<base::InputError>([&] { again.seek(0, 100000); }, {"100000"});
 }
 
 TEST_F(Pairs, ABatchIsPaddedOnTheRight) {
   const std::vector<PairSample> samples = {{{7, 8, 2}, {9, 2}}, {{5, 2}, {6, 7, 2}}};
-  const TokenSegment batch = make_pair_batch(samples, {0, 1});
+  const Batch batch = make_pair_batch(samples, {0, 1});
   const auto rows = [](std::initializer_list<int64_t> values) {
     return at::tensor(std::vector<int64_t>(values)).view({2, 3});
   };
   constexpr int64_t kNone = base::kIgnoreTarget;
-  EXPECT_TRUE(at::equal(batch.source, rows({7, 8, 2, 5, 2, 1})));
-  EXPECT_TRUE(at::equal(batch.tokens, rows({2, 9, 1, 2, 6, 7})));
-  EXPECT_TRUE(at::equal(batch.targets, rows({9, 2, kNone, 6, 7, 2})));
-  EXPECT_TRUE(at::equal(batch.valid.to(at::kLong), rows({1, 1, 0, 1, 1, 1})));
+  EXPECT_TRUE(at::equal(batch.input.source, rows({7, 8, 2, 5, 2, 1})));
+  EXPECT_TRUE(at::equal(batch.input.tokens, rows({2, 9, 1, 2, 6, 7})));
+  EXPECT_TRUE(at::equal(token_targets(batch), rows({9, 2, kNone, 6, 7, 2})));
+  EXPECT_TRUE(at::equal(batch.input.valid.to(at::kLong), rows({1, 1, 0, 1, 1, 1})));
   EXPECT_EQ(batch.num_targets, 5);
 }
 
 TEST_F(Pairs, OrOnTheLeft) {
   const std::vector<PairSample> samples = {{{7, 8, 2}, {9, 2}}, {{5, 2}, {6, 7, 2}}};
-  const TokenSegment batch = make_pair_batch(samples, {0, 1}, {.padding = PairLayout::Padding::left});
+  const Batch batch = make_pair_batch(samples, {0, 1}, {.padding = PairLayout::Padding::left});
   const auto rows = [](std::initializer_list<int64_t> values) {
     return at::tensor(std::vector<int64_t>(values)).view({2, 3});
   };
   constexpr int64_t kNone = base::kIgnoreTarget;
-  EXPECT_TRUE(at::equal(batch.source, rows({7, 8, 2, 1, 5, 2})));
-  EXPECT_TRUE(at::equal(batch.source_valid.to(at::kLong), rows({1, 1, 1, 0, 1, 1})));
-  EXPECT_TRUE(at::equal(batch.tokens, rows({1, 2, 9, 2, 6, 7})));
-  EXPECT_TRUE(at::equal(batch.targets, rows({kNone, 9, 2, 6, 7, 2})));
-  EXPECT_TRUE(at::equal(batch.valid.to(at::kLong), rows({0, 1, 1, 1, 1, 1})));
+  EXPECT_TRUE(at::equal(batch.input.source, rows({7, 8, 2, 1, 5, 2})));
+  EXPECT_TRUE(at::equal(batch.input.source_valid.to(at::kLong), rows({1, 1, 1, 0, 1, 1})));
+  EXPECT_TRUE(at::equal(batch.input.tokens, rows({1, 2, 9, 2, 6, 7})));
+  EXPECT_TRUE(at::equal(token_targets(batch), rows({kNone, 9, 2, 6, 7, 2})));
+  EXPECT_TRUE(at::equal(batch.input.valid.to(at::kLong), rows({0, 1, 1, 1, 1, 1})));
 }
 
 // What is real is known by length: in other vocabularies the number of our padding is a word, or the end (T5).
 TEST(PairBatchTest, PaddingIsNotAToken) {
-  const TokenSegment batch = make_pair_batch({{{1, 5, 1}, {7, 1}}, {{1}, {1}}}, {0, 1}, {9, 0});
-  EXPECT_TRUE(at::equal(batch.source, at::tensor({1, 5, 1, 1, 0, 0}, at::kLong).view({2, 3})));
-  EXPECT_TRUE(at::equal(batch.source_valid.to(at::kLong), at::tensor({1, 1, 1, 1, 0, 0}, at::kLong).view({2, 3})));
-  EXPECT_TRUE(at::equal(batch.tokens, at::tensor({9, 7, 9, 0}, at::kLong).view({2, 2})));
+  const Batch batch = make_pair_batch({{{1, 5, 1}, {7, 1}}, {{1}, {1}}}, {0, 1}, {9, 0});
+  EXPECT_TRUE(at::equal(batch.input.source, at::tensor({1, 5, 1, 1, 0, 0}, at::kLong).view({2, 3})));
+  EXPECT_TRUE(
+      at::equal(batch.input.source_valid.to(at::kLong), at::tensor({1, 1, 1, 1, 0, 0}, at::kLong).view({2, 3})));
+  EXPECT_TRUE(at::equal(batch.input.tokens, at::tensor({9, 7, 9, 0}, at::kLong).view({2, 2})));
 }
 
 // Every row reads documents from their first pair to their last; an epoch has each of them once.
@@ -411,19 +413,19 @@ TEST(DocumentBatchesTest, ReadDocumentsInOrderAndResume) {
   EXPECT_EQ(documents[4].count, 1) << "pairs without a document stand alone";
 
   DocumentBatches batches(part, 2, true, 7);
-  std::vector<TokenSegment> seen;
+  std::vector<Batch> seen;
   std::vector<std::pair<int64_t, at::Tensor>> places;
   std::multiset<int64_t> starts;
   for (int step = 0; step < 40; ++step) {
     places.emplace_back(batches.begun(), batches.rows());
     seen.push_back(batches.next());
-    const TokenSegment& now = seen.back();
+    const Batch& now = seen.back();
     for (int64_t row = 0; row < 2; ++row) {
-      const int64_t here = now.source[row][0].item<int64_t>();
+      const int64_t here = now.input.source[row][0].item<int64_t>();
       if (now.reset[row].item<bool>()) {
         if (starts.size() < 12) starts.insert(here);
       } else {
-        EXPECT_EQ(here, seen[seen.size() - 2].source[row][0].item<int64_t>() + 1);
+        EXPECT_EQ(here, seen[seen.size() - 2].input.source[row][0].item<int64_t>() + 1);
       }
     }
   }
@@ -433,8 +435,8 @@ TEST(DocumentBatchesTest, ReadDocumentsInOrderAndResume) {
   for (const size_t place : {size_t{0}, size_t{13}, size_t{30}}) {
     again.seek(places[place].first, places[place].second);
     for (size_t i = place; i < place + 6; ++i) {
-      const TokenSegment now = again.next();
-      EXPECT_TRUE(at::equal(now.source, seen[i].source)) << i;
+      const Batch now = again.next();
+      EXPECT_TRUE(at::equal(now.input.source, seen[i].input.source)) << i;
       EXPECT_TRUE(at::equal(now.reset, seen[i].reset)) << i;
     }
   }

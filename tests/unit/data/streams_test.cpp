@@ -33,34 +33,36 @@ std::shared_ptr<const TokenStore> counting(const std::vector<int64_t>& documents
 }
 
 /// Checks a segment's invariants and returns each row's predicted (input, target) pairs.
-std::vector<std::vector<std::pair<int64_t, int64_t>>> pairs(const TokenSegment& segment) {
+std::vector<std::vector<std::pair<int64_t, int64_t>>> pairs(const Batch& segment) {
   std::vector<std::vector<std::pair<int64_t, int64_t>>> out;
   int64_t count = 0;
-  for (int64_t b = 0; b < segment.tokens.size(0); ++b) {
+  for (int64_t b = 0; b < segment.input.tokens.size(0); ++b) {
     auto& row = out.emplace_back();
     bool padding = false;
-    for (int64_t t = 0; t < segment.tokens.size(1); ++t) {
-      const bool valid = !segment.valid.defined() || segment.valid[b][t].item<bool>();
-      const int64_t target = segment.targets[b][t].item<int64_t>();
+    for (int64_t t = 0; t < segment.input.tokens.size(1); ++t) {
+      const bool valid = !segment.input.valid.defined() || segment.input.valid[b][t].item<bool>();
+      const int64_t target = token_targets(segment)[b][t].item<int64_t>();
       EXPECT_EQ(valid, target != base::kIgnoreTarget);
       EXPECT_FALSE(valid && padding) << "padding stands on the right";
       padding = !valid;
-      const int64_t token = segment.tokens[b][t].item<int64_t>();
+      const int64_t token = segment.input.tokens[b][t].item<int64_t>();
       if (valid) row.emplace_back(token, target);
       EXPECT_TRUE(valid || token == 0);
     }
     count += static_cast<int64_t>(row.size());
   }
   EXPECT_EQ(count, segment.num_targets);
-  EXPECT_FALSE(segment.valid.defined() && segment.valid.all().item<bool>()) << "undefined when all are real";
+  EXPECT_FALSE(segment.input.valid.defined() && segment.input.valid.all().item<bool>())
+      << "undefined when all are real";
   return out;
 }
 
-std::string same(const TokenSegment& a, const TokenSegment& b) {
-  if (!at::equal(a.tokens, b.tokens)) return "tokens";
-  if (!at::equal(a.targets, b.targets)) return "targets";
+std::string same(const Batch& a, const Batch& b) {
+  if (!at::equal(a.input.tokens, b.input.tokens)) return "tokens";
+  if (!at::equal(token_targets(a), token_targets(b))) return "targets";
   if (!at::equal(a.reset, b.reset)) return "reset";
-  if (a.valid.defined() != b.valid.defined() || (a.valid.defined() && !at::equal(a.valid, b.valid))) return "valid";
+  const at::Tensor &valid = a.input.valid, &other = b.input.valid;
+  if (valid.defined() != other.defined() || (valid.defined() && !at::equal(valid, other))) return "valid";
   return "";
 }
 
@@ -81,7 +83,7 @@ TEST(StreamBatches, ASmallTextByHand) {
   using Row = std::vector<std::pair<int64_t, int64_t>>;
   EXPECT_EQ(pairs(segments[0]), (std::vector<Row>{{{0, 1}, {1, 2}, {2, 3}}, {{4, 5}, {5, 6}, {6, 7}}}));
   EXPECT_TRUE(segments[0].reset.all().item<bool>());
-  EXPECT_FALSE(segments[0].valid.defined());
+  EXPECT_FALSE(segments[0].input.valid.defined());
   EXPECT_EQ(pairs(segments[1]), (std::vector<Row>{{{3, 4}}, {{7, 8}}}));
   EXPECT_FALSE(segments[1].reset.any().item<bool>());
   EXPECT_EQ(batches.epoch(), 14.0 / 8.0);
@@ -265,14 +267,15 @@ RC_GTEST_PROP(EvalStream, AContextIsReadAgainAndNotPredicted, ()) {
   EvalStream stream(text, *rc::gen::inRange<int64_t>(1, 6));
   std::map<int64_t, int64_t> seen;
   while (const auto segment = stream.next(size, context)) {
-    RC_ASSERT(segment->tokens.size(1) <= size);
-    for (int64_t b = 0; b < segment->tokens.size(0); ++b) {
+    RC_ASSERT(segment->input.tokens.size(1) <= size);
+    for (int64_t b = 0; b < segment->input.tokens.size(0); ++b) {
       int64_t again = 0, fresh = 0;
-      for (int64_t t = 0; t < segment->tokens.size(1); ++t) {
-        if (segment->valid.defined() && !segment->valid[b][t].item<bool>()) continue;
-        const int64_t input = segment->tokens[b][t].item<int64_t>(), target = segment->targets[b][t].item<int64_t>();
+      for (int64_t t = 0; t < segment->input.tokens.size(1); ++t) {
+        if (segment->input.valid.defined() && !segment->input.valid[b][t].item<bool>()) continue;
+        const int64_t input = segment->input.tokens[b][t].item<int64_t>(),
+                      target = token_targets(*segment)[b][t].item<int64_t>();
         // The numbers of the text go up by one, also over the border between context and new tokens.
-        if (t > 0) RC_ASSERT(input == segment->tokens[b][t - 1].item<int64_t>() + 1);
+        if (t > 0) RC_ASSERT(input == segment->input.tokens[b][t - 1].item<int64_t>() + 1);
         if (target == base::kIgnoreTarget) {
           RC_ASSERT(fresh == 0 && seen[input + 1] == 1);
           ++again;
@@ -319,7 +322,7 @@ RC_GTEST_PROP(EvalStream, EveryTokenButTheFirstIsPredictedOnceInAnySegmentation,
         }
         last[b] = rows[b].back().second;
       }
-      RC_ASSERT(static_cast<int64_t>(longest) == segment->tokens.size(1));
+      RC_ASSERT(static_cast<int64_t>(longest) == segment->input.tokens.size(1));
     }
     RC_ASSERT(static_cast<int64_t>(seen.size()) == expected);
     for (const auto& [target, times] : seen) RC_ASSERT(times == 1);

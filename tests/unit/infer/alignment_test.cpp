@@ -14,9 +14,9 @@
 namespace mnemo::infer {
 namespace {
 
-data::TokenSegment some_pairs() {
+core::Segment some_pairs() {
   at::manual_seed(5);
-  data::TokenSegment batch;
+  core::Segment batch;
   batch.source = test::pair_source(3, 7);
   batch.source_valid = batch.source != 1;
   batch.tokens = at::randint(4, 19, {3, 5}, at::kLong);
@@ -28,7 +28,7 @@ struct SourceWeights : testing::TestWithParam<std::string> {};
 // The weights of a row are shares, padding has none, and what a target token reads does not depend on later ones.
 TEST_P(SourceWeights, AreSharesOfTheRealTokens) {
   const auto model = models::build(test::pair_options("softmax", GetParam()), 3, at::kDouble);
-  data::TokenSegment batch = some_pairs();
+  core::Segment batch = some_pairs();
   const at::Tensor weights = source_weights(*model, batch);
   ASSERT_EQ(weights.sizes(), at::IntArrayRef({3, 5, 7}));
   EXPECT_LT((weights.sum(2) - 1.0).abs().max().item<double>(), 1e-6);
@@ -42,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(Attentions, SourceWeights, testing::Values("softmax", "
 // softmax(q k / sqrt d) of the last layer, by hand: with q = 0 every real token has the same share.
 TEST(SourceWeightsOfSoftmax, AreThoseOfTheLastLayer) {
   const auto model = models::build(test::pair_options(), 3, at::kDouble);
-  const data::TokenSegment batch = some_pairs();
+  const core::Segment batch = some_pairs();
   for (const auto& parameter : model->parameters().all()) {
     const at::NoGradGuard no_grad;
     if (parameter.name.find("cross.q") != std::string::npos && parameter.name.find("layers.1") != std::string::npos)
@@ -59,7 +59,7 @@ TEST(SourceWeightsOfSoftmax, LeaveMemoryRowsOut) {
   options.backbone.pairs.encoder.memory = {models::ModelOptions::memory_types().complete(
       base::Node::table({{"type", "memory_tokens"}, {"num_mem_tokens", 2}}))};
   const auto model = models::build(options, 3, at::kDouble);
-  data::TokenSegment batch = some_pairs();
+  core::Segment batch = some_pairs();
   batch.source = test::pair_source(1, 7);
   batch.source_valid = batch.source != 1;
   batch.tokens = batch.tokens.narrow(0, 0, 1);

@@ -15,9 +15,9 @@ AttentionSummary look(const char* memory) {
       "test");
   base::set_value(node, memory);
   const auto model = models::build(base::read_options<models::ModelOptions>(node), 1, at::kDouble);
-  std::vector<data::TokenSegment> segments(2);
+  std::vector<data::Batch> segments(2);
   test::Numbers numbers(2);
-  for (data::TokenSegment& segment : segments) segment.tokens = numbers.tokens({1, 4}, 7);
+  for (data::Batch& segment : segments) segment.input.tokens = numbers.tokens({1, 4}, 7);
   return look_at_attention(*model, segments, {{"a", "b", "c", "d"}, {"e", "f", "g", "h"}}, {});
 }
 

@@ -32,7 +32,7 @@ std::unique_ptr<models::Model> small_model(const std::vector<std::string>& assig
 }
 
 struct Input {
-  std::vector<data::TokenSegment> segments;
+  std::vector<data::Batch> segments;
   std::vector<std::vector<std::string>> words;
 };
 
@@ -40,8 +40,8 @@ Input small_input(int64_t segments) {
   Input input;
   test::Numbers numbers(2);
   for (int64_t i = 0; i < segments; ++i) {
-    data::TokenSegment segment;
-    segment.tokens = numbers.tokens({1, 4}, 7);
+    data::Batch segment;
+    segment.input.tokens = numbers.tokens({1, 4}, 7);
     input.segments.push_back(segment);
     input.words.push_back({"a", "b<", "c", std::to_string(i)});
   }

@@ -39,12 +39,12 @@ TEST(Classification, DocumentsOfSeveralSegmentsAreAlignedRight) {
     int64_t targets = 0;
     for (int64_t b = 0; b < 4; ++b) {
       const int64_t expected = counts[s][static_cast<size_t>(b)];
-      const at::Tensor valid = segments[s].valid[b];
+      const at::Tensor valid = segments[s].input.valid[b];
       EXPECT_EQ(valid.sum().item<int64_t>(), expected);
       EXPECT_EQ(valid.narrow(0, 0, expected).sum().item<int64_t>(), expected) << "padding is on the right";
       for (int64_t t = 0; t < expected; ++t)
-        read[static_cast<size_t>(b)].push_back(segments[s].tokens[b][t].item<int64_t>());
-      EXPECT_EQ(segments[s].targets[b][0].item<int64_t>(), expected > 0 ? b : base::kIgnoreTarget);
+        read[static_cast<size_t>(b)].push_back(segments[s].input.tokens[b][t].item<int64_t>());
+      EXPECT_EQ(data::token_targets(segments[s])[b][0].item<int64_t>(), expected > 0 ? b : base::kIgnoreTarget);
       EXPECT_TRUE(s == 0 || segments[s].reset[b].item<bool>() == starts[s][static_cast<size_t>(b)]);
       targets += expected > 0 ? 1 : 0;
     }
@@ -65,9 +65,9 @@ TEST(Classification, AlignedLeftTheLastSegmentIsShort) {
   const std::vector<std::vector<int64_t>> counts = {{0, 0, 4}, {0, 4, 4}, {3, 4, 2}};
   for (size_t s = 0; s < 3; ++s) {
     for (int64_t b = 0; b < 3; ++b)
-      EXPECT_EQ(segments[s].valid[b].sum().item<int64_t>(), counts[s][static_cast<size_t>(b)]) << s << b;
+      EXPECT_EQ(segments[s].input.valid[b].sum().item<int64_t>(), counts[s][static_cast<size_t>(b)]) << s << b;
   }
-  EXPECT_EQ(segments[2].tokens[2][0].item<int64_t>(), 11);
+  EXPECT_EQ(segments[2].input.tokens[2][0].item<int64_t>(), 11);
   EXPECT_EQ(segments[2].num_targets, 3);
 }
 
@@ -98,24 +98,24 @@ TEST(Classification, TypesGoWithTheirTokens) {
   documents.add(std::vector<int32_t>{4}, 1, std::vector<int32_t>{1});
   const auto segments = document_segments(documents, {0, 1}, 2, {.max_length = 100});
   ASSERT_EQ(segments.size(), 2U);
-  EXPECT_TRUE(at::equal(segments[0].token_types, at::tensor({0, 0, 0, 0}, at::kLong).view({2, 2})));
-  EXPECT_TRUE(at::equal(segments[1].token_types, at::tensor({1, 1, 1, 0}, at::kLong).view({2, 2})));
-  EXPECT_TRUE(at::equal(model_input(rows(segments[1], 1, 1), core::Mode::train).token_types,
-                        at::tensor({1, 0}, at::kLong).view({1, 2})));
+  EXPECT_TRUE(at::equal(segments[0].input.token_types, at::tensor({0, 0, 0, 0}, at::kLong).view({2, 2})));
+  EXPECT_TRUE(at::equal(segments[1].input.token_types, at::tensor({1, 1, 1, 0}, at::kLong).view({2, 2})));
+  EXPECT_TRUE(at::equal(data::rows(segments[1], 1, 1).input.token_types, at::tensor({1, 0}, at::kLong).view({1, 2})));
 }
 
 TEST(Classification, DocumentsOfOneSegmentArePaddedAndCut) {
   const auto documents = documents_of({3, 8, 10});
   const auto batch = document_segments(*documents, {0, 1}, 50, {.max_length = 20});
   ASSERT_EQ(batch.size(), 1U);
-  EXPECT_EQ(batch[0].tokens.sizes(), (std::vector<int64_t>{2, 8}));
-  EXPECT_EQ(batch[0].targets.sizes(), (std::vector<int64_t>{2, 1}));
-  EXPECT_EQ(document_segments(*documents, {0, 1}, 50, {.max_length = 20, .pad_to_max_length = true})[0].tokens.size(1),
-            20);
+  EXPECT_EQ(batch[0].input.tokens.sizes(), (std::vector<int64_t>{2, 8}));
+  EXPECT_EQ(data::token_targets(batch[0]).sizes(), (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(
+      document_segments(*documents, {0, 1}, 50, {.max_length = 20, .pad_to_max_length = true})[0].input.tokens.size(1),
+      20);
   const auto cut = document_segments(*documents, {2}, 50, {.max_length = 4});
-  EXPECT_EQ(cut[0].tokens.size(1), 4);
-  EXPECT_EQ(cut[0].tokens[0][3].item<int64_t>(), 6);
-  EXPECT_FALSE(cut[0].valid.defined());
+  EXPECT_EQ(cut[0].input.tokens.size(1), 4);
+  EXPECT_EQ(cut[0].input.tokens[0][3].item<int64_t>(), 6);
+  EXPECT_FALSE(cut[0].input.valid.defined());
   // Longer than a segment although padded: the last segments, as without padding.
   EXPECT_EQ(document_segments(*documents, {0, 1}, 4, {.max_length = 20, .pad_to_max_length = true}).size(), 2U);
 }
@@ -138,9 +138,9 @@ at::Tensor logits(const models::Model& model, const data::LabelledDocuments& doc
   const at::NoGradGuard no_grad;
   core::State state = model.initial_state(static_cast<int64_t>(rows.size()));
   at::Tensor found;
-  for (const data::TokenSegment& segment : document_segments(documents, rows, model.segment_size(), options)) {
+  for (const data::Batch& segment : document_segments(documents, rows, model.segment_size(), options)) {
     state = start_documents(model, state, segment.reset);
-    core::StepResult step = model.forward(model_input(segment, core::Mode::evaluate), state);
+    core::StepResult step = model.forward(segment.input, state);
     state = std::move(step.state);
     found = model.logits(step.hidden).select(1, 0);
   }
@@ -216,7 +216,7 @@ TEST(Classification, EveryEpochHoldsEveryDocumentOnceAndGoesOnWhereItWas) {
       two = one;
   std::set<int64_t> seen;
   for (int i = 0; i < 3; ++i) {
-    const auto targets = one.next(core::TokenInput{.segment_size = 100})[0].targets;
+    const at::Tensor targets = data::token_targets(one.next(core::TokenInput{.segment_size = 100})[0]);
     for (int64_t b = 0; b < 2; ++b) seen.insert(targets[b][0].item<int64_t>());
   }
   EXPECT_EQ(seen.size(), 6U);
@@ -229,8 +229,8 @@ TEST(Classification, EveryEpochHoldsEveryDocumentOnceAndGoesOnWhereItWas) {
     return at::Tensor();
   };
   two.load(find);
-  EXPECT_TRUE(at::equal(one.next(core::TokenInput{.segment_size = 100})[0].tokens,
-                        two.next(core::TokenInput{.segment_size = 100})[0].tokens));
+  EXPECT_TRUE(at::equal(one.next(core::TokenInput{.segment_size = 100})[0].input.tokens,
+                        two.next(core::TokenInput{.segment_size = 100})[0].input.tokens));
   Classification other({documents_of({3, 8, 10, 1, 2, 6}), nullptr, nullptr}, {});
   test::expect_error<base::InputError>([&] { other.load(find); }, {"other documents"});
 }

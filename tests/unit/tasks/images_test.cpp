@@ -75,16 +75,18 @@ TEST(ImagesTask, GivesPixelsLabelsAndSoftTargetsWhereLabelsAreMixed) {
   data::ImageOptions options = options_of(folder / "train");
   Images plain(data::load_images(options), options, {.batch_size = 4});
   const auto segment = plain.next(core::ImageInput{}).front();
-  EXPECT_EQ(segment.pixels.sizes(), (std::vector<int64_t>{4, 3, 8, 8}));
-  EXPECT_EQ(segment.targets.sizes(), (std::vector<int64_t>{4, 1}));
-  EXPECT_FALSE(segment.soft_targets.defined());
+  EXPECT_EQ(segment.input.pixels.sizes(), (std::vector<int64_t>{4, 3, 8, 8}));
+  const auto& classes = segment.targets.as<ImageTargets>();
+  EXPECT_EQ(classes.labels.sizes(), (std::vector<int64_t>{4, 1}));
+  EXPECT_FALSE(classes.soft.defined());
   EXPECT_EQ(segment.num_targets, 4);
   options.augment.label_smoothing = 0.1;
   Images smoothed(data::load_images(options), options, {.batch_size = 4});
-  const auto soft = smoothed.next(core::ImageInput{}).front();
-  EXPECT_EQ(soft.soft_targets.sizes(), (std::vector<int64_t>{4, 1, 3}));
-  EXPECT_TRUE(at::equal(soft.soft_targets.argmax(-1), soft.targets));
-  EXPECT_TRUE(at::allclose(soft.soft_targets.sum(-1), at::ones({4, 1})));
+  const data::Batch batch = smoothed.next(core::ImageInput{}).front();
+  const auto& mixed = batch.targets.as<ImageTargets>();
+  EXPECT_EQ(mixed.soft.sizes(), (std::vector<int64_t>{4, 1, 3}));
+  EXPECT_TRUE(at::equal(mixed.soft.argmax(-1), mixed.labels));
+  EXPECT_TRUE(at::allclose(mixed.soft.sum(-1), at::ones({4, 1})));
 }
 
 TEST(ImagesTask, TheLossOfSharesIsTheirCrossEntropy) {
@@ -96,19 +98,20 @@ TEST(ImagesTask, TheLossOfSharesIsTheirCrossEntropy) {
   Images task(data::load_images(options), options, {.batch_size = 4});
   const auto segment = task.next(core::ImageInput{}).front();
   const MeanModel model(3);
-  const core::StepResult step = model.forward(model_input(segment, core::Mode::train), model.initial_state(4));
+  const core::StepResult step = model.forward(core::in_training(segment.input), model.initial_state(4));
+  const auto& classes = segment.targets.as<ImageTargets>();
   double expected = 0, of_labels = 0;
   for (int64_t image = 0; image < 4; ++image) {
     const auto mean = step.hidden[image].item<double>();  // class k has the logit k times the mean
     const double sum = 1 + std::exp(mean) + std::exp(2 * mean);
     for (int64_t k = 0; k < 3; ++k) {
       const double nats = std::log(sum) - static_cast<double>(k) * mean;
-      expected += segment.soft_targets[image][0][k].item<double>() * nats / 4;
-      if (segment.targets[image].item<int64_t>() == k) of_labels += nats / 4;
+      expected += classes.soft[image][0][k].item<double>() * nats / 4;
+      if (classes.labels[image].item<int64_t>() == k) of_labels += nats / 4;
     }
   }
-  const TokenLoss loss = token_loss(model, step, segment, segment.num_targets, 0.0);
-  EXPECT_NEAR(loss.nll.item<double>(), expected, 1e-6);
+  const TaskLoss loss = task.loss(model, step, segment, segment.num_targets);
+  EXPECT_NEAR(loss.reported.item<double>(), expected, 1e-6);
   EXPECT_NEAR(loss.total.item<double>(), expected, 1e-6);
   EXPECT_GT(std::abs(expected - of_labels), 1e-4) << "labels alone would give another loss";
 }
@@ -210,7 +213,8 @@ TEST(ImagesTask, GoesOnWhereItWasSavedWithAnyNumberOfWorkers) {
     for (int i = 0; i < 7; ++i) third.next(core::ImageInput{});
     for (int i = 0; i < 3; ++i) {
       const auto expected = third.next(core::ImageInput{}).front(), found = second.next(core::ImageInput{}).front();
-      EXPECT_TRUE(at::equal(expected.pixels, found.pixels) && at::equal(expected.soft_targets, found.soft_targets))
+      EXPECT_TRUE(at::equal(expected.input.pixels, found.input.pixels) &&
+                  at::equal(expected.targets.as<ImageTargets>().soft, found.targets.as<ImageTargets>().soft))
           << workers;
     }
   }

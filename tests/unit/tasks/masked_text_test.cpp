@@ -47,8 +47,9 @@ struct MaskedTexts : testing::Test {
     return models::build(base::read_options<models::ModelOptions>(node), 3, at::kDouble);
   }
   /// The text of a segment before it was masked.
-  static at::Tensor original(const data::TokenSegment& segment) {
-    return at::where(segment.targets.eq(base::kIgnoreTarget), segment.tokens, segment.targets);
+  static at::Tensor original(const data::Batch& segment) {
+    return at::where(data::token_targets(segment).eq(base::kIgnoreTarget), segment.input.tokens,
+                     data::token_targets(segment));
   }
   test::TemporaryFolder folder;
 };
@@ -60,9 +61,9 @@ TEST_F(MaskedTexts, SegmentsHoldOneDocumentBetweenSpecialTokens) {
   const at::Tensor expected = at::tensor({2, 5, 6, 7, 8, 3, 2, 9, 10, 3, 0, 0, 2, 10, 9, 3, 0, 0}, at::kLong)
                                   .view({3, 6});
   EXPECT_TRUE(at::equal(original(segments[0]), expected));
-  EXPECT_TRUE(at::equal(segments[0].valid.sum(1), at::tensor({6, 4, 4}, at::kLong)));
+  EXPECT_TRUE(at::equal(segments[0].input.valid.sum(1), at::tensor({6, 4, 4}, at::kLong)));
   EXPECT_EQ(segments[0].num_targets, 3) << "of four tokens, or two, one";
-  EXPECT_EQ(segments[0].targets.ne(base::kIgnoreTarget).sum().item<int64_t>(), 3);
+  EXPECT_EQ(data::token_targets(segments[0]).ne(base::kIgnoreTarget).sum().item<int64_t>(), 3);
 }
 
 TEST_F(MaskedTexts, SeveralSegmentsGoThroughADocumentInOrder) {
@@ -73,7 +74,7 @@ TEST_F(MaskedTexts, SeveralSegmentsGoThroughADocumentInOrder) {
   ASSERT_EQ(segments.size(), 2U);
   EXPECT_TRUE(at::equal(original(segments[0]), at::tensor({5, 6, 7, 8, 10, 9, 0, 0}, at::kLong).view({2, 4})));
   EXPECT_TRUE(at::equal(original(segments[1]), at::tensor({9, 10, 0, 0, 0, 0, 0, 0}, at::kLong).view({2, 4})));
-  EXPECT_FALSE(segments[1].valid[1].any().item<bool>());
+  EXPECT_FALSE(segments[1].input.valid[1].any().item<bool>());
 }
 
 TEST_F(MaskedTexts, MasksAreDrawnAnewEveryEpochAndGoOnWhereTheyWere) {
@@ -81,18 +82,18 @@ TEST_F(MaskedTexts, MasksAreDrawnAnewEveryEpochAndGoOnWhereTheyWere) {
   for (int i = 0; i < 20; ++i) text += "a b c d e f a b c d e f\n\n";
   MaskedText task(corpus(text), options(20, 1, 14));
   const core::ModelInput input = core::TokenInput{.segment_size = 14};
-  const at::Tensor first = task.next(input)[0].targets, second = task.next(input)[0].targets;
+  const at::Tensor first = data::token_targets(task.next(input)[0]), second = data::token_targets(task.next(input)[0]);
   EXPECT_FALSE(at::equal(first, second));
   EXPECT_EQ(task.epoch(), 2.0);
   MaskedText resumed(corpus(text), options(20, 1, 14));
-  EXPECT_TRUE(at::equal(resumed.next(input)[0].targets, first));
+  EXPECT_TRUE(at::equal(data::token_targets(resumed.next(input)[0]), first));
   const auto saved = task.save();
   resumed.load([&](const std::string& name) {
     for (const auto& [key, tensor] : saved)
       if (key == name) return tensor;
     return at::Tensor();
   });
-  EXPECT_TRUE(at::equal(resumed.next(input)[0].tokens, task.next(input)[0].tokens));
+  EXPECT_TRUE(at::equal(resumed.next(input)[0].input.tokens, task.next(input)[0].input.tokens));
 }
 
 // A batch of several epochs has the masks that batches of one epoch have.
@@ -101,9 +102,9 @@ TEST_F(MaskedTexts, ASampleThatComesAgainInABatchHasOtherMasks) {
   for (int i = 0; i < 3; ++i) text += "a b c d e f a b c d e f\n\n";
   const core::ModelInput input = core::TokenInput{.segment_size = 14};
   MaskedText small(corpus(text), options(8, 1, 14)), whole(corpus(text), options(3, 1, 14));
-  const at::Tensor found = small.next(input)[0].targets;
+  const at::Tensor found = data::token_targets(small.next(input)[0]);
   std::vector<at::Tensor> epochs;
-  for (int epoch = 0; epoch < 3; ++epoch) epochs.push_back(whole.next(input)[0].targets);
+  for (int epoch = 0; epoch < 3; ++epoch) epochs.push_back(data::token_targets(whole.next(input)[0]));
   EXPECT_TRUE(at::equal(found, at::cat(epochs).slice(0, 0, 8)));
   EXPECT_FALSE(at::equal(found.slice(0, 0, 3), found.slice(0, 3, 6)));
 }
@@ -126,13 +127,12 @@ TEST_F(MaskedTexts, AnEvaluationHasItsOwnMasksAndCountsThemAlone) {
   // The head counts the rows to predict alone.
   const auto segment = task.next(encoder->input())[0];
   const at::NoGradGuard no_grad;
-  const at::Tensor hidden = encoder->forward(model_input(segment, core::Mode::evaluate), encoder->initial_state(2))
-                                .hidden;
-  const at::Tensor nll = encoder->nll(hidden, segment.targets);
-  const at::Tensor kept = segment.targets.ne(base::kIgnoreTarget);
+  const at::Tensor hidden = encoder->forward(segment.input, encoder->initial_state(2)).hidden;
+  const at::Tensor nll = encoder->nll(hidden, data::token_targets(segment));
+  const at::Tensor kept = data::token_targets(segment).ne(base::kIgnoreTarget);
   const at::Tensor expected = -encoder->logits(hidden)
                                    .log_softmax(-1)
-                                   .gather(-1, segment.targets.clamp_min(0).unsqueeze(-1))
+                                   .gather(-1, data::token_targets(segment).clamp_min(0).unsqueeze(-1))
                                    .squeeze(-1) *
                               kept;
   EXPECT_TRUE(at::allclose(nll, expected, 1e-12, 1e-12));
@@ -161,10 +161,10 @@ TEST_F(MaskedTexts, TheDatasOptionsReachTheTask) {
   };
   const base::Node node = base::Node::table({{"segment_size", 14}});
   const LoadedTask loaded = spec(1.0, 0.0)->load(base::read_options<models::ModelOptions>(node), {.batch_size = 6});
-  const data::TokenSegment segment = loaded.task->next(core::TokenInput{.segment_size = 14}).front();
-  const at::Tensor hidden = segment.targets.ne(base::kIgnoreTarget);
+  const data::Batch segment = loaded.task->next(core::TokenInput{.segment_size = 14}).front();
+  const at::Tensor hidden = data::token_targets(segment).ne(base::kIgnoreTarget);
   EXPECT_TRUE(at::equal(hidden.sum(1), at::full({6}, 6, at::kLong))) << "half of 12 tokens";
-  EXPECT_TRUE(at::equal(segment.tokens.eq(4), hidden)) << "each is [MASK]";
+  EXPECT_TRUE(at::equal(segment.input.tokens.eq(4), hidden)) << "each is [MASK]";
   test::expect_error<base::InputError>([&] { spec(0.8, 0.3); }, {"random_share", "1.1"});
 }
 

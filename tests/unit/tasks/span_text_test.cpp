@@ -57,21 +57,22 @@ struct SpanTexts : testing::Test {
 
 TEST_F(SpanTexts, SpansAreDrawnAnewEveryEpochAndGoOnWhereTheyWere) {
   SpanText task(corpus(twelve_tokens(20)), options(20));
-  const data::TokenSegment first = task.next(input)[0], second = task.next(input)[0];
-  EXPECT_FALSE(at::equal(first.targets, second.targets));
-  EXPECT_FALSE(first.targets.eq(first.targets[0]).all().item<bool>()) << "samples have spans of their own";
+  const data::Batch first = task.next(input)[0], second = task.next(input)[0];
+  EXPECT_FALSE(at::equal(data::token_targets(first), data::token_targets(second)));
+  EXPECT_FALSE(data::token_targets(first).eq(data::token_targets(first)[0]).all().item<bool>())
+      << "samples have spans of their own";
   EXPECT_EQ(task.epoch(), 2.0);
   SpanText resumed(corpus(twelve_tokens(20)), options(20));
-  EXPECT_TRUE(at::equal(resumed.next(input)[0].targets, first.targets));
+  EXPECT_TRUE(at::equal(data::token_targets(resumed.next(input)[0]), data::token_targets(first)));
   const auto saved = task.save();
   resumed.load([&](const std::string& name) {
     for (const auto& [key, tensor] : saved)
       if (key == name) return tensor;
     return at::Tensor();
   });
-  const data::TokenSegment expected = task.next(input)[0], found = resumed.next(input)[0];
-  EXPECT_TRUE(at::equal(found.source, expected.source));
-  EXPECT_TRUE(at::equal(found.targets, expected.targets));
+  const data::Batch expected = task.next(input)[0], found = resumed.next(input)[0];
+  EXPECT_TRUE(at::equal(found.input.source, expected.input.source));
+  EXPECT_TRUE(at::equal(data::token_targets(found), data::token_targets(expected)));
 }
 
 TEST_F(SpanTexts, AnEvaluationHasItsOwnSpansWhateverTheBatch) {
@@ -104,11 +105,11 @@ TEST_F(SpanTexts, TheDatasOptionsReachTheTask) {
                                                                                    {"density", 0.5},
                                                                                    {"mean_span", 2.0}})));
   const LoadedTask loaded = spec->load(test::pair_options(), {.batch_size = 6});
-  const data::TokenSegment segment = loaded.task->next(input).front();
+  const data::Batch segment = loaded.task->next(input).front();
   // Six tokens of a text in three spans, with their sentinels and the end; as many stay.
-  EXPECT_EQ(segment.targets.sizes(), at::IntArrayRef({6, 10}));
-  EXPECT_EQ(segment.source.sizes(), at::IntArrayRef({6, 10}));
-  for (const at::Tensor& side : {segment.targets, segment.source}) {
+  EXPECT_EQ(data::token_targets(segment).sizes(), at::IntArrayRef({6, 10}));
+  EXPECT_EQ(segment.input.source.sizes(), at::IntArrayRef({6, 10}));
+  for (const at::Tensor& side : {data::token_targets(segment), segment.input.source}) {
     EXPECT_TRUE(at::equal(side.ge(11).sum(1), at::full({6}, 3, at::kLong)));
     EXPECT_TRUE(at::equal(at::logical_and(side.ge(5), side.le(10)).sum(1), at::full({6}, 6, at::kLong)));
     EXPECT_TRUE(side.select(1, 9).eq(2).all().item<bool>());

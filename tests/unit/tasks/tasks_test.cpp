@@ -107,7 +107,7 @@ TEST(LanguageModelTask, SegmentsThatStandAloneSeeNoMemory) {
   LanguageModel task(corpus, {.batch_size = 2, .segments_per_step = 3, .eval_batch_size = 1, .reset_segments = true});
   EXPECT_NEAR(task.evaluate(*cached, data::Part::valid)->at("nll"), alone, 1e-12);
   for (int step = 0; step < 2; ++step) {
-    for (const data::TokenSegment& segment : task.next(core::TokenInput{.segment_size = 8}))
+    for (const data::Batch& segment : task.next(core::TokenInput{.segment_size = 8}))
       EXPECT_TRUE(segment.reset.defined() && segment.reset.all().item<bool>());
   }
 }
@@ -169,14 +169,14 @@ TEST(AlgorithmicTask, SegmentsCoverASampleAndOnlyAnswersCount) {
   const auto segments = task.next(core::TokenInput{.segment_size = 4});
   ASSERT_EQ(segments.size(), 3U);
   int64_t targets = 0;
-  for (const data::TokenSegment& segment : segments) {
-    EXPECT_EQ(segment.tokens.sizes(), (std::vector<int64_t>{3, 4}));
+  for (const data::Batch& segment : segments) {
+    EXPECT_EQ(segment.input.tokens.sizes(), (std::vector<int64_t>{3, 4}));
     targets += segment.num_targets;
   }
   EXPECT_EQ(targets, 3 * task.source().answer_length());
   EXPECT_EQ(segments[0].num_targets, 0);
   // If the length does not divide the sample's, the last segment is shorter.
-  EXPECT_EQ(task.next(core::TokenInput{.segment_size = 5}).back().tokens.size(1), 2);
+  EXPECT_EQ(task.next(core::TokenInput{.segment_size = 5}).back().input.tokens.size(1), 2);
   Algorithmic cut({.task = "copy", .num_symbols = 4, .answer = {.num_segments = 4}}, {.batch_size = 3});
   EXPECT_EQ(cut.segment_size(), 3);
   test::expect_error<base::InputError>([&] { cut.next(core::TokenInput{.segment_size = 4}); },
@@ -199,7 +199,7 @@ TEST(AlgorithmicTask, AccuracyIsCountedOverTheAnswer) {
   for (int64_t number = 0, left = 20; left > 0; left -= 7, ++number) {
     for (const auto& segment :
          data::cut_segments(task.source().batch(data::Part::valid, number, std::min<int64_t>(left, 7)), 6)) {
-      right += (segment.targets == 2).sum().item<int64_t>();
+      right += (data::token_targets(segment) == 2).sum().item<int64_t>();
       count += segment.num_targets;
     }
   }
@@ -223,8 +223,8 @@ TEST(AlgorithmicTask, PositionIsSavedAndChecked) {
     return at::Tensor();
   };
   two.load(find);
-  EXPECT_TRUE(at::equal(one.next(core::TokenInput{.segment_size = 4})[0].tokens,
-                        two.next(core::TokenInput{.segment_size = 4})[0].tokens));
+  EXPECT_TRUE(at::equal(one.next(core::TokenInput{.segment_size = 4})[0].input.tokens,
+                        two.next(core::TokenInput{.segment_size = 4})[0].input.tokens));
   EXPECT_THROW(two.load([](const std::string&) { return at::Tensor(); }), base::InputError);
 
   const auto refuses = [&](const data::AlgorithmicOptions& other) {

@@ -86,15 +86,17 @@ TEST(PairPadding, OnEitherSideTrainsTheSame) {
     options.backbone.pairs.encoder.memory = {base::Node::table(
         {{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"layout", "encoder"}, {"memory_position", "front"}})};
     const auto model = models::build(options, 5, at::kDouble);
+    TranslationOptions smoothed;
+    smoothed.label_smoothing = 0.1;
+    const Translation task(corpus_of(9), smoothed);
     const auto step = [&](data::PairLayout::Padding padding) {
       model->parameters().zero_grad();
       core::State state = model->initial_state(3);
       at::Tensor loss = at::zeros({}, at::kDouble);
       for (const std::vector<int64_t>& chosen : {std::vector<int64_t>{0, 1, 2}, {3, 4, 0}}) {
-        data::TokenSegment batch = data::make_pair_batch(samples, chosen, {.padding = padding});
-        batch.label_smoothing = 0.1;
-        core::StepResult result = model->forward(model_input(batch, core::Mode::train), state);
-        loss = loss + token_loss(*model, result, batch, batch.num_targets, 1.0).total;
+        const data::Batch batch = data::make_pair_batch(samples, chosen, {.padding = padding});
+        core::StepResult result = model->forward(core::in_training(batch.input), state);
+        loss = loss + task.loss(*model, result, batch, batch.num_targets).total;
         state = result.state;
       }
       loss.backward();

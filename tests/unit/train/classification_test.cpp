@@ -6,6 +6,7 @@
 #include "base/ignore_target.h"
 #include "metrics/accuracy.h"
 #include "models/model.h"
+#include "tasks/token_loss.h"
 #include "tests/support/numbers.h"
 #include "tests/support/temporary_folder.h"
 #include "train/trainer.h"
@@ -17,7 +18,7 @@ using base::Node;
 
 /// Documents of up to three segments of four tokens, right-aligned: the class is that of the first token, predicted in
 /// the last segment.
-class FirstToken final : public tasks::Task {
+class FirstToken final : public tasks::TokenTask {
  public:
   explicit FirstToken(int64_t batch) : batch_(batch) {}
   std::string metric() const override { return "accuracy"; }
@@ -26,7 +27,7 @@ class FirstToken final : public tasks::Task {
   bool carries_state() const override { return false; }
   int64_t batch_size() const override { return batch_; }
 
-  std::vector<data::TokenSegment> next(const core::ModelInput& input) override {
+  std::vector<data::Batch> next(const core::ModelInput& input) override {
     return make(next_++, core::token_input(input).segment_size, batch_);
   }
 
@@ -34,10 +35,10 @@ class FirstToken final : public tasks::Task {
     const at::NoGradGuard no_grad;
     metrics::Accuracy accuracy;
     core::State state = model.initial_state(64);
-    for (const data::TokenSegment& segment : make(1 << 20, model.segment_size(), 64)) {
-      const core::StepResult step = model.forward(tasks::model_input(segment, core::Mode::evaluate), state);
+    for (const data::Batch& segment : make(1 << 20, model.segment_size(), 64)) {
+      const core::StepResult step = model.forward(segment.input, state);
       state = step.state;
-      accuracy.add_logits(model.logits(step.hidden), segment.targets);
+      accuracy.add_logits(model.logits(step.hidden), data::token_targets(segment));
     }
     return tasks::Evaluation{{{"accuracy", accuracy.value()}}};
   }
@@ -47,22 +48,22 @@ class FirstToken final : public tasks::Task {
   }
 
  private:
-  static std::vector<data::TokenSegment> make(int64_t number, int64_t size, int64_t batch) {
+  static std::vector<data::Batch> make(int64_t number, int64_t size, int64_t batch) {
     test::Numbers numbers(static_cast<uint64_t>(number) + 5);
     const int64_t total = 3 * size;
     const at::Tensor lengths = numbers.tokens({batch, 1}, total) + 1,
                      first = total - (lengths + size - 1).floor_divide(size) * size;
     const at::Tensor words = numbers.tokens({batch, total}, 4) + 3;
-    std::vector<data::TokenSegment> segments;
+    std::vector<data::Batch> segments;
     // The document starts at a segment boundary; its last segment is padded on the right.
     const at::Tensor place = at::arange(total).unsqueeze(0),
                      real = (place >= first).logical_and(place < first + lengths);
     const at::Tensor label = words.gather(1, first) - 3;
     for (int64_t s = 0; s < 3; ++s) {
-      data::TokenSegment segment;
-      segment.tokens = words.narrow(1, s * size, size).contiguous();
-      segment.valid = real.narrow(1, s * size, size).contiguous();
-      segment.targets = s == 2 ? label : at::full({batch, 1}, base::kIgnoreTarget, at::kLong);
+      data::Batch segment;
+      segment.input.tokens = words.narrow(1, s * size, size).contiguous();
+      segment.input.valid = real.narrow(1, s * size, size).contiguous();
+      segment.targets = data::TokenTargets{s == 2 ? label : at::full({batch, 1}, base::kIgnoreTarget, at::kLong)};
       segment.num_targets = s == 2 ? batch : 0;
       segments.push_back(segment);
     }

@@ -245,7 +245,7 @@ TEST(CompressiveTraining, MovesTheCompressionAndLowersItsLoss) {
     double sum = 0;
     for (const auto& segment :
          tasks::LanguageModel(corpus, test::task_options(options)).next(core::TokenInput{.segment_size = 8})) {
-      const auto step = model->forward(tasks::model_input(segment, core::Mode::train), state);
+      const auto step = model->forward(core::in_training(segment.input), state);
       for (const auto& one : model->auxiliary_losses(step)) sum += one.values.mean().item<double>();
       state = step.state;
     }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "models/model.h"
 #include "tasks/images.h"
+#include "tasks/token_loss.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 #include "tests/support/temporary_folder.h"
@@ -20,7 +21,7 @@ using base::Node;
 
 /// Batches of one segment of six tokens and one class each, of `rows` sequences, which may be fewer than the batch
 /// size.
-class FewSequences final : public tasks::Task {
+class FewSequences final : public tasks::TokenTask {
  public:
   FewSequences(int64_t batch, int64_t rows) : batch_(batch), rows_(rows) {}
   std::string metric() const override { return "accuracy"; }
@@ -28,11 +29,11 @@ class FewSequences final : public tasks::Task {
   std::optional<double> metric_of_loss(double) const override { return std::nullopt; }
   bool carries_state() const override { return false; }
   int64_t batch_size() const override { return batch_; }
-  std::vector<data::TokenSegment> next(const core::ModelInput&) override {
+  std::vector<data::Batch> next(const core::ModelInput&) override {
     test::Numbers numbers(static_cast<uint64_t>(next_++));
-    data::TokenSegment segment;
-    segment.tokens = numbers.tokens({rows_, 6}, 7);
-    segment.targets = numbers.tokens({rows_, 1}, 4);
+    data::Batch segment;
+    segment.input.tokens = numbers.tokens({rows_, 6}, 7);
+    segment.targets = data::TokenTargets{numbers.tokens({rows_, 1}, 4)};
     segment.num_targets = rows_;
     return {segment};
   }

@@ -178,7 +178,7 @@ TEST_F(PatienceTest, IsRefusedWhereTheBestWeightsWereNotKept) {
 }
 
 /// A task of which more is better: the text's, with these scores one after another and then the last one.
-class Scored final : public tasks::Task {
+class Scored final : public tasks::TokenTask {
  public:
   Scored(const data::Corpus& corpus, const tasks::LanguageModelOptions& options, std::vector<double> scores)
       : text_(corpus, options), scores_(std::move(scores)) {}
@@ -188,7 +188,7 @@ class Scored final : public tasks::Task {
   std::optional<double> metric_of_loss(double) const override { return std::nullopt; }
   bool carries_state() const override { return text_.carries_state(); }
   int64_t batch_size() const override { return text_.batch_size(); }
-  std::vector<data::TokenSegment> next(const core::ModelInput& input) override { return text_.next(input); }
+  std::vector<data::Batch> next(const core::ModelInput& input) override { return text_.next(input); }
   std::optional<tasks::Evaluation> evaluate(const core::Model&, data::Part) const override {
     return tasks::Evaluation{{{"score", scores_[std::min(measured_++, scores_.size() - 1)]}}, 1};
   }

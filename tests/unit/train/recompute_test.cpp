@@ -8,10 +8,11 @@
 #include <set>
 
 #include "base/ignore_target.h"
-#include "data/segment.h"
+#include "data/batch.h"
 #include "models/model.h"
-#include "tasks/task.h"
+#include "tasks/token_loss.h"
 #include "tests/support/numbers.h"
+#include "train/auxiliary_loss.h"
 #include "train/segment_bptt.h"
 
 namespace mnemo::train {
@@ -55,22 +56,27 @@ CountedModel counted_model(const std::vector<std::string>& assignments,
 }
 
 /// Segments of random tokens; with `documents`, some documents end inside the list, with padding before the reset.
-std::vector<data::TokenSegment> random_segments(int64_t count, int64_t rows, int64_t tokens, bool documents) {
+std::vector<data::Batch> random_segments(int64_t count, int64_t rows, int64_t tokens, bool documents) {
   test::Numbers numbers(8);
-  std::vector<data::TokenSegment> made;
+  std::vector<data::Batch> made;
   for (int64_t s = 0; s < count; ++s) {
-    data::TokenSegment segment;
-    segment.tokens = numbers.tokens({rows, tokens}, kSymbols);
-    segment.targets = numbers.tokens({rows, tokens}, kSymbols);
+    data::Batch segment;
+    segment.input.tokens = numbers.tokens({rows, tokens}, kSymbols);
+    at::Tensor targets = numbers.tokens({rows, tokens}, kSymbols);
     if (documents && (s == 2 || s == 4)) segment.reset = at::arange(rows) != s - 2;
     if (documents && s == 3) {
-      segment.valid = at::arange(tokens).unsqueeze(0) < (tokens - at::arange(rows)).unsqueeze(1);
-      segment.targets = segment.targets.masked_fill(segment.valid.logical_not(), base::kIgnoreTarget);
+      segment.input.valid = at::arange(tokens).unsqueeze(0) < (tokens - at::arange(rows)).unsqueeze(1);
+      targets = targets.masked_fill(segment.input.valid.logical_not(), base::kIgnoreTarget);
     }
-    segment.num_targets = (segment.targets != base::kIgnoreTarget).sum().item<int64_t>();
+    segment.targets = data::TokenTargets{targets};
+    segment.num_targets = (targets != base::kIgnoreTarget).sum().item<int64_t>();
     made.push_back(segment);
   }
   return made;
+}
+
+at::Tensor loss_of(const core::Model& model, const core::StepResult& step, const data::Batch& segment) {
+  return with_auxiliary(tasks::token_loss(model, step, segment, 100).total, model, step, 0.1);
 }
 
 /// Everything that processing a list of segments leaves behind.
@@ -80,16 +86,15 @@ struct Traces {
   int64_t forwards = 0;
 };
 
-Traces trace(const CountedModel& model, const std::vector<data::TokenSegment>& segments, BpttForm form,
-             int64_t stored_bytes, bool recompute_layers = false) {
-  const int64_t rows = segments.front().tokens.size(0);
+Traces trace(const CountedModel& model, const std::vector<data::Batch>& segments, BpttForm form, int64_t stored_bytes,
+             bool recompute_layers = false) {
+  const int64_t rows = segments.front().input.tokens.size(0);
   at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
   generator.set_current_seed(17);
   model.parameters().zero_grad();
   model.forwards = 0;
   std::vector<BpttSegment> inputs;
-  for (const auto& segment : segments)
-    inputs.push_back({tasks::model_input(segment, core::Mode::train), segment.reset});
+  for (const auto& segment : segments) inputs.push_back({core::in_training(segment.input), segment.reset});
   for (BpttSegment& input : inputs) input.input.recompute_layers = recompute_layers;
   // Gradients left by the previous step.
   test::Numbers numbers(9);
@@ -102,7 +107,7 @@ Traces trace(const CountedModel& model, const std::vector<data::TokenSegment>& s
       model, inputs, given,
       [&](const core::StepResult& step, size_t index) {
         traces.asked.push_back(index);
-        return tasks::token_loss(model, step, segments[index], 100, 0.1).total;
+        return loss_of(model, step, segments[index]);
       },
       form, stored_bytes);
   traces.forwards = model.forwards;
@@ -126,11 +131,11 @@ void expect_same_bits(const Traces& found, const Traces& expected) {
 }
 
 /// The bytes that one segment's graph holds.
-int64_t graph_bytes(const CountedModel& model, const data::TokenSegment& segment) {
+int64_t graph_bytes(const CountedModel& model, const data::Batch& segment) {
   const TensorMeter meter;
-  const core::StepResult step = model.forward(tasks::model_input(segment, core::Mode::train),
-                                              model.initial_state(segment.tokens.size(0)));
-  const at::Tensor loss = tasks::token_loss(model, step, segment, 100, 0.1).total;
+  const core::StepResult step = model.forward(core::in_training(segment.input),
+                                              model.initial_state(segment.input.tokens.size(0)));
+  const at::Tensor loss = loss_of(model, step, segment);
   return meter.bytes();
 }
 
@@ -271,7 +276,7 @@ TEST(RecomputeOrder, AFailureInTheSecondRunLeavesTheGeneratorWhereItWas) {
   const auto segments = random_segments(4, kRows, kTokens, false);
   const at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
   std::vector<BpttSegment> inputs;
-  for (const auto& segment : segments) inputs.push_back({tasks::model_input(segment, core::Mode::train), {}});
+  for (const auto& segment : segments) inputs.push_back({core::in_training(segment.input), {}});
   std::optional<at::Tensor> after_forward;
   EXPECT_THROW(backward_segments(
                    model, inputs, model.initial_state(kRows),
@@ -291,7 +296,7 @@ int64_t peak_bytes(const std::vector<std::string>& assignments, int64_t count, i
   const CountedModel model = counted_model(assignments, "dim = 64\nffn_dim = 128\n");
   const auto segments = random_segments(count, 2, 64, false);
   std::vector<BpttSegment> inputs;
-  for (const auto& segment : segments) inputs.push_back({tasks::model_input(segment, core::Mode::train), {}});
+  for (const auto& segment : segments) inputs.push_back({core::in_training(segment.input), {}});
   for (BpttSegment& input : inputs) input.input.recompute_layers = recompute_layers;
   int64_t peak = 0;
   for (int64_t run = 0; run < 2; ++run) {  // the second run has gradients to add to
@@ -299,9 +304,7 @@ int64_t peak_bytes(const std::vector<std::string>& assignments, int64_t count, i
     const TensorMeter meter;
     backward_segments(
         model, inputs, state,
-        [&](const core::StepResult& step, size_t index) {
-          return tasks::token_loss(model, step, segments[index], 100, 0.1).total;
-        },
+        [&](const core::StepResult& step, size_t index) { return loss_of(model, step, segments[index]); },
         BpttForm::sliding, stored_bytes);
     peak = meter.peak();
   }

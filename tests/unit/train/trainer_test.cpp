@@ -50,7 +50,7 @@ TEST_F(TrainerTest, AReplayReachesBackFromEachNewSegment) {
   const auto twin = test::small_model(corpus_.tokenizer->size(), memory, 8, 0.0, at::kDouble);
   options.replay = 2;
   Run run = make(options, memory, {}, 0.0, at::kDouble);
-  std::vector<data::TokenSegment> window;
+  std::vector<data::Batch> window;
   core::State start;
   for (int64_t step = 0; step < 6; ++step) {
     window.push_back(text.next(core::TokenInput{.segment_size = 8}).front());
@@ -58,10 +58,10 @@ TEST_F(TrainerTest, AReplayReachesBackFromEachNewSegment) {
     core::State state = start.empty() ? twin->initial_state(4) : start;
     at::Tensor loss, total;
     for (size_t i = 0; i < window.size(); ++i) {
-      core::StepResult result = twin->forward(tasks::model_input(window[i], core::Mode::train), state);
+      core::StepResult result = twin->forward(core::in_training(window[i].input), state);
       state = result.state;
       if (i == 0 && window.size() == 3) start = core::detach(state);
-      total = loss = twin->nll(result.hidden, window[i].targets).mean();
+      total = loss = twin->nll(result.hidden, data::token_targets(window[i])).mean();
       for (const core::AuxiliaryLoss& auxiliary : twin->auxiliary_losses(result))
         total = total + auxiliary.weight * auxiliary.values.mean();
     }
@@ -184,9 +184,9 @@ TEST_F(TrainerTest, AccumulatedGradientIsTheLargeBatchsWithPaddedRowsToo) {
       std::set<int64_t> targets;  // of a part
       for (int64_t step = 0; step < 6; ++step) {
         std::vector<int64_t> of_part(static_cast<size_t>(parts), 0);
-        for (const data::TokenSegment& segment : twin.next(core::TokenInput{.segment_size = 8})) {
+        for (const data::Batch& segment : twin.next(core::TokenInput{.segment_size = 8})) {
           for (int64_t part = 0; part < parts; ++part) {
-            const at::Tensor own = segment.targets.narrow(0, part * 4 / parts, 4 / parts);
+            const at::Tensor own = data::token_targets(segment).narrow(0, part * 4 / parts, 4 / parts);
             of_part[static_cast<size_t>(part)] += (own != base::kIgnoreTarget).sum().item<int64_t>();
           }
         }
@@ -262,11 +262,8 @@ TEST_F(TrainerTest, TheModelsCacheIsWhatTheStepMadeOfIt) {
   for (int64_t step = 0; step < 3; ++step) {
     const at::NoGradGuard no_grad;
     const core::State before = run.model->initial_state(4);
-    const auto expected = run.model
-                              ->forward(tasks::model_input(twin.next(core::TokenInput{.segment_size = 8}).front(),
-                                                           core::Mode::train),
-                                        before)
-                              .state.fields();
+    const data::Batch batch = twin.next(core::TokenInput{.segment_size = 8}).front();
+    const auto expected = run.model->forward(core::in_training(batch.input), before).state.fields();
     run.trainer->step();
     const auto found = run.model->initial_state(4).fields();
     ASSERT_EQ(found.size(), 1U);
@@ -284,11 +281,11 @@ TEST_F(TrainerTest, LossWithPaddingIsTheMeanOverRealTargets) {
   tasks::LanguageModel twin(corpus_, test::task_options(options));
   double sum = 0;
   int64_t count = 0;
-  for (const data::TokenSegment& segment : twin.next(core::TokenInput{.segment_size = 8})) {
+  for (const data::Batch& segment : twin.next(core::TokenInput{.segment_size = 8})) {
     const at::NoGradGuard no_grad;
-    const auto step = run.model->forward(tasks::model_input(segment, core::Mode::train), run.model->initial_state(3));
-    sum += run.model->nll(step.hidden, segment.targets).sum().item<double>();
-    count += (segment.targets != -100).sum().item<int64_t>();
+    const auto step = run.model->forward(core::in_training(segment.input), run.model->initial_state(3));
+    sum += run.model->nll(step.hidden, data::token_targets(segment)).sum().item<double>();
+    count += (data::token_targets(segment) != -100).sum().item<int64_t>();
   }
   const StepOutcome outcome = run.trainer->step();
   EXPECT_EQ(outcome.targets, count);
@@ -305,8 +302,8 @@ TEST_F(TrainerTest, AuxiliaryLossIsWeightedAndKeptApart) {
   double auxiliary = 0;
   tasks::LanguageModel twin(corpus_, test::task_options(options));
   core::State state = run.model->initial_state(4);
-  for (const data::TokenSegment& segment : twin.next(core::TokenInput{.segment_size = 8})) {
-    const auto step = run.model->forward(tasks::model_input(segment, core::Mode::train), state);
+  for (const data::Batch& segment : twin.next(core::TokenInput{.segment_size = 8})) {
+    const auto step = run.model->forward(core::in_training(segment.input), state);
     auxiliary += run.model->auxiliary_losses(step).at(0).values.mean().item<double>() / 3;
     state = step.state;
   }
