@@ -16,6 +16,7 @@
 #include "infer/batcher.h"
 #include "infer/engine.h"
 #include "infer/session.h"
+#include "ops/activation.h"
 
 namespace mnemo::bench {
 const std::vector<DecodingCase>& decoding_cases() {

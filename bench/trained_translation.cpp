@@ -12,6 +12,7 @@
 #include "data/pairs/pair_options.h"
 #include "infer/engine_search.h"
 #include "metrics/bleu.h"
+#include "ops/activation.h"
 #include "search/beam_search.h"
 
 namespace mnemo::bench {

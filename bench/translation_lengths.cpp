@@ -9,6 +9,7 @@
 #include "base/text_table.h"
 #include "bench/bench.h"
 #include "bench/case.h"
+#include "core/backbone.h"
 #include "infer/engine.h"
 #include "models/presets.h"
 

@@ -14,8 +14,12 @@
 #include <ctime>
 #include <map>
 
+#include "base/node.h"
+#include "base/options.h"
 #include "cli/process_settings.h"
 #include "infer/task_classifier.h"
+#include "models/model.h"
+#include "models/options.h"
 
 namespace {
 

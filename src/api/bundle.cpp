@@ -10,6 +10,7 @@
 #include "infer/image_classifier.h"
 #include "infer/open_text.h"
 #include "mnemo.h"
+#include "models/model.h"
 #include "text/open_tokenizer.h"
 
 namespace mnemo {

@@ -3,6 +3,7 @@
 #include "base/file_io.h"
 #include "experiment/device.h"
 #include "mnemo.h"
+#include "models/model.h"
 #include "runs/training.h"
 #include "study/run_comparison.h"
 

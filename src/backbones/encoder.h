@@ -1,21 +1,9 @@
 #pragma once
 
+#include "backbones/encoder_options.h"
 #include "backbones/layer_stack.h"
 
 namespace mnemo::backbones {
-
-struct EncoderOptions : LayerStackOptions {
-  int64_t token_types = 0;
-  bool embed_norm = false;
-  template <class V>
-  void visit(V&& v) {
-    LayerStackOptions::visit(v);
-    v("token_types", token_types,
-      "encoder: size of the token type table (BERT: 2); tokens have type 0 unless they are given others; 0: no table",
-      base::range(0, 1 << 10));
-    v("embed_norm", embed_norm, "encoder: apply a norm between the embedding and the first layer");
-  }
-};
 
 /// Bidirectional layers (Devlin et al. 2019, section 3): a row sees every row except padding.
 ///   h = norm(x + position + type), then the layers; the norm only with embed_norm

@@ -4,7 +4,10 @@
 
 #include <ATen/record_function.h>
 
+#include "backbones/pvt_stages.h"
 #include "base/error.h"
+#include "layers/feed_forward.h"
+#include "ops/activation.h"
 #include "ops/image/image_rows.h"
 
 namespace mnemo::backbones {

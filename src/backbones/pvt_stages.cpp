@@ -3,6 +3,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "backbones/pvt_stage_options.h"
+#include "backbones/pyramid.h"
 #include "base/error.h"
 
 namespace mnemo::backbones {

@@ -4,6 +4,7 @@
 
 #include <ATen/record_function.h>
 
+#include "backbones/pvt_stages.h"
 #include "base/error.h"
 #include "layers/conv_feed_forward.h"
 #include "ops/image/image_rows.h"

@@ -1,6 +1,13 @@
 #include "backbones/registry.h"
 
+#include <type_traits>
+
 #include "backbones/decoder.h"
+#include "backbones/encoder.h"
+#include "backbones/pvt.h"
+#include "backbones/pvt_v2.h"
+#include "backbones/swin.h"
+#include "backbones/vit.h"
 #include "base/error.h"
 
 namespace mnemo::backbones {
@@ -28,6 +35,14 @@ const std::string& stack_type(bool causal) {
     if (stack_backbones().find(name).causal == causal) return name;
   }
   throw base::InternalError("no such backbone is registered");
+}
+
+std::unique_ptr<core::Backbone> make_vision_backbone(const VisionOptions& options, const VisionBuild& build) {
+  return std::visit(
+      [&](const auto& chosen) -> std::unique_ptr<core::Backbone> {
+        return std::make_unique<typename std::decay_t<decltype(chosen)>::Backbone>(chosen, build);
+      },
+      options);
 }
 
 }  // namespace mnemo::backbones

@@ -10,6 +10,8 @@
 
 #include "base/error.h"
 #include "core/window_cut.h"
+#include "layers/feed_forward.h"
+#include "ops/activation.h"
 #include "ops/image/windows.h"
 
 namespace mnemo::backbones {

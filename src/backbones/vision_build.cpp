@@ -2,6 +2,8 @@
 
 #include <torch/types.h>
 
+#include "ops/image/grid.h"
+
 namespace mnemo::backbones {
 
 core::AttendTable open_table(int64_t class_tokens, const core::Grid& grid) {

@@ -12,8 +12,8 @@
 #include "core/backbone.h"
 #include "core/image_layout.h"
 #include "core/spans.h"
-#include "layers/adapter.h"
-#include "ops/image/grid.h"
+#include "layers/adapter_options.h"
+#include "ops/image/grid_resampling.h"
 
 namespace mnemo::backbones {
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "layers/drop_path.h"
+#include "ops/activation.h"
 
 namespace mnemo::backbones {
 

@@ -5,6 +5,7 @@
 
 #include "backbones/vit_tasks.h"
 #include "core/kv_state.h"
+#include "ops/activation.h"
 #include "ops/attention/task_attention.h"
 #include "ops/decode/decode_rows.h"
 

@@ -18,6 +18,8 @@
 #include "bundle/model_folder.h"
 #include "bundle/published_config.h"
 #include "bundle/take_weights.h"
+#include "core/head.h"
+#include "models/model.h"
 #include "models/presets.h"
 #include "models/registry.h"
 #include "models/replaced_attention.h"

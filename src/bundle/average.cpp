@@ -13,6 +13,7 @@
 #include "bundle/bundle.h"
 #include "bundle/load.h"
 #include "core/last_inputs.h"
+#include "models/model.h"
 #include "weights/checkpoint.h"
 
 namespace mnemo::bundle {

@@ -11,9 +11,15 @@
 #include "bundle/model_heads.h"
 #include "bundle/preprocessing.h"
 #include "bundle/text_conventions.h"
-#include "core/model.h"
-#include "models/model.h"
 #include "text/tokenizer.h"
+
+namespace mnemo::models {
+class Model;
+struct ModelOptions;
+}  // namespace mnemo::models
+namespace mnemo::core {
+class Model;
+}
 
 namespace mnemo::bundle {
 

@@ -10,6 +10,7 @@
 #include "bundle/class_names.h"
 #include "bundle/published_config.h"
 #include "bundle/require_said.h"
+#include "models/model.h"
 #include "models/presets.h"
 #include "text/open_tokenizer.h"
 

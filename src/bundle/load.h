@@ -9,11 +9,16 @@
 #include <string>
 #include <vector>
 
+#include "base/node.h"
 #include "bundle/text_conventions.h"
-#include "models/model.h"
 #include "text/tokenizer.h"
 #include "weights/foreign.h"
 #include "weights/safetensors.h"
+
+namespace mnemo::models {
+class Model;
+struct ModelOptions;
+}  // namespace mnemo::models
 
 namespace mnemo::bundle {
 

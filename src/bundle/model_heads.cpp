@@ -5,6 +5,9 @@
 #include "base/nearest.h"
 #include "base/node.h"
 #include "bundle/class_names.h"
+#include "core/head.h"
+#include "memory/learnable_tokens.h"
+#include "models/model.h"
 
 namespace mnemo::bundle {
 namespace {

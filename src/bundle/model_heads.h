@@ -5,7 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "models/model.h"
+namespace mnemo::models {
+class Model;
+}
 
 namespace mnemo::bundle {
 

@@ -13,6 +13,8 @@
 #include "bundle/class_names.h"
 #include "bundle/generation_file.h"
 #include "bundle/load.h"
+#include "core/head.h"
+#include "models/model.h"
 
 namespace mnemo::bundle {
 namespace {

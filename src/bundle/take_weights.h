@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "models/model.h"
+namespace mnemo::models {
+class Model;
+}
 
 namespace mnemo::bundle {
 

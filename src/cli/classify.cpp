@@ -21,6 +21,7 @@
 #include "experiment/experiment.h"
 #include "experiment/text_classifier.h"
 #include "infer/image_classifier.h"
+#include "models/model.h"
 
 namespace mnemo::cli {
 namespace {

@@ -13,6 +13,7 @@
 #include "cli/ranks.h"
 #include "experiment/device.h"
 #include "experiment/measure.h"
+#include "models/model.h"
 #include "runs/training.h"
 
 namespace mnemo::cli {

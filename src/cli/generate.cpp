@@ -27,6 +27,7 @@
 #include "distributed/shared_batches.h"
 #include "experiment/device.h"
 #include "infer/open_text.h"
+#include "models/model.h"
 #include "recipes/recipe.h"
 
 namespace mnemo::cli {

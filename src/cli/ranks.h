@@ -7,8 +7,11 @@
 #include <string>
 
 #include "cli/command.h"
-#include "core/model.h"
 #include "distributed/group.h"
+
+namespace mnemo::core {
+class Model;
+}
 
 namespace mnemo::cli {
 

@@ -16,8 +16,10 @@
 #include "cli/command.h"
 #include "cli/ranks.h"
 #include "cli/recipes.h"
+#include "core/head.h"
 #include "distributed/launch.h"
 #include "experiment/device.h"
+#include "models/model.h"
 #include "runs/training.h"
 #include "weights/checkpoint.h"
 

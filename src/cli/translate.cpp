@@ -19,8 +19,10 @@
 #include "cli/ranks.h"
 #include "data/text/lines.h"
 #include "experiment/device.h"
+#include "experiment/experiment.h"
 #include "experiment/translation_search.h"
 #include "infer/translator.h"
+#include "models/model.h"
 
 namespace mnemo::cli {
 namespace {

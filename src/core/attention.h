@@ -5,18 +5,13 @@
 #include <memory>
 #include <string_view>
 
+#include "core/grid.h"
 #include "core/mode.h"
 #include "core/spans.h"
 #include "core/state.h"
 #include "layers/parts.h"
 
 namespace mnemo::core {
-
-/// The grid of an image: the last height * width rows of a segment, row by row, after the class tokens.
-struct Grid {
-  int64_t height = 0, width = 0;  ///< 0: no image
-  int64_t size() const { return height * width; }
-};
 
 struct WindowCut;
 

@@ -5,11 +5,12 @@
 #include <optional>
 
 #include "base/option_poly.h"
-#include "core/attention.h"
 #include "core/attention_build.h"
 #include "core/row_limit.h"
 
 namespace mnemo::core {
+
+class CoreAttention;
 
 /// One type of `backbone.attention`.
 struct AttentionEntry {

@@ -87,7 +87,4 @@ class ImageBackbone : public Backbone {
   virtual int64_t num_class_tokens() const = 0;
 };
 
-/// Creates the attention module of one layer, including memories on the attention seam.
-using AttentionMaker = std::function<std::unique_ptr<Attention>(const struct AttentionBuild&)>;
-
 }  // namespace mnemo::core

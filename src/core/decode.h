@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/state.h"
+#include "layers/feed_forward.h"
 #include "layers/norm.h"
 #include "layers/parts.h"
 #include "ops/linear/packed_linear.h"

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "core/attention.h"
+#include "core/grid.h"
 
 namespace mnemo::core {
 

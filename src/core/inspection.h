@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/attention.h"
+#include "core/scalar.h"
 
 namespace mnemo::core {
 
@@ -36,12 +37,6 @@ struct GateValues {
 struct AttentionView {
   std::vector<WeightMap> maps;
   std::vector<GateValues> gates = {};
-};
-
-/// Values of a mechanism to log during training.
-struct Scalar {
-  std::string name;
-  std::vector<double> values;
 };
 
 /// Implemented by attentions that can report where they attended. Everything is recomputed from the definition (naive

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/attention.h"
+#include "core/grid.h"
+#include "core/propagation.h"
 #include "core/spans.h"
 #include "ops/attention/task_attention.h"
 
@@ -25,13 +26,6 @@ struct TaskTokens {
   /// indices of other tasks whose class token and memory this task's class token may attend to
   std::vector<int64_t> sees = {};
 };
-
-/// How the memory rows of a layer are passed on to later layers.
-///   none      they are keys and values of that layer only
-///   first     rows of the first layer pass through all later layers
-///   added     each layer adds its own rows to those from below
-///   appended  each layer appends its own rows to those from below
-enum class Propagation { none, first, added, appended };
 
 /// The tasks that a backbone runs in one pass.
 /// masked: existing rows see nothing of the tasks; a task's class token sees the existing rows, itself, its memory, and

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "core/model.h"
 #include "ops/cuda.h"
 
 namespace mnemo::experiment {

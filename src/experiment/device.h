@@ -6,8 +6,11 @@
 #include <optional>
 #include <string>
 
-#include "core/model.h"
 #include "distributed/group.h"
+
+namespace mnemo::core {
+class Model;
+}
 
 namespace mnemo::experiment {
 

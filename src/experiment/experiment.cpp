@@ -17,6 +17,7 @@
 #include "bundle/class_names.h"
 #include "bundle/published_config.h"
 #include "bundle/take_weights.h"
+#include "core/head.h"
 #include "data/pairs/pair_options.h"
 #include "experiment/finetune_model.h"
 #include "experiment/translation_search.h"

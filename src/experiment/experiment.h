@@ -9,9 +9,12 @@
 #include "base/machine.h"
 #include "bundle/bundle.h"
 #include "data/text/corpus.h"
-#include "models/model.h"
 #include "recipes/recipe.h"
 #include "tasks/task.h"
+
+namespace mnemo::models {
+class Model;
+}
 
 namespace mnemo::experiment {
 

@@ -6,7 +6,10 @@
 #include <vector>
 
 #include "models/finetune.h"
-#include "models/model.h"
+
+namespace mnemo::models {
+class Model;
+}
 
 namespace mnemo::experiment {
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "experiment/experiment.h"
+#include "models/model.h"
 #include "tasks/task.h"
 
 namespace mnemo::experiment {

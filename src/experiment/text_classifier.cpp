@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "bundle/class_names.h"
+#include "models/model.h"
 #include "tasks/types/labelled_text.h"
 
 namespace mnemo::experiment {

@@ -1,5 +1,6 @@
 #include "heads/registry.h"
 
+#include "core/head.h"
 #include "heads/classification.h"
 #include "heads/language_model.h"
 #include "heads/masked_language_model.h"

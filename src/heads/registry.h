@@ -4,10 +4,13 @@
 #include <memory>
 
 #include "base/option_poly.h"
-#include "core/head.h"
 #include "core/model_outline.h"
 #include "layers/adaptive_embedding.h"
 #include "layers/parts.h"
+
+namespace mnemo::core {
+class Head;
+}
 
 namespace mnemo::heads {
 

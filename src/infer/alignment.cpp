@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "core/backbone.h"
 #include "data/pairs/pair_text.h"
+#include "models/model.h"
 
 namespace mnemo::infer {
 namespace {

@@ -10,9 +10,13 @@
 #include <utility>
 #include <vector>
 
+#include "core/state.h"
 #include "data/pairs/pair_vocabulary.h"
 #include "data/segment.h"
-#include "models/model.h"
+
+namespace mnemo::models {
+class Model;
+}
 
 namespace mnemo::infer {
 

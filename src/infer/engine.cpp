@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "core/backbone.h"
 #include "infer/engine_parts.h"
+#include "models/model.h"
 
 namespace mnemo::infer {
 namespace {

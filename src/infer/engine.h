@@ -10,9 +10,15 @@
 #include "core/decode.h"
 #include "infer/embedding_rows.h"
 #include "infer/engine_sequence.h"
-#include "models/model.h"
 #include "ops/decode/decode_rows.h"
 #include "ops/linear/packed_linear.h"
+
+namespace mnemo::models {
+class Model;
+}
+namespace mnemo::core {
+class Model;
+}
 
 namespace mnemo::infer {
 

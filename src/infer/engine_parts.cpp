@@ -6,6 +6,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "core/backbone.h"
+#include "core/head.h"
+#include "models/model.h"
 
 namespace mnemo::infer {
 namespace {

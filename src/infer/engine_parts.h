@@ -31,7 +31,7 @@ struct Engine::Parts {
     Norm norm1, cross_norm, norm2;
     ops::PackedLinear in, out;  ///< with a gate: `in` is [gate; in]
     bool gated = false;
-    ops::Activation activation = ops::Activation::relu;
+    ops::Activation activation{};
   };
   struct Context {
     std::string name;

@@ -6,6 +6,8 @@
 
 #include <cmath>
 
+#include "core/input.h"
+#include "models/model.h"
 #include "ops/row_kernels.h"
 
 namespace mnemo::infer {

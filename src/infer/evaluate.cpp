@@ -9,6 +9,7 @@
 #include "base/ignore_target.h"
 #include "core/head.h"
 #include "data/text/streams.h"
+#include "models/model.h"
 #include "ops/row_kernels.h"
 
 namespace mnemo::infer {

@@ -11,6 +11,8 @@
 #include "bundle/generation_file.h"
 #include "bundle/model_folder.h"
 #include "bundle/published_config.h"
+#include "models/model.h"
+#include "search/generation_search.h"
 #include "weights/foreign_config.h"
 #include "weights/foreign_text.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bundle/bundle.h"
-#include "search/generation_search.h"
+#include "search/generation_options.h"
 
 namespace mnemo::infer {
 

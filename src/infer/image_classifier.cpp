@@ -14,6 +14,7 @@
 #include "data/images/image_walk.h"
 #include "distributed/shared_batches.h"
 #include "infer/progress.h"
+#include "models/model.h"
 
 namespace mnemo::infer {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "infer/generation_settings.h"
+#include "models/model.h"
 
 namespace mnemo::infer {
 namespace {

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "models/model.h"
 
 namespace mnemo::infer {
 namespace {

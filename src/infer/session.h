@@ -8,10 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "core/model.h"
 #include "infer/engine.h"
 #include "infer/progress.h"
 #include "infer/sampling.h"
+
+namespace mnemo::core {
+class Model;
+}
 
 namespace mnemo::infer {
 

@@ -2,6 +2,10 @@
 
 #include <torch/types.h>
 
+#include "core/backbone.h"
+#include "memory/learnable_tokens.h"
+#include "models/model.h"
+
 namespace mnemo::infer {
 
 TaskClassifier::TaskClassifier(std::shared_ptr<const models::Model> model) : model_(std::move(model)) {

@@ -4,8 +4,12 @@
 #include <vector>
 
 #include "core/task_tokens.h"
-#include "models/model.h"
 #include "ops/linear/packed_maps.h"
+
+namespace mnemo::models {
+class Model;
+struct TaskLogits;
+}  // namespace mnemo::models
 
 namespace mnemo::infer {
 

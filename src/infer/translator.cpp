@@ -15,6 +15,7 @@
 #include "bundle/model_folder.h"
 #include "distributed/shared_batches.h"
 #include "infer/engine_search.h"
+#include "models/model.h"
 #include "search/side_by_side.h"
 #include "text/open_tokenizer.h"
 

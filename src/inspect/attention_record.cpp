@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "core/backbone.h"
+#include "models/model.h"
 
 namespace mnemo::inspect {
 namespace {}  // namespace
@@ -14,6 +16,10 @@ AttentionRecorder::AttentionRecorder(const models::Model& model, int64_t batch)
       initial_(model.initial_state(batch)),
       state_(initial_),
       histories_(static_cast<size_t>(model.backbone().num_layers())) {}
+
+core::StepResult AttentionRecorder::run(const core::Segment& segment, const at::Tensor& reset) {
+  return run(segment, reset, {});
+}
 
 core::StepResult AttentionRecorder::run(const core::Segment& segment, const at::Tensor& reset,
                                         const OnLayer& on_layer) {

@@ -8,7 +8,16 @@
 #include <vector>
 
 #include "core/inspection.h"
-#include "models/model.h"
+#include "core/spans.h"
+#include "core/state.h"
+
+namespace mnemo::models {
+class Model;
+}
+namespace mnemo::core {
+struct Segment;
+struct StepResult;
+}  // namespace mnemo::core
 
 namespace mnemo::inspect {
 
@@ -33,7 +42,7 @@ class AttentionRecorder {
   explicit AttentionRecorder(const models::Model& model, int64_t batch = 1);
   /// The next segment of the sequences, a whole one. Rows with `reset` [B] bool start from the initial state; undefined
   /// = none.
-  core::StepResult run(const core::Segment& segment, const at::Tensor& reset = {}) { return run(segment, reset, {}); }
+  core::StepResult run(const core::Segment& segment, const at::Tensor& reset = {});
   /// The same, and records what the attentions of these layers did. Holds all their weights [B,H,Q,K] in memory at
   /// once.
   std::vector<LayerRecord> record(const core::Segment& segment, const std::vector<int64_t>& layers,

@@ -13,6 +13,7 @@
 #include "base/json_value.h"
 #include "base/text_format.h"
 #include "inspect/attention_record.h"
+#include "models/model.h"
 #include "page/table.h"
 #include "tasks/task.h"
 

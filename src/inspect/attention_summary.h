@@ -10,11 +10,15 @@
 
 #include "base/node.h"
 #include "core/inspection.h"
+#include "core/spans.h"
 #include "data/segment.h"
 #include "inspect/attention_record.h"
 #include "inspect/cache_share.h"
 #include "inspect/gate_summary.h"
-#include "models/model.h"
+
+namespace mnemo::models {
+class Model;
+}
 
 namespace mnemo::inspect {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/options.h"
-#include "core/inspection.h"
+#include "core/scalar.h"
 
 namespace mnemo::inspect {
 

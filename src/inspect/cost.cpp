@@ -7,7 +7,10 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "core/head.h"
+#include "inspect/filled_state.h"
 #include "models/make_attention.h"
+#include "models/model.h"
 #include "models/registry.h"
 #include "ops/linear/products.h"
 

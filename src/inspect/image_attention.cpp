@@ -10,8 +10,10 @@
 #include "base/error.h"
 #include "base/html.h"
 #include "base/json_value.h"
+#include "core/backbone.h"
 #include "data/images/image_reader.h"
 #include "data/images/image_transform.h"
+#include "models/model.h"
 #include "page/table.h"
 
 namespace mnemo::inspect {

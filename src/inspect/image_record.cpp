@@ -5,8 +5,13 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "core/backbone.h"
+#include "core/head.h"
 #include "core/mixes_branches.h"
+#include "core/task_tokens.h"
 #include "core/window_cut.h"
+#include "memory/learnable_tokens.h"
+#include "models/model.h"
 
 namespace mnemo::inspect {
 namespace {

@@ -8,7 +8,10 @@
 #include <vector>
 
 #include "core/inspection.h"
-#include "models/model.h"
+
+namespace mnemo::models {
+class Model;
+}
 
 namespace mnemo::inspect {
 

@@ -12,10 +12,12 @@
 #include "base/json_value.h"
 #include "base/printable.h"
 #include "base/text_format.h"
+#include "core/backbone.h"
 #include "data/images/image_reader.h"
 #include "data/images/image_transform.h"
 #include "data/images/image_walk.h"
 #include "inspect/image_record.h"
+#include "models/model.h"
 #include "page/table.h"
 
 namespace mnemo::inspect {

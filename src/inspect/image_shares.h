@@ -10,7 +10,10 @@
 #include "base/node.h"
 #include "bundle/preprocessing.h"
 #include "inspect/attention_summary.h"
-#include "models/model.h"
+
+namespace mnemo::models {
+class Model;
+}
 
 namespace mnemo::inspect {
 

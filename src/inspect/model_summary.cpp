@@ -11,7 +11,9 @@
 #include "inspect/attention_summary.h"
 #include "inspect/cost.h"
 #include "inspect/draw/span_picture.h"
+#include "inspect/filled_state.h"
 #include "models/full_state.h"
+#include "models/model.h"
 #include "page/table.h"
 
 namespace mnemo::inspect {

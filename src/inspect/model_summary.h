@@ -8,8 +8,12 @@
 #include "base/node.h"
 #include "core/spans.h"
 #include "inspect/cache_share.h"
-#include "models/model.h"
+#include "models/segment_memories.h"
 #include "page/document.h"
+
+namespace mnemo::models {
+class Model;
+}
 
 namespace mnemo::inspect {
 

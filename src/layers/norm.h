@@ -2,11 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "layers/norm_type.h"
 #include "layers/parts.h"
 
 namespace mnemo::layers {
-
-enum class NormType { layer, rms };
 
 /// The norm of a backbone's layers over the last dimension.
 ///   layer: (x - mean) / sqrt(variance + eps) * weight + bias (Ba et al. 2016)

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "layers/parameters.h"
-#include "ops/activation.h"
 
 namespace mnemo::layers {
 
@@ -27,19 +26,6 @@ struct LayerNorm {
 
   at::Tensor weight, bias;
   double eps = 1e-5;
-};
-
-/// W_1 drop(act(W_0 x + b_0)) + b_1; gated: W_1 drop(act(W_g x + b_g) * (W_0 x + b_0)) + b_1 (Shazeer 2020, eq. 5:
-/// SwiGLU with silu, GEGLU with gelu). Names 0, gate and 1 under the scope.
-struct FeedForward {
-  FeedForward() = default;
-  FeedForward(const Scope& scope, int64_t dim, int64_t hidden, ops::Activation activation, double std,
-              bool gated = false, bool bias = true);
-  at::Tensor operator()(const at::Tensor& x, double dropout = 0.0, bool training = false) const;
-  bool gated() const { return gate.weight.defined(); }
-
-  Linear in, gate, out;  ///< gate: without weight if not gated
-  ops::Activation activation = ops::Activation::relu;
 };
 
 /// Throws InputError that names `what` unless every number of `numbers` int64 is from 0 to `count` - 1.

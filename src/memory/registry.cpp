@@ -6,6 +6,7 @@
 #include "memory/grc.h"
 #include "memory/image_attention_cache.h"
 #include "memory/knn.h"
+#include "memory/learnable_tokens.h"
 #include "memory/memory_tokens.h"
 #include "memory/recurrent_block.h"
 #include "memory/recurrent_tokens.h"

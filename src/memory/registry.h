@@ -6,14 +6,21 @@
 #include <vector>
 
 #include "base/option_poly.h"
+#include "base/options.h"
 #include "core/attention_entry.h"
 #include "core/image_layout.h"
-#include "core/memory.h"
 #include "core/memory_build.h"
 #include "core/model_outline.h"
-#include "memory/learnable_tokens.h"
+
+namespace mnemo::core {
+class Attention;
+class LayerContext;
+class SequenceMemory;
+}  // namespace mnemo::core
 
 namespace mnemo::memory {
+
+class LearnableTokens;
 
 /// The options of a memory of the `memory` list, plus the key that all memories have.
 template <class O>

@@ -3,6 +3,7 @@
 #include <torch/types.h>
 
 #include "base/error.h"
+#include "models/model.h"
 #include "models/presets.h"
 #include "models/registry.h"
 #include "models/replaced_attention.h"

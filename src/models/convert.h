@@ -4,9 +4,10 @@
 #include <memory>
 #include <optional>
 
-#include "models/model.h"
-
 namespace mnemo::models {
+
+class Model;
+struct ModelOptions;
 
 /// Converts a trained softmax model to linear attention with learned features (T2R, Kasai et al. 2021, section 3): the
 /// same options except backbone.attention, all parameters copied, and feature maps newly initialised from `seed`. The

@@ -6,7 +6,7 @@
 
 #include "base/options.h"
 #include "layers/parameters.h"
-#include "memory/learnable_tokens.h"
+#include "memory/learnable_tokens_options.h"
 #include "models/options.h"
 
 namespace mnemo::models {

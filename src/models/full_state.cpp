@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <string>
 
+#include "core/backbone.h"
 #include "core/bounded.h"
+#include "models/model.h"
 
 namespace mnemo::models {
 

@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <string_view>
 
-#include "models/model.h"
+#include "core/mode.h"
 
 namespace mnemo::models {
+
+class Model;
 
 /// The most rows that dimension M of the state field with that path has between segments, as its memory declares
 /// (core::Bounded); 0 for one that is empty then.

@@ -2,6 +2,8 @@
 
 #include <torch/types.h>
 
+#include "core/model.h"
+
 namespace mnemo::models {
 namespace {
 

@@ -2,7 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "core/model.h"
+namespace mnemo::core {
+struct Segment;
+}
 
 namespace mnemo::models {
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/attention.h"
 #include "models/options.h"
 #include "models/registry.h"
 

@@ -7,10 +7,13 @@
 
 #include "base/error.h"
 #include "base/node.h"
-#include "core/attention.h"
 #include "core/attention_build.h"
 #include "core/image_layout.h"
 #include "core/row_limit.h"
+
+namespace mnemo::core {
+class Attention;
+}
 
 namespace mnemo::models {
 

@@ -4,13 +4,15 @@
 
 #include <ATen/record_function.h>
 
-#include <type_traits>
-#include <variant>
-
 #include "backbones/decoder.h"
 #include "backbones/registry.h"
+#include "backbones/vision_build.h"
 #include "base/error.h"
 #include "base/ignore_target.h"
+#include "core/backbone.h"
+#include "core/head.h"
+#include "core/task_tokens.h"
+#include "memory/learnable_tokens.h"
 #include "models/attention_scalars.h"
 #include "models/left_padding.h"
 #include "models/make_attention.h"
@@ -83,6 +85,8 @@ Model::Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, c
   }
 }
 
+Model::~Model() = default;
+
 void Model::make_backbone(const layers::Scope& scope) {
   const BackboneOptions& backbone = options_.backbone;
   if (input_kind() == InputKind::tokens) {
@@ -101,11 +105,7 @@ void Model::make_backbone(const layers::Scope& scope) {
     return make_image_attention(core, options_.memory, build, image);
   };
   const backbones::VisionBuild build{scope, attention, options_.adapters, is_whole(options_)};
-  backbone_ = std::visit(
-      [&](const auto& chosen) -> std::unique_ptr<core::Backbone> {
-        return std::make_unique<typename std::decay_t<decltype(chosen)>::Backbone>(chosen, build);
-      },
-      backbone.vision);
+  backbone_ = backbones::make_vision_backbone(backbone.vision, build);
   task_backbone_ = dynamic_cast<const core::TaskBackbone*>(backbone_.get());
 }
 

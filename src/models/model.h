@@ -6,17 +6,23 @@
 #include <string_view>
 #include <vector>
 
-#include "core/backbone.h"
-#include "core/head.h"
 #include "core/model.h"
-#include "core/task_tokens.h"
 #include "layers/adaptive_embedding.h"
 #include "layers/parts.h"
-#include "memory/learnable_tokens.h"
 #include "models/committed_state.h"
 #include "models/options.h"
 #include "models/segment_memories.h"
 #include "models/source_side.h"
+
+namespace mnemo::core {
+class Backbone;
+class Head;
+class TaskBackbone;
+struct TasksResult;
+}  // namespace mnemo::core
+namespace mnemo::memory {
+class LearnableTokens;
+}
 
 namespace mnemo::models {
 
@@ -42,6 +48,7 @@ class Model final : public core::Model {
   /// On the meta device the model has no data: for counting parameters.
   Model(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget = {},
         at::Device device = at::kCPU);
+  ~Model() override;
 
   core::StepResult forward(const core::Segment& segment, const core::State& state) const override {
     return forward(segment, state, {});

@@ -15,6 +15,8 @@ namespace mnemo::models {
 
 namespace {
 
+using backbones::VisionOptions;
+
 /// The name of each alternative of VisionOptions, and a function that returns its default options.
 const std::vector<std::pair<std::string, VisionOptions (*)()>>& vision_types() {
   static const auto types = []<size_t... I>(std::index_sequence<I...>) {

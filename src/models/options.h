@@ -5,16 +5,14 @@
 #include <variant>
 #include <vector>
 
-#include "backbones/encoder.h"
-#include "backbones/pvt.h"
-#include "backbones/pvt_v2.h"
-#include "backbones/swin.h"
-#include "backbones/vit.h"
+#include "backbones/encoder_options.h"
+#include "backbones/vision_options.h"
 #include "base/option_poly.h"
 #include "base/options.h"
 #include "core/input.h"
-#include "layers/adapter.h"
-#include "models/encoder_decoder.h"
+#include "layers/adapter_options.h"
+#include "models/encoder_decoder_options.h"
+#include "models/special_tokens.h"
 
 namespace mnemo::models {
 
@@ -56,15 +54,10 @@ struct EmbeddingOptions {
   }
 };
 
-/// The options of every image backbone; `kType` is its name, `Backbone` the class they build. To add a backbone, add an
-/// alternative.
-using VisionOptions = std::variant<backbones::VitOptions, backbones::PvtOptions, backbones::PvtV2Options,
-                                   backbones::SwinOptions>;
-
 struct BackboneOptions : backbones::EncoderOptions {
   std::string type;
-  VisionOptions vision;         ///< for that type, if it is an image backbone; the other keys are unused then
-  EncoderDecoderOptions pairs;  ///< for the type of translation models; the other keys are unused then
+  backbones::VisionOptions vision;  ///< for that type, if it is an image backbone; the other keys are unused then
+  EncoderDecoderOptions pairs;      ///< for the type of translation models; the other keys are unused then
   template <class V>
   void visit(V&& v) {
     v("type", type, type_meaning(), base::one_of_names(type_names()));
@@ -94,7 +87,7 @@ struct BackboneOptions : backbones::EncoderOptions {
   static std::string type_meaning();
   /// The keys of each backbone with keys of its own, as paths relative to the backbone's table.
   static std::vector<base::OptionDoc> typed_docs();
-  /// The index of the alternative of VisionOptions with that type, or -1.
+  /// The index of the alternative of backbones::VisionOptions with that type, or -1.
   static int vision_index(std::string_view type);
   /// Height and width of the images that an image backbone is built for, and their channels.
   std::vector<int64_t> image_size() const;

@@ -7,6 +7,7 @@
 
 #include "base/printable.h"
 #include "models/full_state.h"
+#include "models/model.h"
 
 namespace mnemo::models {
 namespace {

@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 #include "core/append_rows.h"
+#include "core/backbone.h"
+#include "core/model.h"
 #include "models/make_attention.h"
 #include "models/registry.h"
 

@@ -7,10 +7,17 @@
 #include <vector>
 
 #include "base/node.h"
-#include "core/backbone.h"
 #include "core/memory.h"
 #include "core/memory_build.h"
-#include "core/model.h"
+#include "core/mode.h"
+#include "core/spans.h"
+
+namespace mnemo::core {
+class Backbone;
+struct BackboneInput;
+struct BackboneResult;
+struct Segment;
+}  // namespace mnemo::core
 
 namespace mnemo::models {
 

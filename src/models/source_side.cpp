@@ -6,7 +6,10 @@
 
 #include <algorithm>
 
+#include "backbones/layer_stack.h"
 #include "base/error.h"
+#include "core/backbone.h"
+#include "core/model.h"
 #include "models/left_padding.h"
 #include "models/make_attention.h"
 #include "models/registry.h"
@@ -41,6 +44,8 @@ SourceSide::SourceSide(const ModelOptions& options, const layers::Scope& root,
   with_location(backbone.encoder.attention,
                 [&] { memories_->require_support(*encoder_, type_of(backbone.encoder.attention)); });
 }
+
+SourceSide::~SourceSide() = default;
 
 core::State SourceSide::initial_state(int64_t batch) const {
   return core::State::list(

@@ -5,11 +5,16 @@
 #include <string>
 #include <utility>
 
-#include "backbones/layer_stack.h"
-#include "core/model.h"
+#include "core/inspection.h"
+#include "core/mode.h"
 #include "layers/parts.h"
 #include "models/options.h"
 #include "models/segment_memories.h"
+
+namespace mnemo::core {
+class Backbone;
+struct EncoderOutput;
+}  // namespace mnemo::core
 
 namespace mnemo::models {
 
@@ -37,6 +42,7 @@ class SourceSide {
   /// `embedding` is used if source and target share their table. scope: "backbone" / "encoder".
   SourceSide(const ModelOptions& options, const layers::Scope& root,
              const std::optional<layers::TokenEmbedding>& embedding);
+  ~SourceSide();
 
   core::State initial_state(int64_t batch) const;
   /// The state after a source segment: its tokens [B,S], which of them are real, and how they are run.

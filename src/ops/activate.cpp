@@ -3,6 +3,7 @@
 #include <torch/types.h>
 
 #include "base/error.h"
+#include "ops/activation.h"
 
 namespace mnemo::ops {
 

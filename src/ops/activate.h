@@ -2,9 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "ops/activation.h"
-
 namespace mnemo::ops {
+
+enum class Activation;  // ops/activation.h
 
 /// The activation of each value; the result may use the memory of x.
 at::Tensor activate(Activation activation, const at::Tensor& x);

@@ -19,6 +19,7 @@
 #include "base/machine.h"
 #include "base/progress.h"
 #include "base/text_format.h"
+#include "core/scalar.h"
 #include "experiment/device.h"
 #include "page/document.h"
 #include "page/table.h"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/text_format.h"
+#include "models/model.h"
 
 namespace mnemo::runs {
 namespace {

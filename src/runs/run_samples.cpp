@@ -9,6 +9,7 @@
 #include "base/json_value.h"
 #include "infer/session.h"
 #include "infer/text_session.h"
+#include "models/model.h"
 
 namespace mnemo::runs {
 namespace {

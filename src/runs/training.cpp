@@ -19,6 +19,7 @@
 #include "bundle/model_folder.h"
 #include "experiment/device.h"
 #include "experiment/finetune_model.h"
+#include "models/model.h"
 #include "models/presets.h"
 #include "runs/run_record.h"
 #include "runs/run_samples.h"

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "core/model.h"
 #include "search/allowed_tokens.h"
 #include "search/best_candidates.h"
 

@@ -2,6 +2,10 @@
 
 #include <utility>
 
+#include "core/input.h"
+#include "core/mode.h"
+#include "core/model.h"
+#include "core/state.h"
 #include "search/step_decoder.h"
 
 namespace mnemo::search {

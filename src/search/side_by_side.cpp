@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "core/model.h"
+
 namespace mnemo::search {
 
 core::State side_by_side(const core::Model& model, const std::vector<std::vector<int64_t>>& documents, int64_t rows,

@@ -4,8 +4,11 @@
 #include <functional>
 #include <vector>
 
-#include "core/model.h"
 #include "core/state.h"
+
+namespace mnemo::core {
+class Model;
+}
 
 namespace mnemo::search {
 

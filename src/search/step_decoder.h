@@ -7,7 +7,10 @@
 #include <optional>
 #include <span>
 
-#include "core/model.h"
+namespace mnemo::core {
+class Model;
+class State;
+}  // namespace mnemo::core
 
 namespace mnemo::search {
 

@@ -24,6 +24,7 @@
 #include "inspect/cost.h"
 #include "inspect/draw/span_picture.h"
 #include "inspect/model_summary.h"
+#include "models/model.h"
 #include "runs/run_record.h"
 #include "runs/training.h"
 #include "train/trainer.h"

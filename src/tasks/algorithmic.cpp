@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "base/ignore_target.h"
+#include "core/model.h"
+#include "core/state.h"
 #include "distributed/shared_batches.h"
 #include "tasks/data_position.h"
 #include "tasks/greedy.h"

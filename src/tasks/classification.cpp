@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/ignore_target.h"
+#include "core/model.h"
 #include "distributed/shared_batches.h"
 #include "metrics/agreement.h"
 #include "metrics/likelihood.h"

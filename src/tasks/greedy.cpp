@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "core/model.h"
+#include "core/state.h"
 #include "tasks/task.h"
 
 namespace mnemo::tasks {

@@ -4,8 +4,11 @@
 
 #include <cstdint>
 
-#include "core/model.h"
 #include "data/answers/samples.h"
+
+namespace mnemo::core {
+class Model;
+}
 
 namespace mnemo::tasks {
 

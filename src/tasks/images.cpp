@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/ignore_target.h"
+#include "core/model.h"
 #include "core/state.h"
 #include "distributed/shared_batches.h"
 #include "metrics/accuracy.h"

@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "base/ignore_target.h"
 #include "base/random.h"
+#include "core/model.h"
+#include "core/state.h"
 #include "distributed/shared_batches.h"
 #include "tasks/token_counts.h"
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "core/model.h"
 #include "distributed/shared_batches.h"
 #include "tasks/token_counts.h"
 

@@ -8,7 +8,7 @@
 #include "data/text/corpus.h"
 #include "data/text/pieces.h"
 #include "data/text/span_corruption.h"
-#include "models/encoder_decoder.h"
+#include "models/special_tokens.h"
 #include "tasks/sample_batches.h"
 #include "tasks/task.h"
 

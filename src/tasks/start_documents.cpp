@@ -2,6 +2,8 @@
 
 #include <torch/types.h>
 
+#include "core/model.h"
+
 namespace mnemo::tasks {
 
 core::State start_documents(const core::Model& model, const core::State& state, const at::Tensor& reset) {

@@ -2,7 +2,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "core/model.h"
+#include "core/state.h"
+
+namespace mnemo::core {
+class Model;
+}
 
 namespace mnemo::tasks {
 

@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "base/ignore_target.h"
+#include "core/memory.h"
+#include "core/model.h"
 #include "ops/label_smoothing.h"
 
 namespace mnemo::tasks {

@@ -13,11 +13,18 @@
 #include <vector>
 
 #include "base/node.h"
-#include "core/model.h"
+#include "core/input.h"
+#include "core/mode.h"
 #include "data/part.h"
 #include "data/segment.h"
 #include "distributed/group.h"
 #include "weights/safetensors.h"
+
+namespace mnemo::core {
+class Model;
+struct Segment;
+struct StepResult;
+}  // namespace mnemo::core
 
 namespace mnemo::tasks {
 

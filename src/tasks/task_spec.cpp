@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "models/options.h"
 
 namespace mnemo::tasks {
 
@@ -30,6 +31,10 @@ std::string TaskSpec::title() const { return fmt::format("[data] of type \"{}\""
 
 data::ImageOptions TaskSpec::images(const models::ModelOptions&) const {
   base::input_error("{} has no images", title());
+}
+
+bool TaskSpec::completes(const models::ModelOptions& model) const {
+  return model.backbone.input() == InputKind::tokens;
 }
 
 std::optional<double> TaskSpec::chance(const models::ModelOptions&) const { return std::nullopt; }

@@ -9,13 +9,20 @@
 #include <vector>
 
 #include "base/node.h"
+#include "core/input.h"
 #include "data/images/image_options.h"
 #include "data/pairs/pair_vocabulary.h"
 #include "data/text/corpus.h"
-#include "models/make_attention.h"
-#include "models/model.h"
-#include "search/generation_search.h"
+#include "search/generation_options.h"
 #include "tasks/task.h"
+
+namespace mnemo::models {
+class Model;
+struct ModelOptions;
+}  // namespace mnemo::models
+namespace mnemo::core {
+struct RowLimit;
+}
 
 namespace mnemo::tasks {
 
@@ -138,9 +145,7 @@ class TaskSpec {
   virtual bool endless() const { return false; }
 
   /// Whether `model` takes a setting from the data: vocabulary, number of classes or segment size.
-  virtual bool completes(const models::ModelOptions& model) const {
-    return model.backbone.input() == InputKind::tokens;
-  }
+  virtual bool completes(const models::ModelOptions& model) const;
   /// What data of this kind often have, for a recipe that names none; nothing where it names some, or where there is no
   /// usual answer.
   virtual std::optional<DataShape> usual_shape() const { return {}; }

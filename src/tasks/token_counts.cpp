@@ -2,6 +2,8 @@
 
 #include <torch/types.h>
 
+#include "core/model.h"
+
 namespace mnemo::tasks {
 
 TokenCounts TokenCounts::sum(const distributed::SharedBatches& shared) {

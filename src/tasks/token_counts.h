@@ -4,11 +4,14 @@
 
 #include <vector>
 
-#include "core/model.h"
 #include "distributed/shared_batches.h"
 #include "metrics/accuracy.h"
 #include "metrics/likelihood.h"
 #include "tasks/task.h"
+
+namespace mnemo::core {
+class Model;
+}
 
 namespace mnemo::tasks {
 

@@ -9,9 +9,13 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "core/model.h"
 #include "distributed/shared_batches.h"
 #include "metrics/bleu.h"
 #include "metrics/chrf.h"
+#include "search/beam_search.h"
+#include "search/generation_search.h"
+#include "search/step_decoder.h"
 #include "tasks/data_position.h"
 #include "tasks/sample_batches.h"
 #include "tasks/token_counts.h"

@@ -9,9 +9,9 @@
 
 #include "data/pairs/pair_documents.h"
 #include "data/pairs/pair_options.h"
-#include "models/encoder_decoder.h"
-#include "search/beam_search.h"
-#include "search/generation_search.h"
+#include "models/special_tokens.h"
+#include "search/beam_search_options.h"
+#include "search/generation_options.h"
 #include "search/side_by_side.h"
 #include "tasks/task.h"
 

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "core/scalar.h"
 
 namespace mnemo::train {
 namespace {

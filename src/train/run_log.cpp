@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "core/scalar.h"
 
 namespace mnemo::train {
 namespace {

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "core/model.h"
 #include "distributed/group.h"
 #include "distributed/reducer.h"
 #include "tasks/task.h"
@@ -23,6 +22,10 @@
 #include "train/segment_bptt.h"
 #include "train/weight_average.h"
 #include "weights/checkpoint.h"
+
+namespace mnemo::core {
+class Model;
+}
 
 namespace mnemo::train {
 

@@ -3,8 +3,11 @@
 #include <set>
 #include <string>
 
-#include "core/model.h"
 #include "weights/safetensors.h"
+
+namespace mnemo::core {
+class Model;
+}
 
 namespace mnemo::train {
 

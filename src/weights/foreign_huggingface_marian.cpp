@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "ops/activation.h"
 #include "ops/attention/position.h"
 #include "weights/foreign_encoder.h"
 #include "weights/foreign_text.h"

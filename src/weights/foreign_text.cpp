@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "ops/activation.h"
 #include "weights/foreign_config.h"
 
 namespace mnemo::weights {

@@ -5,8 +5,11 @@
 #include <string_view>
 
 #include "base/node.h"
-#include "ops/activation.h"
 #include "weights/foreign.h"
+
+namespace mnemo::ops {
+enum class Activation;  // ops/activation.h
+}
 
 namespace mnemo::weights {
 

@@ -4,6 +4,8 @@
 #include <torch/types.h>
 
 #include "base/printable.h"
+#include "core/model.h"
+#include "core/state.h"
 
 namespace mnemo::weights {
 

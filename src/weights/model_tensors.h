@@ -2,10 +2,13 @@
 
 #include <string>
 
-#include "core/model.h"
 #include "layers/parameters.h"
 #include "weights/load_into.h"
 #include "weights/safetensors.h"
+
+namespace mnemo::core {
+class Model;
+}
 
 namespace mnemo::weights {
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/printable.h"
+#include "memory/learnable_tokens.h"
 #include "models/model.h"
 
 namespace mnemo::weights {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "layers/adapter.h"
-#include "memory/learnable_tokens.h"
+#include "layers/adapter_options.h"
+#include "memory/learnable_tokens_options.h"
 #include "models/options.h"
 #include "weights/safetensors.h"
 

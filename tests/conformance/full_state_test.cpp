@@ -1,5 +1,6 @@
 // What a memory declares of its size at its fullest (max_rows) is what it becomes.
 #include "models/full_state.h"
+#include "core/backbone.h"
 
 #include <map>
 

@@ -1,5 +1,6 @@
 // Inspecting an attention changes nothing and shows what it really did.
 #include "core/inspection.h"
+#include "core/backbone.h"
 
 #include <set>
 

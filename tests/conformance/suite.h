@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/backbone.h"
 #include "tests/support/configurations.h"
 #include "tests/support/numbers.h"
 #include "tests/support/run.h"

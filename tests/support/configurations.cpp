@@ -7,6 +7,7 @@
 #include <ostream>
 
 #include "base/error.h"
+#include "core/backbone.h"
 #include "models/registry.h"
 #include "tests/support/numbers.h"
 #include "tests/support/run.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/model.h"
+#include "models/options.h"
 
 /// Small translation models with weights that matter.
 namespace mnemo::test {

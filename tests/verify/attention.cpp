@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/option_poly.h"
+#include "core/memory.h"
 #include "core/shows_scores.h"
 #include "core/takes_draw.h"
 #include "core/takes_slot_index.h"

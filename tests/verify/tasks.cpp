@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/glob.h"
 #include "core/task_tokens.h"
+#include "memory/learnable_tokens.h"
 #include "models/model.h"
 #include "tests/verify/golden_file.h"
 #include "train/optimiser.h"

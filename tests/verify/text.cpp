@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "models/model.h"
 
 namespace mnemo::verify {
 at::Tensor TextFolder::find(const std::string& name) const {

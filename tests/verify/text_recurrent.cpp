@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "models/model.h"
 #include "train/segment_bptt.h"
 
 namespace mnemo::verify {

@@ -5,6 +5,7 @@
 #include <deque>
 
 #include "base/error.h"
+#include "core/backbone.h"
 #include "tests/verify/vision.h"
 
 namespace mnemo::verify {

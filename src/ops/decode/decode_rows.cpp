@@ -11,6 +11,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "ops/activation.h"
 #include "ops/decode/decode_rows.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -3,9 +3,10 @@
 #include <cstdint>
 
 #include "ops/abc/abc.h"
-#include "ops/activation.h"
 
 namespace mnemo::ops {
+
+enum class Activation;  // ops/activation.h
 
 // Loops for decoding: one row at a time, on plain memory, using the widest vectors of the processor. Rows of heads are
 // `width` values apart, a multiple of kHeadStep, and padded with zeros up to `width`.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "ops/activation.h"
 #include "ops/decode/decode_rows.h"
 #include "ops/linear/gemm.h"
 #include "ops/linear/packed_maps.h"

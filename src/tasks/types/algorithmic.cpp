@@ -1,5 +1,8 @@
 #include "tasks/types/algorithmic.h"
 
+#include "core/row_limit.h"
+#include "models/options.h"
+
 namespace mnemo::tasks {
 
 AlgorithmicSpec::AlgorithmicSpec(const base::Node& table)

@@ -46,6 +46,10 @@ ClassificationOptions labelled_text_segments(const data::LabelledTextOptions& te
 LabelledTextSpec::LabelledTextSpec(const base::Node& table)
     : TaskSpec(table), options_(base::read_typed_options<Options>(table)) {}
 
+int64_t LabelledTextSpec::max_length(const models::ModelOptions& model) const {
+  return options_.max_length > 0 ? options_.max_length : model.segment_size;
+}
+
 std::string LabelledTextSpec::describe() const {
   return fmt::format("Labelled texts of `{}`.", std::filesystem::path(options_.train).filename().string());
 }

@@ -18,9 +18,7 @@ class LabelledTextSpec final : public TaskSpec {
 
   const Options& options() const { return options_; }
   /// Tokens of a text at most.
-  int64_t max_length(const models::ModelOptions& model) const {
-    return options_.max_length > 0 ? options_.max_length : model.segment_size;
-  }
+  int64_t max_length(const models::ModelOptions& model) const;
 
   std::string describe() const override;
   std::string targets() const override { return "texts"; }

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "models/options.h"
 #include "tasks/classification.h"
 
 namespace mnemo::tasks {

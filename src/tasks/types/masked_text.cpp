@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "core/head.h"
+#include "models/model.h"
 #include "tasks/masked_text.h"
 #include "tasks/memory_rows.h"
 #include "tasks/types/text.h"

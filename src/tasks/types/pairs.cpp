@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text_table.h"
+#include "models/options.h"
 
 namespace mnemo::tasks {
 namespace {

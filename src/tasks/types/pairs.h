@@ -1,7 +1,7 @@
 #pragma once
 
 #include "data/pairs/pair_options.h"
-#include "search/beam_search.h"
+#include "search/beam_search_options.h"
 #include "tasks/task_spec.h"
 #include "tasks/translation.h"
 

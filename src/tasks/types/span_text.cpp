@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "models/options.h"
 #include "tasks/span_text.h"
 #include "tasks/types/text.h"
 

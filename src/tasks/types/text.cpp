@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "bundle/text_conventions.h"
+#include "core/row_limit.h"
 #include "data/describe.h"
 #include "data/text/text_files.h"
 #include "models/model.h"

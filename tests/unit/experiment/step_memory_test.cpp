@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "experiment/experiment.h"
+#include "models/model.h"
 #include "tests/support/expect_error.h"
 
 namespace mnemo::experiment {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "models/model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/pair_models.h"
 #include "text/sentencepiece_model.h"

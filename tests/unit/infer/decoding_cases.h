@@ -10,6 +10,7 @@
 
 #include "core/state.h"
 #include "models/model.h"
+#include "ops/activation.h"
 
 /// Small models of every mechanism that has a decoder, with weights that matter.
 namespace mnemo::infer {

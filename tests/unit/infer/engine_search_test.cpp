@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "models/model.h"
 #include "search/beam_search.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/pair_models.h"

@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "bundle/model_folder.h"
 #include "infer/session.h"
+#include "models/model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 #include "weights/model_tensors.h"

@@ -3,6 +3,9 @@
 #include <torch/types.h>
 
 #include "backbones/vit_tasks.h"
+#include "core/backbone.h"
+#include "core/task_tokens.h"
+#include "memory/learnable_tokens.h"
 #include "tests/support/expect_error.h"
 #include "tests/unit/infer/learnable_tasks.h"
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include "models/model.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::inspect {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "inspect/draw/span_picture.h"
+#include "inspect/filled_state.h"
 #include "inspect/model_summary.h"
 #include "models/model.h"
 #include "models/presets.h"

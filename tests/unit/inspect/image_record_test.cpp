@@ -1,5 +1,6 @@
 // Where attentions attend in an image: which position, with what weight, and what is outside the image.
 #include "inspect/image_record.h"
+#include "core/backbone.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -8,6 +9,7 @@
 
 #include "core/mixes_branches.h"
 #include "core/window_cut.h"
+#include "models/model.h"
 #include "models/options.h"
 #include "tests/support/numbers.h"
 

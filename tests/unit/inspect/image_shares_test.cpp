@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "inspect/image_attention.h"
+#include "models/model.h"
 #include "models/options.h"
 #include "tests/support/expect_error.h"
 #include "tests/unit/data/image_files.h"

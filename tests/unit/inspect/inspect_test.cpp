@@ -12,6 +12,7 @@
 #include "inspect/draw/attention_picture.h"
 #include "inspect/draw/canvas.h"
 #include "inspect/draw/rasterise.h"
+#include "models/model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 

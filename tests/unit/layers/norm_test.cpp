@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include "layers/feed_forward.h"
+#include "ops/activation.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::layers {

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "layers/feed_forward.h"
+#include "ops/activation.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/ignore_target.h"
+#include "core/backbone.h"
 #include "models/model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "memory/learnable_tokens.h"
 #include "models/model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "core/state.h"
+#include "models/model.h"
 #include "models/presets.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/pair_models.h"

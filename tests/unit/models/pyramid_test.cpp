@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "core/backbone.h"
 #include "models/model.h"
 #include "models/presets.h"
 #include "tests/support/expect_error.h"

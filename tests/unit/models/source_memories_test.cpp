@@ -6,8 +6,10 @@
 #include <ostream>
 
 #include "base/error.h"
+#include "core/backbone.h"
 #include "core/state.h"
 #include "models/full_state.h"
+#include "models/model.h"
 #include "models/presets.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"

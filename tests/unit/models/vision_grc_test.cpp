@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "base/error.h"
+#include "core/backbone.h"
 #include "core/mixes_branches.h"
 #include "models/full_state.h"
 #include "models/model.h"

@@ -7,6 +7,8 @@
 
 #include "backbones/vit.h"
 #include "base/error.h"
+#include "core/backbone.h"
+#include "core/task_tokens.h"
 #include "inspect/cost.h"
 #include "models/model.h"
 #include "models/presets.h"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ops/abc/abc.h"
+#include "ops/activation.h"
 #include "tests/support/instruction_sets.h"
 
 namespace mnemo::ops {

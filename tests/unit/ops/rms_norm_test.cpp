@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "ops/activate.h"
+#include "ops/activation.h"
 #include "ops/decode/decode_rows.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "models/model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/pair_models.h"
 

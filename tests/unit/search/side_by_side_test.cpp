@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "models/model.h"
 #include "tests/support/pair_models.h"
 
 namespace mnemo::search {

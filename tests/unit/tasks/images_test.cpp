@@ -8,7 +8,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "core/model.h"
 #include "core/state.h"
+#include "layers/parameters.h"
 #include "tests/support/expect_error.h"
 #include "tests/unit/data/image_files.h"
 

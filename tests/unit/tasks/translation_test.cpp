@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "models/model.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/pair_models.h"
 #include "text/open_tokenizer.h"

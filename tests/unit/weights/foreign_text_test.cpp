@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "models/presets.h"
+#include "ops/activation.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/text_folders.h"
 #include "weights/foreign.h"

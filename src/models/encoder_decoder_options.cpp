@@ -1,4 +1,4 @@
-#include "models/encoder_decoder.h"
+#include "models/encoder_decoder_options.h"
 
 #include "models/registry.h"
 

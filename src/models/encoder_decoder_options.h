@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "backbones/layer_stack.h"
+#include "backbones/layer_stack_options.h"
 #include "base/option_poly.h"
 #include "base/options.h"
 
@@ -84,7 +84,7 @@ struct EncoderDecoderOptions {
   int64_t num_heads = 8;
   std::optional<int64_t> head_dim;
   int64_t ffn_dim = 2048;
-  ops::Activation activation = ops::Activation::relu;
+  ops::Activation activation{};  ///< the first: relu
   using Norm = backbones::LayerStackOptions::Norm;
   Norm norm = Norm::post;
   layers::NormType norm_type = layers::NormType::layer;
@@ -127,21 +127,6 @@ struct EncoderDecoderOptions {
  private:
   template <class Side>
   backbones::LayerStackOptions stack(const Side& side) const;
-};
-
-/// The tokens with a meaning of their own in both vocabularies.
-struct SpecialTokens {
-  int64_t bos = 0, pad = 1, eos = 2, unk = 3;
-  std::optional<int64_t> start;
-  template <class V>
-  void visit(V&& v) {
-    v("bos", bos, "start of a text; not used by models that start with eos", base::range(0, 1 << 24));
-    v("pad", pad, "padding", base::range(0, 1 << 24));
-    v("eos", eos, "end of a text", base::range(0, 1 << 24));
-    v("unk", unk, "anything that the vocabulary lacks", base::range(0, 1 << 24));
-    v("start", start, "the decoder's first input; unset: eos", base::range(0, 1 << 24));
-  }
-  int64_t first() const { return start.value_or(eos); }
 };
 
 }  // namespace mnemo::models
