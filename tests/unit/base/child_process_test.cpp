@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "base/base64.h"
+#include "base/error.h"
 #include "base/file_io.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"

@@ -127,7 +127,7 @@ TrainOptions box_options(int64_t steps, int64_t batch) {
 
 RunHooks until(std::function<bool()> stops) {
   RunHooks hooks;
-  hooks.stop = [stops = std::move(stops)] { return stops() ? SIGTERM : 0; };
+  hooks.should_stop = [stops = std::move(stops)] { return stops() ? SIGTERM : 0; };
   hooks.show_progress = false;
   return hooks;
 }
