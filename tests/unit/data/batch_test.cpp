@@ -22,7 +22,7 @@ struct Objects {
 Batch images() {
   Batch batch;
   batch.input.pixels = at::arange(4).view({4, 1, 1, 1});
-  batch.reset = at::tensor({0, 1, 0, 0}, at::kLong).to(at::kBool);
+  batch.reset = at::arange(4) == 1;
   batch.targets = Objects{{at::arange(24).view({6, 4}), {2, 0, 3, 1}}, at::arange(8).view({4, 2})};
   batch.num_targets = 6;
   return batch;
@@ -34,7 +34,7 @@ TEST(Batch, RowsTakeTheirBoxesAlong) {
   const Batch part = rows(whole, 1, 2);
   EXPECT_EQ(num_rows(part), 2);
   EXPECT_TRUE(at::equal(part.input.pixels.flatten(), at::tensor({1, 2}, at::kLong)));
-  EXPECT_TRUE(at::equal(part.reset, at::tensor({1, 0}, at::kLong).to(at::kBool)));
+  EXPECT_TRUE(at::equal(part.reset, at::arange(2) == 0));
   EXPECT_EQ(part.num_targets, 6) << "of the whole batch";
   const auto& objects = part.targets.as<Objects>();
   EXPECT_EQ(objects.boxes.counts, (std::vector<int64_t>{0, 3}));
