@@ -5,6 +5,7 @@
 #include <string>
 
 #include "bundle/load.h"
+#include "models/model.h"
 #include "models/presets.h"
 #include "options_check.h"
 #include "weights/foreign.h"

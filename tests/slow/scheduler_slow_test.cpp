@@ -14,14 +14,14 @@
 namespace mnemo::infer {
 namespace {
 
-constexpr int64_t kVocab = 8000;
+constexpr int64_t kWords = 8000;
 const GenerateOptions kEndless{.max_tokens = int64_t{1} << 40, .temperature = 0};
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 std::shared_ptr<const Engine> engine_of(ops::Precision precision) {
   models::ModelOptions options;
-  options.embedding.vocab_size = kVocab;
+  options.embedding.vocab_size = kWords;
   options.segment_size = 256;
   options.backbone.num_layers = 6;
   options.backbone.dim = 512;
@@ -32,8 +32,8 @@ std::shared_ptr<const Engine> engine_of(ops::Precision precision) {
 }
 
 TextSession fed(const std::shared_ptr<const Engine>& engine, int64_t seed) {
-  TextSession text(Session(engine, kEndless), std::make_shared<test::PiecesTokenizer>(kVocab));
-  text.session().feed(at::randint(0, kVocab, {20 + seed}, at::kLong));
+  TextSession text(Session(engine, kEndless), std::make_shared<test::PiecesTokenizer>(kWords));
+  text.session().feed(at::randint(0, kWords, {20 + seed}, at::kLong));
   return text;
 }
 
@@ -42,7 +42,7 @@ std::pair<double, double> speeds(const std::shared_ptr<const Engine>& engine, in
   Scheduler scheduler(engine);
   std::vector<EngineSequence> sequences;
   std::vector<int64_t> tokens(static_cast<size_t>(batch), 1);
-  std::vector<float> logits(static_cast<size_t>(batch * kVocab));
+  std::vector<float> logits(static_cast<size_t>(batch * kWords));
   std::vector<Engine::Step> steps;
   for (int64_t i = 0; i < batch; ++i) {
     const TextSession text = fed(engine, 0);
@@ -50,7 +50,7 @@ std::pair<double, double> speeds(const std::shared_ptr<const Engine>& engine, in
     scheduler.submit(text, {}, kEndless);
   }
   for (size_t i = 0; i < sequences.size(); ++i)
-    steps.push_back({&sequences[i], {&tokens[i], 1}, logits.data() + static_cast<int64_t>(i) * kVocab});
+    steps.push_back({&sequences[i], {&tokens[i], 1}, logits.data() + static_cast<int64_t>(i) * kWords});
   std::vector<double> run, tick;
   for (int round = 0; round < 15; ++round) {
     constexpr int kSteps = 12;
@@ -59,7 +59,7 @@ std::pair<double, double> speeds(const std::shared_ptr<const Engine>& engine, in
       engine->run(steps);
       for (size_t i = 0; i < tokens.size(); ++i) {
         const float* own = steps[i].logits;
-        tokens[i] = std::max_element(own, own + kVocab) - own;
+        tokens[i] = std::max_element(own, own + kWords) - own;
       }
     }
     run.push_back(static_cast<double>(kSteps * batch) / (now() - begin));
@@ -91,11 +91,11 @@ double percentile(std::vector<double> values, double share) {
 
 TEST(SchedulerSlow, ALongPromptBesideEightWriters) {
   constexpr int64_t kLong = 100'000;
-  const at::Tensor read = at::randint(0, kVocab, {kLong}, at::kLong);
+  const at::Tensor read = at::randint(0, kWords, {kLong}, at::kLong);
   const std::vector<int64_t> prompt(read.const_data_ptr<int64_t>(), read.const_data_ptr<int64_t>() + kLong);
   for (const ops::Precision precision : {ops::Precision::float32, ops::Precision::int8}) {
     const auto engine = engine_of(precision);
-    const TextSession empty(Session(engine, kEndless), std::make_shared<test::PiecesTokenizer>(kVocab));
+    const TextSession empty(Session(engine, kEndless), std::make_shared<test::PiecesTokenizer>(kWords));
     double begin = now();
     Session alone(engine);
     alone.feed(prompt);

@@ -13,6 +13,7 @@
 #include "attention/sliding_window.h"
 #include "attention/softmax.h"
 #include "core/grouped_queries.h"
+#include "core/inspection.h"
 #include "core/kv_state.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/position.h"

@@ -53,7 +53,7 @@ TEST(LargeTextSlow, IsNeverHeldTwice) {
     EXPECT_LE(corpus.num_bytes(), whole.size() + (1 << 20));
     EXPECT_LE(peak, corpus.num_bytes() + (int64_t{24} << 20));
     StreamBatches batches(corpus.train, {.batch_size = 1});
-    EXPECT_EQ(batches.next(8, 1)[0].tokens.size(1), 8);
+    EXPECT_EQ(batches.next(8, 1)[0].input.tokens.size(1), 8);
   }
 }
 

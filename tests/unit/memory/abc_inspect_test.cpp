@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/node.h"
+#include "core/inspection.h"
 #include "memory/abc.h"
 #include "tests/support/numbers.h"
 

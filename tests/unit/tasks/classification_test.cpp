@@ -217,7 +217,7 @@ TEST(Classification, EveryEpochHoldsEveryDocumentOnceAndGoesOnWhereItWas) {
       two = one;
   std::set<int64_t> seen;
   for (int i = 0; i < 3; ++i) {
-    const auto targets = one.next(core::TokenInput{.segment_size = 100})[0].targets;
+    const at::Tensor targets = data::token_targets(one.next(core::TokenInput{.segment_size = 100})[0]);
     for (int64_t b = 0; b < 2; ++b) seen.insert(targets[b][0].item<int64_t>());
   }
   EXPECT_EQ(seen.size(), 6U);
@@ -230,8 +230,8 @@ TEST(Classification, EveryEpochHoldsEveryDocumentOnceAndGoesOnWhereItWas) {
     return at::Tensor();
   };
   two.load(find);
-  EXPECT_TRUE(at::equal(one.next(core::TokenInput{.segment_size = 100})[0].tokens,
-                        two.next(core::TokenInput{.segment_size = 100})[0].tokens));
+  EXPECT_TRUE(at::equal(one.next(core::TokenInput{.segment_size = 100})[0].input.tokens,
+                        two.next(core::TokenInput{.segment_size = 100})[0].input.tokens));
   Classification other({documents_of({3, 8, 10, 1, 2, 6}), nullptr, nullptr}, {});
   test::expect_error<base::InputError>([&] { other.load(find); }, {"other documents"});
 }

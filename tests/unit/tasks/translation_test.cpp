@@ -87,7 +87,9 @@ TEST(PairPadding, OnEitherSideTrainsTheSame) {
     options.backbone.pairs.encoder.memory = {base::Node::table(
         {{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"layout", "encoder"}, {"memory_position", "front"}})};
     const auto model = models::build(options, 5, at::kDouble);
-    const Translation task(corpus_of(9), {.label_smoothing = 0.1});
+    TranslationOptions smoothed;
+    smoothed.label_smoothing = 0.1;
+    const Translation task(corpus_of(9), smoothed);
     const auto step = [&](data::PairLayout::Padding padding) {
       model->parameters().zero_grad();
       core::State state = model->initial_state(3);

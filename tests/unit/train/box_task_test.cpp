@@ -1,5 +1,5 @@
-// A task with targets and a loss of its own: any number of boxes for each image, regressed from pooled features. Nothing
-// outside this file knows of boxes.
+// A task with targets and a loss of its own: any number of boxes for each image, regressed from pooled features.
+// Nothing outside this file knows of boxes.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <torch/types.h>
@@ -36,8 +36,8 @@ struct BoxTargets {
   }
 };
 
-/// Images of up to one rectangle of each colour. The model predicts box and share of the image for each colour; the loss
-/// is the sum of absolute differences for the colours that are there.
+/// Images of up to one rectangle of each colour. The model predicts box and share of the image for each colour; the
+/// loss is the sum of absolute differences for the colours that are there.
 class Boxes final : public tasks::Task {
  public:
   explicit Boxes(int64_t batch, at::ScalarType dtype = at::kFloat) : batch_(batch), dtype_(dtype) {}
@@ -127,7 +127,7 @@ TrainOptions box_options(int64_t steps, int64_t batch) {
 
 RunHooks until(std::function<bool()> stops) {
   RunHooks hooks;
-  hooks.stop = [stops = std::move(stops)] { return stops() ? SIGTERM : 0; };
+  hooks.should_stop = [stops = std::move(stops)] { return stops() ? SIGTERM : 0; };
   hooks.show_progress = false;
   return hooks;
 }
@@ -155,7 +155,8 @@ TEST(BoxTask, AResumedRunIsBitwiseTheUninterruptedOne) {
   run(folder / "cut", 6);
   const weights::CheckpointReader whole(folder / "whole/step-00000006"), cut(folder / "cut/step-00000006");
   for (const weights::CheckpointFile& file : whole.info().files) {
-    if (file.name != "timing.safetensors") EXPECT_TRUE(whole.file(file.name) == cut.file(file.name)) << file.name;
+    if (file.name == "timing.safetensors") continue;
+    EXPECT_TRUE(whole.file(file.name) == cut.file(file.name)) << file.name;
   }
 }
 
