@@ -34,6 +34,8 @@ TEST(Engine, CountsTheBytesOfItsState) {
           EXPECT_LE(packed.num_bytes(), twin.num_bytes()) << of.name;
         }
         EXPECT_GE(packed.num_bytes(), twin.num_bytes() - 128) << of.name;
+        // Beside the state both hold float32 logits and what they have counted.
+        EXPECT_EQ(packed.num_bytes() - packed.state_bytes(), twin.num_bytes() - twin.state_bytes()) << of.name;
       }
     }
   }

@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/utf8.h"
+#include "base/printable.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/pieces_tokenizer.h"
 
