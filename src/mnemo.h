@@ -58,7 +58,6 @@ struct Watch {
   /// Asked at least once a step or every 64 rows, in the thread of the call; true, or any number but 0, ends it. A
   /// training and a comparison then end after a checkpoint; other calls throw Stopped.
   base::ShouldStop should_stop = {};
-
   /// Receives each line of the log ("warning: ..."), also from threads that the call starts; empty: stderr, or what a
   /// Watching of this thread says.
   std::function<void(std::string_view line)> log = {};
@@ -67,8 +66,8 @@ struct Watch {
   std::function<void(const Progress&)> progress = {};
 };
 
-/// While it lives, the log and the progress of this thread's calls go where a watch says: for calls whose options have
-/// none.
+/// While it lives, log and progress of the calls of this thread go where a watch says, unless their own options say
+/// otherwise.
 class Watching {
  public:
   explicit Watching(const Watch& watch);

@@ -21,6 +21,7 @@
 #include "infer/translator.h"
 #include "models/image_model.h"
 #include "models/replaced_memory.h"
+#include "models/stoppable.h"
 #include "models/text_model.h"
 #include "tasks/images.h"
 #include "tasks/language_model.h"
@@ -43,8 +44,9 @@ bool reads_pairs(const bundle::Bundle& stored) {
 
 /// What is evaluated: the stored model, or the same with another memory.
 std::shared_ptr<const core::Model> measured_model(const bundle::Bundle& stored, const MeasureOptions& options) {
-  if (!options.memory) return stored.model;
-  return models::replaced_memory(*stored.model, *options.memory, "eval: --memory");
+  std::shared_ptr<const core::Model> model = stored.model;
+  if (options.memory) model = models::replaced_memory(*stored.model, *options.memory, "eval: --memory");
+  return models::stoppable(std::move(model), options.should_stop);
 }
 
 Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::TokenStore> text,

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "bundle/class_names.h"
 #include "models/model.h"
+#include "models/stoppable.h"
 #include "tasks/types/labelled_text.h"
 
 namespace mnemo::experiment {
@@ -52,7 +53,8 @@ data::LabelledSets TextClassifier::encode(const data::LabelledTextSets& sets) co
 }
 
 std::vector<std::vector<infer::ClassShare>> TextClassifier::operator()(std::vector<data::LabelledText> texts,
-                                                                       int64_t top, ReadCount& count) const {
+                                                                       int64_t top, ReadCount& count,
+                                                                       const base::ShouldStop& should_stop) const {
   std::vector<std::string> classes;
   for (int64_t i = 0; i < head_.num_classes; ++i) classes.push_back(head_.label(i));
   for (data::LabelledText& text : texts) text.label = classes.front();
@@ -61,7 +63,8 @@ std::vector<std::vector<infer::ClassShare>> TextClassifier::operator()(std::vect
   count.unknown += documents.train->num_unknown();
   std::vector<int64_t> rows(static_cast<size_t>(documents.train->size()));
   std::iota(rows.begin(), rows.end(), int64_t{0});
-  const at::Tensor logits = tasks::document_logits(*model_, *documents.train, rows, segments());
+  const at::Tensor logits = tasks::document_logits(*models::stoppable(model_, should_stop), *documents.train, rows,
+                                                   segments());
   std::vector<std::vector<infer::ClassShare>> answers;
   for (int64_t i = 0; i < logits.size(0); ++i) answers.push_back(infer::best_classes(head_, logits[i], top));
   return answers;

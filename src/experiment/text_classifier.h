@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/stop.h"
 #include "bundle/bundle.h"
 #include "data/answers/labelled_text.h"
 #include "infer/class_shares.h"
@@ -34,11 +35,13 @@ class TextClassifier {
   data::LabelledSets encode(const data::LabelledTextSets& sets) const;
 
   /// The `top` most likely classes of each text, whose labels do not count. Texts that were read are added to `count`.
+  /// should_stop: asked before each segment; then throws base::Stopped.
   struct ReadCount {
     int64_t words = 0, unknown = 0;
   };
   std::vector<std::vector<infer::ClassShare>> operator()(std::vector<data::LabelledText> texts, int64_t top,
-                                                         ReadCount& count) const;
+                                                         ReadCount& count,
+                                                         const base::ShouldStop& should_stop = {}) const;
   /// Warns if the vocabulary lacks any of these words; `where`: of what.
   void report_unknown(const ReadCount& count, const std::string& where) const;
 

@@ -140,7 +140,8 @@ Translator::Found Translator::find(const core::Segment& pairs, std::span<const i
                                    const TranslateOptions& options, const ReadLines& lines,
                                    const core::State& read) const {
   const at::Device device = core::device_of(*model_);
-  const std::unique_ptr<search::StepDecoder> decoder = search_decoder();
+  base::stop_if_asked(options.should_stop, "translation");
+  const std::unique_ptr<search::StepDecoder> decoder = search::stoppable(search_decoder(), options.should_stop);
   const at::Tensor source = pairs.source.to(device), valid = pairs.source_valid.to(device);
   const models::SpecialTokens& special = model_->options().tokens;
   if (!options.sampling && options.generation)

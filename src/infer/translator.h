@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/stop.h"
 #include "bundle/bundle.h"
 #include "data/pairs/pair_batches.h"
 #include "data/pairs/pair_options.h"
@@ -37,6 +38,7 @@ struct TranslateOptions {
   /// What the translation of each line begins with, one text for each line, empty where it is free. No texts: all are.
   std::vector<std::string> prefixes = {};
   std::string prefixes_name = "prefix";  ///< what messages call these texts
+  base::ShouldStop should_stop = {};  ///< asked before each batch and each step of a search; then throws base::Stopped
   /// Ranks that share the batches of translate(): all of them call it together and get all lines. Null: one process.
   std::shared_ptr<distributed::Group> ranks = {};
 };

@@ -44,10 +44,34 @@ class ModelDecoder final : public StepDecoder {
   core::State state_;
 };
 
+class StoppableDecoder final : public StepDecoder {
+ public:
+  StoppableDecoder(std::unique_ptr<StepDecoder> decoder, base::ShouldStop should_stop)
+      : decoder_(std::move(decoder)), should_stop_(std::move(should_stop)) {}
+  int64_t vocabulary() const override { return decoder_->vocabulary(); }
+  std::optional<int64_t> max_tokens() const override { return decoder_->max_tokens(); }
+  void start(const at::Tensor& source, const at::Tensor& valid) override { decoder_->start(source, valid); }
+  void start(const core::State& read) override { decoder_->start(read); }
+  at::Tensor log_probabilities(std::span<const int64_t> last) override {
+    base::stop_if_asked(should_stop_, "search");
+    return decoder_->log_probabilities(last);
+  }
+  void select(std::span<const int64_t> parents) override { decoder_->select(parents); }
+
+ private:
+  std::unique_ptr<StepDecoder> decoder_;
+  base::ShouldStop should_stop_;
+};
+
 }  // namespace
 
 std::unique_ptr<StepDecoder> make_model_decoder(const core::Model& model) {
   return std::make_unique<ModelDecoder>(model);
+}
+
+std::unique_ptr<StepDecoder> stoppable(std::unique_ptr<StepDecoder> decoder, base::ShouldStop should_stop) {
+  if (!should_stop) return decoder;
+  return std::make_unique<StoppableDecoder>(std::move(decoder), std::move(should_stop));
 }
 
 }  // namespace mnemo::search

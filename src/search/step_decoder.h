@@ -7,6 +7,8 @@
 #include <optional>
 #include <span>
 
+#include "base/stop.h"
+
 namespace mnemo::core {
 class Model;
 class State;
@@ -34,5 +36,8 @@ class StepDecoder {
 
 /// The decoder as the model's own forward pass: the reference for faster ones.
 std::unique_ptr<StepDecoder> make_model_decoder(const core::Model& model);
+
+/// The same decoder, which asks before each step and throws base::Stopped if it is to stop.
+std::unique_ptr<StepDecoder> stoppable(std::unique_ptr<StepDecoder> decoder, base::ShouldStop should_stop);
 
 }  // namespace mnemo::search

@@ -107,6 +107,51 @@ TEST_F(Library, AStreamMayEndEarlyAndGoOnFromAFile) {
   EXPECT_EQ(model.generate("line 9", {.max_tokens = 40, .seed = 5}), first + second);
 }
 
+/// Answers yes from the n-th question on.
+base::ShouldStop from(int& asked, int n) {
+  return [&asked, n] { return ++asked >= n; };
+}
+
+TEST_F(Library, EveryLongCallCanBeStopped) {
+  const Bundle model = load(trained("run")), images = load(kTimm);
+  int asked = 0;
+  const auto expect_stopped = [&](const char* what, const std::function<void(const Watch&)>& call) {
+    asked = 0;
+    EXPECT_THROW(call({.should_stop = from(asked, 2)}), Stopped) << what;
+    EXPECT_EQ(asked, 2) << what;
+  };
+  expect_stopped("evaluate", [&](const Watch& watch) { model.evaluate(text_, {.watch = watch}); });
+  expect_stopped("by the engine", [&](const Watch& w) { model.evaluate(text_, {.precision = "bf16", .watch = w}); });
+  expect_stopped("score", [&](const Watch& watch) { model.score(content(text_), {}, watch); });
+  expect_stopped("generate", [&](const Watch& watch) {
+    model.generate("line 9", {.max_tokens = 60, .should_stop = watch.should_stop});
+  });
+  expect_stopped("a long prompt", [&](const Watch& watch) {
+    model.generate(content(text_), {.max_tokens = 1, .should_stop = watch.should_stop});
+  });
+  expect_stopped("classify", [&](const Watch& w) { images.classify({kPicture, kPicture}, {.watch = w}); });
+}
+
+TEST_F(Library, AStoppedTrainingGoesOn) {
+  std::string log;
+  std::vector<int64_t> steps;
+  int asked = 0;
+  const Watch watch{.should_stop = from(asked, 2),
+                    .log = [&](std::string_view line) { log += std::string(line) + "|"; },
+                    .progress = [&](const Progress& progress) { steps.push_back(progress.done); }};
+  const std::vector<std::string> set = {"data.train=\"" + text_ + "\""};
+  const Training first = train_model(recipe_, {.out = folder_ / "run", .set = set, .watch = watch});
+  EXPECT_TRUE(first.stopped);
+  EXPECT_EQ(first.steps, 2);
+  EXPECT_EQ(first.model, "");
+  EXPECT_EQ(steps, (std::vector<int64_t>{1, 2}));
+  EXPECT_TRUE(holds(log, " parameters, 6 steps, ")) << log;
+  const Training second = resume_training(folder_ / "run", {.watch = {.log = watch.log}});
+  EXPECT_FALSE(second.stopped);
+  EXPECT_EQ(second.steps, 6);
+  EXPECT_TRUE(holds(log, "goes on after step 2|")) << log;
+}
+
 TEST_F(Library, SamplesAndScoresAsTheCommandDoes) {
   const std::string folder = trained("run");
   const Bundle model = load(folder);

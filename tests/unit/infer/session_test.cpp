@@ -55,6 +55,29 @@ TEST(Session, ReadsTokenByTokenAsWhole) {
   }
 }
 
+TEST(Session, IsAsBeforeWhereItIsStopped) {
+  int questions = 0, answers_until = 2;
+  GenerateOptions options = kSampled;
+  options.should_stop = [&] { return ++questions > answers_until ? 7 : 0; };
+  Session session(model(), options), alone(model(), kSampled);
+  const std::vector<int64_t> tokens = prompt(13);
+  try {
+    session.feed(tokens);  // four segments
+    ADD_FAILURE() << "not stopped";
+  } catch (const base::Stopped& stopped) {
+    EXPECT_EQ(stopped.reason(), 7);
+  }
+  EXPECT_EQ(questions, 3);
+  EXPECT_EQ(session.position(), 0);
+  answers_until = 1000;
+  session.feed(tokens);
+  alone.feed(tokens);
+  EXPECT_EQ(take(session, 5), take(alone, 5));
+  answers_until = questions;
+  EXPECT_THROW(session.score(tokens), base::Stopped);
+  EXPECT_EQ(session.position(), 18);
+}
+
 TEST(Session, GeneratesWhatRecomputingFromTheStartGives) {
   const auto shared = model();
   Session session(shared, kSampled);
