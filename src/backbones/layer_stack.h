@@ -21,7 +21,7 @@ namespace mnemo::backbones {
 ///   post: h <- LN1(h + attn(h)); h <- LN2(h + ffn(h))
 ///   pre:  h <- h + attn(LN1([context; h])); h <- h + ffn(LN2(h))
 ///   pre, parallel residual: h <- h + attn(LN1([context; h])) + ffn(LN2(h)), both from the same h
-/// With cross-attention to an encoder's output e, a third branch stands between the two:
+/// With cross-attention to an encoder's output e, there is a third branch between the two:
 ///   post: h <- LN2(h + cross(h, e));  pre: h <- h + cross(LN2(h), e);  LN3 is then the feed-forward's
 class LayerStack : public core::Backbone {
  public:
@@ -45,21 +45,21 @@ class LayerStack : public core::Backbone {
   at::Tensor positions_of(const core::BackboneInput& input) const;
   struct Layer {
     std::string name;
-    std::vector<at::Tensor> parameters;                 ///< that it uses, those shared by all layers included
+    std::vector<at::Tensor> parameters;                 ///< the ones it uses, including parameters shared by all layers
     std::unique_ptr<core::Attention> attention, cross;  ///< cross: null in layers without
     layers::Norm norm1, cross_norm, norm2;
     layers::FeedForward ffn;
-    /// y [N,D] of the real rows, given which they are.
+    /// y [B,Q,D], or [N,D] of the real rows if `real` is given.
     core::AttentionResult attend(const core::AttentionInput& input, const core::State& state,
                                  const ops::RealRows* real) const;
-    /// The same of cross-attention: y alone.
+    /// y of cross-attention.
     at::Tensor attend_encoder(const core::AttentionInput& input, const ops::RealRows* real) const;
     at::Tensor feed_forward(const at::Tensor& rows, double dropout, bool training) const;
   };
-  /// What enters and leaves a layer; gradients flow through all of it.
+  /// Tensors that enter and leave a layer; gradients flow through all of them.
   struct Passed {
     at::Tensor h;             ///< [B,Q,D], or of real rows alone
-    at::Tensor from_below;    ///< what the attention of the layer below passed up, and then this one's
+    at::Tensor from_below;    ///< passed up by the attention of the layer below, then by this one's
     core::State state;        ///< of the attention
     at::Tensor context = {};  ///< of the layer context, before any norm; only enters
     at::Tensor encoder = {};  ///< rows for cross-attention; only enters
@@ -67,7 +67,7 @@ class LayerStack : public core::Backbone {
     template <class F>
     void each(F&& f);
   };
-  /// What a layer does besides: constants.
+  /// Per-layer constants.
   struct Pass {
     const core::BackboneInput& input;
     const core::AttendTable& table;
@@ -75,12 +75,12 @@ class LayerStack : public core::Backbone {
     const ops::RealRows* real;
   };
   Passed run_layer(size_t n, const Passed& entering, const Pass& pass) const;
-  /// The same without its graph, which the backward pass makes again.
+  /// run_layer() without its graph, which the backward pass builds again.
   class Recomputing;
-  /// The rows that are not padding, if it pays to run row by row what can be (norms, maps, residuals) on them alone:
-  /// in training, where nobody looks at padding.
+  /// The rows that are not padding, if it pays to run norms, maps and residuals on them alone: in training, where the
+  /// output of padding is not used.
   std::optional<ops::RealRows> real_rows(const core::BackboneInput& input) const;
-  /// Dropout of a branch's rows, packed if `real` is given: with the numbers of a batch that is not.
+  /// Dropout of a branch's rows, packed if `real` is given. Draws the same random numbers as for unpacked rows.
   at::Tensor drop(const at::Tensor& rows, bool training, const ops::RealRows* real) const;
   /// Whether each layer is skipped; drawn once per segment.
   std::vector<bool> dropped(const core::BackboneInput& input) const;

@@ -69,7 +69,7 @@ void change_encoder(base::Node& whole, const models::ModelOptions& before, const
   whole.set("backbone", backbone);
 }
 
-/// The [model] table with what the options add.
+/// The [model] table with the additions of the options.
 void change_model(base::Node& model, const ConvertOptions& options) {
   const models::ModelOptions before = models::read_model_options(model);
   base::require(before.backbone.input() != core::InputKind::images,
@@ -94,8 +94,8 @@ void change_model(base::Node& model, const ConvertOptions& options) {
   const bool limited = position.type == backbones::PositionOptions::Type::learned;
   const int64_t places = limited ? position.places() : before.segment_size;
   base::require((options.segment && !limited) || places > beside,
-                "convert: --memory: adds {} rows to every segment, of the model's {} places: expected fewer{}", beside,
-                places, limited ? "" : ", or --segment");
+                "convert: --memory: adds {} rows to every segment, and the model has {} positions: expected fewer{}",
+                beside, places, limited ? "" : ", or --segment");
   const int64_t segment = options.segment.value_or(std::min(before.segment_size, places - beside));
   base::require(segment >= 1, "convert: --segment: expected at least 1, found {}", segment);
   base::require(
@@ -117,8 +117,7 @@ AnyModel rebuilt(const std::string& folder, const ConvertOptions& options) {
   return made;
 }
 
-/// What the head of a model of texts is asked for after random tokens [1,count+1]: the next ones, those in their own
-/// places, or a class.
+/// Targets of a text model for random tokens [1,count+1]: the next tokens, the tokens themselves, or a class.
 at::Tensor random_targets(const models::Model& model, const at::Tensor& tokens) {
   const int64_t count = tokens.size(1) - 1;
   if (model.num_classes() > 0) return at::zeros({1, 1}, at::kLong);
@@ -141,7 +140,7 @@ Vocabularies vocabularies_of(const models::Model& model) {
 double first_loss(const models::Model& model, bool segments_alone, const std::string& who) {
   base::require(
       model.head().input() == core::HeadInput::tokens || model.num_classes() > 0,
-      "{}: the model has no head to train on; expected one that has, or a recipe with [model] from, memory and head",
+      "{}: the model has no head to train; expected one with a head, or a recipe with [model] from, memory and head",
       who);
   const at::NoGradGuard no_grad;
   constexpr int64_t kTokens = 32;
@@ -171,7 +170,7 @@ double tried_loss(const models::Model& model, const std::string& folder) {
   } catch (const base::InputError& error) {
     if (alone || !model.options().memory.empty()) throw;
     const double loss = first_loss(model, true, "convert");
-    base::log_warning("convert: a second segment is too much: {}; train the model with data.reset = \"segments\"",
+    base::log_warning("convert: the model cannot read a second segment: {}; train it with data.reset = \"segments\"",
                       error.what());
     return loss;
   }

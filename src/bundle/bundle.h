@@ -26,9 +26,9 @@ class Model;
 
 namespace mnemo::bundle {
 
-/// A model as people keep it: what a model folder holds, of texts or of images, ours or another library's.
+/// Content of a model folder, of texts or of images, ours or another library's.
 struct Bundle {
-  std::string folder = {};  ///< empty: a model that lies in no folder
+  std::string folder = {};  ///< empty: the model is not in a folder
   std::shared_ptr<models::Model> model = {};
   std::shared_ptr<const text::Tokenizer> tokenizer = {};  ///< null: no vocabulary (images, made tasks)
   TextConventions conventions = {};
@@ -59,10 +59,10 @@ std::string model_folder(const std::string& path, const std::optional<std::strin
 Bundle read_bundle(const std::string& path, const std::optional<std::string>& checkpoint = {});
 
 /// Files of a model folder beside its configuration, weights and card, by name: vocabulary, classes.txt, images.json
-/// and the like. Of a checkpoint without those of the training.
+/// and the like. Files of the training in a checkpoint are left out.
 std::map<std::string, std::string> files_beside(const std::string& model_folder);
 
-/// What a model folder is written from.
+/// Content of a model folder to write.
 struct BundleContent {
   const models::ModelOptions& options;
   const core::Model& model;

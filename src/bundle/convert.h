@@ -27,7 +27,7 @@ struct ConvertOptions {
 struct Converted {
   int64_t parameters = 0;
   int64_t fresh = 0;          ///< of these, not taken from the model
-  double uniform_loss = 0.0;  ///< log V, beside the next
+  double uniform_loss = 0.0;  ///< log V, for comparison with the next
   double first_loss = 0.0;    ///< of a model with memories or another attention: -log p of random tokens, per token
 };
 
@@ -35,9 +35,9 @@ struct Converted {
 /// Throws InputError for a model that does not fit, and for an option that the other format cannot express.
 Converted convert(const ConvertOptions& options);
 
-/// What `to` may be.
+/// The values of `to`.
 std::vector<std::string> conversion_names();
-/// The same, each with a few words.
+/// The values of `to`, each with a short description.
 std::string conversions_text();
 
 }  // namespace mnemo::bundle

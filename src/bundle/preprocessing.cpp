@@ -24,7 +24,7 @@ ImagePreprocessing ImagePreprocessing::of(const data::ImageOptions& options) {
 }
 
 std::optional<ImagePreprocessing> ImagePreprocessing::find(const std::string& folder) {
-  if (folder.empty()) return std::nullopt;  // a model that lies in no folder
+  if (folder.empty()) return std::nullopt;  // the model is not in a folder
   const std::string path = base::join_path(folder, kFile);
   const std::string text = base::path_exists(path) ? base::read_file(path, uint64_t{1} << 20)
                                                    : foreign_preprocessing(folder);
@@ -35,9 +35,8 @@ std::optional<ImagePreprocessing> ImagePreprocessing::find(const std::string& fo
 ImagePreprocessing ImagePreprocessing::read(const std::string& folder) {
   const std::optional<ImagePreprocessing> facts = find(folder);
   base::require(facts.has_value(),
-                "{}: not there; it says how an image becomes what the model reads: {{\"image_size\": [224, 224], "
-                "\"mean\": [0.485, 0.456, 0.406], "
-                "\"std\": [0.229, 0.224, 0.225]}}",
+                "{}: missing; it says how images are preprocessed: {{\"image_size\": [224, 224], \"mean\": [0.485, "
+                "0.456, 0.406], \"std\": [0.229, 0.224, 0.225]}}",
                 base::join_path(folder, kFile));
   return *facts;
 }

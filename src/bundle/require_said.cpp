@@ -7,7 +7,7 @@
 namespace mnemo::bundle {
 
 void require_said(const base::Node& ours, const base::Node& said, const std::string& path, const std::string& who) {
-  // How fresh weights are drawn; what the shapes of tensors say; what other keys have been filled in from.
+  // Keys of initial weights, keys given by the shapes of tensors, and keys from which others have been filled in.
   static const std::set<std::string> kNotNeeded = {"init_std", "mlp_ratio", "preset"};
   for (const auto& [key, value] : ours.members()) {
     const base::Node* other = said.find(key);
@@ -18,11 +18,10 @@ void require_said(const base::Node& ours, const base::Node& said, const std::str
       continue;
     }
     const std::string can = other == nullptr ? "nothing" : base::to_json(*other, -1);
-    base::require(
-        other != nullptr && value == *other,
-        "{}: the format cannot say '{}': expected {}, found {}; change it in config.json of a folder of --to mnemo if "
-        "that is meant",
-        who, at, can, base::to_json(value, -1));
+    base::require(other != nullptr && value == *other,
+                  "{}: the format cannot store '{}': expected {}, found {}; to change it, edit config.json in a folder "
+                  "written by --to mnemo",
+                  who, at, can, base::to_json(value, -1));
   }
 }
 

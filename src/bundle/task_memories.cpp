@@ -30,8 +30,9 @@ struct Folder {
 
   /// Checks that the parts make a model, and writes them; the folder.
   std::string write(const std::optional<std::string>& out) {
-    base::require(out || !foreign,
-                  "{}: a folder of another library, which has no tasks; say where the joined model goes (--out)", path);
+    base::require(
+        out || !foreign,
+        "{}: a folder of another library, whose format has no tasks; give a folder for the joined model (--out)", path);
     content.config = base::to_json(base::write_options(parts.options)) + "\n";
     content.weights.tensors = parts.tensors;
     model_from(parts.options, content.weights, path);
@@ -45,14 +46,14 @@ struct Folder {
   ModelFolder content;
 };
 
-/// What is in the model now, into `result`.
+/// Lists the model's tasks in `result`.
 void tell(const weights::StoredParts& parts, AttachedTasks& result) {
   const memory::LearnableTokensOptions memory = weights::tasks_of(parts.options);
   for (const memory::TaskOptions& task : memory.tasks) result.tasks.push_back(task.name);
   result.own_head = memory.tasks.empty() || memory.attention == memory::TaskAttention::masked;
 }
 
-/// What a task that extends all others sees: those with a class row, if it has one itself.
+/// The tasks that a task which extends all others sees: those with a class row, if it has one itself.
 std::vector<std::string> all_with_class_rows(const weights::StoredParts& parts, const memory::TaskOptions& added) {
   std::vector<std::string> names;
   if (!added.new_class_token) return names;
@@ -85,7 +86,7 @@ AttachedTasks attach_tasks(const AttachOptions& options) {
                         now.size() > 1
                             ? "every row sees the rows of every task, so the tasks of this model change one another's "
                               "results"
-                            : "it changes the rows that the model's own head reads, so that head answers no more");
+                            : "it changes the rows that the model's own head reads, so that head no longer works");
     }
     result.added.push_back({now.back().name, task.task().num_classes, task.task().num_mem_tokens, bytes});
   }

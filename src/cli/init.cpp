@@ -32,7 +32,7 @@ std::string path_from(const std::optional<std::string>& folder, const std::strin
   return absolute.lexically_relative(fs::absolute(*folder).lexically_normal()).string();
 }
 
-/// What the recipe and its run are called: the last name of the path that is no pattern, without its ending.
+/// Name of the recipe and its run: the last name of the path that is no pattern, without its extension.
 std::string name_of(const std::string& data) {
   fs::path path = fs::absolute(data).lexically_normal();
   while (path.has_relative_path() &&
@@ -87,8 +87,8 @@ std::string recipe_for(const base::Node& found, const std::string& data, const s
   const std::string path = recipe_path(start, true);
   const base::Node root = recipes::RecipeFile::read(path).root();
   std::string text = fmt::format(
-      "# Train: mnemo train {} --out {}   (go on with it: mnemo train --resume {})\n"
-      "# All keys: mnemo help recipe; the keys of one thing: mnemo help recipe WORD\n",
+      "# Train: mnemo train {} --out {}   (resume it: mnemo train --resume {})\n"
+      "# All keys: mnemo help recipe; search them: mnemo help recipe WORD\n",
       file, run, run);
   std::istringstream lines(base::read_file(path));
   bool head = true, in_data = false;

@@ -27,7 +27,7 @@ std::string log_of(const std::string& folder, int64_t rank) {
   return folder.empty() ? "" : base::join_path(folder, fmt::format("rank-{}.log", rank));
 }
 
-/// From here on what this process prints goes to the file; without one only what it logs stays.
+/// Redirects everything that this process prints to the file; without one, only logs are kept.
 void write_to(const std::string& path) {
   if (path.empty()) {
     base::set_log_level(base::LogLevel::warning);
@@ -49,7 +49,7 @@ void add_ranks(Command& command, Ranks& ranks, const std::string& about) {
   command.allow_ranks()
       .option("--processes", ranks.processes, "N", about)
       .option("--rank-timeout", ranks.timeout, "SECONDS",
-              "of several processes: end when one is silent or late for so long (default 600)",
+              "several processes: stop if one of them is silent or late for this long (default 600)",
               base::range(5, 1 << 20));
 }
 

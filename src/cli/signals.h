@@ -26,7 +26,7 @@ int pending_signal();
 /// A base::StopGuard.
 inline std::shared_ptr<void> guard_signals() { return std::make_shared<SignalGuard>(); }
 
-/// What a second signal would lose: steps done, and the step of the last checkpoint (-1: none).
+/// Notes the work that a second signal would lose: steps done, and the step of the last checkpoint (-1: none).
 void note_progress(int64_t done, int64_t saved);
 
 /// During its lifetime, SIGINT and SIGTERM are counted instead of ending the process, for work that passes them on.

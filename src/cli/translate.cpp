@@ -40,7 +40,7 @@ struct TranslateArguments {
 constexpr const char* kInput = "standard input";
 constexpr size_t kChunk = 1024;  ///< lines that are sorted by length together
 
-/// Text on one line: what a model makes of its tokens may contain line ends.
+/// Text on one line: decoded tokens may contain line ends.
 std::string on_one_line(std::string text) {
   for (char& byte : text) {
     if (byte == '\n' || byte == '\r') byte = ' ';
@@ -100,7 +100,7 @@ void show(const std::vector<infer::TranslatedText>& texts, const std::string& so
   base::print(std::string(static_cast<size_t>(wanted.translate.nbest) - found, '\n'));
 }
 
-/// The model's beam search, with what the command line changes.
+/// The model's beam search with the changes of the command line.
 search::BeamSearchOptions beam_search(const TranslateArguments& arguments, search::BeamSearchOptions search) {
   search.length_penalty = arguments.length_penalty.value_or(search.length_penalty);
   search.max_len_a = arguments.max_len_a.value_or(search.max_len_a);
@@ -116,7 +116,7 @@ search::BeamSearchOptions beam_search(const TranslateArguments& arguments, searc
   return search;
 }
 
-/// What the command line asks for beside the search.
+/// Options of the command line besides the search.
 infer::TranslateOptions asked_options(const TranslateArguments& arguments) {
   infer::TranslateOptions options = arguments.translate;
   const bool draws = arguments.temperature || arguments.top_k || arguments.top_p || arguments.seed;
@@ -140,11 +140,11 @@ infer::TranslateOptions asked_options(const TranslateArguments& arguments) {
   return options;
 }
 
-/// The search that a published model's folder asks for, with what the command line changes.
+/// The search of a published model's folder with the changes of the command line.
 search::GenerationOptions folder_search(const TranslateArguments& arguments, search::GenerationOptions search) {
   base::require(!arguments.max_len_a,
-                "translate: --max-len-a goes with [data.search] of a run's recipe; the search that the folder of a "
-                "published model asks for, also in a run that began with it, takes --max-len-b");
+                "translate: --max-len-a goes with [data.search] of a run's recipe; the search of a published model, "
+                "also in a run that started from it, takes --max-len-b");
   search.num_beams = arguments.beam.value_or(search.num_beams);
   search.length_penalty = arguments.length_penalty.value_or(search.length_penalty);
   search.max_new_tokens = arguments.max_len_b.value_or(search.max_new_tokens);
@@ -167,7 +167,7 @@ search::BeamSearchOptions limits_of(const search::GenerationOptions& search) {
           .no_repeat_ngram = search.no_repeat_ngram};
 }
 
-/// What the translations of the lines of standard input begin with: the lines of the file of --prefix.
+/// The lines of the file of --prefix: translations of the lines of standard input begin with them.
 class Prefixes {
  public:
   explicit Prefixes(const std::optional<std::string>& file) : file_(file) {
@@ -175,7 +175,7 @@ class Prefixes {
     data::for_each_line(text::TextSource(*file).without_byte_order_mark(), InputLines::kMaxLine,
                         [&](const data::LinePlace&, std::string_view line) { lines_.emplace_back(line); });
   }
-  /// Of the lines from number `first` on, from 1; those that the file has no line for are removed.
+  /// Sets the prefixes of lines from number `first` on, counted from 1. Lines beyond the end of the file are removed.
   void give(int64_t first, std::vector<std::string>& lines, infer::TranslateOptions& options) const {
     if (!file_) return;
     const auto begin = lines_.begin() + (first - 1);
@@ -270,12 +270,13 @@ void add_translate(CLI::App& app) {
   infer::TranslateOptions& options = arguments->translate;
   Command command(app, "translate", "translate lines of standard input");
   command.argument("MODEL", arguments->model, "model folder, run folder or checkpoint")
-      .option("--checkpoint", arguments->checkpoint, "WHICH",
-              "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
+      .option(
+          "--checkpoint", arguments->checkpoint, "WHICH",
+          "checkpoint of a run: latest, best or a step (default: its model, or the best checkpoint if it has none yet)")
       .option("--beam", arguments->beam, "N",
-              "hypotheses per sentence; 1: greedy (default 5; of a published model what its folder says)")
+              "hypotheses per sentence; 1: greedy (default 5, or a published model's own)")
       .option("--nbest", options.nbest, "N",
-              "print N lines for a line: its best hypotheses, each after its score and a tab (default 1)",
+              "print the N best hypotheses for each line, each after its score and a tab (default 1)",
               base::range(1, 1 << 10))
       .option("--length-penalty", arguments->length_penalty, "P",
               "a hypothesis of n tokens, its end included, scores (sum of the natural logarithms of their "
@@ -284,12 +285,13 @@ void add_translate(CLI::App& app) {
       .option("--max-len-a", arguments->max_len_a, "A",
               "a translation has at most A * S + B tokens and its end; S: tokens of the source, its end included "
               "(default 0)")
-      .option("--max-len-b", arguments->max_len_b, "B",
-              "see --max-len-a (default 200); of a published model the most tokens of a translation, its end included")
+      .option(
+          "--max-len-b", arguments->max_len_b, "B",
+          "see --max-len-a (default 200); for a published model the maximum tokens of a translation, its end included")
       .option("--no-repeat-ngram", arguments->no_repeat_ngram, "N",
-              "no sequence of N tokens occurs twice; 0: any may (default 0)")
+              "no sequence of N tokens occurs twice; 0: no limit (default 0)")
       .option("--prefix", arguments->prefix, "FILE",
-              "what the translations begin with: a line of FILE for each line, an empty one where it is free")
+              "prefixes of the translations: one line of FILE for each line; empty: none")
       .flag("--sample", arguments->sample, "draw translations, --nbest of them, instead of searching for the best")
       .option("--temperature", arguments->temperature, "X", "with --sample: divides the logits (default 1)")
       .option("--top-k", arguments->top_k, "K", "with --sample: from the K most likely tokens; 0: all (default 0)")
@@ -299,15 +301,15 @@ void add_translate(CLI::App& app) {
       .flag("--documents", arguments->documents,
             "carry the encoder's memory from line to line of a document; an empty line ends it")
       .flag("--alignment", options.align,
-            "print after a tab which words belong together: S-T, the source's word S and the translation's T, from 0")
+            "print the word alignment after a tab: S-T aligns word S of the source with word T of the translation, "
+            "from 0")
       .flag("--replace-unknown", options.replace_unknown,
-            "write, for words the vocabulary lacks, the source's word that the model reads there")
-      .option("--unknown", options.unknown, "TEXT", "what stands for words the vocabulary lacks (default <unk>)")
+            "replace words outside the vocabulary by the source's word that the model attends to")
+      .option("--unknown", options.unknown, "TEXT", "text for words outside the vocabulary (default <unk>)")
       .option("--batch", options.batch_size, "N", "sentences per batch (default 32)", base::range(1, 1 << 16))
-      .option(
-          "--max-source", options.max_source, "N",
-          "a source of more tokens, or of more than the model has places for, is cut, with a warning (default 1024)",
-          base::range(2, 1 << 20))
+      .option("--max-source", options.max_source, "N",
+              "cut sources beyond this many tokens, or beyond the model's positions, with a warning (default 1024)",
+              base::range(2, 1 << 20))
       .option("--precision", arguments->precision, "NAME",
               "weights of the decoding engine: float32, bf16, int8 or w8a8 (default: float32; the model itself if the "
               "engine "

@@ -44,7 +44,7 @@ struct AttentionInput {
   const AttendTable& table;
   Mode mode = Mode::evaluate;
   bool ends = true;  ///< false: the segment continues in the next call, so keys and values must stay in the state
-  at::Tensor from_below = {};        ///< what the attention of the layer below passed up; undefined = nothing
+  at::Tensor from_below = {};        ///< passed up by the attention of the layer below; undefined = nothing
   const ImageRows* image = nullptr;  ///< for rows that come from an image; null otherwise
 
   /// The grid of the image or of one window; empty if the rows do not come from an image.
@@ -58,13 +58,13 @@ struct AttentionResult {
   at::Tensor to_above = {};  ///< passed to the attention of the layer above; undefined = nothing
 };
 
-/// What an attention supports, checked when a model is built, and how it carries the past.
+/// Capabilities of an attention, checked when a model is built, and how it carries the past.
 struct AttentionSupport {
   bool tables = true;        ///< rules other than causal (in a bidirectional model: other than open)
   bool contexts = true;      ///< rows of a layer context
   bool keeps_state = false;  ///< carries state from segment to segment
   bool cross = false;        ///< keys of other rows: an encoder's output
-  /// What it carries changes where a segment ends: the same text in other segments gives other outputs.
+  /// The carried state changes where a segment ends: a text gives other outputs in other segments.
   bool moves_at_ends = false;
   /// In a causal model: its queries see later tokens of their segment, which is for analysis. It reads whole segments
   /// only, writes no text, and its perplexity is not that of a language model.
@@ -92,7 +92,7 @@ class Attention {
   /// Its decoder, for decoding token by token (core/decode.h); null if it has none. Throws InputError naming an option
   /// that the decoder does not support.
   virtual std::unique_ptr<DecodeAttention> decoder(const DecodeBuild& build) const;
-  /// The same where its keys are an encoder's output (core/decode_cross.h).
+  /// Its decoder for cross-attention, whose keys are an encoder's output (core/decode_cross.h).
   virtual std::unique_ptr<DecodeCross> cross_decoder(const DecodeBuild& build) const;
   /// Itself, if it returns its heads before their output projection; null otherwise.
   virtual const CoreAttention* as_core() const { return nullptr; }

@@ -10,7 +10,7 @@
 /// Grouped queries (Ainslie et al. 2023): of H query heads, head a reads key head a div (H/G). H = G: each its own.
 namespace mnemo::core {
 
-/// G heads of keys and values: what the options say, or those of the queries. Throws InputError for no divisor of
+/// G heads of keys and values: as in the options, else as many as of queries. Throws InputError for no divisor of
 /// num_heads.
 inline int64_t kv_heads(const std::optional<int64_t>& num_kv_heads, int64_t num_heads) {
   const int64_t groups = num_kv_heads.value_or(num_heads);
@@ -30,7 +30,7 @@ inline at::Tensor by_key_heads(const at::Tensor& queries, int64_t groups) {
   return queries.size(1) == groups ? queries : queries.unflatten(1, {groups, -1}).flatten(2, 3);
 }
 
-/// What by_key_heads() did, undone: [B,G,H/G*Q,n] -> [B,H,Q,n].
+/// The inverse of by_key_heads(): [B,G,H/G*Q,n] -> [B,H,Q,n].
 inline at::Tensor by_query_heads(const at::Tensor& rows, int64_t num_heads) {
   return rows.size(1) == num_heads ? rows : rows.unflatten(2, {num_heads / rows.size(1), -1}).flatten(1, 2);
 }

@@ -12,7 +12,7 @@
 
 namespace mnemo::core {
 
-/// What the rows or columns of a map represent.
+/// Meaning of the rows or columns of a map.
 ///   queries  the rows of the table        keys   its keys: [contexts; rows]
 ///   slots    slots of a bounded memory    cache  rows of the gated recurrent cache
 enum class MapAxis { queries, keys, slots, cache };
@@ -33,7 +33,7 @@ struct GateValues {
   at::Tensor values;
 };
 
-/// What an attention computed for one input.
+/// Weights and gates that an attention computed for one input.
 struct AttentionView {
   std::vector<WeightMap> maps;
   std::vector<GateValues> gates = {};

@@ -22,14 +22,15 @@ struct RotaryScalingOptions {
   template <class V>
   void visit(V&& v) {
     v("type", type,
-      "none; interpolation: all frequencies divided by factor (called linear in Hugging Face's files); llama3: low "
-      "ones alone",
+      "none; interpolation: all frequencies divided by factor (called linear in Hugging Face's files); llama3: only "
+      "low ones",
       base::one_of("none", "interpolation", "llama3"));
-    v("factor", factor, "how much longer texts are than those of the first training", base::positive());
+    v("factor", factor, "how much longer texts are than in the original training", base::positive());
     v("low_freq_factor", low_freq_factor, "llama3: fewer turns than this in original_max_len tokens: divided",
       base::positive());
     v("high_freq_factor", high_freq_factor, "llama3: more turns than this: kept", base::positive());
-    v("original_max_len", original_max_len, "llama3: tokens of a text in the first training", base::range(1, 1 << 24));
+    v("original_max_len", original_max_len, "llama3: tokens of a text in the original training",
+      base::range(1, 1 << 24));
   }
   void validate(const base::Where& where) const {
     where.require(type != Type::llama3 || high_freq_factor > low_freq_factor, "high_freq_factor",
@@ -44,15 +45,15 @@ struct RotaryOptions {
   RotaryScalingOptions scaling = {};
   template <class V>
   void visit(V&& v) {
-    v("dims", dims, "channels of a head that are turned, an even number; unset: all", base::range(2, 1 << 16));
+    v("dims", dims, "channels of a head that are rotated, an even number; unset: all", base::range(2, 1 << 16));
     v("base", base, "channel pair k of r turns by base^(-2k/r) per row", base::positive());
     v("scaling", scaling, "change of the frequencies for longer texts");
   }
   void validate(const base::Where& where) const {
     where.require(dims.value_or(0) % 2 == 0, "dims", "expected an even number, found {}", dims.value_or(0));
   }
-  /// Of rows of that width; `what` they are is for the message. Throws InputError for rows that are too narrow or of an
-  /// odd width.
+  /// Frequencies for rows of that width, which messages call `what`. Throws InputError for rows that are too narrow or
+  /// of odd width.
   std::vector<double> frequencies(int64_t width, std::string_view what = "the head's width") const {
     const int64_t turned = dims.value_or(width);
     base::require(turned <= width && turned % 2 == 0, "rotary.dims: expected an even number of at most {} {}, found {}",
@@ -68,7 +69,7 @@ struct RotaryOptions {
 /// any way gives the same sums. Padding is not counted. Without frequencies nothing is turned.
 class RowTurns {
  public:
-  /// Of a call with so many rows. valid [B,T] bool, false = padding; undefined = no padding.
+  /// Turns of a call with `rows` rows. valid [B,T] bool, false = padding; undefined = no padding.
   RowTurns(const std::vector<double>& frequencies, int64_t rows, at::Tensor valid)
       : frequencies_(frequencies), rows_(rows), valid_(std::move(valid)) {}
   /// x [B,H,T,r], each row turned by its number in the call.

@@ -51,7 +51,7 @@ Place ranks(const Reader& read, Launcher launcher, const char* rank, const char*
   return place;
 }
 
-/// Where ranks meet that no agent has told: MASTER_ADDR and MASTER_PORT, or these.
+/// The default place where ranks meet: MASTER_ADDR and MASTER_PORT, or these.
 void meet(const Reader& read, Place& place, const std::string& address, int64_t port) {
   place.address = read.text("MASTER_ADDR", address);
   base::require(!place.address.empty(),
@@ -105,7 +105,7 @@ std::optional<Place> place_from(const Lookup& variables) {
     meet(read, place, place.one_machine() ? "127.0.0.1" : "", kDefaultPort);
     return place;
   }
-  // Of a step, as srun starts it: a batch script has SLURM_PROCID too, and is no rank.
+  // srun sets both for a step. A batch script has SLURM_PROCID too, but is not a rank.
   if (read.has("SLURM_PROCID") && read.has("SLURM_STEP_NUM_TASKS")) {
     Place place = ranks(read, Launcher::slurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "");
     if (place.size == 1) return std::nullopt;

@@ -9,8 +9,8 @@
 
 namespace mnemo::distributed {
 
-/// The batches of an evaluation, dealt to the ranks in turn. What was counted in each is put together in the order of
-/// the batches, on every rank, so that sums have the bits of one process that goes through all of them.
+/// The batches of an evaluation, dealt to the ranks in turn. Every rank adds the counts in the order of the batches, so
+/// that sums have the same bits as in one process.
 class SharedBatches {
  public:
   /// group: null for one process, which has all batches.
@@ -21,7 +21,7 @@ class SharedBatches {
   /// Whether this rank has the batch of that number, from 0.
   bool own(int64_t batch) const { return batch % size() == rank(); }
 
-  /// Adds what was counted in this rank's next batch: the same number of values for every batch.
+  /// Adds the counts of this rank's next batch: the same number of values for every batch.
   void add(const std::vector<double>& counts) { counts_.push_back(counts); }
   /// The counts of all batches in order. Once, by all ranks.
   std::vector<std::vector<double>> all() const;

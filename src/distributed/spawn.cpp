@@ -32,12 +32,11 @@ std::vector<std::string> own_arguments() {
 
 constexpr const char* kJob = "processes";
 
-/// For the ranks of a failed job, which notice a failure within a few seconds; longer where a rank has refused its
-/// input, so that the others can say the same; shorter where one has waited for another until the time-out, so that all
-/// end within 5 seconds of it.
+/// For the ranks of a failed job, which notice a failure within a few seconds. Longer if a rank has refused its input,
+/// so that the others can report the same. Shorter after a time-out, so that all end within 5 seconds of it.
 constexpr std::chrono::seconds kGrace(3), kGraceAfterInputError(10), kGraceAfterTimeout(2);
-/// For the others once rank 0 has ended well, which it does early where its output has no reader any more. Shorter than
-/// they take to report that they miss it (gloo.cpp).
+/// For the others once rank 0 has ended well, which it does early if its output has no reader any more. Shorter than
+/// the time after which they report that it is missing (gloo.cpp).
 constexpr std::chrono::seconds kGraceAfterEnd(2);
 
 /// What torchrun gives a rank in its environment.
@@ -100,7 +99,7 @@ class Supervisor {
     tell_all(SIGKILL);
   }
 
-  /// Collects what has ended. Whether anything has.
+  /// Collects processes that have ended; returns whether any has.
   bool reap() {
     bool changed = false;
     for (size_t r = 0; r < ranks_.size(); ++r) {

@@ -56,7 +56,7 @@ void warn_of_other_vocabulary(const std::string& folder, const models::ModelOpti
   if (data.vocabulary == 0 || spare <= 128 + data.vocabulary / 20) return;
   base::log_warning(
       "{}: the model has {} tokens and the data {}: expected the tokenizer that the model was trained with "
-      "(data.tokenizer = \"{}\"), or its words mean something else here",
+      "(data.tokenizer = \"{}\"), with another one its tokens stand for other words",
       folder, words, data.vocabulary, folder);
 }
 
@@ -91,7 +91,7 @@ void require_positions(const models::ModelOptions& model, int64_t length) {
   if (model.backbone.input() != core::InputKind::tokens || position.type != Type::learned) return;
   const int64_t rows = length > 0 ? std::min(length, model.segment_size) : model.segment_size;
   base::require(rows <= position.places(),
-                "recipe: 'model.segment_size': expected at most {}, the rows that the model has learned positions for "
+                "recipe: 'model.segment_size': expected at most {}, the number of the model's learned positions "
                 "(backbone.position.max_len), found {}",
                 position.places(), model.segment_size);
 }
@@ -114,7 +114,7 @@ void require_fitting_model(const tasks::TaskSpec& task, const models::ModelOptio
       task.title(), model.backbone.type);
 }
 
-/// Fills in what the data know of the model, and refuses what does not fit them.
+/// Fills in the model's options that follow from the data, and refuses options that do not fit them.
 void fit_to(const tasks::DataShape& data, const tasks::TaskSpec& task, models::ModelOptions& model) {
   if (data.segment_size) {
     const bool left_out = model.segment_size == models::ModelOptions{}.segment_size;
@@ -193,7 +193,7 @@ models::ModelOptions complete_model(const recipes::Recipe& recipe, const std::op
   const auto task = recipe.task();
   if (!recipe.finetune && !task->completes(recipe.model)) return recipe.model;
   models::ModelOptions model = recipe.model;
-  // A recipe with [finetune] alone: the trained model says what it is.
+  // With [finetune] and no [model], options come from the trained model.
   if (recipe.finetune && recipe.model.backbone.input() == core::InputKind::tokens)
     model = bundle::read_bundle(recipe.finetune->model).options();
   require_fitting_model(*task, model);
@@ -244,12 +244,12 @@ void require_same_model(models::ModelOptions given, models::ModelOptions stored,
   for (const auto& [key, value] : found.members()) {
     const base::Node* same = expected.find(key);
     base::require(same != nullptr && *same == value,
-                  "recipe: 'model.{}' is not as in the model of {}, which [finetune] starts from; leave [model] out",
+                  "recipe: 'model.{}' differs from the model in {}, which [finetune] starts from; leave [model] out",
                   key, folder);
   }
 }
 
-/// The trained model that a recipe starts from, told what its data are.
+/// The trained model that a recipe starts from, with the facts of the recipe's data.
 void start_finetuning(Experiment& bench) {
   recipes::Recipe& recipe = bench.recipe;
   const bundle::Bundle stored = bundle::read_bundle(recipe.finetune->model);
@@ -257,7 +257,7 @@ void start_finetuning(Experiment& bench) {
   const models::ModelOptions& options = stored.options();
   const auto task = recipe.task();
   base::require(recipe.train.only.empty() && !recipe.train.lora,
-                "recipe: 'train.only', 'train.lora': [finetune] says what is trained by its regime; leave them out");
+                "recipe: 'train.only', 'train.lora': the regime of [finetune] decides what is trained; leave them out");
   base::require(task->input() == tasks::InputKind::images,
                 "recipe: [finetune] is for images; expected [data] of images, found type \"{}\"", task->type());
   require_same_model(recipe.model, options, folder);
@@ -299,7 +299,7 @@ void warn_of_untrained(const train::TrainOptions& train, std::vector<std::string
     return std::ranges::any_of(train.only, takes) || (train.lora && std::ranges::any_of(train.lora->targets, takes));
   });
   if (!fresh.empty())
-    base::log_warning("train.only, train.lora: fresh weights that are not trained stay as they were drawn: {}",
+    base::log_warning("train.only, train.lora: weights with random initial values are not trained: {}",
                       fmt::join(fresh, ", "));
 }
 
@@ -318,14 +318,15 @@ void require_same_vocabulary(const std::string& folder, const Experiment& experi
       base::input_error("{}: {}", place, error.what());
     }
   }
-  // Of pairs the experiment's files hold those that are only kept, too.
+  // The files of pairs include some that are only kept, so they may be more.
   const bool same = experiment.tokenizer ? before == experiment.tokenizer->defining_files()
                                          : std::ranges::all_of(before, [&](const auto& file) {
                                              const auto found = experiment.files.find(file.first);
                                              return found != experiment.files.end() && found->second == file.second;
                                            });
-  base::require(same, "{}: {}: its vocabulary is not that of the recipe's data, so its tokens would mean others", place,
-                folder);
+  base::require(same,
+                "{}: {}: its vocabulary is not that of the recipe's data, so its tokens would stand for other words",
+                place, folder);
 }
 
 Experiment make_experiment(const recipes::Recipe& recipe) {
@@ -374,7 +375,7 @@ Experiment make_experiment(const recipes::Recipe& recipe) {
 }
 
 std::optional<recipes::Recipe> recipe_beside(const std::string& folder) {
-  if (folder.empty()) return std::nullopt;  // a model that lies in no folder
+  if (folder.empty()) return std::nullopt;  // the model is not in a folder
   const std::string path = (std::filesystem::path(folder) / ".." / "recipe.toml").lexically_normal().string();
   if (!base::path_exists(path)) return std::nullopt;
   return recipes::read_recipe_file(path);
@@ -400,7 +401,7 @@ void require_step_fits(const Experiment& experiment, int64_t usable) {
                 "{} MB, and this machine has {} MB",
                 base::grouped(parameters), megabytes(held), megabytes(memory));
   if (recipe.task()->input() != tasks::InputKind::tokens) return;
-  // What the memories carry from segment to segment is counted exactly. They see no more rows than are trained on.
+  // The state that memories carry between segments is counted exactly. They see at most the rows of the training.
   const double seen = static_cast<double>(train.steps) * static_cast<double>(experiment.tokens_per_step) /
                       static_cast<double>(train.batch_size);
   const int64_t rows = seen < 1e15 ? static_cast<int64_t>(seen) + model.segment_size : INT64_MAX;
@@ -411,8 +412,8 @@ void require_step_fits(const Experiment& experiment, int64_t usable) {
       "recipe: 'model.memory', 'train.batch_size': the memories of {} sequences hold {} MB once they are full, "
       "and this machine has {} MB; expected fewer rows or sequences",
       train.batch_size, megabytes(state), megabytes(memory));
-  // Of one segment: whether the graphs of several are kept is up to the memories. Measured on decoders of several
-  // sizes; what attention adds beside its rows is not counted.
+  // The graph of one segment: whether those of several are kept depends on the memories. The factors were measured on
+  // decoders of several sizes; attention's buffers are not counted.
   const double row = 4.0 * static_cast<double>(model.backbone.num_layers *
                                                    (16 * model.backbone.dim + 2 * model.backbone.ffn_dim) +
                                                2 * model.embedding.vocab_size);

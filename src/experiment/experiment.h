@@ -18,9 +18,8 @@ class Model;
 
 namespace mnemo::experiment {
 
-/// The recipe's model with fresh weights, as fine-tuning makes it of [model] where it does; embedding.vocab_size = 0
-/// becomes the data's, for which a text is read. Of a recipe with [finetune] and no [model] the trained model's options
-/// are read.
+/// The recipe's model with fresh weights, as fine-tuning would build it from [model]. embedding.vocab_size = 0 becomes
+/// the data's, for which a text is read. With [finetune] and no [model], options come from the trained model.
 std::shared_ptr<models::Model> build_model(const recipes::Recipe& recipe,
                                            const std::optional<tasks::DataShape>& assumed = {});
 
@@ -42,9 +41,9 @@ struct Experiment {
   std::unique_ptr<tasks::Task> task;
   std::optional<models::FinetunePlan> finetune = {};
   int64_t tokens_per_step = 0;                    ///< that run through the model
-  std::string unit = {};                          ///< what these are: "tokens" or "images"
+  std::string unit = {};                          ///< unit of these: "tokens" or "images"
   std::vector<std::string> notices = {};          ///< sentences about its data that a training says once
-  std::string targets = {};                       ///< what has a loss: the same, "texts" or "expressions"
+  std::string targets = {};                       ///< unit the loss is averaged over: `unit`, "texts" or "expressions"
   std::vector<std::string> classes = {};          ///< their names, of images: classes.txt of the model's folder
   std::map<std::string, std::string> files = {};  ///< further files of the model's folder, made of the data
 };
@@ -58,7 +57,7 @@ void require_same_vocabulary(const std::string& folder, const Experiment& experi
 /// memories beside them, do not fit into the memory of this machine, in bytes. An estimate.
 void require_step_fits(const Experiment& experiment, int64_t usable = base::usable_memory());
 
-/// What a model folder says beside its weights and card: name of a file to content. A checkpoint with these is one.
+/// Files of a model folder besides its weights and card, by name. A checkpoint with these files is a model folder.
 std::map<std::string, std::string> model_files(const Experiment& experiment);
 
 /// recipe.toml beside or above a model, or nothing.
@@ -66,7 +65,7 @@ std::optional<recipes::Recipe> recipe_beside(const std::string& model_folder);
 /// The recipe of the run that made a model; none for another library's.
 std::optional<recipes::Recipe> own_recipe(const bundle::Bundle& stored);
 
-/// What a model folder's README.md tells.
+/// Content of a model folder's README.md.
 struct ModelCard {
   std::string title = {};
   std::string command = {};                                  ///< that trained it; a line each if the run was resumed

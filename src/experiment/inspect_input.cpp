@@ -32,7 +32,7 @@ std::vector<int64_t> numbers_of(const std::string& text) {
     int64_t number = 0;
     const auto read = std::from_chars(at, end, number);
     base::require(read.ec == std::errc() && number >= 0,
-                  "inspect: --tokens: expected numbers with blanks between, found '{}'", text);
+                  "inspect: --tokens: expected numbers separated by spaces, found '{}'", text);
     numbers.push_back(number);
     at = read.ptr;
   }
@@ -78,7 +78,7 @@ InputSegments read_input(const InspectInput& input, const bundle::Bundle& stored
   if (input.sample) {
     base::require(
         recipe.has_value(),
-        "inspect: --sample: the model lies in no run's folder, so its data are unknown; use --text or --tokens");
+        "inspect: --sample: the model is not in a run's folder, so its data are unknown; use --text or --tokens");
     found.segments = sample_of(*recipe, *input.sample, segment_size);
   } else if (input.text) {
     base::require(tokenizer != nullptr, "inspect: --text: the model has no vocabulary; use --tokens or --sample");

@@ -23,8 +23,8 @@ namespace {
 void check(const InspectOptions& options) {
   const bool chooses = options.choice.layers || options.choice.heads || options.choice.segment;
   base::require(options.looks() || !chooses,
-                "inspect: --layers, --heads and --segment choose from what an input does; give one with --text, "
-                "--tokens, --sample, --image or --images");
+                "inspect: --layers, --heads and --segment select from the attention over an input; give one with "
+                "--text, --tokens, --sample, --image or --images");
   base::require(options.image.has_value() + options.images.has_value() + options.input.given() <= 1,
                 "inspect: expected one of --text, --tokens, --sample, --image and --images");
   base::require(
@@ -32,7 +32,7 @@ void check(const InspectOptions& options) {
       "inspect: --batch, --segment-size, --image-size and --position go with --cost");
 }
 
-/// What is assumed of data that the recipe does not name: parameters, masks and cost need none.
+/// The assumed shape of data that the recipe does not name: parameters, masks and cost do not depend on data.
 std::optional<tasks::DataShape> assumed_shape(const recipes::Recipe& recipe) {
   const auto task = recipe.task();
   if (recipe.finetune || !task->completes(recipe.model)) return {};
@@ -107,7 +107,7 @@ Inspection inspect_with(const bundle::Bundle& stored, const std::optional<recipe
   return found;
 }
 
-/// Adds what the page shows of an input, of a training and of the cost.
+/// Adds the page's parts for an input, a training and the cost.
 void add_sections(page::Document& page, const Inspection& found) {
   const auto drawn = [](const inspect::AttentionPicture& part, const char* name) {
     return page::figure(inspect::svg_of(part), "", name);
@@ -139,7 +139,7 @@ inspect::AttentionPicture picture_of(const Inspection& found) {
 }  // namespace
 
 std::string Inspection::text() const {
-  // An input or the cost is what was asked for; the rest can be had without.
+  // With an input or the cost, show only that; the rest is shown without them.
   std::string text = looked() || cost ? std::string() : inspect::to_text(summary);
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "\n") + part; };
   if (attention) add(inspect::to_text(*attention));
@@ -170,8 +170,8 @@ std::string Inspection::html(const std::string& title) const {
 
 std::string Inspection::svg() const {
   base::require(looked() || !summary.tables.empty(),
-                "inspect: --svg and --png draw the spans of a model of texts; of images there are none, give one with "
-                "--image");
+                "inspect: without an input, --svg and --png draw the attention mask of a text model; for an image "
+                "model give --image");
   return looked() ? inspect::svg_of(picture_of(*this)) : inspect::svg_of(summary.tables[0].table);
 }
 

@@ -13,7 +13,7 @@
 
 namespace mnemo::experiment {
 
-/// What a model is measured on, and how. Messages name an option as the command line does: --segment-size.
+/// Options of measure(). Messages name an option as the command line does: --segment-size.
 struct MeasureOptions {
   std::optional<std::string> data =
       {};  ///< a text, pairs, labelled texts, or of a model of images the folder of a set; unset: the run's own
@@ -39,12 +39,12 @@ struct MeasureOptions {
   void validate() const;
 };
 
-/// What was measured.
+/// Result of measure().
 struct Measured {
   std::string what;         ///< the data, in a few words
   int64_t predictions = 0;  ///< targets that were predicted
   std::vector<std::pair<std::string, double>> metrics;
-  int64_t unknown = 0;                                         ///< of a text: tokens for what the vocabulary lacks
+  int64_t unknown = 0;                                         ///< in a text: unknown tokens
   std::vector<std::pair<std::string, base::Node>> notes = {};  ///< tasks::Evaluation::notes
 };
 

@@ -42,7 +42,7 @@ data::PairVocabularies read_vocabularies_of(const bundle::Bundle& stored) {
 
 /// Tokens that would go on with the last word of a prefix: their text begins with a letter that has upper and lower
 /// case, a mark or a digit, without a blank before it. (Letters without case may belong to a script without blanks.)
-/// Those without a text hide what follows them.
+/// Tokens without a text hide the text after them.
 std::vector<int64_t> tokens_not_after_prefix(const data::PairVocabulary& vocabulary) {
   std::vector<int64_t> tokens;
   if (!vocabulary.is_published()) tokens.push_back(data::PairVocabulary::kBos);
@@ -113,7 +113,7 @@ std::vector<int64_t> Translator::encode_prefix(const std::string& prefix, const 
                 place, base::printable(prefix, 80), unknown, text::unit_of(vocabulary.tokenizer()));
   const std::optional<int64_t> places = model_->vocabularies().max_target;
   base::require(!places || static_cast<int64_t>(tokens.size()) < *places,
-                "{}: expected a prefix of less than {} tokens, those that the model has places for, found {}", place,
+                "{}: expected a prefix of fewer than {} tokens, the model's positions, found {}", place,
                 places.value_or(0), tokens.size());
   return tokens;
 }
@@ -314,7 +314,7 @@ SourceCounts Translator::translate_documents(std::span<const std::string> lines,
                 "translation by documents: this model has no memory that goes from sentence to sentence; give its "
                 "encoder one (model.backbone.encoder.memory) and train it with data.reset = \"documents\"");
   base::require(options.ranks == nullptr || options.ranks->size() == 1,
-                "translation by documents: memory goes from line to line, so one process does it; found {}",
+                "translation by documents: memory is carried from line to line, so it needs one process; found {}",
                 options.ranks ? options.ranks->size() : 1);
   base::require(options.sampling || !options.generation,
                 "translation by documents: not with the search of a published model; expected a model of this program");

@@ -13,8 +13,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// What a second run needs beside the inputs. Settings of the thread are kept, since on a device the backward pass has
-/// a thread of its own.
+/// Everything but the inputs that a second run needs. It keeps the thread's settings, since on a device the backward
+/// pass runs in another thread.
 struct SecondRun final : torch::CustomClassHolder {
   SecondRun(std::function<variable_list(const variable_list&)> r, variable_list p, at::Device where)
       : run(std::move(r)), parameters(std::move(p)), device(where), random(where) {}
@@ -42,7 +42,7 @@ struct Recompute : torch::autograd::Function<Recompute> {
     ctx->set_materialize_grads(false);
     ctx->save_for_backward(inputs);
     ctx->saved_data["run"] = c10::IValue::make_capsule(second);
-    // With a graph, which is dropped at once: it shows which outputs depend on what is trained.
+    // With a graph, which is dropped at once: it shows which outputs depend on trained parameters.
     const c10::AutoGradMode with_graph(true);
     const variable_list made = second->run(leaves_of(inputs, [&](size_t i) { return inputs[i].requires_grad(); }));
     variable_list outputs, constant;

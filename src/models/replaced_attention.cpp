@@ -9,7 +9,7 @@ namespace {
 
 /// Options that another attention keeps of the softmax that it replaces, where it has them.
 constexpr const char* kKeptKeys[] = {"bias", "qkv_bias"};
-/// What another attention would silently lose.
+/// Options that another attention would silently lose.
 constexpr const char* kNeededKeys[] = {"rotary", "num_kv_heads"};
 /// Only an attention with relative positions of its own has one of these.
 constexpr const char* kPositionKeys[] = {"rel_shift", "max_distance"};
@@ -40,7 +40,7 @@ void require_positions(const BackboneOptions& backbone, const base::Node& made, 
   };
   base::require(
       backbone.position.type != backbones::PositionOptions::Type::none || !has(backbone.attention) || has(made),
-      "{}: the model has positions in its attention alone ('{}'), and '{}' has none, so the order of tokens would be "
+      "{}: the model has positions only in its attention ('{}'), and '{}' has none, so the order of tokens would be "
       "lost; expected an attention with positions",
       who, base::type_of(backbone.attention), base::type_of(made));
 }

@@ -113,7 +113,7 @@ void name_data_type(base::Node& recipe) {
     data->set("type", tasks::TaskTypes::all().default_type);
 }
 
-/// Another attention than that of the model `under` keeps what the model's weights need.
+/// When the attention of the model `under` is replaced, the options that its weights need are kept.
 void keep_for_attention(base::Node& model, const base::Node& under) {
   const models::BackboneOptions before = models::read_model_options(under).backbone;
   base::Node* backbone = model.find("backbone");
@@ -130,8 +130,7 @@ base::Node with_folder(const base::Node& recipe) {
   const base::Node* from = model.find("from");
   const base::Node* preset = model.find("preset");
   base::require(preset == nullptr || preset->is_null() || preset->as_string() == "unset",
-                "{}: 'model.from': expected it without 'preset', which also says what the model is",
-                from->place().text());
+                "{}: 'model.from' and 'preset' are mutually exclusive", from->place().text());
   base::Node under = bundle::model_table(from->as_string());
   under.erase("preset");
   // The data say how many; a classifier of another number is fresh.

@@ -17,7 +17,7 @@ struct SweepAxis {
   std::vector<std::string> keys;
   std::vector<std::vector<base::Node>> values;
 
-  /// What the axis is called: its first key.
+  /// Name of the axis: its first key.
   const std::string& name() const { return keys.front(); }
   /// A value as a table or figure shows it.
   std::string label(size_t index) const;
@@ -56,7 +56,7 @@ using SweepPoint = std::vector<size_t>;
 /// left out.
 std::string point_label(const Sweep& sweep, const SweepPoint& point);
 
-/// Reads a [sweep] table. `names` are those of one's own that the study's or its variants' `tied` take; `path` is the
+/// Reads a [sweep] table. `names` are extra names that `tied` of the study or its variants uses; `path` is the
 /// table's full key, `variants` the names that `skip` may hold. Throws InputError naming file, line, key and what may
 /// stand there.
 Sweep read_sweep(const base::Node& table, const std::string& path, const std::vector<std::string>& names,
@@ -78,7 +78,7 @@ std::vector<Tie> read_ties(const base::Node& table, const std::string& path);
 /// Puts a point's values, and then the ties, into a recipe without defaults. Throws InputError.
 void apply_point(base::Node& recipe, const Sweep& sweep, const SweepPoint& point, const std::vector<Tie>& ties);
 
-/// The keys of [study.sweep] beside those of a recipe.
+/// The keys of [study.sweep] other than those of a recipe.
 std::vector<base::OptionDoc> sweep_docs(const std::string& group);
 
 }  // namespace mnemo::recipes

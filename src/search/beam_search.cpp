@@ -66,7 +66,7 @@ class BeamSearch {
   BestCandidates candidates_;
 };
 
-/// Sets what a beam must not go on with to -inf. Returns the log probability of its end. Throws NotFinite.
+/// Sets tokens that a beam must not continue with to -inf. Returns the log probability of its end. Throws NotFinite.
 template <class T>
 T BeamSearch::allow_only(const Search& search, const Hypothesis& beam, T* row) const {
   if (std::isnan(row[0])) throw base::NotFinite("translation: the probabilities of the model are not finite");
@@ -105,7 +105,7 @@ bool BeamSearch::is_done(const Search& search) const {
   std::nth_element(scores.begin(), scores.begin() + options_.wanted - 1, scores.end(), std::greater<>());
   const int64_t longest = std::max(search.limit, static_cast<int64_t>(search.prefix.size())) + 1;
   const double bound = scored(search.beams.front().sum, longest);
-  constexpr double kBelow = 1.0 - 1e-12;  // what std::pow may round
+  constexpr double kBelow = 1.0 - 1e-12;  // rounding error of std::pow
   return bound * kBelow <= scores[wanted - 1];
 }
 
@@ -217,9 +217,8 @@ std::vector<std::vector<Hypothesis>> BeamSearch::run(const at::Tensor& source, c
     if (const std::optional<int64_t> places = decoder_.max_tokens()) {
       search.limit = std::min(search.limit, *places - 1);
       base::require(static_cast<int64_t>(search.prefix.size()) < *places,
-                    "translation: expected a prefix of less than {} tokens, those that the model has places for, found "
-                    "{}",
-                    *places, search.prefix.size());
+                    "translation: expected a prefix of fewer than {} tokens, the model's positions, found {}", *places,
+                    search.prefix.size());
     }
     search.beams.resize(1);
     running_.push_back(static_cast<size_t>(b));

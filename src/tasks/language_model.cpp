@@ -32,8 +32,8 @@ metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<cons
   const int64_t segment_size = options.segment_size > 0 ? options.segment_size
                                                         : core::token_input(model.input()).segment_size;
   base::require(options.context == 0 || options.reset_segments,
-                "evaluation: a context of {} tokens is for segments that stand alone (data.reset = \"segments\", or "
-                "eval --reset segments); here the state goes from segment to segment and has read them already",
+                "evaluation: a context of {} tokens is for independent segments (data.reset = \"segments\", or eval "
+                "--reset segments); here the state is carried between segments and has read those tokens already",
                 options.context);
   data::EvalStream stream(std::move(text), options.batch_size);
   const distributed::SharedBatches shared(options.group);
@@ -71,7 +71,7 @@ metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<cons
 
 namespace {
 
-/// What a token is, by the type of its tokenizer: a piece of a word has no name of its own.
+/// Name of a token by the type of its tokenizer; pieces of words are just tokens.
 std::string token_name(const std::string& type) {
   return type == "bytes" ? "byte" : type == "characters" ? "character" : type == "words" ? "word" : "token";
 }
@@ -102,7 +102,8 @@ LanguageModel::LanguageModel(data::Corpus corpus, const LanguageModelOptions& op
       options_(options),
       batches_(corpus_.train, {options.batch_size, options.shuffle, options.seed}) {
   base::require(options_.replay == 0 || !options_.reset_segments,
-                "text: a replay of {} segments whose memory starts again in each; expected 0", options_.replay);
+                "text: a replay of {} segments needs memory that is carried between segments; expected 0",
+                options_.replay);
 }
 
 std::string LanguageModel::metric() const {
@@ -152,8 +153,8 @@ weights::NamedTensors LanguageModel::save() const {
 void LanguageModel::load(const std::function<at::Tensor(const std::string&)>& find) {
   const int64_t count = find("replayed").defined() ? saved_number(find, "replayed") : 0;
   base::require(count >= 0 && count <= options_.replay,
-                "data position: it stands before {} segments that are read again, expected at most train.replay = {}",
-                count, options_.replay);
+                "data position: {} segments are read again, expected at most train.replay = {}", count,
+                options_.replay);
   batches_.load(find);
   replayed_.clear();
   to_read_again_ = count;

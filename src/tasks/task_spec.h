@@ -28,7 +28,7 @@ namespace mnemo::tasks {
 
 using core::InputKind;
 
-/// What the data requires of a model.
+/// Sizes of the data that a model must match.
 struct DataShape {
   int64_t vocabulary = 0;     ///< number of distinct tokens
   int64_t num_classes = 0;    ///< for classification; 0: answers are tokens
@@ -64,10 +64,10 @@ struct TaskSettings {
   int64_t eval_context = 0;                ///< of a text: tokens in front of the scored ones
   int64_t eval_train_samples = 0;          ///< of images: training images that evaluations measure too
   std::optional<int64_t> translated = {};  ///< of pairs: how many an evaluation translates; unset: as the data say
-  /// Of pairs: the search of a published model, in place of the data's; asked for where pairs are translated.
+  /// Pairs: the search of a published model, instead of the data's. Called when pairs are translated.
   std::function<std::optional<search::GenerationOptions>()> generation = {};
   int64_t replay = 0;  ///< of a text: segments of earlier steps that a step begins with
-  /// Of pairs: those of a trained model; without a source: the data's own.
+  /// Pairs: the vocabularies of a trained model; without a source: the data's own.
   data::PairVocabularies vocabularies = {};
 };
 
@@ -96,7 +96,7 @@ struct Shown {
   bool sound = true;  ///< false if anything broken was found
 };
 
-/// One type of [data]: its options, what it requires of a model, and how to create its Task. Constructing one reads no
+/// One type of [data]: its options, its requirements on a model, and how to create its Task. Constructing one reads no
 /// data. Each type is a derived class in its own file in tasks/types/ and is registered in tasks/registry.cpp. The keys
 /// kPathKeys contain paths.
 class TaskSpec {
@@ -146,7 +146,7 @@ class TaskSpec {
   MetricInfo metric_named(const std::string& key) const;
   /// Accuracy of guessing; nothing if unknown.
   virtual std::optional<double> chance(const models::ModelOptions& model) const;
-  /// The recipe in recipes/ to begin with for one's own data ("text"); empty: none.
+  /// The recipe in recipes/ to begin with for the user's own data ("text"); empty: none.
   virtual std::string starting_recipe() const { return {}; }
   /// Whether samples are generated on demand, so that an evaluation of "all" would never end.
   virtual bool endless() const { return false; }

@@ -11,7 +11,7 @@ namespace mnemo::text {
 namespace {
 
 constexpr std::string_view kMark = "\u2581";
-// What the rules may make of a text: so many bytes of each byte, and some beside that. Unicode's make up to 13.
+// Limit of the size of a normalised text: bytes per byte, plus a constant. Unicode's rules make up to 13 of one.
 constexpr size_t kMaxGrowth = 32, kFreeGrowth = 1024;
 
 std::vector<PieceTrie::Entry> user_defined(const SentencePieceModel& model) {
@@ -109,7 +109,7 @@ std::string PieceEncoder::normalise(std::string_view text) const {
         out.push_back(c);
       }
     }
-    base::require(out.size() <= limit, "{}: the rules of characters make more than {} bytes of each byte of a text",
+    base::require(out.size() <= limit, "{}: the normalisation rules make more than {} bytes of each byte of a text",
                   where_, kMaxGrowth);
     if (!rule.text.empty()) after_space = model_.single_spaces && rule.text.ends_with(' ');
   }

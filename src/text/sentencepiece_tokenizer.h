@@ -12,7 +12,7 @@
 namespace mnemo::text {
 
 struct SentencePieceOptions {
-  // What ALBERT does before SentencePiece.
+  // ALBERT's preprocessing before SentencePiece.
   bool straight_quotes = false;  ///< `` and '' become "
   bool strip_accents = false;    ///< decompose (NFKD) and drop characters of a combining class other than 0
   bool lowercase = false;
@@ -20,7 +20,7 @@ struct SentencePieceOptions {
   bool digit_commas = false;
   /// Hugging Face's Metaspace: the space in front of a text is put only where the text does not begin with one.
   bool space_where_missing = false;
-  std::vector<std::string> added = {};  ///< tokens behind the pieces, which no text has
+  std::vector<std::string> added = {};  ///< tokens after the pieces, which occur in no text
   /// Marian: ids of pieces (vocab.json), and the model of the language that ids are decoded to, if not the same. A text
   /// may begin with one of the pieces >>CODE<<, the language to translate to; another code is an InputError.
   std::optional<EntryList> pieces_by_id = {};
@@ -34,7 +34,7 @@ std::shared_ptr<const Tokenizer> make_sentencepiece(std::string_view file, Sente
                                                     PretrainedParts parts, const std::string& where);
 
 /// Trains a model on the lines of the texts together: subword units with `vocab_size` pieces, of which <unk>, <s>, </s>
-/// and <pad> are the first. The same texts give the same model. Throws InputError for invalid UTF-8 with file and byte,
+/// and <pad> are the first. Training is deterministic. Throws InputError for invalid UTF-8 with file and byte,
 /// for a text without lines, and for a size that the text does not allow, with SentencePiece's own words.
 ///   type: "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016)
 std::shared_ptr<const Tokenizer> train_sentencepiece(std::string_view type, const std::vector<TextSource>& texts,

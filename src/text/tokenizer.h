@@ -20,7 +20,7 @@ class Encoder {
  public:
   virtual ~Encoder() = default;
   virtual void put(std::string_view chunk, std::vector<int32_t>& out) = 0;
-  /// Encodes what is still pending; the encoder must not be used again. Throws InputError if the text ends inside a
+  /// Encodes the pending text; the encoder must not be used again. Throws InputError if the text ends inside a
   /// character.
   virtual void finish(std::vector<int32_t>& out) = 0;
   /// Units so far that have no entry in the vocabulary. An "<unk>" that a text of words itself holds has one.
@@ -36,10 +36,10 @@ using Files = std::map<std::string, std::string>;
 class StreamDecoder;
 class Tokenizer;
 
-/// What to do with a text that has units outside the vocabulary.
+/// Whether to warn about or refuse a text with units outside the vocabulary.
 enum class Unknown { warn, refuse };
 
-/// What its tokens are called in messages: "bytes", "characters", "words", or "pieces" of words.
+/// Name of a tokenizer's units in messages: "bytes", "characters", "words", or "pieces" of words.
 std::string unit_of(const Tokenizer& tokenizer);
 
 /// "WHERE: 6 of 12 characters are not in the model's vocabulary": a warning, or an InputError. Nothing for none.
@@ -63,7 +63,7 @@ class Tokenizer {
   virtual void append(std::string& out, int64_t id) const = 0;
   /// The files for load().
   virtual Files save() const = 0;
-  /// Those of them that decide what its tokens are.
+  /// The files of save() that decide how a text becomes tokens.
   virtual Files defining_files() const { return save(); }
 
   /// The special tokens of a pretrained model; none for a vocabulary made from a text.
@@ -80,9 +80,9 @@ class Tokenizer {
   /// Encodes a text. Text that looks like a special token is text. Throws InputError that names `where` and the offset
   /// for invalid UTF-8 (except for bytes).
   std::vector<int32_t> encode(std::string_view text, std::string where = "text") const;
-  /// Same; what the vocabulary lacks is reported or refused.
+  /// encode() that reports or refuses units outside the vocabulary.
   std::vector<int32_t> encode(std::string_view text, std::string where, Unknown unknown) const;
-  /// Same as a tensor [T] int64.
+  /// encode() into a tensor [T] int64.
   at::Tensor encode_tensor(std::string_view text, std::string where = "text") const;
   /// Decodes tokens exactly; with bytes the result may be any bytes. Throws InputError if an id is out of range.
   virtual std::string decode(std::span<const int64_t> ids) const;
@@ -91,7 +91,7 @@ class Tokenizer {
 
   /// Name of the file that tokenizers made from a text write.
   static constexpr std::string_view kFile = "vocabulary.json";
-  /// Reads what save() wrote. Throws InputError that names `where` (the model folder), the file and the violated rule.
+  /// Reads the files of save(). Throws InputError that names `where` (the model folder), file and violated rule.
   static std::shared_ptr<const Tokenizer> load(const Files& files, const std::string& where);
 
  protected:

@@ -12,7 +12,7 @@
 namespace mnemo::text {
 namespace {
 
-/// Of a word; longer ones are unknown. Published models have 100.
+/// Upper limit of `max_input_chars_per_word`: longer words are unknown. Published models have 100.
 constexpr int64_t kMaxWordCharacters = 1000;
 
 /// U+0130, a capital I with a dot: the one character whose lower case is two, "i" and U+0307.
@@ -65,7 +65,7 @@ class WordPiece final : public PretrainedTokenizer {
   int64_t find(std::string_view token) const override { return index_.find(token); }
 
   void encode_part(std::string_view part, bool, std::vector<int32_t>& out) const override {
-    std::string word;  // what the characters since the last border became
+    std::string word;  // the normalised characters since the last border
     size_t begin = 0;
     for (size_t at = 0; at <= part.size(); ++at) {
       // ASCII white space is a border whatever stands around it, so that what is normalised is short.

@@ -41,11 +41,11 @@ class LowRank {
   /// A and B of each weight, "NAME.lora_a" and "NAME.lora_b".
   const std::vector<layers::Parameter>& factors() const { return factors_; }
   bool has(const std::string& weight) const;
-  /// What a file of the factors says of them: alpha / r and which weights W0 are (weights/lora.h).
+  /// Metadata for a file of the factors: alpha / r and the digest of the weights W0 (weights/lora.h).
   const weights::Metadata& metadata() const { return metadata_; }
   /// Takes the gradients of the weights to the factors.
   void take_gradients() const;
-  /// Sets the weights to what the factors make of them.
+  /// Sets the weights to W0 + (alpha / r) B A.
   void merge() const;
   /// Throws InputError if the weights, which were read from `where` with the factors, are not what these make of W0.
   void require_same_start(const std::string& where) const;

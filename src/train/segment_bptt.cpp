@@ -72,7 +72,7 @@ class Segments {
     int64_t depth;        ///< -1: full
     at::Tensor leaf;      ///< as the later segment reads it
     at::Tensor outgoing;  ///< as the earlier one made it, with its graph
-    bool shared = false;  ///< the leaf is made of what all processes made
+    bool shared = false;  ///< the leaf combines the results of all processes
   };
   /// One segment: its graph, from its loss and the fields that it hands on; and the gradients that have come back
   /// through those after `hop` boundaries.
@@ -113,9 +113,9 @@ class Segments {
   /// `sliding` with finite depths only: a segment's gradient is complete `hops_` segments later, so no more graphs need
   /// to be alive.
   bool slides() const { return hops_ > 0 && !any_full_ && !sweeps_; }
-  /// The same where that many graphs are not stored. A segment is needed again in each of `hops_` later steps, so that
-  /// from 2 on it is cheaper to run all segments twice more: from the last for the gradients of states, from the first
-  /// for those of parameters.
+  /// Whether finite depths run without storing the graphs. A segment is needed again in each of `hops_` later steps.
+  /// From 2 on it is cheaper to run all segments twice more: from the last one for the gradients of states, from the
+  /// first one for those of parameters.
   bool sweeps(int64_t bytes) const {
     return hops_ > 1 && !any_full_ && !stores_all() && (stored_bytes_ == 0 || bytes > stored_bytes_ / (hops_ + 1));
   }
@@ -169,7 +169,7 @@ class Segments {
     return next;
   }
 
-  /// What the first segment's state says of all of them.
+  /// Learns the fields and depths from the first segment's state; later segments have the same.
   void learn(const core::State& state) {
     for (const auto& [field, tensor] : state.fields()) {
       if (!tensor.is_floating_point()) continue;
@@ -180,7 +180,7 @@ class Segments {
     sweeps_ = sweeps(std::numeric_limits<int64_t>::max());
   }
 
-  /// The state behind a segment, cut, with leaves for the fields that keep their gradient at that boundary.
+  /// The state after a segment, cut, with leaves for the fields that keep their gradient at that boundary.
   core::State hand_on(Node& own, const core::State& state, int64_t boundary) {
     own.out.clear();
     core::State next = state.map([&](const core::Field& field, const at::Tensor& tensor) {
@@ -253,7 +253,7 @@ class Segments {
     }
   }
 
-  /// The gradient of what segment s made, given that of the leaf that was made of it.
+  /// The gradient of segment s's result, given that of the leaf that was made from it.
   at::Tensor own_part(const Edge& edge, const at::Tensor& gradient, int64_t s) const {
     if (!edge.shared) return gradient;
     return hooks_.shared_gradient(gradient.defined() ? gradient : at::zeros_like(edge.leaf), static_cast<size_t>(s));
@@ -280,7 +280,7 @@ class Segments {
     }
   }
 
-  /// Sums what came back after 1, 2, ... boundaries, once all of it is there.
+  /// Sums the gradients that came back after 1, 2, ... boundaries, once all are there.
   static void join(Node& own) {
     for (size_t hop = 1; hop < own.gradients.size(); ++hop) {
       for (size_t i = 0; i < own.out.size(); ++i) {

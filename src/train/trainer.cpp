@@ -42,7 +42,7 @@ bool has_state(const core::Model& model, bool per_sequence) {
                      [&](const auto& field) { return field.first.per_sequence() == per_sequence; });
 }
 
-/// What backward_segments may store of the segments' graphs.
+/// Bytes of the segments' graphs that backward_segments may store.
 int64_t stored_bytes(const TrainOptions& options) {
   using Recompute = TrainOptions::Recompute;
   if (options.recompute == Recompute::none || options.recompute == Recompute::layer) return kStoreAll;
@@ -101,8 +101,8 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
                 task.batch_size(), options_.batch_size);
   if (options_.precision == ops::ProductPrecision::bf16) require_float32(model);
   base::require(options_.replay == 0 || !per_model_state_,
-                "training: 'train.replay': {} segments are read again in every step, and the model has a memory of its "
-                "own, which each reading would move; expected 0",
+                "training: 'train.replay': {} segments would be replayed in every step, and every replay would update "
+                "the model's per-model memory again; expected 0",
                 options_.replay);
   base::require(options_.recompute != TrainOptions::Recompute::layer || model.recomputes_layers(),
                 "training: 'train.recompute': expected \"none\" for a model of images, whose layers are not run again, "
@@ -125,7 +125,7 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
   optimiser_ = make_optimiser(options_.optimiser, shards_ ? shards_->own() : trained_);
   schedule_ = make_schedule(options_.schedule, options_.steps);
   base::require(!schedule_->needs_evaluations() || options_.eval_every > 0,
-                "training: 'train.schedule': the rate falls where evaluations stop improving; expected "
+                "training: 'train.schedule': this schedule lowers the rate when evaluations stop improving; expected "
                 "train.eval_every above 0, found {}",
                 options_.eval_every);
   if (options_.ema_decay) average_ = std::make_unique<WeightAverage>(model, *options_.ema_decay);
@@ -134,7 +134,7 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
   for (at::Generator& generator : generators()) generator.set_current_seed(static_cast<uint64_t>(options_.seed));
 }
 
-/// Which parameters take a gradient, and which the optimiser updates.
+/// Which parameters take a gradient, and which the optimizer updates.
 void Trainer::choose_parameters() {
   const std::vector<layers::Parameter>& all = model_.parameters().all();
   trained_ = all;
@@ -150,7 +150,7 @@ void Trainer::choose_parameters() {
     const bool factored = lora_ && lora_->has(parameter.name);
     base::require(
         !factored || !parameter.tensor.requires_grad(),
-        "train.only: '{}' is one of train.lora.targets, which move by their factors; drop it from one of them",
+        "train.only: '{}' is also in train.lora.targets, which change only by their factors; drop it from one of them",
         parameter.name);
     if (parameter.tensor.requires_grad()) trained_.push_back(parameter);
     if (factored) at::Tensor(parameter.tensor).set_requires_grad(true);
@@ -243,7 +243,7 @@ StepOutcome Trainer::step() {
     const Share share = share_of(data::num_rows(segments.front()), part);
     if (share.part_rows == 0) continue;  // a batch with fewer rows than parts
     base::require(!group_ || !per_model_state_ || share.part_rows >= group_->size(),
-                  "training: a batch of {} sequences for {} ranks, and the model has a memory of its own; expected a "
+                  "training: a batch of {} sequences for {} ranks, and the model has a per-model memory; expected a "
                   "sequence for each rank",
                   share.part_rows, group_ ? group_->size() : 1);
     // A rank without a row of a part draws none of its numbers, which the next part goes on from.
@@ -282,7 +282,7 @@ void Trainer::commit(std::vector<core::State> states, const std::vector<double>&
   if (per_model_state_) {
     const double total = std::accumulate(real.begin(), real.end(), 0.0);
     if (states.size() > 1 && total > 0) {
-      // What the whole batch would have made of it: the mean over the sequences with a real token, or the last inputs.
+      // As the whole batch would have: the mean over the sequences with a real token, or the last inputs.
       std::vector<std::vector<std::pair<core::Field, at::Tensor>>> fields;
       for (const core::State& state : states) fields.push_back(state.fields());
       for (core::State& state : states) {

@@ -77,9 +77,9 @@ struct RunHooks {
 /// them.
 ///
 /// With a group, the ranks train one model: every rank has the same task and takes its share of the rows of each part.
-/// Losses are divided by the targets of all ranks, gradients summed over them, random masks drawn by row of the whole
-/// batch, and per-model state is the mean over all rows, so that a step is that of one process with the whole batch, to
-/// rounding. Checkpoints are those of one process: they hold all ranks' rows and load on any number of ranks.
+/// Losses are divided by the targets of all ranks, and gradients are summed over the ranks. Random masks are drawn by
+/// row of the whole batch, and per-model state is the mean over all rows. A step thus equals that of one process with
+/// the whole batch, to rounding. Checkpoints hold all ranks' rows and load on any number of ranks.
 ///
 /// Checkpoints contain everything the next step depends on: a resumed run is bitwise equal to an uninterrupted one (on
 /// the same machine with the same number of threads).
@@ -98,7 +98,7 @@ class Trainer {
   /// Resumes from the newest good checkpoint of the run folder; returns false if there is none.
   bool resume_latest();
 
-  /// One optimiser step, without logging or saving. Throws NotFinite that names step, learning rate and last
+  /// One optimizer step, without logging or saving. Throws NotFinite that names step, learning rate and last
   /// checkpoint if the loss or a gradient is not finite; the weights are then unchanged.
   StepOutcome step();
 
@@ -113,7 +113,7 @@ class Trainer {
   /// With ema_decay, permanently replaces the model's weights by the average; no step may follow. No effect otherwise.
   void take_average();
 
-  /// With LoRA, writes what the training has moved as a file of its own (weights/lora.h). No effect otherwise.
+  /// With LoRA, writes the trained factors and parameters as a file of their own (weights/lora.h). No effect otherwise.
   void write_lora(const std::string& path) const;
 
   /// After a run that patience has ended: loads the weights of the best checkpoint; no step may follow. Throws
@@ -124,7 +124,7 @@ class Trainer {
   int64_t steps_done() const { return steps_; }
   /// Whether run() has nothing left to do: all steps, stop_at or patience.
   bool done() const { return steps_ >= options_.steps || reached() || out_of_patience(); }
-  /// Of its steps, before and after a resume; evaluations and checkpoints do not count.
+  /// Seconds of its steps, before and after a resume; evaluations and checkpoints do not count.
   double seconds() const { return seconds_; }
   const History& history() const { return history_; }
 
@@ -135,7 +135,7 @@ class Trainer {
     int64_t steps = 0;
   };
 
-  /// Rows of a batch: those of a part, and of them this rank's.
+  /// This rank's rows of one accumulation step.
   struct Share {
     int64_t part_rows = 0, first = 0, rows = 0;  ///< first: in the whole batch
     int64_t offset = 0;                          ///< of first in the part
@@ -154,7 +154,7 @@ class Trainer {
   weights::NamedTensors lora_tensors() const;
   bool writes() const { return !run_folder_.empty() && (group_ == nullptr || group_->rank() == 0); }
   weights::NamedTensors carried_state();
-  /// The optimiser's and the schedule's, of whole parameters. All ranks call it.
+  /// The optimizer's and the schedule's, of whole parameters. All ranks call it.
   weights::NamedTensors whole_optimiser_state();
   void load_optimiser(const weights::TensorFile& file, const std::string& where);
   std::string write_checkpoint(const weights::NamedTensors& optimiser, const weights::NamedTensors& carried);
@@ -188,7 +188,7 @@ class Trainer {
   bool per_model_state_;                    ///< the model's state has fields that belong to it, not to a sequence
   bool carries_;                            ///< a step begins with the states that the one before left
   std::unique_ptr<LowRank> lora_;           ///< null without LoRA
-  std::vector<layers::Parameter> trained_;  ///< what the optimiser updates
+  std::vector<layers::Parameter> trained_;  ///< updated by the optimizer
   std::unique_ptr<Optimiser> optimiser_;
   std::unique_ptr<Schedule> schedule_;
   std::unique_ptr<WeightAverage> average_;  ///< null without ema_decay
@@ -209,7 +209,7 @@ class Trainer {
   bool is_best_ = false;        ///< the current model has reached it
   std::string checkpoint_;
   std::set<std::string> without_gradient_;  ///< of those to train, the ones without a gradient so far
-  int64_t watched_steps_ = 0;               ///< -1: they have been told
+  int64_t watched_steps_ = 0;               ///< -1: already reported
 };
 
 }  // namespace mnemo::train

@@ -54,7 +54,7 @@ std::string name_of_shared(const NameVariants& variants, const TensorFile& file,
 /// The file format of another library: its models and the names of their tensors. A format is one source file in this
 /// folder and one line in foreign_formats().
 struct ForeignFormat {
-  std::string_view name;      ///< "timm_vit"; what --to takes
+  std::string_view name;      ///< "timm_vit"; the name for --to
   std::string_view about;     ///< one line
   std::string_view backbone;  ///< our backbone.type
   std::vector<NameRule> tensors;
@@ -91,7 +91,7 @@ base::Node parse_model_config(const std::string& text, const std::string& where,
 /// Converts our tensors to theirs. Throws InputError that names a tensor for which the format has no name.
 /// num_heads: of rules by_head.
 NamedTensors to_theirs(const ForeignFormat& format, const NamedTensors& ours, int64_t num_heads = 0);
-/// What becomes of our tensors for which the format has no name.
+/// How to treat tensors that the target format cannot name.
 enum class Unnamed { refuse, keep };
 /// Throws InputError as load_theirs() for names and shapes, before anything is allocated.
 ///   shapes   of our tensors, which may lie on the meta device

@@ -10,9 +10,9 @@
 
 namespace mnemo::weights {
 
-/// What a training with LoRA (Hu et al. 2022) leaves, lora.safetensors: the factors of each weight NAME as NAME.lora_a
-/// [r,m] and NAME.lora_b [n,r], every other parameter that was trained under its own name, and in the metadata
-/// alpha / r as `lora_scale` and the digest of the weights that it started from as `lora_start`.
+/// Result of a training with LoRA (Hu et al. 2022). It holds the factors of each weight NAME as NAME.lora_a [r,m] and
+/// NAME.lora_b [n,r], and every other trained parameter under its own name. The metadata have alpha / r as `lora_scale`
+/// and the digest of the initial weights as `lora_start`.
 inline constexpr const char* kLoraFile = "lora.safetensors";
 inline constexpr std::string_view kLoraA = ".lora_a", kLoraB = ".lora_b";
 inline constexpr const char* kLoraScale = "lora_scale";
@@ -25,8 +25,8 @@ at::Tensor lora_weight(const at::Tensor& start, const at::Tensor& a, const at::T
 std::string digest_of(const std::map<std::string, at::Tensor>& weights);
 
 /// Moves the tensors of a model to where the file's training left them. Throws InputError naming file and tensor for a
-/// parameter that the model lacks, another shape, a factor without the other, or a model that is not where the training
-/// started, as one that the file was merged into before; a file without `lora_start` is not checked for that.
+/// parameter that the model lacks, another shape, or a factor without the other. If the file has `lora_start`, also throws
+/// for a model that the training did not start from, or that the file was merged into before.
 void apply_lora(const TensorFile& file, const NamedTensors& model, const std::string& path);
 
 }  // namespace mnemo::weights

@@ -53,17 +53,17 @@ struct ReadOptions {
 /// BOOL byte other than 0 becomes true. Throws InputError "FILE: safetensors rule N (words): what was found".
 TensorFile read_safetensors(const std::string& path, const ReadOptions& options = {});
 
-/// The same from memory; `name` is used instead of the file name in messages.
+/// Reads a safetensors file from memory; messages call it `name`.
 TensorFile read_safetensors(std::string_view bytes, const std::string& name, const ReadOptions& options = {});
 
 /// Writes a safetensors file atomically (temporary file, fsync, rename, fsync of the folder). The header keeps the
 /// given order and is padded with spaces to 8 bytes; data is sorted by decreasing element size, so that every tensor is
-/// aligned. The same input gives the same bytes. Tensors may be on any device and have any strides; they are copied one
+/// aligned. Equal input gives equal bytes. Tensors may be on any device and have any strides; they are copied one
 /// at a time. Throws InputError for a duplicate name, a name or text that is not UTF-8, a dtype the format lacks,
 /// anything beyond the caps, and for a full disk or an unwritable folder (naming the path; the old file is unchanged).
 void write_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata = {});
 
-/// The same bytes as a string.
+/// Returns the bytes that write_safetensors() writes.
 std::string encode_safetensors(const NamedTensors& tensors, const Metadata& metadata = {});
 
 }  // namespace mnemo::weights

@@ -6,7 +6,7 @@
 #include "base/node.h"
 #include "tests/support/command_line.h"
 
-// What `mnemo inspect` shows of tiny models and of recipes.
+// Output of `mnemo inspect` for tiny models and for recipes.
 namespace mnemo {
 namespace {
 
@@ -65,10 +65,10 @@ TEST_F(CommandLine, InspectShowsWhereAnInputIsLookedAt) {
       {{"--text", "line", "--segment", "2"}, "--segment: the input has 1 segments; expected 1 to 1, found 2"},
       {{"--text", ""}, "the input has no tokens"},
       {{"--text", "a", "--tokens", "1"}, "expected one of --text, --tokens and --sample"},
-      {{"--tokens", "1 x"}, "--tokens: expected numbers with blanks between"},
+      {{"--tokens", "1 x"}, "--tokens: expected numbers separated by spaces"},
       {{"--tokens", "9999"}, "--tokens: expected tokens 0 to"},
       {{"--sample", "4"}, "--sample: expected 0 to 3"},
-      {{"--layers", "0"}, "--layers, --heads and --segment choose"},
+      {{"--layers", "0"}, "--layers, --heads and --segment select"},
       {{"--batch", "2"}, "go with --cost"},
       {{"--cost", "--position", "3"}, "position: expected a multiple of the segment's 8 tokens, found 3"}};
   for (const auto& [arguments, message] : wrong) {

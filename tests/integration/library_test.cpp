@@ -187,7 +187,7 @@ TEST_F(Library, SavedModelsAreTheSame) {
   for (const char* file : {"config.json", "model.safetensors", "vocabulary.json", "text.json", "README.md"})
     EXPECT_EQ(content(folder_ / ("copy/" + std::string(file))), content(folder + "/model/" + file)) << file;
   EXPECT_EQ(load(folder_ / "copy").generate("line 9", {.seed = 3}), model.generate("line 9", {.seed = 3}));
-  // One that lies in no folder.
+  // A model that is not in a folder.
   bundle::Bundle parts = model.parts();
   parts.folder.clear();
   save_model(folder_ / "fresh", Bundle(std::make_shared<const bundle::Bundle>(parts)));
@@ -233,7 +233,7 @@ TEST_F(Library, HiddenFilesOfAModelFolderAreLeftBehind) {
   }
 }
 
-// What lies in the current directory belongs to no model.
+// A model without a folder does not read files of the current directory.
 TEST_F(Library, AModelThatLiesInNoFolderReadsNone) {
   const auto without_folder = [](const Bundle& model) {
     bundle::Bundle parts = model.parts();
@@ -248,10 +248,10 @@ TEST_F(Library, AModelThatLiesInNoFolderReadsNone) {
   test::write(run_folder + "/model/images.json", R"({"image_size": [32, 32]})");
   const CurrentFolder inside(run_folder + "/model");
   EXPECT_FALSE(experiment::own_recipe(text.parts()).has_value());
-  expect_error<InputError>([&] { text.evaluate(); }, {"lies in no run's folder"});
+  expect_error<InputError>([&] { text.evaluate(); }, {"is not in a run's folder"});
   EXPECT_TRUE(images.labels().empty());
-  expect_error<InputError>([&] { images.classify(kPicture); }, {"lies in no folder"});
-  expect_error<InputError>([&] { images.inspect({.image = kPicture}); }, {"lies in no folder"});
+  expect_error<InputError>([&] { images.classify(kPicture); }, {"is not in a folder"});
+  expect_error<InputError>([&] { images.inspect({.image = kPicture}); }, {"is not in a folder"});
 }
 
 TEST(LibraryLayers, ALayerTakesTheMemoriesThatNameIt) {
@@ -313,7 +313,7 @@ TEST_F(Library, ComparesInThisProcessAsInProcessesOfTheirOwn) {
   }
   EXPECT_EQ(json(base::read_file(here.folder + "/results.json")), json(here.json));
   EXPECT_EQ(json(here.json).at("threads").as_int(), 1) << "train.threads";
-  // What a recipe leaves open the caller decides.
+  // The caller decides what a recipe leaves open.
   const int before = at::get_num_threads();
   at::set_num_threads(3);
   const Comparison open = compare_models(recipe_, {.out = folder_ / "open", .set = {set[0], "train.steps=1"}});

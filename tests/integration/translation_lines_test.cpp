@@ -20,7 +20,7 @@ int64_t times(const std::string& text, const std::string& part) {
   return count;
 }
 
-/// Whether a letter or a digit stands behind the part somewhere.
+/// Whether there is a letter or a digit after the part.
 bool goes_on(const std::string& text, const std::string& part) {
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
     if (std::isalnum(static_cast<unsigned char>(text[at + part.size()])) != 0) return true;
@@ -86,7 +86,7 @@ TEST_F(TranslationLines, ALineLongerThanTheModelReadsIsCut) {
     EXPECT_EQ(times(measured.err, "1 of 2 held-out pairs are longer"), 1) << measured.err;
   }
   refused(train({"model.backbone.position={type=\"learned\", max_len=6}"}),
-          "data.max_length: expected at most 4, the tokens of a source");
+          "data.max_length: expected at most 4, the positions that the model has for a source");
 }
 
 TEST_F(TranslationLines, HowMuchOfALineIsReadIsSaid) {
@@ -208,7 +208,7 @@ TEST_F(TranslationLines, TranslationsBeginWithThePrefixes) {
   refused(translate("number 3\n", trained_pairs({"train.steps=1", "data.max_length=8",
                                                  "model.backbone.position={type=\"learned\", max_len=12}"}) +
                                       prefixes),
-          file + ":1: expected a prefix of less than 10 tokens, those that the model has places for, found 10");
+          file + ":1: expected a prefix of fewer than 10 tokens, the model's positions, found 10");
 }
 
 }  // namespace

@@ -149,7 +149,7 @@ struct ImageOptions {
     v("image_size", image_size, "height and width of the model input; empty: the model's image_size",
       base::range(1, 16384));
     v("mean", mean, "mean of each channel, as a fraction of 255, subtracted from the pixels");
-    v("std", std, "standard deviation of each channel, which the result is divided by", base::positive());
+    v("std", std, "standard deviation of each channel, by which the result is divided", base::positive());
     v("augment", augment, "augmentation of the training images");
     v("test_crop", test_crop, "how images are resized and cropped for evaluation");
     v("workers", workers,
@@ -159,8 +159,7 @@ struct ImageOptions {
       "on an unreadable image: stop with an error, or skip: training takes the next image, evaluation leaves it out "
       "and counts it",
       base::one_of("stop", "skip"));
-    v("follow_links", follow_links,
-      "class folders: also use folders and files outside of the set that symbolic links in it name");
+    v("follow_links", follow_links, "class folders: follow symbolic links to folders and files outside of the set");
     v("keep_decoded", keep_decoded, "size in MB of the cache of decoded images; 0: none", base::range(0, 1 << 20));
   }
   void validate(const base::Where& where) const;

@@ -28,9 +28,8 @@ struct PairTextOptions {
   template <class V>
   void visit(V&& v) {
     v("train", train,
-      "training pairs: tab-separated columns, or, with train_target, the source line by line; a folder: a document is "
-      "a "
-      "file of it");
+      "training pairs: tab-separated columns, or, with train_target, the source line by line; a folder: each file is a "
+      "document");
     v("train_target", train_target,
       "the target of `train` line by line, a folder of files of the same names if `train` is one; empty: `train` has "
       "both in columns");
@@ -56,11 +55,11 @@ struct PairTextOptions {
   bool has_documents() const;
 };
 
-/// A sentence and its translation. document: number of its document, in order of appearance; -1: it stands alone.
+/// A sentence and its translation. document: number of its document, in order of appearance; -1: none.
 struct TextPair {
   std::string source, target;
   int64_t document = -1;
-  std::shared_ptr<const std::string> file = {};  ///< where its source stands
+  std::shared_ptr<const std::string> file = {};  ///< file of its source
   int64_t line = 0;
   /// "FILE:LINE".
   std::string place() const;

@@ -19,7 +19,7 @@ class PairVocabulary {
  public:
   static constexpr int64_t kBos = 0, kPad = 1, kEos = 2, kUnknown = 3, kSpecial = 4;
   explicit PairVocabulary(std::shared_ptr<const text::Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
-  /// Of a published model, whose tokenizer has these special tokens.
+  /// The vocabulary of a published model, whose tokenizer has these special tokens.
   PairVocabulary(std::shared_ptr<const text::Tokenizer> tokenizer, int64_t eos, int64_t pad)
       : tokenizer_(std::move(tokenizer)), special_(0), eos_(eos), pad_(pad), unknown_(tokenizer_->unknown_id()) {}
 
@@ -31,7 +31,7 @@ class PairVocabulary {
   /// The token of the model for one of the tokenizer.
   int64_t of_tokenizer(int64_t id) const { return id + special_; }
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
-  /// Whether a token stands for what the vocabulary lacks: unk, or the tokenizer's own unknown token, which no line
+  /// Whether a token is unknown: unk, or the tokenizer's own unknown token, which no line
   /// has.
   bool is_unknown(int64_t id) const { return id == unknown_ || id - special_ == tokenizer_->unknown_id(); }
   /// The tokens of a line, without the blanks around it, ending with eos. Throws InputError that names `where` for
@@ -51,7 +51,7 @@ class PairVocabulary {
   int64_t eos_ = kEos, pad_ = kPad, unknown_ = kUnknown;
 };
 
-/// Those of both sides; the same object if they are one.
+/// The vocabularies of both sides: one object if they share it.
 struct PairVocabularies {
   std::shared_ptr<const PairVocabulary> source, target;
 };

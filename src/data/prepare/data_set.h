@@ -40,11 +40,11 @@ struct PrepareTarget {
 /// A data set that `mnemo data prepare` supports. Each has its own file in this folder and is registered in
 /// registry.cpp.
 struct DataSet {
-  std::string what;               ///< one line: what it is
+  std::string what;               ///< description in one line
   std::string from;               ///< where to download it
   std::string data_type = {};     ///< the type of [data] whose keys may be set; empty: no keys
   bool path_is_optional = false;  ///< without a path the data is generated
-  /// Of these keys, those that the set itself decides for that path: `keys` below has them, and they may not be set.
+  /// The keys that the set itself decides for that path: `keys` below has them, and they may not be set.
   std::function<base::Node(const std::string& path)> own_keys = {};
   /// Reads `path`, a file or folder, checks it and writes the data set to `out`; `keys` is a complete [data] table of
   /// data_type, or null if data_type is empty. Throws InputError naming the file, what was expected and what was found,

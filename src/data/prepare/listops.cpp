@@ -12,7 +12,7 @@ namespace mnemo::data {
 namespace {
 
 constexpr const char* kListOpsFrom =
-    "https://storage.googleapis.com/long-range-arena/lra_release.gz (folder listops-1000), or made: leave the "
+    "https://storage.googleapis.com/long-range-arena/lra_release.gz (folder listops-1000), or generated: leave the "
     "folder out";
 constexpr std::array<const char*, 3> kListOpsFiles = {"basic_train.tsv", "basic_val.tsv", "basic_test.tsv"};
 
@@ -64,7 +64,7 @@ Prepared prepare_listops(const std::string& folder, const PrepareTarget& out, co
     }
   }
   std::erase_if(prepared.parts, [](const PreparedPart& part) { return part.documents == 0; });
-  // Those of made expressions have done their work, and go with no file.
+  // Keys of generated expressions have no use for a file.
   const std::string changed = changed_keys(
       options, {"train", "valid", "test", "train_samples", "valid_samples", "test_samples", "max_depth", "max_args",
                 "min_length", "max_length", "seed"});

@@ -141,7 +141,7 @@ void for_each_file(const std::string& folder, bool hidden, const std::function<b
       return;
     }
   }
-  // What fails is to enter the last one, or else to read on.
+  // Either entering the last folder failed, or listing the current one.
   base::require(!error, "{}: {}", base::printable(base::is_folder(last) ? last : folder, 400), error.message());
 }
 
@@ -181,7 +181,7 @@ bool is_folder_of_texts(const std::string& path) {
       return !other;
     });
   } catch (const base::InputError&) {
-    return false;  // it may be another kind of data, whose reader says what is wrong
+    return false;  // it may be another kind of data, whose reader reports errors
   }
   return any && !other;
 }

@@ -9,7 +9,7 @@ struct AbcSlots {
   at::Tensor k, v;       ///< [B,H,n,d]
   at::Tensor z;          ///< [B,n]: number of tokens in each slot
   at::Tensor position;   ///< [B] int64: tokens of the sequence so far
-  at::Tensor draw = {};  ///< [B] int64: what random slots are drawn from (core/draws.h)
+  at::Tensor draw = {};  ///< [B] int64: the draw of random slots (core/draws.h)
   template <class F>
   void visit(F&& f) {
     f("k", k, "B H n d");
@@ -54,7 +54,7 @@ class AbcSumControl : public AbcControl {
   virtual Redraw redraw() const { return Redraw::never; }
 
  protected:
-  /// What the control needs in addition to the sums: nothing, token positions, or the counts for means.
+  /// State of the control in addition to the sums: nothing, token positions, or the counts for means.
   enum class Keeps { sums, positions, means };
   AbcSumControl(const char* name, Keeps keeps, const AbcControlBuild& build);
 

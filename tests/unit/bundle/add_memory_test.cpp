@@ -158,7 +158,7 @@ TEST(AddMemory, SegmentsThatStandAloneAreTriedAlone) {
     testing::internal::CaptureStderr();
     EXPECT_TRUE(std::isfinite(convert(options).first_loss));
     const std::string said = testing::internal::GetCapturedStderr();
-    EXPECT_EQ(said.find("a second segment is too much") == std::string::npos, alone) << said;
+    EXPECT_EQ(said.find("cannot read a second segment") == std::string::npos, alone) << said;
   }
 }
 
@@ -170,7 +170,7 @@ TEST(AddMemory, AnotherAttentionTakesWhatItCan) {
   const auto model = read_bundle(folder / "out").model, old = load_any(kTexts + "gpt2").model;
   const std::string weight = "backbone.layers.1.attn.k.weight";
   EXPECT_TRUE(at::equal(model->parameters().find(weight), old->parameters().find(weight)));
-  // The same attention with another option keeps its positions and its groups of queries.
+  // Changing an option of an attention keeps its positions and its groups of queries.
   EXPECT_EQ(convert({.model = kTexts + "llama", .out = folder / "same", .attention = "softmax,dropout=0.5"}).fresh, 0);
   EXPECT_EQ(difference(logits_of(*read_bundle(folder / "same").model), logits_of(*load_any(kTexts + "llama").model)),
             0.0);
@@ -317,7 +317,7 @@ TEST(AddMemory, RefusesWhatDoesNotFit) {
           {"--segment", "20", "28"});
   refuses({.model = gpt2, .out = out, .segment = 0}, {"--segment: expected at least 1, found 0"});
   refuses({.model = gpt2, .out = out, .memory = {"recurrent_tokens,num_mem_tokens=40"}},
-          {"--memory: adds 80 rows to every segment", "28 places: expected fewer"});
+          {"--memory: adds 80 rows to every segment", "28 positions: expected fewer"});
   refuses({.model = kTexts + "llama", .out = out, .memory = {"recurrent_tokens,num_mem_tokens=400"}},
           {"--memory: adds 800 rows", "or --segment"});
   refuses({.model = gpt2, .out = out, .memory = {"recurrent_tokens,16"}}, {"--memory", "KEY=VALUE"});

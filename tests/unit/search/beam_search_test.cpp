@@ -100,7 +100,7 @@ TEST_F(BeamSearch, LengthsPrefixesAndRepeats) {
   }
 }
 
-// Directly behind a prefix, and nowhere else.
+// Directly after a prefix, and nowhere else.
 TEST_F(BeamSearch, SomeTokensNeverFollowAPrefix) {
   BeamSearchOptions options{.beam_size = 4, .max_len_b = 6};
   for (int64_t token = 4; token < 18; ++token) options.not_after_prefix.push_back(token);
@@ -142,7 +142,7 @@ TEST_F(BeamSearch, TheModelsPlacesLimitTheLength) {
       [&] {
         search({.beam_size = 2}, {std::vector<int64_t>(8, 5), {}, {}});
       },
-      {"prefix", "less than 8", "found 8"});
+      {"prefix", "fewer than 8", "found 8"});
 }
 
 TEST_F(BeamSearch, Errors) {

@@ -1,4 +1,4 @@
-// Runs that were stopped, killed or changed, and what goes on from their checkpoints.
+// Runs that were stopped, killed or changed, and resumed from their checkpoints.
 #include <signal.h>
 #include <torch/types.h>
 
@@ -17,7 +17,7 @@ TEST_F(TrainerTest, AMemoryThatTheModelLacksIsAnotherModel) {
   const TrainReport report = make(options, memories().at("segment cache"), run_folder).trainer->run(quiet());
   const Run other = make(options, {}, run_folder);
   test::expect_error<base::InputError>([&] { other.trainer->resume(report.checkpoint); },
-                                       {report.checkpoint + "/state.safetensors", "it is another model"});
+                                       {report.checkpoint + "/state.safetensors", "it is from a different model"});
 }
 
 TEST_F(TrainerTest, ResumedRunIsBitwiseTheUninterruptedOne) {
@@ -46,7 +46,7 @@ TEST_F(TrainerTest, ResumedRunIsBitwiseTheUninterruptedOne) {
   }
 }
 
-// What evaluations leave behind: the best metric so far, and how far a plateau has reduced the learning rate.
+// Results of evaluations are kept: the best metric so far, and how far a plateau has reduced the learning rate.
 TEST_F(TrainerTest, ResumedRunKnowsTheBestAndThePlateau) {
   TrainOptions options = small_options();
   options.optimiser = Node::table({{"type", "adamw"}, {"lr", 1e-30}});  // no improvement after the first evaluation

@@ -83,7 +83,8 @@ TEST_F(TrainerTest, AReplayReachesBackFromEachNewSegment) {
 TEST_F(TrainerTest, AReplayNeedsMemoryThatGoesOn) {
   TrainOptions options = small_options();
   options.replay = 1;
-  test::expect_error<base::InputError>([&] { make(options, memories().at("grc")); }, {"train.replay", "of its own"});
+  test::expect_error<base::InputError>([&] { make(options, memories().at("grc")); },
+                                       {"train.replay", "per-model memory"});
   tasks::LanguageModelOptions text = test::task_options(options);
   text.reset_segments = true;
   test::expect_error<base::InputError>([&] { tasks::LanguageModel(corpus_, text); }, {"replay of 1", "expected 0"});
@@ -399,7 +400,7 @@ TEST_F(TrainerTest, AStepIsKeptWhateverFailsAfterIt) {
     ASSERT_TRUE(again.trainer->resume_latest());
     EXPECT_EQ(again.trainer->run(quiet()).steps, 6);
   }
-  // What a step was saved without is made up for when the run goes on.
+  // A step saved without its log or evaluation makes up for them when the run goes on.
   hooks = quiet();
   hooks.on_loss = [](const LossPoint& point) { base::require(point.step < 6, "the log fails"); };
   const std::string run_folder = folder_ / "owed";
