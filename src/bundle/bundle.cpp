@@ -71,7 +71,7 @@ std::vector<ModelHead> Bundle::heads() const { return heads_of(*images(), folder
 
 ImagePreprocessing Bundle::preprocessing() const {
   images();
-  base::require(!folder.empty(), "bundle: the model lies in no folder, so nothing says how it reads images");
+  base::require(!folder.empty(), "bundle: the model is not in a folder, so its image preprocessing is unknown");
   return ImagePreprocessing::read(folder);
 }
 

@@ -26,7 +26,7 @@ TextSession open_text(const bundle::Bundle& bundle, const GenerateOptions& optio
   base::require(
       bundle.tokenizer != nullptr,
       "{}: expected a model of texts, found one without a tokenizer; a converted model takes the tokenizer's files "
-      "(tokenizer.json and its like) from the folder that it was made from",
+      "(tokenizer.json and so on) from the folder that it was made from",
       bundle.folder);
   const std::shared_ptr<const Engine> engine = make_engine(
       model, options.precision.empty() ? std::nullopt : std::optional(options.precision), "generate");

@@ -120,10 +120,9 @@ std::vector<int64_t> Translator::encode_prefix(const std::string& prefix, const 
 
 void Translator::require_fitting(const TranslateOptions& options) const {
   const int64_t words = model_->vocabularies().target_vocab_size;
-  base::require(
-      options.prefixes.empty() || !settings_,
-      "{}: a model whose folder has the search of transformers ({}) cannot begin with a prefix; expected none",
-      options.prefixes_name, bundle::kGenerationConfig);
+  base::require(options.prefixes.empty() || !settings_,
+                "{}: the search of a published model ({}) does not support prefixes; expected none",
+                options.prefixes_name, bundle::kGenerationConfig);
   base::require(
       !options.sampling || !options.sampling->penalises(),
       "sampling: drawn translations have no penalties; expected repetition_penalty 1, frequency_penalty 0 and "

@@ -104,9 +104,9 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
                 "training: 'train.replay': {} segments would be replayed in every step, and every replay would update "
                 "the model's per-model memory again; expected 0",
                 options_.replay);
-  base::require(options_.recompute != TrainOptions::Recompute::layer || model.recomputes_layers(),
-                "training: 'train.recompute': expected \"none\" for a model of images, whose layers are not run again, "
-                "found \"layer\"");
+  base::require(
+      options_.recompute != TrainOptions::Recompute::layer || model.recomputes_layers(),
+      "training: 'train.recompute': expected \"none\" for an image model, which does not support it, found \"layer\"");
   choose_parameters();
   if (group_) {
     require_divisible(options_, group_->size());
@@ -230,11 +230,10 @@ StepOutcome Trainer::step() {
   const auto segments = task_.next(model_.input());
   StepOutcome outcome;
   for (const data::Batch& segment : segments) outcome.targets += segment.num_targets;
-  base::require(
-      options_.accumulate == 1 || segments.size() == 1 || !per_model_state_,
-      "training: accumulate = {}: a memory that belongs to the model moves from segment to segment with the whole "
-      "batch; expected one segment a step, found {}",
-      options_.accumulate, segments.size());
+  base::require(options_.accumulate == 1 || segments.size() == 1 || !per_model_state_,
+                "training: accumulate = {}: a per-model memory is updated after each segment of the whole batch; "
+                "expected one segment per step, found {}",
+                options_.accumulate, segments.size());
   model_.parameters().zero_grad();
   std::vector<core::State> next;
   std::vector<double> real;  // of each of several parts that has rows, its sequences with a real token

@@ -232,7 +232,8 @@ void Trainer::load_states(const weights::CheckpointReader& reader, int64_t parts
                           ? std::move(whole)
                           : core::select_batch(whole, at::arange(share.offset, share.offset + share.rows, at::kLong)));
   }
-  base::require(fields == tensors.size(), "{}: {} tensors of memories, the model has {}: it is another model", where,
+  base::require(fields == tensors.size(),
+                "{}: checkpoint has {} memory tensors but the model has {}; it is from a different model", where,
                 tensors.size(), fields);
 }
 

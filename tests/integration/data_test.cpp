@@ -266,7 +266,7 @@ TEST_F(DataCommands, KnownSetsAreCheckedAndAFolderBecomesDocuments) {
   expect_mistake({"data", "prepare"}, "data sets and their sources:\n  enwik8");
   expect_mistake({"data", "prepare", "wikitext", "x", "--out", folder_ / "out"}, "unknown data 'wikitext'");
   expect_mistake({"data", "prepare", "enwik8", "x"}, "expected --out DIR");
-  expect_mistake({"data", folder_ / "enwik8", "more"}, "expected one SOURCE, found 'more' behind it");
+  expect_mistake({"data", folder_ / "enwik8", "more"}, "expected one SOURCE, found 'more' after it");
 
   std::filesystem::create_directories(folder_ / "texts/sub");
   for (int i = 0; i < 10; ++i)

@@ -119,8 +119,9 @@ TEST_F(CommandLine, TheManualNamesEverySubcommand) {
   EXPECT_TRUE(manual.out.starts_with(".TH MNEMO 1"));
   for (const char* name : {"train", "compare", "generate", "recipes", "completion"})
     EXPECT_TRUE(holds(manual.out, std::string(".SS mnemo ") + name)) << name;
-  for (const char* argument : {"\n.TP\n\\fIMODEL\\fR\nmodel folder, run folder or checkpoint\n",
-                               "\n.TP\n[\\fIINPUT\\fR ...]\nJPEG or PNG files", "\n.TP\n\\fIFILE\\fR ...\ntask files"})
+  for (const char* argument :
+       {"\n.TP\n\\fIMODEL\\fR\nmodel folder, run folder or checkpoint\n",
+        "\n.TP\n[\\fIINPUT\\fR ...]\nimage model: JPEG or PNG files", "\n.TP\n\\fIFILE\\fR ...\ntask files"})
     EXPECT_TRUE(holds(manual.out, argument)) << argument;
 }
 

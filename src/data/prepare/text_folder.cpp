@@ -94,7 +94,7 @@ Prepared prepare_text(const std::string& folder, const PrepareTarget& out, const
                 base::path_exists(folder) ? "a file" : "nothing");
   std::error_code error;
   base::require(!std::filesystem::equivalent(folder, out.folder, error),
-                "{}: expected another folder to write to than the one that is read", out.folder);
+                "{}: expected an output folder other than the one that is read", out.folder);
   const auto tokenizer = options.pretrained();
   const std::vector<Document> documents = documents_in(folder);
   int64_t total = 0;

@@ -199,7 +199,7 @@ TEST(LearnableMemory, OptionsThatMakeNoSenseAreRefused) {
       R"("tasks": [{"name": "a", "num_classes": 2, "own_class_token": true, "new_class_token": false, "num_mem_tokens": 0}])",
       {"own_class_token"});
   refuse(R"("tasks": [{"name": "a", "num_classes": 2, "labels": ["x"]}])", {"labels", "2"});
-  refuse(R"("tasks": [{"name": "a", "num_classes": 2, "own_adapters": true}])", {"own_adapters", "old rows"});
+  refuse(R"("tasks": [{"name": "a", "num_classes": 2, "own_adapters": true}])", {"own_adapters", "existing rows"});
   refuse(R"("attention": "full", "tasks": [{"name": "a", "num_classes": 2, "own_adapters": true}])",
          {"adapters", "'a'", "found none"});
   refuse(

@@ -470,7 +470,7 @@ TEST(AttentionCacheInImages, WhatIsForImagesIsRefusedInTexts) {
     return read_model_options(base::parse_toml("[embedding]\nvocab_size = 5\n[[memory]]\n" + memory, "recipe.toml"));
   };
   expect_error<base::InputError>([&] { text("type = \"attention_cache\"\nlanes = \"batch\""); },
-                                 {"attention_cache", "texts", "lanes"});
+                                 {"attention_cache", "text model", "lanes"});
   expect_error<base::InputError>([&] { text("type = \"grc\"\nposition = \"cpe_alone\""); }, {"cpe_alone", "images"});
   expect_error<base::InputError>([&] { text("type = \"grc\"\nposition = \"cpe\"\ngrid = [2, 4]"); },
                                  {"\"cpe\"", "leaks the future"});
