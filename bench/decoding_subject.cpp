@@ -166,7 +166,7 @@ double DecodingSubject::token_at(const std::string& precision, int64_t position,
     const HandOver folder;
     const std::string file = folder.path("session.safetensors");
     session.save(file);
-    // The same means, but as if taken over more tokens: the log of the sum of weights grows with the number of tokens.
+    // Keeps the means but pretends more tokens: the log of the sum of weights grows with the number of tokens.
     weights::TensorFile saved = weights::read_safetensors(file);
     for (auto& [name, tensor] : saved.tensors) {
       if (name.ends_with(".z")) tensor = tensor + std::log(static_cast<double>(position) / kRead);

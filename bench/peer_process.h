@@ -21,7 +21,7 @@ class PeerProcess {
 
   /// Sends a line and returns the line that comes back. Throws InputError if the child ends.
   std::string ask(const std::string& line);
-  /// The same with a time limit in seconds: returns nothing if the answer takes longer. The child is then killed and
+  /// ask() with a time limit in seconds: returns nothing if the answer takes longer. The child is then killed and
   /// cannot be asked again.
   std::optional<std::string> ask_within(const std::string& line, double limit);
   /// Asks, and reads the answer as seconds. Throws InputError if the answer is invalid.

@@ -97,7 +97,7 @@ struct ImageAnswer {
   std::vector<TaskAnswer> tasks;  ///< one per head
 };
 
-/// What to inspect. Without any option nothing is run on data.
+/// Options of inspect(). Without any, nothing is run on data.
 struct InspectOptions {
   std::vector<std::string> set = {};  ///< "KEY=VALUE" overrides of a recipe
   std::string variant = {};           ///< for a recipe with studies: "VARIANT" or "STUDY/VARIANT"
@@ -118,7 +118,7 @@ class Inspection {
   std::string text() const;     ///< for a terminal, as `mnemo inspect` prints it
   std::string json() const;
   std::string html(const std::string& title) const;  ///< one HTML file that works offline
-  /// What the model did with the input, or the attention mask. Throws InputError if there is nothing to draw.
+  /// A picture of the attention over the input, or of the attention mask. Throws InputError if there is neither.
   std::string svg() const;
   /// All results in typed form (<mnemo/experiment/inspection.h>).
   const experiment::Inspection& parts() const { return *parts_; }

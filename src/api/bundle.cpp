@@ -80,7 +80,7 @@ void put_text_files(const bundle::Bundle& parts, std::map<std::string, std::stri
     return found != files.end() && found->second == one.second;
   });
   if (known) return;
-  // Those of the folder's tokenizer go, or they could be read in place of the new ones.
+  // Drop the files of the folder's tokenizer: they could be read instead of the new ones.
   if (!parts.folder.empty() && text::has_tokenizer(parts.folder)) {
     for (const auto& [name, content] : text::open_tokenizer(parts.folder)->save()) files.erase(name);
   }

@@ -19,7 +19,7 @@ struct DecodeFeatures {
                   float* out) const;
 };
 
-/// What is divided by: the sum of weights as the normaliser takes it, in its causal form or the other.
+/// The normaliser (denominator) of a sum of weights.
 float divisor_of(const ops::LinearNormaliser& normaliser, float sum, bool causal);
 
 }  // namespace mnemo::attention

@@ -67,7 +67,7 @@ struct DistanceTerms {
   int64_t dim = 0, clamp = 0;
 };
 
-/// What an attention over individual keys has beside softmax.
+/// Optional parts of a key-value decoder: window, distance terms, biases, rotary positions and so on.
 struct KeyDecoderOptions {
   int64_t window = 0;            ///< keys up to and including its own that a row sees, likewise to the right; 0 = all
   DistanceTerms distances = {};  ///< of relative attention

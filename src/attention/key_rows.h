@@ -14,8 +14,8 @@ inline at::Tensor key_rows(const core::AttentionInput& input) {
   return input.context.defined() ? at::cat({input.context, input.x}, 1) : input.x;
 }
 
-/// Of q, and of k and v of key_rows(): those of the call's own rows. Undefined in a cross table, whose keys come from
-/// other rows.
+/// The part of q, k and v that belongs to the call's own rows. Undefined in a cross table, whose keys come from other
+/// rows.
 inline layers::AttentionProjections::Heads own_rows(const core::AttentionInput& input,
                                                     const layers::AttentionProjections::Heads& all) {
   const int64_t count = all.q.size(2), before = all.k.size(2) - count;

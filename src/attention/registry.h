@@ -7,7 +7,7 @@ namespace mnemo::attention {
 /// The type of `backbone.attention` if its options table names none.
 inline constexpr const char* kDefaultAttention = "relative";
 
-/// The same in a translation model: for each of its three attentions.
+/// The default type of each of the three attentions of a translation model.
 inline constexpr const char* kDefaultPairAttention = "softmax";
 
 /// Registers the option types and factories of every attention in this folder, one explicit line each.

@@ -61,7 +61,7 @@ class Softmax final : public core::CoreAttention, public core::ReadsHeads, publi
  private:
   /// q of the rows, and k and v of the rows and contexts. In training keys that are padding are zero, not projected.
   layers::AttentionProjections::Heads projected(const core::AttentionInput& input) const;
-  /// Of q k^T for heads of that width.
+  /// The scale of q k^T for heads of that width.
   double scale_of(int64_t head_dim) const;
 
   layers::AttentionProjections maps_;

@@ -19,7 +19,7 @@ struct PositionOptions {
   Type type = Type::none;
   int64_t max_len = 512;
   int64_t first = 0;  ///< number of the first position
-  // Of translation models alone, whose own options set them:
+  // Set by the options of translation models only:
   enum class Frequencies { paper, fairseq, marian };
   Frequencies frequencies = Frequencies::paper;
   bool skips_padding = false;  ///< padding is not counted and gets no position
@@ -31,7 +31,7 @@ struct PositionOptions {
     v("max_len", max_len, "learned: number of rows of the table of positions", base::range(1, 1 << 24));
     v("first", first, "number of the first position (RoBERTa: the id of the padding + 1)", base::range(0, 1 << 24));
   }
-  /// The number of rows that have a position; of learned positions.
+  /// Number of rows that have a learned position.
   int64_t places() const { return max_len - first; }
 };
 
@@ -123,14 +123,14 @@ class LayerStack : public core::Backbone {
     std::unique_ptr<core::Attention> attention, cross;  ///< cross: null in layers without
     layers::Norm norm1, cross_norm, norm2;
     layers::FeedForward ffn;
-    /// y [N,D] of the real rows, given which they are.
+    /// y [B,Q,D], or [N,D] of the real rows if `real` is given.
     core::AttentionResult attend(const core::AttentionInput& input, const core::State& state,
                                  const ops::RealRows* real) const;
-    /// The same of cross-attention: y alone.
+    /// y of cross-attention.
     at::Tensor attend_encoder(const core::AttentionInput& input, const ops::RealRows* real) const;
     at::Tensor feed_forward(const at::Tensor& rows, double dropout, bool training) const;
   };
-  /// What enters and leaves a layer; gradients flow through all of it.
+  /// Tensors that enter and leave a layer; gradients flow through all of them.
   struct Passed {
     at::Tensor h;             ///< [B,Q,D], or of real rows alone
     at::Tensor from_below;    ///< what the attention of the layer below passed up, and then this one's
@@ -141,7 +141,7 @@ class LayerStack : public core::Backbone {
     template <class F>
     void each(F&& f);
   };
-  /// What a layer does besides: constants.
+  /// Per-layer constants.
   struct Pass {
     const core::BackboneInput& input;
     const core::AttendTable& table;
@@ -149,12 +149,12 @@ class LayerStack : public core::Backbone {
     const ops::RealRows* real;
   };
   Passed run_layer(size_t n, const Passed& entering, const Pass& pass) const;
-  /// The same without its graph, which the backward pass makes again.
+  /// run_layer() without its graph, which the backward pass builds again.
   class Recomputing;
-  /// The rows that are not padding, if it pays to run row by row what can be (norms, maps, residuals) on them alone:
-  /// in training, where nobody looks at padding.
+  /// The rows that are not padding, if it pays to run norms, maps and residuals on them alone: in training, where the
+  /// output of padding is not used.
   std::optional<ops::RealRows> real_rows(const core::BackboneInput& input) const;
-  /// Dropout of a branch's rows, packed if `real` is given: with the numbers of a batch that is not.
+  /// Dropout of a branch's rows, packed if `real` is given. Draws the same random numbers as for unpacked rows.
   at::Tensor drop(const at::Tensor& rows, bool training, const ops::RealRows* real) const;
   /// Whether each layer is skipped; drawn once per segment.
   std::vector<bool> dropped(const core::BackboneInput& input) const;

@@ -36,7 +36,7 @@ class Pyramid : public core::ImageBackbone {
   int64_t num_stages() const { return static_cast<int64_t>(first_layer_.size()) - 1; }
 
  protected:
-  /// What the layers of one stage are built from.
+  /// Arguments for the layers of one stage.
   struct StageBuild {
     int64_t dim = 0, num_heads = 0;
     double norm_eps = 1e-6, init_std = 0.02;

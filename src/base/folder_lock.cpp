@@ -19,8 +19,8 @@
 namespace mnemo::base {
 namespace {
 
-/// What the file says: "PID HOST BOOT". Containers of one machine share the boot id; a host keeps its name when it
-/// starts again.
+/// Content of the lock file: "PID HOST BOOT". Containers of one machine share the boot id; a host keeps its name when
+/// it restarts.
 struct Owner {
   pid_t pid = 0;  ///< 0: none
   std::string host, boot;

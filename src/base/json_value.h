@@ -11,10 +11,10 @@ namespace mnemo::base {
 std::string json_text(std::string_view text);
 /// A number for JSON; infinity and NaN become null.
 Node json_number(double value);
-/// The same with six decimals, enough for a weight.
+/// A JSON number with six decimals, enough for a weight.
 Node rounded(double value);
 
-/// What the JSON parser's message says is wrong, without its own names and its place:
+/// The cause in a message of the JSON parser, without the parser's names and position:
 ///   "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ..." is "syntax error ..."
 std::string_view json_parser_words(std::string_view message);
 

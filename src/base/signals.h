@@ -34,7 +34,7 @@ class Stopped : public std::runtime_error {
   int signal_;
 };
 
-/// What a second signal would lose: steps done, and the step of the last checkpoint (-1: none).
+/// Notes the work that a second signal would lose: steps done, and the step of the last checkpoint (-1: none).
 void note_progress(int64_t done, int64_t saved);
 
 }  // namespace mnemo::base

@@ -9,7 +9,7 @@ namespace mnemo::base {
 /// valid.
 std::u32string code_points(std::string_view text, std::string_view where);
 
-/// The same code points as UTF-8.
+/// Encodes code points as UTF-8.
 std::string utf8(std::u32string_view text);
 
 /// The general category of a code point in two letters: "Lu", "Nd", "Cn".

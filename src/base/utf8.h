@@ -6,7 +6,7 @@
 
 namespace mnemo::base {
 
-/// What some editors write in front of a text; no part of it.
+/// The byte order mark that some editors write before a text. It is not part of the text.
 inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 /// The first character of a text.

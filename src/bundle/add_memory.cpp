@@ -114,8 +114,7 @@ AnyModel rebuilt(const std::string& folder, const ConvertOptions& options) {
   return made;
 }
 
-/// What the head of a model of texts is asked for after random tokens [1,count+1]: the next ones, those in their own
-/// places, or a class.
+/// Targets of a text model for random tokens [1,count+1]: the next tokens, the tokens themselves, or a class.
 at::Tensor random_targets(const models::Model& model, const at::Tensor& tokens) {
   const int64_t count = tokens.size(1) - 1;
   if (model.num_classes() > 0) return at::zeros({1, 1}, at::kLong);

@@ -7,9 +7,9 @@
 namespace mnemo::bundle {
 
 /// A model folder whose weights are the mean of a run's latest checkpoints, w = (w_1 + .. + w_n) / n, summed in
-/// float64 (the averaging of Vaswani et al. 2017, section 6.1). Of a training with a moving average of the weights, the
-/// mean of those averages. Other files are those of the newest checkpoint; tensors that are no floating-point numbers
-/// too. The card is left empty.
+/// float64 (the averaging of Vaswani et al. 2017, section 6.1). If the training keeps a moving average of the weights,
+/// the moving averages are averaged. Other files, and tensors that are not floating point, come from the newest
+/// checkpoint. The card is left empty.
 ///   run    a run's folder
 ///   count  how many checkpoints, at least 1
 /// Throws InputError if the run has fewer good checkpoints, or if they are not of one model.

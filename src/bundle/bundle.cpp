@@ -118,7 +118,7 @@ std::map<std::string, std::string> files_beside(const std::string& folder) {
   std::map<std::string, std::string> files;
   for (const std::string& name : base::list_folder(folder)) {
     const std::string path = base::join_path(folder, name);
-    // What a system or a version control leaves there (.DS_Store, .gitattributes) is no file of the model.
+    // Files of the system or of version control (.DS_Store, .gitattributes) are no part of the model.
     if (!base::is_plain_name(name) || (is_checkpoint_folder(folder) && is_of_training(name))) continue;
     if (name == "config.json" || name == "model.safetensors" || name == "README.md" || base::is_folder(path)) continue;
     files[name] = base::read_file(path, kMaxBytes);

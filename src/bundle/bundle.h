@@ -49,10 +49,10 @@ std::string model_folder(const std::string& path, const std::optional<std::strin
 Bundle read_bundle(const std::string& path, const std::optional<std::string>& checkpoint = {});
 
 /// Files of a model folder beside its configuration, weights and card, by name: vocabulary, classes.txt, images.json
-/// and the like. Of a checkpoint without those of the training.
+/// and the like. Files of the training in a checkpoint are left out.
 std::map<std::string, std::string> files_beside(const std::string& model_folder);
 
-/// What a model folder is written from.
+/// Content of a model folder to write.
 struct BundleContent {
   const models::ModelOptions& options;
   const core::Model& model;

@@ -16,9 +16,9 @@ std::vector<std::string> class_names(const std::string& folder);
 /// Whether they are the names that transformers gives to classes without any: LABEL_0, LABEL_1 and so on.
 bool are_numbered(const std::vector<std::string>& names);
 
-/// What another library's folder calls its classes, as the text of classes.txt: `label_names` or `id2label`, if they
-/// are as many as the model's classes; of a folder of ours that was converted from one, what that said. Empty where
-/// nothing is said that can be honoured, then with a warning.
+/// Class names of another library's folder, as the text of classes.txt: from `label_names` or `id2label`, if there are
+/// as many as the model has classes. A folder of ours keeps the names of the folder that it was converted from. Empty
+/// if there are none; warns if there are some that cannot be used.
 std::string foreign_class_lines(const std::string& folder);
 
 /// The names of classes in another library's config.json, `label_names` or `id2label`; empty where it has none.

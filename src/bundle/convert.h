@@ -35,9 +35,9 @@ struct Converted {
 /// Throws InputError for a model that does not fit, and for an option that the other format cannot express.
 Converted convert(const ConvertOptions& options);
 
-/// What `to` may be.
+/// The values of `to`.
 std::vector<std::string> conversion_names();
-/// The same, each with a few words.
+/// The values of `to`, each with a short description.
 std::string conversions_text();
 
 }  // namespace mnemo::bundle

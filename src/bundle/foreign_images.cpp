@@ -47,7 +47,7 @@ bool crops_by_default(const base::Node& processor) {
   return false;
 }
 
-/// What of both resized sides is kept: the larger of the numbers with which TestCrop resizes to just these.
+/// The fraction of both resized sides that is kept: the largest number with which TestCrop gives these sizes.
 double kept_of(int64_t cropped, int64_t resized) {
   const double side = static_cast<double>(cropped), before = static_cast<double>(resized);
   const double exact = side / before;

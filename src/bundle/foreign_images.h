@@ -11,9 +11,9 @@
 
 namespace mnemo::bundle {
 
-/// What another library's folder says of images beside its weights, as the text of images.json: timm's
-/// `pretrained_cfg`, Hugging Face's preprocessor_config.json. Empty for a folder of ours, and where nothing is said
-/// that can be honoured; the latter with a warning.
+/// Image preprocessing of another library's folder, as the text of images.json: from timm's `pretrained_cfg` or Hugging
+/// Face's preprocessor_config.json. Empty for a folder of ours. If the preprocessing is not supported, warns and
+/// returns nothing.
 std::string foreign_preprocessing(const std::string& folder);
 
 /// That, the names of classes and config.json, as files of a folder of ours.

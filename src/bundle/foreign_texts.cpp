@@ -26,7 +26,7 @@ bool says_float32(const base::Node& config) {
   });
 }
 
-/// The same config.json for weights in float32: transformers would narrow them to the type that it names.
+/// Changes a config.json to float32: transformers would convert the weights to the type that it names.
 std::string in_float32(base::Node config) {
   for (const char* key : kTypeKeys) {
     if (config.find(key) != nullptr) config.set(key, "float32");
@@ -44,7 +44,7 @@ base::Node with_segments_of(base::Node options, const base::Node& said) {
   return options;
 }
 
-/// Those of classes.txt, if there are any. Throws InputError if there are more or fewer than classes.
+/// Adds the names of classes.txt, if there is one. Throws InputError if their number is not that of the classes.
 void add_class_names(base::Node& config, const std::string& folder) {
   const base::Node* labels = config.find("id2label");
   const std::vector<std::string> classes = class_names(folder);
@@ -54,8 +54,8 @@ void add_class_names(base::Node& config, const std::string& folder) {
   name_classes(config, classes);
 }
 
-/// What the files beside a model say: transformers would otherwise have the ids of the vocabulary that its format began
-/// with, and numbers for labels.
+/// Adds the special tokens and class names in the files beside a model. Without them, transformers takes the ids of the
+/// format's original vocabulary, and numbers for labels.
 void add_files_beside(base::Node& config, const std::string& folder) {
   add_class_names(config, folder);
   if (!text::has_tokenizer(folder)) return;

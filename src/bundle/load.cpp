@@ -120,7 +120,7 @@ AnyModel load_any(const std::string& folder, const LoadModelOptions& options) {
     const weights::TensorFile file = sharded ? weights::read_sharded(index) : weights::read_safetensors(whole);
     if (loaded.format->variants) require_plain_weights(said, file, config_path, weights_path);
     if (loaded.format->fit) loaded.format->fit(*loaded.format, config, said, file);
-    // Of the model as it was published: what a change adds is the caller's.
+    // Checked before options.change, which may add tensors that the file does not have.
     if (loaded.format->variants) require_held(models::read_model_options(config), file, config_path, weights_path);
     if (options.change) options.change(config);
     const models::ModelOptions model = models::read_model_options(config);

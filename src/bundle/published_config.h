@@ -22,8 +22,8 @@ struct PublishedConfig {
 PublishedConfig read_published(const std::string& folder, const char* file = kConfigFile);
 /// config.json if it is another library's; in a folder of ours that was converted from one, what that said.
 PublishedConfig find_published(const std::string& folder);
-/// What `make` makes of it for that file of ours; empty where there is none, and with a warning where it cannot be
-/// honoured.
+/// Returns make(config), the text for our file `file`; empty if the folder has no config. Warns and returns nothing if
+/// the config cannot be honoured.
 std::string said_by(const PublishedConfig& found, const std::string& folder, const char* file,
                     const std::function<std::string(const PublishedConfig&)>& make);
 

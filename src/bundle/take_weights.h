@@ -8,7 +8,7 @@
 
 namespace mnemo::bundle {
 
-/// What a model that starts from a folder has of it.
+/// The parts of a model folder that a new model starts with.
 struct Taken {
   std::vector<std::string> fresh = {};   ///< weights that the folder lacks, or has for another number of classes
   std::vector<std::string> unused = {};  ///< weights of the folder that the model has no place for

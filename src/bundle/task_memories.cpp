@@ -45,14 +45,14 @@ struct Folder {
   ModelFolder content;
 };
 
-/// What is in the model now, into `result`.
+/// Lists the model's tasks in `result`.
 void tell(const weights::StoredParts& parts, AttachedTasks& result) {
   const memory::LearnableTokensOptions memory = weights::tasks_of(parts.options);
   for (const memory::TaskOptions& task : memory.tasks) result.tasks.push_back(task.name);
   result.own_head = memory.tasks.empty() || memory.attention == memory::TaskAttention::masked;
 }
 
-/// What a task that extends all others sees: those with a class row, if it has one itself.
+/// The tasks that a task which extends all others sees: those with a class row, if it has one itself.
 std::vector<std::string> all_with_class_rows(const weights::StoredParts& parts, const memory::TaskOptions& added) {
   std::vector<std::string> names;
   if (!added.new_class_token) return names;

@@ -29,7 +29,7 @@ int run(int argc, char** argv, const std::shared_ptr<CLI::App>& app);
 /// The help text of a subcommand, or of the whole for an empty name. Throws InputError for an unknown one.
 std::string help_text(const std::string& command);
 
-/// What `mnemo --version` prints: versions of Mnemo and LibTorch, CPU features, process settings, threads.
+/// Text of `mnemo --version`: versions of Mnemo and LibTorch, CPU features, process settings, threads.
 std::string version_text();
 
 }  // namespace mnemo::cli

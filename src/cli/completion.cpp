@@ -66,7 +66,7 @@ Values values_of(const std::string& command, const std::string& name, const std:
   return {.files = kind == "FILE", .folders = kind == "DIR" || kind == "FOLDER" || kind == "MODEL"};
 }
 
-/// What its arguments may be.
+/// Possible values of a command's arguments.
 Values argument_values(const std::string& command, const std::vector<std::string>& commands) {
   if (command == "help") {
     Values subjects{.words = commands};

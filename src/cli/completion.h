@@ -9,7 +9,7 @@ class App;
 
 namespace mnemo::cli {
 
-/// What may stand behind an option, or in place of an argument.
+/// Possible values of an option or argument.
 struct Values {
   std::vector<std::string> words = {};
   bool files = false, folders = false, keys = false;  ///< keys: KEY= of a recipe
@@ -36,7 +36,7 @@ struct CompletedCommand {
   std::vector<CompletedArgument> arguments = {};
 };
 
-/// What a shell completes, read from the application's own structure and the registries.
+/// Completions for a shell, read from the application's own structure and the registries.
 struct Completion {
   std::vector<CompletedCommand> commands;
   std::vector<CompletedOption> options;  ///< without a subcommand

@@ -32,7 +32,7 @@ std::string path_from(const std::optional<std::string>& folder, const std::strin
   return absolute.lexically_relative(fs::absolute(*folder).lexically_normal()).string();
 }
 
-/// What the recipe and its run are called: the last name of the path that is no pattern, without its ending.
+/// Name of the recipe and its run: the last name of the path that is no pattern, without its extension.
 std::string name_of(const std::string& data) {
   fs::path path = fs::absolute(data).lexically_normal();
   while (path.has_relative_path() &&

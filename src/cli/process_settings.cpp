@@ -64,8 +64,8 @@ bool tune_malloc() {
 #endif
 }
 
-/// The number of a closed standard stream would be that of the next file or socket that is opened, which what is
-/// printed would then go into. What stands in for it can be neither read nor written, as a closed one.
+/// Replaces closed standard streams: otherwise the next file or socket would get the number of one, and printed text
+/// would go into it. The replacements, like closed streams, can be neither read nor written.
 void occupy_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) != -1 || errno != EBADF) continue;

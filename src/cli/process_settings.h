@@ -20,7 +20,7 @@ struct ProcessSettings {
 /// Returns what is active, as `process_settings` does.
 const ProcessSettings& apply_process_settings();
 
-/// What is active. Before `apply_process_settings` nothing is said to be.
+/// The active settings. All false until apply_process_settings() runs.
 const ProcessSettings& process_settings();
 
 /// One line for `mnemo --version`: "MKL override on, malloc tuning off (MNEMO_MALLOC_TUNING=0)".

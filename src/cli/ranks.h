@@ -12,7 +12,7 @@
 
 namespace mnemo::cli {
 
-/// What a command line says of several processes.
+/// Options of a command line for several processes.
 struct Ranks {
   std::string command;                    ///< for messages
   std::optional<int64_t> processes = {};  ///< --processes
@@ -22,8 +22,8 @@ struct Ranks {
 /// Adds --processes, with what it is for, and --rank-timeout.
 void add_ranks(Command& command, Ranks& ranks, const std::string& about);
 
-/// What ranks do before they share the work of a command with a model, besides a training: divides the threads of their
-/// machine, and refuses ranks with another program, command line or model. Nothing for one process.
+/// Prepares ranks to share the work of a command other than training: divides the threads of their machine, and refuses
+/// ranks with another program, command line or model. Does nothing for one process.
 void begin_sharing(const std::shared_ptr<distributed::Group>& group, const std::string& command,
                    const core::Model& model);
 
@@ -32,7 +32,7 @@ void begin_sharing(const std::shared_ptr<distributed::Group>& group, const std::
 ///   with --processes N: starts N ranks of this program and returns their exit status;
 ///   as one rank of several: joins the others. Ranks other than 0 write stdout and stderr to FOLDER/rank-N.log; without
 ///   a folder their errors stay on stderr and the rest is dropped.
-/// What a rank throws is told to the others first.
+/// If a rank throws, the others are notified before it rethrows.
 int on_ranks(const Ranks& ranks, const std::string& folder,
              const std::function<int(const std::shared_ptr<distributed::Group>& group)>& work);
 

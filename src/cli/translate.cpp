@@ -114,7 +114,7 @@ search::BeamSearchOptions beam_search(const TranslateArguments& arguments, searc
   return search;
 }
 
-/// What the command line asks for beside the search.
+/// Options of the command line besides the search.
 infer::TranslateOptions asked_options(const TranslateArguments& arguments) {
   infer::TranslateOptions options = arguments.translate;
   const bool draws = arguments.temperature || arguments.top_k || arguments.top_p || arguments.seed;
@@ -165,7 +165,7 @@ search::BeamSearchOptions limits_of(const search::GenerationOptions& search) {
           .no_repeat_ngram = search.no_repeat_ngram};
 }
 
-/// What the translations of the lines of standard input begin with: the lines of the file of --prefix.
+/// The lines of the file of --prefix: translations of the lines of standard input begin with them.
 class Prefixes {
  public:
   explicit Prefixes(const std::optional<std::string>& file) : file_(file) {
@@ -173,7 +173,7 @@ class Prefixes {
     data::for_each_line(text::TextSource(*file).without_byte_order_mark(), InputLines::kMaxLine,
                         [&](const data::LinePlace&, std::string_view line) { lines_.emplace_back(line); });
   }
-  /// Of the lines from number `first` on, from 1; those that the file has no line for are removed.
+  /// Sets the prefixes of lines from number `first` on, counted from 1. Lines beyond the end of the file are removed.
   void give(int64_t first, std::vector<std::string>& lines, infer::TranslateOptions& options) const {
     if (!file_) return;
     const auto begin = lines_.begin() + (first - 1);

@@ -57,13 +57,13 @@ struct AttentionResult {
   at::Tensor to_above = {};  ///< passed to the attention of the layer above; undefined = nothing
 };
 
-/// What an attention supports, checked when a model is built, and how it carries the past.
+/// Capabilities of an attention, checked when a model is built, and how it carries the past.
 struct AttentionSupport {
   bool tables = true;        ///< rules other than causal (in a bidirectional model: other than open)
   bool contexts = true;      ///< rows of a layer context
   bool keeps_state = false;  ///< carries state from segment to segment
   bool cross = false;        ///< keys of other rows: an encoder's output
-  /// What it carries changes where a segment ends: the same text in other segments gives other outputs.
+  /// The carried state changes where a segment ends: a text gives other outputs in other segments.
   bool moves_at_ends = false;
   /// In a causal model: its queries see later tokens of their segment, which is for analysis. It reads whole segments
   /// only, writes no text, and its perplexity is not that of a language model.
@@ -87,7 +87,7 @@ class Attention {
   /// Its decoder, for decoding token by token (core/decode.h); null if it has none. Throws InputError naming an option
   /// that the decoder does not support.
   virtual std::unique_ptr<DecodeAttention> decoder(const DecodeBuild& build) const;
-  /// The same where its keys are an encoder's output (core/decode_cross.h).
+  /// Its decoder for cross-attention, whose keys are an encoder's output (core/decode_cross.h).
   virtual std::unique_ptr<DecodeCross> cross_decoder(const DecodeBuild& build) const;
 };
 

@@ -15,8 +15,8 @@ namespace mnemo::core {
 
 struct DecodeStack;
 
-/// What a decoder's cross-attention reads: an encoder's output [B,S,D], and which of it is real, [B,S] bool, undefined
-/// = all.
+/// The input of a decoder's cross-attention: an encoder's output [B,S,D], and which rows are real, [B,S] bool;
+/// undefined: all.
 struct EncoderOutput {
   at::Tensor rows, valid;
 };

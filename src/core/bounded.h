@@ -7,8 +7,8 @@
 
 namespace mnemo::core {
 
-/// Implemented by layer contexts and attentions whose state keeps rows of the past between segments. What they declare
-/// says how large their state becomes without anything of that size being made.
+/// Implemented by layer contexts and attentions whose state keeps rows of the past between segments. They declare how
+/// large their state becomes, so that nothing of that size has to be allocated.
 class Bounded {
  public:
   virtual ~Bounded() = default;

@@ -190,8 +190,8 @@ struct DecodeStack {
   bool parallel_residual = false;
   layers::Norm final_norm;  ///< without weight: none
   at::Tensor positions;     ///< [P,D], learned; undefined: none
-  /// Of sinusoidal positions: angles of position p are (p + first_position) * frequencies; empty: none. A row gets
-  /// [sin .., cos ..].
+  /// Frequencies of sinusoidal positions; empty: none. Position p adds [sin .., cos ..] of
+  /// (p + first_position) * frequencies.
   std::vector<double> frequencies;
   int64_t first_position = 0;
 };

@@ -11,8 +11,8 @@
 
 namespace mnemo::core {
 
-/// What a layer's cross-attention reads of one source, in the form of the decoder that computed it. It never changes,
-/// so all hypotheses of a sentence share it.
+/// The keys and values of one source for a layer's cross-attention, in the form of the decoder that computed them. They
+/// never change, so all hypotheses of a sentence share them.
 class EncodedSource {
  public:
   virtual ~EncodedSource() = default;

@@ -30,7 +30,7 @@ inline at::Tensor by_key_heads(const at::Tensor& queries, int64_t groups) {
   return queries.size(1) == groups ? queries : queries.unflatten(1, {groups, -1}).flatten(2, 3);
 }
 
-/// What by_key_heads() did, undone: [B,G,H/G*Q,n] -> [B,H,Q,n].
+/// The inverse of by_key_heads(): [B,G,H/G*Q,n] -> [B,H,Q,n].
 inline at::Tensor by_query_heads(const at::Tensor& rows, int64_t num_heads) {
   return rows.size(1) == num_heads ? rows : rows.unflatten(2, {num_heads / rows.size(1), -1}).flatten(1, 2);
 }

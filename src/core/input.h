@@ -7,7 +7,7 @@
 
 namespace mnemo::core {
 
-/// What a model reads.
+/// The input of a model.
 enum class InputKind { tokens, images, pairs };
 
 /// For error messages.

@@ -11,7 +11,7 @@
 
 namespace mnemo::core {
 
-/// What the rows or columns of a map represent.
+/// Meaning of the rows or columns of a map.
 ///   queries  the rows of the table        keys   its keys: [contexts; rows]
 ///   slots    slots of a bounded memory    cache  rows of the gated recurrent cache
 enum class MapAxis { queries, keys, slots, cache };
@@ -32,7 +32,7 @@ struct GateValues {
   at::Tensor values;
 };
 
-/// What an attention computed for one input.
+/// Weights and gates that an attention computed for one input.
 struct AttentionView {
   std::vector<WeightMap> maps;
   std::vector<GateValues> gates = {};
@@ -52,7 +52,7 @@ class Inspectable {
   /// Explains forward(input, state). `history` is the result of history() for the previous segments, empty at the start
   /// of a sequence.
   virtual AttentionView inspect(const AttentionInput& input, const State& state, const State& history) const = 0;
-  /// What a later inspect() needs from this segment in addition to the state.
+  /// State beyond the attention's own that a later inspect() needs from this segment.
   virtual State history(const AttentionInput& /*input*/, const State& /*state*/, const State& /*history*/) const {
     return {};
   }

@@ -38,8 +38,7 @@ class LayerContext {
   virtual State initial_state(int64_t batch) const = 0;
   /// Adds the span of its rows to the table and, if the mechanism requires it, changes rules of the token rows.
   virtual void add_spans(AttendTable& table, const State& state, Mode mode) const = 0;
-  /// Which of its rows are real and which are padding, [B,M] bool: nobody attends to padding. The same for all layers
-  /// that it serves.
+  /// Which of its rows are real, [B,M] bool: nobody attends to padding. Equal for all layers that it serves.
   virtual at::Tensor valid(const State& state) const = 0;
   /// Its rows for one layer, [B,M,D]. entering [B,Q,D]: the rows that enter the layer, before any norm. Called once for
   /// each layer it serves, at the start of a segment.
@@ -93,7 +92,7 @@ class SequenceMemory {
   virtual bool shows_rows() const { return false; }
   /// Whether its rows need rules of their own, which the attention of a causal model must support (support().tables).
   virtual bool needs_tables() const { return true; }
-  /// What its write rows contribute to the training loss. hidden [B,m,D]; nll(hidden, targets [B,m]) is the head's
+  /// Contribution of its write rows to the training loss. hidden [B,m,D]; nll(hidden, targets [B,m]) is the head's
   /// loss.
   virtual std::vector<AuxiliaryLoss> losses(const at::Tensor& /*hidden*/, const LossOfRows& /*nll*/) const {
     return {};

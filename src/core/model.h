@@ -53,8 +53,8 @@ class Model {
                             const State& /*before*/, const HiddenObserver& /*hidden*/ = {}) const {
     throw base::InternalError("only translation models have a source");
   }
-  /// What of a state goes on to the next segment of a document; translation models leave out what the last target read
-  /// of its source.
+  /// The part of the state carried to the next segment of a document. Translation models leave out the last source,
+  /// which only its target reads.
   virtual State carried(const State& state) const { return state; }
   /// The state before the first segment of a sequence; per-model fields have their committed values.
   virtual State initial_state(int64_t batch) const = 0;

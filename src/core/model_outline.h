@@ -12,8 +12,8 @@ namespace mnemo::core {
 /// Where a memory attaches to a model.
 enum class Seam { attention, layer_context, sequence, tasks };
 
-/// What a mechanism may know about the model it will be part of, before anything is built: the model's options, without
-/// the names of other mechanisms.
+/// The facts a mechanism may know about its future model before anything is built: the model's options, without the
+/// names of other mechanisms.
 struct ModelOutline {
   bool whole = true;  ///< with an input and a head; false: a layer_stack, which maps rows to rows
   InputKind input = InputKind::tokens;

@@ -51,8 +51,8 @@ struct RotaryOptions {
   void validate(const base::Where& where) const {
     where.require(dims.value_or(0) % 2 == 0, "dims", "expected an even number, found {}", dims.value_or(0));
   }
-  /// Of rows of that width; `what` they are is for the message. Throws InputError for rows that are too narrow or of an
-  /// odd width.
+  /// Frequencies for rows of that width, which messages call `what`. Throws InputError for rows that are too narrow or
+  /// of odd width.
   std::vector<double> frequencies(int64_t width, std::string_view what = "the head's width") const {
     const int64_t turned = dims.value_or(width);
     base::require(turned <= width && turned % 2 == 0, "rotary.dims: expected an even number of at most {} {}, found {}",
@@ -68,7 +68,7 @@ struct RotaryOptions {
 /// any way gives the same sums. Padding is not counted. Without frequencies nothing is turned.
 class RowTurns {
  public:
-  /// Of a call with so many rows. valid [B,T] bool, false = padding; undefined = no padding.
+  /// Turns of a call with `rows` rows. valid [B,T] bool, false = padding; undefined = no padding.
   RowTurns(const std::vector<double>& frequencies, int64_t rows, at::Tensor valid)
       : frequencies_(frequencies), rows_(rows), valid_(std::move(valid)) {}
   /// x [B,H,T,r], each row turned by its number in the call.

@@ -110,7 +110,7 @@ class State {
   std::shared_ptr<const Node> node_;
 };
 
-/// The same state, detached from its graph; used at segment boundaries in truncated BPTT.
+/// Detaches every tensor from its graph; used at segment boundaries in truncated BPTT.
 State detach(const State& state);
 /// Deep copy of every tensor.
 State clone(const State& state);

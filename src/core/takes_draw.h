@@ -11,7 +11,7 @@ namespace mnemo::core {
 class TakesDraw {
  public:
   virtual ~TakesDraw() = default;
-  /// What the values are called in a golden file.
+  /// Name of the values in golden files.
   virtual std::string_view draw_name() const = 0;
   /// Replaces the values. Throws InputError naming the shape expected and the shape found.
   virtual void set_draw(const at::Tensor& values) = 0;

@@ -15,7 +15,7 @@ namespace mnemo::core {
 
 struct BackboneInput;
 
-/// What one task adds to a vision backbone (Sandler et al. 2022): parameters, no state. D is the model width.
+/// The parameters that one task adds to a vision backbone (Sandler et al. 2022); no state. D is the model width.
 struct TaskTokens {
   std::string name;
   at::Tensor class_token;               ///< [1,1,D]: the task's class token; undefined: the task uses the backbone's
@@ -81,7 +81,8 @@ class TaskBackbone {
 /// rows are tokens, memory is a context. `propagated` memory rows follow the class rows and are rows themselves.
 AttendTable task_table(const TaskMemory& tasks, int64_t layer, int64_t old_rows, int64_t propagated = 0);
 
-/// What each class row sees in layer `layer` in addition to the existing rows; memories are counted task by task.
+/// The rows that each class row sees in layer `layer` in addition to the existing rows; memories are counted task by
+/// task.
 std::vector<ops::TaskSight> task_sights(const TaskMemory& tasks, int64_t layer);
 
 }  // namespace mnemo::core

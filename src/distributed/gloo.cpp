@@ -82,7 +82,7 @@ std::shared_ptr<::gloo::transport::Device> device_of(const Place& place) {
   return c10d::ProcessGroupGloo::createDefaultDevice();
 }
 
-/// What a rank says of itself every second: host, number of the beat, collectives begun, step (-1 outside a training).
+/// A rank's heartbeat, sent every second: host, number of the beat, collectives begun, step (-1 outside a training).
 struct Beat {
   std::string host;
   int64_t count = 0, collectives = 0, step = -1;

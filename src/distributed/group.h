@@ -76,7 +76,7 @@ class Group {
   /// the same entries: (what it is, its fingerprint).
   void require_same(const std::vector<std::pair<std::string, std::string>>& entries, const std::string& what);
 
-  /// What messages of other ranks say of this one.
+  /// Notes this rank's step, which messages of other ranks name.
   virtual void note_step(int64_t step) = 0;
   /// Tells the others why this rank ends, before it does.
   virtual void report_failure(const std::string& message) noexcept = 0;
@@ -88,8 +88,7 @@ class Group {
   Place place_;
 };
 
-/// What ranks must have alike whatever they do, for require_same(): the bytes of this program, and the LibTorch that it
-/// has loaded.
+/// Entries for require_same() that must always agree between ranks: the bytes of this program and of its LibTorch.
 std::vector<std::pair<std::string, std::string>> program_entries();
 
 /// A store where ranks meet, on a free port of this machine: for ranks that this process starts.

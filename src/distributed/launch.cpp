@@ -105,7 +105,7 @@ std::optional<Place> place_from(const Lookup& variables) {
     meet(read, place, place.one_machine() ? "127.0.0.1" : "", kDefaultPort);
     return place;
   }
-  // Of a step, as srun starts it: a batch script has SLURM_PROCID too, and is no rank.
+  // srun sets both for a step. A batch script has SLURM_PROCID too, but is not a rank.
   if (read.has("SLURM_PROCID") && read.has("SLURM_STEP_NUM_TASKS")) {
     Place place = ranks(read, Launcher::slurm, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "");
     if (place.size == 1) return std::nullopt;

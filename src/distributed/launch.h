@@ -7,7 +7,7 @@
 
 namespace mnemo::distributed {
 
-/// What started this process as one rank of several.
+/// The launcher that started this process as one rank of several.
 enum class Launcher { processes, torchrun, slurm, openmpi, pmi };
 
 /// The place of this process among those of one job.

@@ -160,7 +160,7 @@ void Reducer::finish(at::Tensor& sums) {
 void Reducer::learn_order() {
   learnt_ = true;
   std::vector<size_t> order = finished_;
-  // Those that the last pass did not reach are complete before it.
+  // Parameters that the last pass did not reach are complete before it.
   std::vector<size_t> others;
   for (size_t i = parameters_.size(); i-- > 0;) {
     if (std::find(order.begin(), order.end(), i) == order.end()) others.push_back(i);

@@ -40,7 +40,7 @@ class Reducer {
   /// (float64, of any length, the same on all ranks) is summed besides.
   void finish(at::Tensor& sums);
 
-  /// Of the last step: seconds that finish() waited for the other ranks.
+  /// Seconds that finish() waited for the other ranks in the last step.
   double waited() const { return waited_; }
   /// [P] int64: the parameters in the order of the buckets; empty before the first step.
   at::Tensor order() const;

@@ -9,8 +9,8 @@
 
 namespace mnemo::distributed {
 
-/// The batches of an evaluation, dealt to the ranks in turn. What was counted in each is put together in the order of
-/// the batches, on every rank, so that sums have the bits of one process that goes through all of them.
+/// The batches of an evaluation, dealt to the ranks in turn. Every rank adds the counts in the order of the batches, so
+/// that sums have the same bits as in one process.
 class SharedBatches {
  public:
   /// group: null for one process, which has all batches.

@@ -11,9 +11,9 @@
 
 namespace mnemo::experiment {
 
-/// What --device says, the processor where it is not given: cpu, cuda (the first one) or cuda:N. Of several ranks on
-/// one machine each has a GPU of its own: cuda is the one with the rank's number on the machine. Throws InputError for
-/// another name, and where this build or this machine has no such device.
+/// The device of --device: cpu (default), cuda (the first GPU) or cuda:N. With several ranks on one machine, cuda is
+/// the GPU with the rank's local number. Throws InputError for other names, and for a device that this build or machine
+/// does not have.
 at::Device device_named(const std::optional<std::string>& name, const distributed::Group* ranks = nullptr);
 
 /// Moves a model's parameters there; its states follow.

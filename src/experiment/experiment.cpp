@@ -316,7 +316,7 @@ void require_same_vocabulary(const std::string& folder, const Experiment& experi
       base::input_error("{}: {}", place, error.what());
     }
   }
-  // Of pairs the experiment's files hold those that are only kept, too.
+  // The files of pairs include some that are only kept, so they may be more.
   const bool same = experiment.tokenizer ? before == experiment.tokenizer->defining_files()
                                          : std::ranges::all_of(before, [&](const auto& file) {
                                              const auto found = experiment.files.find(file.first);
@@ -398,7 +398,7 @@ void require_step_fits(const Experiment& experiment, int64_t usable) {
                 "{} MB, and this machine has {} MB",
                 base::grouped(parameters), megabytes(held), megabytes(memory));
   if (recipe.task()->input() != tasks::InputKind::tokens) return;
-  // What the memories carry from segment to segment is counted exactly. They see no more rows than are trained on.
+  // The state that memories carry between segments is counted exactly. They see at most the rows of the training.
   const double seen = static_cast<double>(train.steps) * static_cast<double>(experiment.tokens_per_step) /
                       static_cast<double>(train.batch_size);
   const int64_t rows = seen < 1e15 ? static_cast<int64_t>(seen) + model.segment_size : INT64_MAX;
@@ -409,8 +409,8 @@ void require_step_fits(const Experiment& experiment, int64_t usable) {
       "recipe: 'model.memory', 'train.batch_size': the memories of {} sequences hold {} MB once they are full, "
       "and this machine has {} MB; expected fewer rows or sequences",
       train.batch_size, megabytes(state), megabytes(memory));
-  // Of one segment: whether the graphs of several are kept is up to the memories. Measured on decoders of several
-  // sizes; what attention adds beside its rows is not counted.
+  // The graph of one segment: whether those of several are kept depends on the memories. The factors were measured on
+  // decoders of several sizes; attention's buffers are not counted.
   const double row = 4.0 * static_cast<double>(model.backbone.num_layers *
                                                    (16 * model.backbone.dim + 2 * model.backbone.ffn_dim) +
                                                2 * model.embedding.vocab_size);

@@ -15,9 +15,8 @@
 
 namespace mnemo::experiment {
 
-/// The recipe's model with fresh weights, as fine-tuning makes it of [model] where it does; embedding.vocab_size = 0
-/// becomes the data's, for which a text is read. Of a recipe with [finetune] and no [model] the trained model's options
-/// are read.
+/// The recipe's model with fresh weights, as fine-tuning would build it from [model]. embedding.vocab_size = 0 becomes
+/// the data's, for which a text is read. With [finetune] and no [model], options come from the trained model.
 std::shared_ptr<models::Model> build_model(const recipes::Recipe& recipe,
                                            const std::optional<tasks::DataShape>& assumed = {});
 
@@ -55,7 +54,7 @@ void require_same_vocabulary(const std::string& folder, const Experiment& experi
 /// memories beside them, do not fit into the memory of this machine, in bytes. An estimate.
 void require_step_fits(const Experiment& experiment, int64_t usable = base::usable_memory());
 
-/// What a model folder says beside its weights and card: name of a file to content. A checkpoint with these is one.
+/// Files of a model folder besides its weights and card, by name. A checkpoint with these files is a model folder.
 std::map<std::string, std::string> model_files(const Experiment& experiment);
 
 /// recipe.toml beside or above a model, or nothing.
@@ -63,7 +62,7 @@ std::optional<recipes::Recipe> recipe_beside(const std::string& model_folder);
 /// The recipe of the run that made a model; none for another library's.
 std::optional<recipes::Recipe> own_recipe(const bundle::Bundle& stored);
 
-/// What a model folder's README.md tells.
+/// Content of a model folder's README.md.
 struct ModelCard {
   std::string title = {};
   std::string command = {};                                  ///< that trained it; a line each if the run was resumed

@@ -11,8 +11,7 @@
 
 namespace mnemo::experiment {
 
-/// What `inspect` runs through a model: a text, tokens, or a sample of the run's own training data; at most one of the
-/// three.
+/// Input of `inspect`: at most one of a text, tokens, and a sample of the run's own training data.
 struct InspectInput {
   std::optional<std::string> text, tokens;
   std::optional<int64_t> sample;

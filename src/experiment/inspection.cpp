@@ -31,7 +31,7 @@ void check(const InspectOptions& options) {
       "inspect: --batch, --segment-size, --image-size and --position go with --cost");
 }
 
-/// What is assumed of data that the recipe does not name: parameters, masks and cost need none.
+/// The assumed shape of data that the recipe does not name: parameters, masks and cost do not depend on data.
 std::optional<tasks::DataShape> assumed_shape(const recipes::Recipe& recipe) {
   const auto task = recipe.task();
   if (recipe.finetune || !task->completes(recipe.model)) return {};

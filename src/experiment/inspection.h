@@ -17,7 +17,7 @@
 
 namespace mnemo::experiment {
 
-/// What is asked of a model, beside what can be said without running it on data.
+/// Options of an inspection. Without any, nothing is run on data.
 struct InspectOptions {
   std::vector<std::string> set = {};                                    ///< "KEY=VALUE" of a recipe
   std::optional<std::string> variant = {};                              ///< of a recipe with studies
@@ -33,7 +33,7 @@ struct InspectOptions {
   bool looks() const { return input.given() || image.has_value() || images.has_value(); }
 };
 
-/// What there is to say of a model.
+/// Result of an inspection.
 struct Inspection {
   inspect::ModelSummary summary;
   std::string options;                                      ///< the model's, as TOML
@@ -58,7 +58,7 @@ struct Inspection {
 /// Inspects a model folder, a run folder, a checkpoint, or one variant of a recipe. Throws InputError naming an option
 /// that does not fit the model.
 Inspection inspect_source(const std::string& source, const InspectOptions& options = {});
-/// The same of a bundle.
+/// Inspects a bundle.
 Inspection inspect_bundle(const bundle::Bundle& stored, const InspectOptions& options = {});
 
 /// One variant of a recipe with studies, which is not built.

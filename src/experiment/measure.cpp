@@ -34,7 +34,7 @@ void require_no_text_options(const MeasureOptions& options) {
                 "texts of language models");
 }
 
-/// What is evaluated: the stored model, or the same with another memory.
+/// The model to evaluate: the stored one, or one with its memory replaced.
 std::shared_ptr<const core::Model> measured_model(const bundle::Bundle& stored, const MeasureOptions& options) {
   if (!options.memory) return stored.model;
   return std::make_shared<const models::ReplacedMemory>(*stored.model, *options.memory, "eval: --memory");
@@ -155,7 +155,7 @@ std::optional<tasks::Evaluation> evaluated(const bundle::Bundle& stored, const r
                                            const MeasureOptions& options, data::Part part) {
   require_no_text_options(options);
   const auto task = recipe.task();
-  // Of made tasks there are as many samples as one likes; a file, or a set of expressions, is measured whole.
+  // Generated tasks have no end; a file or a set of expressions is measured whole.
   tasks::TaskSettings settings = recipe.task_settings();
   settings.translated = options.translated;
   settings.eval_batch_size = options.batch;

@@ -12,7 +12,7 @@
 
 namespace mnemo::experiment {
 
-/// What a model is measured on, and how. Messages name an option as the command line does: --segment-size.
+/// Options of measure(). Messages name an option as the command line does: --segment-size.
 struct MeasureOptions {
   std::optional<std::string> data =
       {};  ///< a text, pairs, labelled texts, or of a model of images the folder of a set; unset: the run's own
@@ -24,8 +24,8 @@ struct MeasureOptions {
   std::optional<std::string> task = {};       ///< of a model of images: the head that is measured
   std::optional<int64_t> segment_size = {};   ///< tokens a segment; unset: the model's
   std::optional<int64_t> context = {};        ///< tokens in front of the scored ones; unset: as the run evaluated
-  /// What stands in the place of the model's memory at the start of each segment: "zeros" or "noise"
-  /// (models::ReplacedMemory); unset: the memory itself.
+  /// Replaces the model's memory at the start of each segment by "zeros" or "noise" (models::ReplacedMemory); unset:
+  /// keeps it.
   std::optional<std::string> memory = {};
   std::optional<int64_t> translated = {};  ///< of a model of pairs: how many are translated; unset: as the recipe says
   bool strict = false;                     ///< refuse a text that is not all in the vocabulary
@@ -37,7 +37,7 @@ struct MeasureOptions {
   void validate() const;
 };
 
-/// What was measured.
+/// Result of measure().
 struct Measured {
   std::string what;         ///< the data, in a few words
   int64_t predictions = 0;  ///< targets that were predicted

@@ -14,9 +14,8 @@
 
 namespace mnemo::experiment {
 
-/// A stored classifier of texts, which reads them as the recipe of its run says: how many tokens of a text, and which
-/// of its segments may be short. Of a folder without a run it reads a whole text where the model has a memory, else its
-/// first segment.
+/// A stored classifier of texts. The recipe of its run sets how many tokens of a text it reads, and which segments may
+/// be short. Without a run it reads the whole text if the model has a memory, else the first segment.
 class TextClassifier {
  public:
   /// recipe: that of its run. Throws InputError "WHO: ..." for a model of another kind, and for one without a

@@ -20,7 +20,7 @@ std::optional<search::BeamSearchOptions> own_search(const std::optional<recipes:
 /// InputError as infer::generation_settings().
 std::optional<search::GenerationOptions> published_search(const bundle::Bundle& stored,
                                                           const std::optional<recipes::Recipe>& recipe);
-/// The same of the model that a training of pairs starts from.
+/// The published search of the model that a training of pairs starts from.
 std::optional<search::GenerationOptions> published_search(const recipes::Recipe& recipe);
 
 }  // namespace mnemo::experiment

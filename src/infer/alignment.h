@@ -30,7 +30,7 @@ struct TokenWords {
   std::vector<int64_t> word_of;
 };
 
-/// Of a line as vocabulary.encode() divides it, cut to so many tokens without the end; words behind them are left out.
+/// The words of a line as vocabulary.encode() divides it, cut to `num_tokens` tokens without the end of the sentence.
 TokenWords source_words(const data::PairVocabulary& vocabulary, std::string_view line, int64_t num_tokens);
 /// The word that each token belongs to in the text that vocabulary.decode() joins with `unknown`; -1: none.
 std::vector<int64_t> target_words(const data::PairVocabulary& vocabulary, std::span<const int64_t> tokens,

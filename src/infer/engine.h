@@ -17,7 +17,7 @@
 namespace mnemo::infer {
 
 struct EngineOptions {
-  /// Of the weights. Keys and values of the past are stored as float32 with float32 weights, else as bf16.
+  /// Precision of the weights. Keys and values of the past are stored as float32 with float32 weights, else as bf16.
   ops::Precision precision = ops::Precision::float32;
 };
 

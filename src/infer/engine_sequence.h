@@ -43,7 +43,7 @@ class EngineSequence {
   std::vector<int64_t> context_;  // rows of each layer context, as the open segment sees them
   std::vector<Kept> layers_, contexts_;
   std::vector<Kept> memories_;  // on the sequence seam
-  /// What each layer's cross-attention reads; shared by all hypotheses of a sentence.
+  /// Keys and values of each layer's cross-attention; shared by all hypotheses of a sentence.
   std::vector<std::shared_ptr<const core::EncodedSource>> encoded_;
 };
 

@@ -10,11 +10,11 @@
 
 namespace mnemo::infer {
 
-/// What a published model's folder says of its search: generation_config.json, or config.json where there is none; in a
-/// folder of ours that was converted from one, the same file. Unset: nothing. Throws InputError naming file and key,
-/// also for a setting that would make it another search; warns of settings that ask to draw.
+/// The search of a published model's folder, or of ours converted from one: from generation_config.json, else
+/// config.json. Unset if neither names one. Throws InputError naming file and key, also for an unsupported search;
+/// warns about settings for sampling.
 std::optional<search::GenerationOptions> generation_settings(const bundle::Bundle& stored);
-/// The same of a model of pairs in a folder. published: whether its config.json is another library's.
+/// The search of a folder with a translation model. published: whether its config.json is another library's.
 std::optional<search::GenerationOptions> generation_settings(const std::string& folder, bool published,
                                                              const models::ModelOptions& model);
 

@@ -20,7 +20,7 @@ struct Candidate {
 
 bool likelier(const Candidate& a, const Candidate& b) { return a.logit != b.logit ? a.logit > b.logit : a.id < b.id; }
 
-/// The most likely id and its logit. The same pass detects logits that have no softmax.
+/// The most likely id and its logit. Also detects logits that have no softmax.
 template <class T>
 std::pair<int64_t, double> likeliest(const T* logits, int64_t size) {
   T best = -std::numeric_limits<T>::infinity();

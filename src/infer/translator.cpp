@@ -41,7 +41,7 @@ data::PairVocabularies read_vocabularies_of(const bundle::Bundle& stored) {
 
 /// Tokens that would go on with the last word of a prefix: their text begins with a letter that has upper and lower
 /// case, a mark or a digit, without a blank before it. (Letters without case may belong to a script without blanks.)
-/// Those without a text hide what follows them.
+/// Tokens without a text hide the text after them.
 std::vector<int64_t> tokens_not_after_prefix(const data::PairVocabulary& vocabulary) {
   std::vector<int64_t> tokens;
   if (!vocabulary.is_published()) tokens.push_back(data::PairVocabulary::kBos);

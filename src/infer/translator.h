@@ -31,10 +31,10 @@ struct TranslateOptions {
   int64_t batch_size = 32;                  ///< sentences of a batch
   int64_t max_source = 1024;  ///< a source longer than this, or than the model has places for, is cut, with a warning
   std::string unknown = "<unk>";  ///< what stands for words that the vocabulary lacks
-  /// Instead of it the source's word that the decoder reads most where it writes the unknown one (Luong et al. 2015).
+  /// Replace an unknown word by the source's word that the decoder attends to most (Luong et al. 2015).
   bool replace_unknown = false;
   bool align = false;  ///< whether hypotheses have an alignment
-  /// What the translation of each line begins with, one text for each line, empty where it is free. No texts: all are.
+  /// The text that the translation of each line begins with; empty: no constraint. No texts: none for any line.
   std::vector<std::string> prefixes = {};
   std::string prefixes_name = "prefix";  ///< what messages call these texts
   /// Ranks that share the batches of translate(): all of them call it together and get all lines. Null: one process.
@@ -68,7 +68,7 @@ class Translator {
   /// Warns if the vocabulary lacks any of these tokens; `where`: of what.
   void report_unknown(const SourceCounts& counts, std::string_view where) const;
 
-  /// What receives the hypotheses of lines[i], best first; one empty text for a line without words.
+  /// Receives the hypotheses of lines[i], best first; one empty text for a line without words.
   using OnLine = std::function<void(size_t i, const std::vector<TranslatedText>& texts)>;
 
   /// Calls on_line for each line, in their order, as soon as it and those before it are done. Samples depend on the
@@ -78,8 +78,8 @@ class Translator {
   /// require_fitting().
   SourceCounts translate(std::span<const std::string> lines, const TranslateOptions& options, const OnLine& on_line,
                          std::string_view where = "source", int64_t first_line = 1) const;
-  /// The same of documents, with an empty line after each: memory goes from line to line of a document. `open`: the
-  /// memory of a document that goes on with the first line; afterwards that of the last one, if no empty line ends it.
+  /// Translates documents, each followed by an empty line: memory goes from line to line of a document. `open`: the
+  /// memory of a document that continues with the first line; on return that of the last one, if no empty line ends it.
   /// Throws InputError for a model without such a memory.
   SourceCounts translate_documents(std::span<const std::string> lines, const TranslateOptions& options,
                                    core::State& open, const OnLine& on_line, std::string_view where = "source",

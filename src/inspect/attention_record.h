@@ -19,7 +19,7 @@ struct LayerMask {
                            ///< cache
 };
 
-/// What the attention of one layer did with a segment; no maps if the attention provides none.
+/// Record of one layer's attention over a segment; no maps if the attention provides none.
 struct LayerRecord {
   int64_t layer = 0;
   LayerMask mask;

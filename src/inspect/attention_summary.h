@@ -35,7 +35,7 @@ struct HeadShare {
   std::vector<std::pair<std::string, double>> to;
 };
 
-/// What the attentions of a model did with one segment of an input.
+/// Summary of a model's attentions over one segment of an input.
 struct AttentionSummary {
   int64_t segment = 0, num_segments = 0;    ///< counted from 1
   std::vector<std::string> words;           ///< its tokens

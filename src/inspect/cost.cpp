@@ -40,7 +40,7 @@ double attention_work(const models::Model& model, int64_t tokens, const core::St
   return std::max(work, (2.0 * static_cast<double>(tokens) + 3.0 * dim) * held);
 }
 
-/// The same of a batch, with the products of its tokens and the parameters.
+/// Work of a batch: attention_work(), and the products of its tokens with the parameters.
 double segment_work(const models::Model& model, int64_t batch, int64_t tokens, const core::State& state) {
   return static_cast<double>(batch) * (attention_work(model, tokens, state) +
                                        static_cast<double>(tokens) * static_cast<double>(model.parameters().count()));

@@ -47,8 +47,8 @@ struct ModelCost {
   std::vector<int64_t> image_size = {};  ///< height and width, for vision models, which have no segment and no position
   std::vector<PartCost> parts;
   PartCost total{"all"};
-  /// What each memory adds: the cost of the model minus that of the same model without it. This includes the cost of
-  /// its extra rows in every part.
+  /// Cost of each memory: the cost of the model minus that of the same model without it. This includes the cost of its
+  /// extra rows in every part.
   std::vector<PartCost> added = {};
 };
 

@@ -14,7 +14,7 @@
 
 namespace mnemo::inspect {
 
-/// What the attentions of a vision model did with one image.
+/// Attention of a vision model over one image.
 struct ImageAttention {
   std::string name;     ///< file name
   data::Image picture;  ///< as the model sees it, cropped and resized

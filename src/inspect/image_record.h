@@ -29,7 +29,7 @@ struct ImageBranch {
   at::Tensor means;
 };
 
-/// What the attention of one layer did with one image. Empty if the attention does not provide it.
+/// Record of one layer's attention over one image. Empty if the attention provides none.
 struct ImageLayer {
   int64_t layer = 0;
   std::string name;  ///< "backbone.layers.0.attn"

@@ -92,7 +92,7 @@ std::string in_layers(const ModelSummary& summary, const models::LayerTable& of)
 ModelSummary summarize(const models::Model& model) {
   const at::NoGradGuard no_grad;
   const bool texts = model.input_kind() == core::InputKind::tokens;
-  // Of pairs the memories of the source are not run: they say how much they hold.
+  // Memories of the source of a translation model are not run: they declare their size.
   const bool carries = model.source() != nullptr && model.source()->carries_memory();
   const FilledState filled = texts ? fill_memories(model, 1, model.segment_size())
                                    : FilledState{.state = model.initial_state(1), .full = !carries};

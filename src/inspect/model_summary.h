@@ -37,15 +37,15 @@ struct ModelSummary {
   std::vector<StateFieldSummary> state = {};  ///< between segments, once every memory is full; of pairs the first one
   int64_t state_bytes = 0;                    ///< per sequence
   int64_t model_state_bytes = 0;              ///< of the model, shared by all sequences
-  /// Of one sequence at its largest, inside a segment decoded token by token; unset if that takes too long to run, or
-  /// the model cannot be (sees_ahead).
+  /// Largest state of one sequence inside a segment decoded token by token. Unset if measuring takes too long, or if
+  /// the model cannot decode (sees_ahead).
   std::optional<int64_t> open_bytes = 0;
   /// Tokens before `state` was measured, if filling the memories takes too long to run, or 0 of pairs, whose memories
   /// are not run; unset: they are full.
   std::optional<int64_t> measured_after = {};
   /// With measured_after: of a sequence once every memory is full, as the memories declare it.
   int64_t full_bytes = 0;
-  /// Of a sequence once every memory is full, measured or declared.
+  /// State of a sequence once every memory is full, measured or declared.
   int64_t full_state_bytes() const { return measured_after ? full_bytes : state_bytes; }
   /// A whole segment with full memories, as in evaluation, for each set of layers that see the same context; empty for
   /// a vision model.

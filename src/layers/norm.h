@@ -15,7 +15,7 @@ struct Norm {
   Norm() = default;
   Norm(NormType type, const Scope& scope, int64_t dim, double eps);
   at::Tensor operator()(const at::Tensor& x) const;
-  /// The same with the parameters as constants.
+  /// The norm with its parameters as constants.
   at::Tensor constant(const at::Tensor& x) const;
   explicit operator bool() const { return weight.defined(); }
 

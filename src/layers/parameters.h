@@ -89,7 +89,7 @@ class Scope {
   /// Counts a tensor in the initial state of one sequence. Throws InputError if it exceeds the set's budget.
   void reserve_state(const std::string& name, at::IntArrayRef shape) const;
   const std::string& prefix() const { return prefix_; }
-  /// What has been created below this scope so far.
+  /// The parameters created below this scope so far.
   std::vector<Parameter> parameters() const;
 
  private:

@@ -15,7 +15,7 @@ struct PatchEmbedding {
   PatchEmbedding(const Scope& scope, int64_t channels, int64_t dim, int64_t size, int64_t stride, int64_t padding,
                  double std);
   at::Tensor operator()(const at::Tensor& pixels) const;
-  /// The same with LibTorch's convolution: the naive reference, also used if patches overlap.
+  /// The embedding by LibTorch's convolution: the naive reference, also used if patches overlap.
   at::Tensor by_convolution(const at::Tensor& pixels) const;
   /// Number of patch rows or columns for an image with that many rows or columns of pixels.
   int64_t length(int64_t pixels) const { return (pixels + 2 * padding - weight.size(2)) / stride + 1; }

@@ -13,8 +13,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// What a second run needs beside the inputs. Settings of the thread are kept, since on a device the backward pass has
-/// a thread of its own.
+/// Everything but the inputs that a second run needs. It keeps the thread's settings, since on a device the backward
+/// pass runs in another thread.
 struct SecondRun final : torch::CustomClassHolder {
   SecondRun(std::function<variable_list(const variable_list&)> r, variable_list p, at::Device where)
       : run(std::move(r)), parameters(std::move(p)), device(where), random(where) {}

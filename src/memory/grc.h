@@ -87,7 +87,7 @@ class Grc final : public core::Attention, public core::Inspectable, public core:
   at::Tensor update(const at::Tensor& cache, const Source& source) const;
   /// The mean over the sequences with real rows, [1,N,C]; `old` if there are none.
   at::Tensor mean(const at::Tensor& updated, const Source& source, const at::Tensor& old) const;
-  /// What queries read after an update: each sequence its own cache, or the `mean` of all.
+  /// The cache that queries read after an update: each sequence its own, or the `mean` of all.
   at::Tensor attended(const at::Tensor& updated, const Source& source, const at::Tensor& old) const;
   at::Tensor read(const at::Tensor& x, const at::Tensor& cache, core::Grid grid) const;
   core::Grid grid_of(const core::AttentionInput& input) const;

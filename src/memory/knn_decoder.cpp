@@ -127,7 +127,7 @@ class KnnDecoder final : public core::DecodeAttention {
   }
 
  private:
-  /// What a row of a head is multiplied with so that it has length one.
+  /// The factor that gives a head's row length one.
   float to_length_one(const float* row) const {
     return 1.0f / std::sqrt(ops::inner_product(row, row, layout_.head_dim) + 1e-12f);
   }
@@ -158,7 +158,7 @@ class KnnDecoder final : public core::DecodeAttention {
     state.rows.append(piece.rows());
   }
 
-  /// Of q, k and v of a row, [H*d], [G*d] and [G*d].
+  /// Width of a row's q, k and v together: [H*d], [G*d] and [G*d].
   int64_t map_stride() const { return (num_heads_ + 2 * layout_.heads) * layout_.head_dim; }
 
   /// heads_h <- g o_mem + (1 - g) heads_h for one head and `count` rows of a piece. q [count,H,width], heads

@@ -17,7 +17,7 @@ class LearnedTokens {
       : rows_(build.scope.add("tokens", {count, build.dim},
                               init == TokenInit::repeated ? one_row(init_std) : layers::normal(init_std),
                               layers::ParameterKind::memory)) {}
-  /// The same rows for every sequence, [B,m,D], a view.
+  /// The rows repeated for every sequence, [B,m,D], a view.
   at::Tensor for_batch(int64_t batch) const { return rows_.unsqueeze(0).expand({batch, -1, -1}); }
 
  private:

@@ -22,7 +22,7 @@ struct MemoryRowsState final : core::CopiedState<MemoryRowsState> {
 template <class S>
 class MemoryRowsDecoder final : public core::DecodeSequence {
  public:
-  /// What is carried to the next segment: nothing, the output of the read rows, or that of the write rows.
+  /// The rows carried to the next segment: none, the output of the read rows, or that of the write rows.
   enum class Carries { nothing, read, written };
   /// learned [1,m,D].
   MemoryRowsDecoder(const at::Tensor& learned, Rows rows, Carries carries)

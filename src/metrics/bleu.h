@@ -14,7 +14,7 @@ namespace mnemo::metrics {
 /// for each character.
 enum class BleuTokenizer { mteval_13a, international, none, character };
 
-/// What becomes of an n-gram order without a match (Chen and Cherry 2014).
+/// Smoothing of n-gram orders with no match (Chen and Cherry 2014).
 ///   exp    the m-th such order counts 1 / 2^m matches
 ///   floor  it counts `smooth_value` matches
 ///   add_k  matches and totals of the orders 2 to 4 grow by `smooth_value`

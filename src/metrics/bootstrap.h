@@ -9,7 +9,7 @@ namespace mnemo::metrics {
 /// A score of a test set drawn from the sentences: indices, each as often as it was drawn.
 using SampleScore = std::function<double(std::span<const int64_t> sentences)>;
 
-/// What paired bootstrap resampling found about systems A and B.
+/// Result of paired bootstrap resampling of systems A and B.
 struct PairedBootstrap {
   double score_a = 0, score_b = 0;    ///< on the whole test set
   double better_a = 0, better_b = 0;  ///< fractions of the samples where that system is better

@@ -25,7 +25,7 @@ struct ChrfOrder {
   int64_t hypothesis = 0, reference = 0, matches = 0;
 };
 
-/// Counts of one sentence, by order: characters first, then words. Of several references, the one with the highest
+/// Counts of one sentence, by order: characters first, then words. With several references, the one with the highest
 /// score counts. Throws InputError for no references and for invalid UTF-8.
 std::vector<ChrfOrder> chrf_counts(std::string_view hypothesis, std::span<const std::string_view> references,
                                    const ChrfOptions& options);

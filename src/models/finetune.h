@@ -61,7 +61,7 @@ struct FinetuneOptions {
   std::string regime_name() const;
 };
 
-/// What fine-tuning does to a model.
+/// Changes that fine-tuning makes to a model.
 struct FinetunePlan {
   ModelOptions options;              ///< of the new model, with the task last
   std::vector<std::string> trained;  ///< name patterns of the parameters to train

@@ -142,7 +142,7 @@ void require_input(const core::Model& model, core::InputKind input, std::string_
 /// evaluating text requires.
 void require_next_token_model(const core::Model& model, std::string_view who);
 
-/// What commands say of a model that sees_ahead().
+/// Notice of commands about a model that sees_ahead().
 inline constexpr const char* kSeesAheadNotice =
     "the model's queries see later tokens of their segment, which is for analysis: its perplexity is not that of a "
     "language model";

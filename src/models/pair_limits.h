@@ -5,8 +5,7 @@
 
 namespace mnemo::models {
 
-/// What a translation model reads, with the longest source and target that its positions and attentions have places
-/// for.
+/// The input of a translation model, with the longest source and target that its positions and attentions allow.
 core::PairInput pair_input_of(const ModelOptions& options);
 
 }  // namespace mnemo::models

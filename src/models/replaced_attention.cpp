@@ -9,7 +9,7 @@ namespace {
 
 /// Options that another attention keeps of the softmax that it replaces, where it has them.
 constexpr const char* kKeptKeys[] = {"bias", "qkv_bias"};
-/// What another attention would silently lose.
+/// Options that another attention would silently lose.
 constexpr const char* kNeededKeys[] = {"rotary", "num_kv_heads"};
 /// Only an attention with relative positions of its own has one of these.
 constexpr const char* kPositionKeys[] = {"rel_shift", "max_distance"};

@@ -13,8 +13,8 @@ namespace mnemo::models {
 /// what it carries.
 ///   zeros   every field of the state that has channels, of a sequence or of the model, is 0
 ///   noise   it is mean + deviation * N(0, 1), with the mean and the deviation of the field's own numbers
-/// What is not finite, masks, sums of weights and counters stay, so as many rows are read as before, with the same
-/// weight. For evaluation only.
+/// Masks, sums of weights, counters and values that are not finite stay, so the same rows are read with the same
+/// weights. For evaluation only.
 class ReplacedMemory final : public core::Model {
  public:
   enum class With { zeros, noise };

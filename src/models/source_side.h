@@ -13,7 +13,7 @@
 
 namespace mnemo::models {
 
-/// What a decoder attends to, per sequence.
+/// The encoder's output that a decoder attends to, per sequence.
 struct EncodedState {
   at::Tensor rows;   ///< [B,M,D]
   at::Tensor valid;  ///< [B,M] bool
@@ -45,7 +45,7 @@ class SourceSide {
     std::vector<at::Tensor> losses = {};  ///< of layer contexts, as core::StepResult has them: means over segments
   };
   Encoded encode(core::Segment segment, const core::State& state, const core::HiddenObserver& hidden = {}) const;
-  /// What the decoder reads.
+  /// The encoder's output in a state.
   static core::EncoderOutput output(const core::State& state);
   /// The rows of the encoder's output that belong to the tokens of a source [B,length], in order.
   std::vector<int64_t> token_rows(int64_t length) const;
@@ -54,7 +54,7 @@ class SourceSide {
   /// As core::Model::bptt_depth; unset if the path does not belong to the source side.
   std::optional<int64_t> bptt_depth(std::string_view path) const;
   const core::Backbone& encoder() const { return *encoder_; }
-  /// Of the encoder and its memories.
+  /// Parameters of the encoder and its memories.
   const std::vector<layers::Parameter>& parameters() const { return parameters_; }
   const layers::TokenEmbedding& embedding() const { return embedding_; }
   const SegmentMemories& memories() const { return *memories_; }

@@ -101,7 +101,7 @@ struct LabelSmoothing : torch::autograd::Function<LabelSmoothing> {
   }
 };
 
-/// The same of LibTorch's operations, for other devices and types.
+/// Label smoothing from LibTorch's operations, for other devices and types.
 SmoothedLoss label_smoothing_composed(const at::Tensor& logits, const at::Tensor& targets, double epsilon,
                                       int64_t ignore) {
   const at::Tensor p = at::log_softmax(logits, -1);

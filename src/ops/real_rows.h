@@ -13,7 +13,7 @@ class RealRows {
  public:
   /// valid [B,T] bool.
   explicit RealRows(const at::Tensor& valid);
-  /// Those of `valid`, if leaving out its padding saves more than moving rows costs: on the CPU, from 3 % on.
+  /// The real rows of `valid`, if skipping its padding saves more than moving rows costs: on the CPU, from 3 % on.
   static std::optional<RealRows> if_it_pays(const at::Tensor& valid);
   /// x [B,T,D] -> its real rows [N,D], in order.
   at::Tensor pack(const at::Tensor& x) const;

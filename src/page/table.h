@@ -16,7 +16,7 @@ struct Table {
 
 std::string text_of(const Table& cells);
 std::string html_of(const Table& cells);
-/// The same under a line that opens it.
+/// The table as HTML, folded: a click on `summary` opens it.
 std::string folded(const Table& cells, std::string_view summary);
 
 /// "12.3 %"

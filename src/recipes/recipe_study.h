@@ -39,7 +39,7 @@ struct RecipeStudy {
   std::vector<RecipeVariant> variants;
   std::vector<PaperValue> paper;
 
-  /// What a variant at a point is called: "RMT, data.num_segments 9".
+  /// Title of a variant at a point: "RMT, data.num_segments 9".
   std::string title(const RecipeVariant& variant, size_t point) const;
 };
 

@@ -197,7 +197,7 @@ void check_skip(const Sweep& sweep, const base::Node& entry, const std::string& 
   }
 }
 
-/// What `tied` takes from a key of the recipe: what data.num_segments makes of it, what is written there, or the
+/// The value that `tied` takes from a key of the recipe: derived from data.num_segments, given in the recipe, or the
 /// default.
 base::Node value_of(const base::Node& recipe, const Tie& tie) {
   const std::string& key = tie.source.as_string();

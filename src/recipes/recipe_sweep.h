@@ -17,7 +17,7 @@ struct SweepAxis {
   std::vector<std::string> keys;
   std::vector<std::vector<base::Node>> values;
 
-  /// What the axis is called: its first key.
+  /// Name of the axis: its first key.
   const std::string& name() const { return keys.front(); }
   /// A value as a table or figure shows it.
   std::string label(size_t index) const;

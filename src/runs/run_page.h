@@ -16,7 +16,7 @@ namespace mnemo::runs {
 
 enum class PageState { training, finished, stopped, failed };
 
-/// What a run's page shows.
+/// Contents of a run's report page.
 struct RunPageContent {
   std::string title, about, folder, command;
   std::string resume;  ///< the command that goes on with the run

@@ -10,7 +10,7 @@
 
 namespace mnemo::runs {
 
-/// What a page says of a run beside what the experiment does.
+/// Texts of a run's page that the experiment does not have.
 struct RunWords {
   std::string title = {};  ///< empty: the recipe's
   std::string command, resume;

@@ -12,7 +12,7 @@ namespace mnemo::runs {
 
 enum class RunState { finished, training, interrupted };
 
-/// What the folder of a training says about it.
+/// Summary of a run, read from its folder.
 struct RunInfo {
   std::string folder, title;
   RunState state = RunState::interrupted;
@@ -39,7 +39,7 @@ RunInfo read_run(const std::string& folder);
 /// cannot be read is left out with a warning. Throws InputError if there is no such folder.
 std::vector<RunInfo> find_runs(const std::string& folder);
 
-/// What two runs differ in.
+/// Differences between two runs.
 struct RunDifference {
   struct Key {
     std::string key;  ///< "model.memory[0].mem_len"

@@ -198,7 +198,7 @@ void require_same_ranks(const TrainingOptions& options, const experiment::Experi
 }  // namespace
 
 double tokens_per_second(const experiment::Experiment& experiment, const train::TrainReport& report) {
-  // Of pairs a batch may have any number of tokens up to tokens_per_step; those of the targets are counted.
+  // A batch of pairs has any number of tokens up to tokens_per_step; only tokens of the targets count.
   const int64_t processed = experiment.model->input_kind() == core::InputKind::pairs
                                 ? report.tokens
                                 : experiment.tokens_per_step * report.steps;

@@ -59,8 +59,8 @@ Training run_training(const TrainingOptions& options);
 /// SHA-256 of names and values of a model's parameters.
 std::string weights_sha256(const core::Model& model);
 
-/// What a fine-tuning without a recipe starts from: the images at `data`, read as the model reads them, and settings
-/// that suit a few thousand photos.
+/// The default recipe of fine-tuning: the images at `data`, read as the model reads them, and settings for a few
+/// thousand photos.
 base::Node plain_finetuning(const std::string& model, const std::string& data);
 
 }  // namespace mnemo::runs

@@ -20,7 +20,7 @@ class StepDecoder {
   virtual std::optional<int64_t> max_tokens() const { return std::nullopt; }
   /// Begins a hypothesis for each source. source [B,S] int64, valid [B,S] bool or undefined.
   virtual void start(const at::Tensor& source, const at::Tensor& valid) = 0;
-  /// The same for sources that models::Model::read_source() has read.
+  /// Starts with sources that models::Model::read_source() has read.
   virtual void start(const core::State& read) = 0;
   /// log p of each next token, [rows,V] float32 or float64 on the CPU, after the last token of each hypothesis. The
   /// caller may change the result.

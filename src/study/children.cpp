@@ -190,7 +190,7 @@ class Stopper {
  public:
   explicit Stopper(std::function<bool()> asked) : asked_(std::move(asked)) {}
   bool stopping() const { return told_ > 0; }
-  /// What stopped them; SIGTERM if it was no signal.
+  /// The signal that stopped them; SIGTERM if they were stopped without one.
   int signal() const { return !stopping() ? 0 : last_signal != 0 ? static_cast<int>(last_signal) : SIGTERM; }
 
   void inspect(const std::list<Child>& children) {

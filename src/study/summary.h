@@ -12,7 +12,7 @@
 
 namespace mnemo::study {
 
-/// What a study measures.
+/// The metric of a study.
 struct StudyMetric {
   std::string key = {};  ///< name in an evaluation ("result_accuracy"); empty: the task's own metric
   std::string name = "bits per character";
@@ -122,7 +122,7 @@ struct Comparison {
   std::vector<StudyGrid> studies;
 };
 
-/// Makes the study's metric the value of a run. Of a run that was recorded without it, `error` says so.
+/// Makes the study's metric the value of a run. If the run was recorded without it, `error` says so.
 void take_metric(RunResult& run, const StudyMetric& metric);
 
 /// Computes value, difference, p-values and verdict of every variant from its runs. With several seeds Welch's t-test

@@ -24,8 +24,7 @@ class Supervisor {
   /// arguments. Returns the signal that stopped it, or 0.
   int run(int64_t parallel, int64_t threads, const std::vector<std::string>& arguments,
           const std::string& program = {});
-  /// The same over the ranks of a group, of which this is rank 0, one training a rank; the others call
-  /// run_shared_trainings.
+  /// Runs one training at a time on each rank of a group. This is rank 0; the others call run_shared_trainings().
   int run_on_ranks(distributed::Group& group, int64_t threads, const std::vector<std::string>& arguments,
                    const std::string& program = {});
   /// Runs the trainings one after the other in this process. Returns the signal noted by the caller's

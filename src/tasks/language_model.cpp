@@ -69,7 +69,7 @@ metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<cons
 
 namespace {
 
-/// What a token is, by the type of its tokenizer: a piece of a word has no name of its own.
+/// Name of a token by the type of its tokenizer; pieces of words are just tokens.
 std::string token_name(const std::string& type) {
   return type == "bytes" ? "byte" : type == "characters" ? "character" : type == "words" ? "word" : "token";
 }

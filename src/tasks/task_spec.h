@@ -21,7 +21,7 @@ namespace mnemo::tasks {
 
 using core::InputKind;
 
-/// What the data requires of a model.
+/// Sizes of the data that a model must match.
 struct DataShape {
   int64_t vocabulary = 0;     ///< number of distinct tokens
   int64_t num_classes = 0;    ///< for classification; 0: answers are tokens
@@ -57,10 +57,10 @@ struct TaskSettings {
   int64_t eval_context = 0;                ///< of a text: tokens in front of the scored ones
   int64_t eval_train_samples = 0;          ///< of images: training images that evaluations measure too
   std::optional<int64_t> translated = {};  ///< of pairs: how many an evaluation translates; unset: as the data say
-  /// Of pairs: the search of a published model, in place of the data's; asked for where pairs are translated.
+  /// Pairs: the search of a published model, instead of the data's. Called when pairs are translated.
   std::function<std::optional<search::GenerationOptions>()> generation = {};
   int64_t replay = 0;  ///< of a text: segments of earlier steps that a step begins with
-  /// Of pairs: those of a trained model; without a source: the data's own.
+  /// Pairs: the vocabularies of a trained model; without a source: the data's own.
   data::PairVocabularies vocabularies = {};
 };
 
@@ -110,9 +110,9 @@ class TaskSpec {
   virtual InputKind input() const { return InputKind::tokens; }
   /// Whether a training step may have several segments of each sequence.
   virtual bool has_segments() const { return input() == InputKind::tokens; }
-  /// What runs through the model: "tokens" or "images".
+  /// Unit of the model's input: "tokens" or "images".
   std::string counted() const { return input() == InputKind::images ? "images" : "tokens"; }
-  /// What has a loss: the same, or a sample of many tokens.
+  /// Unit the loss is averaged over; counted() by default.
   virtual std::string targets() const { return counted(); }
   /// The text of a language-modelling task, whose model can generate text; null for other tasks.
   virtual const data::TextOptions* text() const { return nullptr; }
@@ -141,8 +141,8 @@ class TaskSpec {
   virtual bool completes(const models::ModelOptions& model) const {
     return model.backbone.input() == InputKind::tokens;
   }
-  /// What data of this kind often have, for a recipe that names none; nothing where it names some, or where there is no
-  /// usual answer.
+  /// The usual shape of such data, for a recipe that names none. Nothing if the recipe names data, or if there is no
+  /// usual shape.
   virtual std::optional<DataShape> usual_shape() const { return {}; }
   /// Reads only as much of the data as needed.
   virtual DataShape shape(const models::ModelOptions& model) const = 0;

@@ -12,7 +12,7 @@
 
 namespace mnemo::tasks {
 
-/// What an evaluation counts of predicted tokens.
+/// Counts of an evaluation over predicted tokens.
 class TokenCounts {
  public:
   /// The sum over the batches of all ranks, of which each has added its values() to `shared`.
@@ -20,7 +20,7 @@ class TokenCounts {
 
   /// hidden [...,D] of the model, targets [...].
   void add(const core::Model& model, const at::Tensor& hidden, const at::Tensor& targets);
-  /// What sum() reads.
+  /// The counts as numbers for sum().
   std::vector<double> values() const;
   /// "nll", "perplexity" and "accuracy".
   Evaluation evaluation() const;

@@ -38,7 +38,7 @@ struct TranslationOptions {
   data::PairLayout::Padding padding = data::PairLayout::Padding::right;
 };
 
-/// What a text has after its last separator; the whole text if there is none, or the separator is empty.
+/// The part of a text after its last separator; the whole text if there is none, or if the separator is empty.
 std::string last_sentence(const std::string& text, const std::string& separator);
 
 /// Whether the tokens of a translation are the target of its pair, with a separator the last sentence of each: `text`,

@@ -175,7 +175,7 @@ class Bpe final : public PretrainedTokenizer {
   }
 
  private:
-  /// What the tokens of the text itself stand for, and where each of them is in that list.
+  /// The entries of tokens that are no added tokens. Sets piece_of_, the place of each token in that list.
   EntryList plain_pieces(const AddedTokens& added, const std::string& where) {
     piece_of_.assign(static_cast<size_t>(tokens_.size()), 0);
     if (!model_ids_) {

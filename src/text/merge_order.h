@@ -34,7 +34,7 @@ class MergeQueue {
   std::priority_queue<Entry, std::vector<Entry>, std::greater<Entry>> early_;
 };
 
-/// What joins no neighbours.
+/// Rank of two neighbours that are not joined.
 inline constexpr uint32_t kNoMerge = UINT32_MAX;
 
 /// Joins neighbours among symbols 0 to count - 1 until none of them can be: always the two of the lowest rank, of equal

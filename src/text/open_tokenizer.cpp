@@ -73,7 +73,7 @@ EntryList tokens_by_line(std::string_view rest, const std::string& where) {
   return tokens;
 }
 
-/// The files of one folder. Those that are used are read once, and go to the tokenizer.
+/// The files of one folder. Files in use are read once and given to the tokenizer.
 class Folder {
  public:
   using Read = std::function<std::string(const std::string& name)>;

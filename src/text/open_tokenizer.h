@@ -30,7 +30,7 @@ std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& folder, const
 /// Whether the folder has a file that open_tokenizer reads a vocabulary from.
 bool has_tokenizer(const std::string& folder);
 
-/// The same of files by name; `where` is what errors call their folder.
+/// Opens a tokenizer from the content of files by name; `where` names their folder in errors.
 std::shared_ptr<const Tokenizer> open_tokenizer_files(const Files& files, const std::string& where,
                                                       const OpenOptions& options = {});
 

@@ -11,7 +11,7 @@ namespace mnemo::text {
 namespace {
 
 constexpr std::string_view kMark = "\u2581";
-// What the rules may make of a text: so many bytes of each byte, and some beside that. Unicode's make up to 13.
+// Limit of the size of a normalised text: bytes per byte, plus a constant. Unicode's rules make up to 13 of one.
 constexpr size_t kMaxGrowth = 32, kFreeGrowth = 1024;
 
 std::vector<PieceTrie::Entry> user_defined(const SentencePieceModel& model) {

@@ -47,7 +47,7 @@ class PieceEncoder {
   int32_t unknown_ = 0;
 
  private:
-  /// What the text starts with becomes `text` and is `length` bytes long.
+  /// Replaces the first `length` bytes of a text by `text`.
   struct Rule {
     std::string_view text;
     size_t length;

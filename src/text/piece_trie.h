@@ -14,7 +14,7 @@ class PieceTrie {
     int32_t id = 0;
   };
 
-  /// Of equal texts the first one counts. Entries without text are left out.
+  /// The first of several entries with equal texts counts. Entries without text are left out.
   explicit PieceTrie(std::vector<Entry> entries);
 
   /// Calls use(length, id) for every entry that `text` starts with, the shortest first.

@@ -9,7 +9,7 @@
 
 namespace mnemo::text {
 
-/// What every tokenizer of a pretrained model has beside its vocabulary.
+/// The parts of a pretrained model's tokenizer other than its vocabulary.
 struct PretrainedParts {
   Files files = {};   ///< those it was read from
   Files beside = {};  ///< files of other libraries that stood beside them; only kept

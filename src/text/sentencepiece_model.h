@@ -12,7 +12,7 @@ namespace mnemo::text {
 /// The kinds of pieces, with SentencePiece's numbers.
 enum class PieceType : uint8_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
 
-/// What a SentencePiece model file (a ModelProto) holds.
+/// Content of a SentencePiece model file (a ModelProto).
 struct SentencePieceModel {
   enum class Kind { unigram = 1, bpe = 2 };
 

@@ -73,7 +73,7 @@ class Model {
   }
 
  private:
-  /// Of "<0x41>".
+  /// The byte of a piece like "<0x41>"; -1 for other pieces.
   static int byte_of(std::string_view piece) {
     const auto digit = [](char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; };
     if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return -1;

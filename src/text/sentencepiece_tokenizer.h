@@ -12,7 +12,7 @@
 namespace mnemo::text {
 
 struct SentencePieceOptions {
-  // What ALBERT does before SentencePiece.
+  // ALBERT's preprocessing before SentencePiece.
   bool straight_quotes = false;  ///< `` and '' become "
   bool strip_accents = false;    ///< decompose (NFKD) and drop characters of a combining class other than 0
   bool lowercase = false;

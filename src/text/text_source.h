@@ -19,7 +19,7 @@ class TextSource {
   /// Bytes [begin, end) of the same file.
   TextSource range(int64_t begin, int64_t end) const;
 
-  /// The same without a byte order mark at its start.
+  /// This source without the byte order mark at its start, if it has one.
   TextSource without_byte_order_mark() const;
 
   const std::string& path() const { return path_; }

@@ -15,7 +15,7 @@ namespace {
 // How many bytes a match may look at, and how many steps for each of them it may take, before that is doubled. The
 // expressions of published models take a few steps for each character of a piece.
 constexpr size_t kEffort = 1024, kSteps = 4;
-// What the doubled efforts of one text may add up to, for each of its bytes and beside that.
+// Limit of the sum of one text's doubled efforts: per byte, plus a constant.
 constexpr size_t kEffortPerByte = 64, kFreeEffort = size_t{1} << 20;
 constexpr uint32_t kDepthLimit = 10'000;
 constexpr uint32_t kHeapLimit = 65'536;  // kibibytes

@@ -36,10 +36,10 @@ using Files = std::map<std::string, std::string>;
 class StreamDecoder;
 class Tokenizer;
 
-/// What to do with a text that has units outside the vocabulary.
+/// Whether to warn about or refuse a text with units outside the vocabulary.
 enum class Unknown { warn, refuse };
 
-/// What its tokens are called in messages: "bytes", "characters", "words", or "pieces" of words.
+/// Name of a tokenizer's units in messages: "bytes", "characters", "words", or "pieces" of words.
 std::string unit_of(const Tokenizer& tokenizer);
 
 /// "WHERE: 6 of 12 characters are not in the model's vocabulary": a warning, or an InputError. Nothing for none.
@@ -63,7 +63,7 @@ class Tokenizer {
   virtual void append(std::string& out, int64_t id) const = 0;
   /// The files for load().
   virtual Files save() const = 0;
-  /// Those of them that decide what its tokens are.
+  /// The files of save() that decide how a text becomes tokens.
   virtual Files defining_files() const { return save(); }
 
   /// The special tokens of a pretrained model; none for a vocabulary made from a text.

@@ -346,7 +346,7 @@ bool read_unigram_normalizer(const JsonPart& root, SentencePieceModel& model, bo
   return joins;
 }
 
-/// What is done with spaces.
+/// Reads how spaces are treated.
 void read_unigram_spaces(const JsonPart& root, SentencePieceModel& model) {
   bool strips_left = true;
   const bool joins = read_unigram_normalizer(root, model, strips_left);

@@ -12,7 +12,7 @@
 namespace mnemo::text {
 namespace {
 
-// Of everything but the long lists.
+// Limits of everything but the long lists.
 constexpr size_t kMaxDepth = 32, kMaxValues = 8192, kMaxKeys = 1000;
 constexpr size_t kMaxAddedKeys = 32;  // of one added token
 

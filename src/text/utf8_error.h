@@ -5,7 +5,7 @@
 
 namespace mnemo::text {
 
-/// What to do about a file that is not UTF-8.
+/// Advice for a file that is not UTF-8.
 inline constexpr std::string_view kConvertFile = "convert it to UTF-8, for example with iconv";
 inline constexpr std::string_view kUseBytes = "convert it to UTF-8, or use unit = \"bytes\" for arbitrary files";
 

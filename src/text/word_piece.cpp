@@ -12,7 +12,7 @@
 namespace mnemo::text {
 namespace {
 
-/// Of a word; longer ones are unknown. Published models have 100.
+/// Upper limit of `max_input_chars_per_word`: longer words are unknown. Published models have 100.
 constexpr int64_t kMaxWordCharacters = 1000;
 
 /// U+0130, a capital I with a dot: the one character whose lower case is two, "i" and U+0307.

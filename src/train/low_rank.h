@@ -41,7 +41,7 @@ class LowRank {
   /// A and B of each weight, "NAME.lora_a" and "NAME.lora_b".
   const std::vector<layers::Parameter>& factors() const { return factors_; }
   bool has(const std::string& weight) const;
-  /// What a file of the factors says of them: alpha / r and which weights W0 are (weights/lora.h).
+  /// Metadata for a file of the factors: alpha / r and the digest of the weights W0 (weights/lora.h).
   const weights::Metadata& metadata() const { return metadata_; }
   /// Takes the gradients of the weights to the factors.
   void take_gradients() const;

@@ -19,7 +19,7 @@ class OptimiserShards {
   /// The parameters must be contiguous, on the CPU and of one type. The group must outlive this object.
   OptimiserShards(distributed::Group& group, const layers::ParameterSet& parameters);
 
-  /// Of each parameter the part of this rank, flat, in the parameter's own memory; empty where it has none.
+  /// This rank's part of each parameter, flat, in the parameter's own memory; empty if it has none.
   const std::vector<layers::Parameter>& own() const { return own_; }
   /// Every part gets its part of the parameter's gradient, or none where the parameter has none.
   void take_gradients();

@@ -113,9 +113,9 @@ class Segments {
   /// `sliding` with finite depths only: a segment's gradient is complete `hops_` segments later, so no more graphs need
   /// to be alive.
   bool slides() const { return hops_ > 0 && !any_full_ && !sweeps_; }
-  /// The same where that many graphs are not stored. A segment is needed again in each of `hops_` later steps, so that
-  /// from 2 on it is cheaper to run all segments twice more: from the last for the gradients of states, from the first
-  /// for those of parameters.
+  /// Whether finite depths run without storing the graphs. A segment is needed again in each of `hops_` later steps.
+  /// From 2 on it is cheaper to run all segments twice more: from the last one for the gradients of states, from the
+  /// first one for those of parameters.
   bool sweeps(int64_t bytes) const {
     return hops_ > 1 && !any_full_ && !stores_all() && (stored_bytes_ == 0 || bytes > stored_bytes_ / (hops_ + 1));
   }
@@ -169,7 +169,7 @@ class Segments {
     return next;
   }
 
-  /// What the first segment's state says of all of them.
+  /// Learns the fields and depths from the first segment's state; later segments have the same.
   void learn(const core::State& state) {
     for (const auto& [field, tensor] : state.fields()) {
       if (!tensor.is_floating_point()) continue;

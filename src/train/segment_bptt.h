@@ -35,7 +35,7 @@ struct BpttResult {
 /// time, so the callback should store results by `index`.
 using SegmentLoss = std::function<at::Tensor(const core::StepResult& step, size_t index)>;
 
-/// What a caller does on the way, such as for a batch that several processes share.
+/// Hooks of a caller, for example for a batch that several processes share.
 struct BpttHooks {
   /// The returned state is the one after so many segments, at least 1; unset: all.
   std::optional<int64_t> carried = {};
@@ -58,9 +58,9 @@ struct BpttHooks {
 /// (all S with a full depth; in `chunked` those of a chunk).
 ///
 /// Graphs are stored as long as they take at most `stored_bytes` in total, in addition to the current one, starting
-/// with the first segments. Of the other segments only the state at their boundary is kept; they run again in the
-/// backward pass, with the same random numbers. Losses, state, gradients and subsequent random numbers are bitwise
-/// equal to those of kStoreAll. Each such segment costs one more forward pass, or two if K > 1 is the largest number of
+/// with the first segments. Other segments keep only the state at their boundary; they run again in the backward pass,
+/// with the same random numbers. Losses, state, gradients and subsequent random numbers are bitwise equal to those of
+/// kStoreAll. Each such segment costs one more forward pass, or two if K > 1 is the largest number of
 /// boundaries that any loss crosses (see Segments::sweeps in the source).
 BpttResult backward_segments(const core::Model& model, const std::vector<BpttSegment>& segments,
                              const core::State& state, const SegmentLoss& loss, BpttForm form = BpttForm::sliding,

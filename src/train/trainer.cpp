@@ -42,7 +42,7 @@ bool has_state(const core::Model& model, bool per_sequence) {
                      [&](const auto& field) { return field.first.per_sequence() == per_sequence; });
 }
 
-/// What backward_segments may store of the segments' graphs.
+/// Bytes of the segments' graphs that backward_segments may store.
 int64_t stored_bytes(const TrainOptions& options) {
   using Recompute = TrainOptions::Recompute;
   if (options.recompute == Recompute::none || options.recompute == Recompute::layer) return kStoreAll;
@@ -280,7 +280,7 @@ void Trainer::commit(std::vector<core::State> states, const std::vector<double>&
   if (per_model_state_) {
     const double total = std::accumulate(real.begin(), real.end(), 0.0);
     if (states.size() > 1 && total > 0) {
-      // What the whole batch would have made of it: the mean over the sequences with a real token, or the last inputs.
+      // As the whole batch would have: the mean over the sequences with a real token, or the last inputs.
       std::vector<std::vector<std::pair<core::Field, at::Tensor>>> fields;
       for (const core::State& state : states) fields.push_back(state.fields());
       for (core::State& state : states) {

@@ -117,7 +117,7 @@ class Trainer {
   int64_t steps_done() const { return steps_; }
   /// Whether run() has nothing left to do: all steps, stop_at or patience.
   bool done() const { return steps_ >= options_.steps || reached() || out_of_patience(); }
-  /// Of its steps, before and after a resume; evaluations and checkpoints do not count.
+  /// Seconds of its steps, before and after a resume; evaluations and checkpoints do not count.
   double seconds() const { return seconds_; }
   const History& history() const { return history_; }
 
@@ -137,7 +137,7 @@ class Trainer {
   void reduce(StepOutcome& outcome);
   at::Tensor sum_over_ranks(const at::Tensor& value);
   void share_generators();
-  /// Those that the model draws from: the CPU's and its device's.
+  /// Random generators the model uses: the CPU's and its device's.
   std::vector<at::Generator> generators() const;
   void require_equal_ranks();
   /// Path of the checkpoint of `best`, with whose weights a run with patience ends. Throws InputError, in the name of

@@ -13,7 +13,7 @@
 #include "weights/lora.h"
 #include "weights/model_tensors.h"
 
-// What a checkpoint of a training holds:
+// Files of a training's checkpoint:
 //   model.safetensors      parameters, and per-model state by its path
 //   optimiser.safetensors  moments and step counts; the schedule's state under "schedule."
 //   state.safetensors      the state carried to the next step, part A's under "part.A."

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "train/trainer.h"
 
-// What the ranks of a group do together in a training.
+// The parts of a training that the ranks of a group do together.
 namespace mnemo::train {
 namespace {
 

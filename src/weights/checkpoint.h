@@ -17,7 +17,7 @@ class AtomicFolder;
 
 namespace mnemo::weights {
 
-/// Of a training with a moving average of the weights: it, in place of model.safetensors, is the model.
+/// The moving average of the weights, if the training keeps one. It is then the model, instead of model.safetensors.
 inline constexpr const char* kAverageFile = "average.safetensors";
 
 /// A training checkpoint is a folder `step-00000042` inside a run's folder: safetensors and text files of any plain

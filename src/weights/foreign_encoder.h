@@ -7,13 +7,13 @@
 #include "models/options.h"
 #include "weights/foreign_text.h"
 
-/// What the config.json files of BERT, RoBERTa and DeBERTa have in common.
+/// The common part of the config.json files of BERT, RoBERTa and DeBERTa.
 namespace mnemo::weights {
 
 /// The first entry of a config.json's `architectures`; empty if there is none.
 std::string architecture_of(const base::Node& config);
 
-/// What a family's config.json means where it does not say a size; BERT's.
+/// A family's default sizes, for keys that its config.json leaves out; here BERT's.
 struct EncoderSizes {
   int64_t vocab_size = 30522, dim = 768, num_layers = 12, num_heads = 12, ffn_dim = 3072;
 };

@@ -5,7 +5,7 @@
 namespace mnemo::weights {
 namespace {
 
-/// What differs between the two families of BERT's shape.
+/// The differences between BERT and RoBERTa.
 struct BertKind {
   EncoderNames names;
   bool roberta;

@@ -7,10 +7,10 @@ namespace {
 
 constexpr const char* kLlamaOutput = "lm_head.weight";
 constexpr const char* kLlamaEmbedding = "model.embed_tokens.weight";
-/// Of a Mistral whose config.json does not speak of a window; null means that it has none.
+/// Window of a Mistral model whose config.json has no `sliding_window`; null there means no window.
 constexpr int64_t kMistralWindow = 4096;
 
-/// What Llama, Mistral and Qwen2 share.
+/// The options that Llama, Mistral and Qwen2 share.
 base::Node llama_family_options(const base::Node& config, double base, double norm_eps, bool qkv_bias) {
   const TextConfig read(config);
   const int64_t dim = read.size("hidden_size"), heads = read.size("num_attention_heads"),

@@ -10,9 +10,9 @@
 
 namespace mnemo::weights {
 
-/// What a training with LoRA (Hu et al. 2022) leaves, lora.safetensors: the factors of each weight NAME as NAME.lora_a
-/// [r,m] and NAME.lora_b [n,r], every other parameter that was trained under its own name, and in the metadata
-/// alpha / r as `lora_scale` and the digest of the weights that it started from as `lora_start`.
+/// Result of a training with LoRA (Hu et al. 2022). It holds the factors of each weight NAME as NAME.lora_a [r,m] and
+/// NAME.lora_b [n,r], and every other trained parameter under its own name. The metadata have alpha / r as `lora_scale`
+/// and the digest of the initial weights as `lora_start`.
 inline constexpr const char* kLoraFile = "lora.safetensors";
 inline constexpr std::string_view kLoraA = ".lora_a", kLoraB = ".lora_b";
 inline constexpr const char* kLoraScale = "lora_scale";

@@ -53,7 +53,7 @@ struct ReadOptions {
 /// BOOL byte other than 0 becomes true. Throws InputError "FILE: safetensors rule N (words): what was found".
 TensorFile read_safetensors(const std::string& path, const ReadOptions& options = {});
 
-/// The same from memory; `name` is used instead of the file name in messages.
+/// Reads a safetensors file from memory; messages call it `name`.
 TensorFile read_safetensors(std::string_view bytes, const std::string& name, const ReadOptions& options = {});
 
 /// Writes a safetensors file atomically (temporary file, fsync, rename, fsync of the folder). The header keeps the
@@ -63,7 +63,7 @@ TensorFile read_safetensors(std::string_view bytes, const std::string& name, con
 /// anything beyond the caps, and for a full disk or an unwritable folder (naming the path; the old file is unchanged).
 void write_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata = {});
 
-/// The same bytes as a string.
+/// Returns the bytes that write_safetensors() writes.
 std::string encode_safetensors(const NamedTensors& tensors, const Metadata& metadata = {});
 
 }  // namespace mnemo::weights

@@ -1,4 +1,4 @@
-// What a memory declares of its size at its fullest (max_rows) is what it becomes.
+// The size of its full state that a memory declares (max_rows) is the size that it reaches.
 #include "models/full_state.h"
 
 #include <map>

@@ -108,7 +108,7 @@ std::vector<Mechanism> mechanisms() {
 
 bool causal(const Configuration& c) { return c.options.backbone.causal(); }
 
-/// What a law says about a model: "" if the suite checks it, otherwise the reason why it does not apply.
+/// A law, and whether it applies to a model: "" if the suite checks it, otherwise the reason why not.
 struct Law {
   std::string title;
   std::function<std::string(const Mechanism&)> exemption;

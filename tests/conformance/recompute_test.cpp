@@ -25,7 +25,7 @@ std::vector<at::Tensor> traces(const models::Model& model, const std::vector<cor
       model, inputs, given, [&](const core::StepResult& step, size_t index) {
         at::Tensor loss = (step.hidden * Numbers(index).normal(step.hidden.sizes())).sum();
         for (const core::AuxiliaryLoss& own : model.auxiliary_losses(step)) loss = loss + own.values.sum() * own.weight;
-        // What the state holds has a gradient where stored graphs give it one.
+        // Tensors of the state have a gradient where stored graphs give them one.
         for (const auto& [field, tensor] : step.state.fields())
           if (tensor.requires_grad()) loss = loss + at::where(at::isfinite(tensor), tensor, 0.0).sum();
         return loss;

@@ -1,4 +1,4 @@
-// What the suite covers: everything that is registered, and the combinations that a model must reject.
+// Coverage of the suite: everything that is registered, and the combinations that a model must reject.
 #include <algorithm>
 #include <set>
 

@@ -8,7 +8,7 @@
 #include "options_check.h"
 
 /// Any bytes: an image of the size given in its header, or an InputError that names the file; never more pixels than
-/// allowed. What a model reads of it has the model's size, whatever the image's shape.
+/// allowed. A model's input made from it has the model's size, whatever the image's shape.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace mnemo;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);

@@ -7,7 +7,7 @@
 #include "../support/sample_options.h"
 #include "base/printable.h"
 
-/// What the fuzz targets for configuration files check for every input.
+/// Checks of the fuzz targets for configuration files on every input.
 namespace mnemo::fuzz {
 
 inline void demand(bool holds, const std::string& what) {

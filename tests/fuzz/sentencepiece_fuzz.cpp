@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kLongestText = 512;
 
-/// What every tokenizer of SentencePiece does with a text.
+/// Laws of every SentencePiece tokenizer for a text.
 void check(const mnemo::text::Tokenizer& tokenizer, const std::string& text) {
   using namespace mnemo;
   std::vector<int64_t> ids;

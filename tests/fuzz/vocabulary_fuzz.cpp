@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::string type = tokenizer->type();
     fuzz::demand(tokenizer->size() > 0 && tokenizer->unknown_id() < tokenizer->size(), "size of " + type);
 
-    // What was read can be saved, and reads as the same.
+    // A vocabulary that was read can be saved, and reads back the same.
     const text::Files saved = tokenizer->save();
     const auto again = Tokenizer::load(saved, "again");
     fuzz::demand(again->save() == saved && again->type() == type && again->size() == tokenizer->size() &&

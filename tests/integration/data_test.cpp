@@ -151,7 +151,7 @@ TEST_F(DataCommands, ListOpsIsClassifiedFromMadeExpressionsAndFromTheirFiles) {
   EXPECT_NE(summary.find("3 steps, 12 expressions in "), std::string::npos) << summary;
   EXPECT_NE(summary.find(" tokens a second"), std::string::npos) << summary;
 
-  // The same expressions read from files give the same model.
+  // Reading these expressions from files gives the same model.
   std::vector<std::string> prepare = {"data", "prepare", "listops", "--out", folder_ / "files"};
   for (const char* key : {"train_samples=40", "valid_samples=6", "test_samples=3", "min_length=4", "max_length=40",
                           "max_depth=3", "max_args=4"}) {

@@ -71,7 +71,7 @@ TEST_F(TaskRuns, EvalTakesTheFolderOfAnySet) {
   EXPECT_EQ(result({"eval", backbone_, "--data", images_, "--part", "train", "--json"}).at("predictions").as_int(), 12);
   EXPECT_EQ(result({"eval", backbone_, "--data", images_ + "/train", "--json"}).at("predictions").as_int(), 12)
       << "no parts: all";
-  // The same names in another order.
+  // Class names in another order.
   write(backbone_ + "/classes.txt", "cat\nant\nbee\n");
   const Finished by_name = run({"eval", backbone_, "--data", images_, "--json", "--part", "train"});
   EXPECT_FALSE(holds(by_name.err, "by order")) << by_name.err;

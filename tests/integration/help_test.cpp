@@ -13,7 +13,7 @@
 #include "base/text_table.h"
 #include "tests/support/command_line.h"
 
-// What the program says about itself: help, recipes, completion, the manual page.
+// The program's documentation of itself: help, recipes, completion, the manual page.
 namespace mnemo {
 namespace {
 

@@ -23,7 +23,7 @@ TEST_F(CommandLine, FoldersOfOtherLibrariesComeBackAsTheyWere) {
                       anew = folder_ / (folder + "_anew");
     const Finished in = run({"convert", kImports + folder, "--to", "mnemo", "--out", ours});
     ASSERT_EQ(in.status, 0) << in.err;
-    // What the config says about images is kept: timm's mean and crop, Hugging Face's class names.
+    // The config's settings for images are kept: timm's mean and crop, Hugging Face's class names.
     if (folder == "timm_vit") {
       const base::Node images = json(content(ours + "/images.json"));
       EXPECT_EQ(images.at("mean"), base::Node::array({0.5, 0.5, 0.5}));
@@ -125,7 +125,7 @@ TEST_F(CommandLine, HowImagesAreReadAndClassesAreCalledGoesAlong) {
   ASSERT_EQ(convert(folder_ / "foreign", "mnemo", folder_ / "foreign_ours").status, 0);
   for (const char* file : {"/images.json", "/classes.txt"})
     EXPECT_EQ(content((folder_ / "foreign_ours") + file), content((folder_ / "foreign") + file)) << file;
-  // What DeiT's processor cuts off, and images that are not normalised.
+  // DeiT's crop, and images that are not normalised.
   write(folder_ / "hf_out/preprocessor_config.json",
         R"({"image_processor_type": "DeiTImageProcessor", "size": 40, "crop_size": 32, "do_normalize": false})");
   ASSERT_EQ(convert(folder_ / "hf_out", "mnemo", folder_ / "cropped").status, 0);

@@ -6,7 +6,7 @@
 #include "base/node.h"
 #include "tests/support/command_line.h"
 
-// What `mnemo inspect` shows of tiny models and of recipes.
+// Output of `mnemo inspect` for tiny models and for recipes.
 namespace mnemo {
 namespace {
 

@@ -188,7 +188,7 @@ TEST_F(Library, HiddenFilesOfAModelFolderAreLeftBehind) {
   }
 }
 
-// What lies in the current directory belongs to no model.
+// A model without a folder does not read files of the current directory.
 TEST_F(Library, AModelThatLiesInNoFolderReadsNone) {
   const auto without_folder = [](const Bundle& model) {
     bundle::Bundle parts = model.parts();
@@ -268,7 +268,7 @@ TEST_F(Library, ComparesInThisProcessAsInProcessesOfTheirOwn) {
   }
   EXPECT_EQ(json(base::read_file(here.folder + "/results.json")), json(here.json));
   EXPECT_EQ(json(here.json).at("threads").as_int(), 1) << "train.threads";
-  // What a recipe leaves open the caller decides.
+  // The caller decides what a recipe leaves open.
   const int before = at::get_num_threads();
   at::set_num_threads(3);
   const Comparison open = compare_models(recipe_, {.out = folder_ / "open", .set = {set[0], "train.steps=1"}});

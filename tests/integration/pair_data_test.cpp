@@ -31,7 +31,7 @@ TEST_F(TranslationRun, AFileOfPairsIsMeasured) {
   const Finished some = run({"eval", out, "--translated", "2", "--data", folder_ / "held_out.tsv"});
   EXPECT_TRUE(holds(some.out, "translated: 2\ntranslated_of: 3")) << some.out << some.err;
   EXPECT_TRUE(holds(some.out, "bleu_signature: nrefs:1|")) << some.out;
-  // What is left out is said; options that pairs have no use for are refused.
+  // Pairs that are left out are reported; options that pairs have no use for are refused.
   EXPECT_FALSE(holds(file.out, "left_out")) << file.out;
   write(folder_ / "held_out.tsv", content(folder_ / "held_out.tsv") + "number 2\t \n");
   const Finished fewer = run({"eval", out, "--data", folder_ / "held_out.tsv"});
@@ -53,7 +53,7 @@ TEST_F(TranslationRun, AFileOfPairsIsMeasured) {
   EXPECT_TRUE(holds(text.err, "--translated goes with a model of pairs")) << text.err;
 }
 
-// What is left out is named by `mnemo data`, and a training says it once, in its log and on its card.
+// `mnemo data` names pairs that are left out; a training reports them once, in its log and on its card.
 TEST_F(TranslationRun, PairsLeftOutAreNamed) {
   std::string pairs = content(folder_ / "pairs.tsv");
   write(folder_ / "pairs.tsv", "\tZahl\n" + pairs + "a a a a a a a a a a a a a\tb\n");

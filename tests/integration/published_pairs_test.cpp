@@ -213,7 +213,7 @@ TEST(PublishedTranslation, SearchesAsTheFolderSays) {
   const Finished other = run(folder, "translate " + model + " --max-len-a 3", "a man\n");
   EXPECT_EQ(other.status, 2);
   EXPECT_TRUE(holds(other.err, "--max-len-a")) << other.err;
-  // The same after a conversion to a folder of ours.
+  // A conversion to a folder of ours changes nothing.
   ASSERT_EQ(run(folder, fmt::format("convert {} --to mnemo --out {}", model, ours)).status, 0);
   EXPECT_EQ(run(folder, "translate " + ours + " --max-len-b 12", lines).out, plain.out);
 }

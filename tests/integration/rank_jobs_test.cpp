@@ -254,7 +254,7 @@ TEST_F(RankJobs, AStudyOverTheRanksOfAJob) {
   };
   EXPECT_EQ(values(done.out), values(alone.out));
   EXPECT_EQ(values(done.out).size(), 6u);
-  // What one rank has done is not done again; other options on a rank are refused by name.
+  // Finished trainings are not repeated; a rank with other options is refused by name.
   first = start_rank(0, port, into("shared"));
   second = start_rank(1, port, into("shared"));
   const Finished again = first->finish();

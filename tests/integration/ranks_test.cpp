@@ -199,7 +199,7 @@ TEST_F(EqualRanks, LanesOfImages) {
     ++lanes;
   }
   EXPECT_EQ(lanes, 4) << "two layers of two parts of the batch";
-  // What a resumed training reads there, bit for bit.
+  // A resumed training reads them bit for bit.
   ASSERT_EQ(train("parts", 1, {"--set", "train.steps=4"}).status, 0);
   ASSERT_EQ(resume("parts", 1, {"--set", "train.steps=8"}).status, 0);
   EXPECT_EQ(content(step("one", 8) + "/model.safetensors"), content(step("parts", 8) + "/model.safetensors"));

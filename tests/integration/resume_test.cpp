@@ -8,7 +8,7 @@
 #include "tests/support/command_line.h"
 #include "weights/checkpoint.h"
 
-// What a resumed run keeps, and what it refuses.
+// Resumed runs: what they keep, and what they refuse.
 namespace mnemo {
 namespace {
 

@@ -8,7 +8,7 @@
 
 #include "tests/support/command_line.h"
 
-// What is not in the program: its scripts and its installation.
+// Scripts and installation.
 namespace mnemo {
 namespace {
 
@@ -18,7 +18,7 @@ using test::holds;
 
 namespace fs = std::filesystem;
 
-/// What CMake was told: the value of an entry "NAME:TYPE=VALUE" of its cache.
+/// The value of an entry "NAME:TYPE=VALUE" of CMake's cache.
 std::string cached(const std::string& name) {
   const std::string cache = "\n" + content(MNEMO_BINARY_DIR "/CMakeCache.txt");
   const size_t entry = cache.find("\n" + name + ":");

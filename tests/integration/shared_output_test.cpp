@@ -1,4 +1,4 @@
-// What several processes write together is what one writes, byte for byte.
+// Several processes write together, byte for byte, what one process writes.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

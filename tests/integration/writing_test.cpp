@@ -7,7 +7,7 @@
 namespace mnemo::test {
 namespace {
 
-/// What `mnemo generate` offers beside one plain text: docs/generation.md.
+/// `mnemo generate` beyond one plain text: docs/generation.md.
 class Writing : public CommandLine {
  protected:
   Finished generate(std::vector<std::string> more) {
@@ -50,7 +50,7 @@ TEST_F(Writing, AStopTextIsNotPrinted) {
 TEST_F(Writing, AConversationIsOneSession) {
   const std::string more = "-n 12 --seed 3 ", session = folder_ / "session";
   const std::string talk = piped("line 1\n\nline 2\n", more + "--interactive --save '" + session + "'");
-  // The same with sessions that are saved and continued.
+  // Saved and continued sessions write the same.
   const auto step = [&](std::vector<std::string> words) {
     words.insert(words.end(), {"-n", "12", "--save", folder_ / "steps"});
     return generate(words).out;

@@ -160,7 +160,7 @@ RC_GTEST_PROP(SpansProperty, WhatTheTableSaysOfItselfAgreesWithTheExpansion, ())
   const at::Tensor mask = made.plain.expand();
   const int64_t rows = mask.size(0), keys = mask.size(1), context = made.table.num_context();
   const at::Tensor p = at::arange(rows).unsqueeze(1) + context - at::arange(keys).unsqueeze(0);
-  // What a table claims about its rules must hold for all pairs. (The converse need not: a wide enough band is causal
+  // Claims of a table about its rules must hold for all pairs. (The converse need not: a wide enough band is causal
   // too.)
   if (made.table.plain_causal()) RC_ASSERT(at::equal(mask, p >= 0));
   if (made.table.open()) RC_ASSERT(mask.all().item<bool>());

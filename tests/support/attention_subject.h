@@ -39,7 +39,7 @@ struct AttentionSubject {
   at::Tensor project(const at::Tensor& o) const {
     return at::linear(o.transpose(1, 2).flatten(2), of("o.weight"), of("o.bias"));
   }
-  /// Of the first segment.
+  /// Runs the first segment.
   core::AttentionResult step(const core::AttentionInput& input) const {
     return attention->forward(input, attention->initial_state(input.x.size(0)));
   }

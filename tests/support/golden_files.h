@@ -7,8 +7,7 @@
 
 namespace mnemo::test {
 
-/// What verify_golden takes of tests/golden/data: every golden file, and the folder of every model with an
-/// expect.safetensors.
+/// Golden files of tests/golden/data, and the folders of models with an expect.safetensors.
 inline std::vector<std::string> golden_files() {
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(MNEMO_SOURCE_DIR "/tests/golden/data")) {

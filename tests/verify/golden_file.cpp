@@ -168,7 +168,7 @@ void count_error(GoldenReport& report, const std::string& group, double toleranc
 
 namespace {
 
-/// What a model of that config reads.
+/// The kind of input of a model with that config.
 core::InputKind input_of(const base::Node& config) {
   const base::Node* backbone = config.find("backbone");
   const base::Node* type = backbone == nullptr ? nullptr : backbone->find("type");

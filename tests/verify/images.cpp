@@ -233,7 +233,7 @@ GoldenReport verify_image_list(const std::string& path, const weights::TensorFil
     add(base::read_config_file(all).at("files"));
   constexpr std::string_view kOtherReading = "pillow.";
   for (const auto& [name, image] : list.tensors) {
-    // What Pillow reads where we read differently: beside our reading, for a person to compare.
+    // Pillow's reading where ours differs: stored beside it for a person to compare.
     if (name.starts_with(kOtherReading) && facts.contains(name.substr(kOtherReading.size()))) continue;
     const auto fact = facts.find(name);
     const base::Node* answer = fact == facts.end() ? nullptr : fact->second.find("answer");

@@ -20,7 +20,7 @@ struct TextFolder {
 
   /// The tensor of that name; undefined if there is none.
   at::Tensor find(const std::string& name) const;
-  /// The same on the device. Throws InputError if there is none.
+  /// The tensor on the device. Throws InputError if there is none.
   at::Tensor at(const std::string& name) const;
   /// The metadata under that key as JSON; a null node if there is none.
   base::Node metadata(const std::string& key) const;

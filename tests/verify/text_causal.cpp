@@ -67,7 +67,7 @@ NextToken by_model(const models::Model& model, const std::vector<int64_t>& promp
   };
 }
 
-/// The same by the decoding engine, for a greedy search: each call has one token more.
+/// The next token by the decoding engine, for a greedy search: each call has one token more.
 NextToken by_engine(const std::shared_ptr<const infer::Engine>& engine, const std::vector<int64_t>& prompt) {
   auto sequence = std::make_shared<infer::EngineSequence>(engine->begin());
   return [engine, sequence, prompt](const std::vector<int64_t>& generated) {

@@ -61,7 +61,7 @@ class AlgorithmicTask final : public SampleSource {
   /// Depends only on `number`, part and seed; a larger batch starts with the rows of a smaller one.
   SampleBatch batch(Part part, int64_t number, int64_t batch_size) const override;
   std::optional<int64_t> size(Part) const override { return std::nullopt; }
-  /// Of the options, but for those of AnswerOptions.
+  /// Fingerprint of the options except AnswerOptions.
   uint64_t fingerprint() const override;
   int64_t vocabulary_size() const override;
   int64_t length() const override { return options_.length(); }

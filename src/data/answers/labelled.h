@@ -27,7 +27,7 @@ class LabelledDocuments {
   int64_t size() const { return static_cast<int64_t>(labels_.size()); }
   int64_t num_labels() const { return num_labels_; }
   int64_t vocabulary_size() const { return tokens_.vocabulary_size(); }
-  /// Of all documents together.
+  /// Tokens of all documents together.
   int64_t num_tokens() const { return tokens_.size(); }
   int64_t length(int64_t i) const { return tokens_.document_end(i) - tokens_.document_begin(i); }
   int64_t longest() const {

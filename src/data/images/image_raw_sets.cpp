@@ -68,7 +68,7 @@ Packing packing_inside(const std::string& path) {
   return std::string_view(start, sizeof start) == "\x1f\x8b" ? Packing::gzip : Packing::none;
 }
 
-/// What a file unpacks to beyond its header is an error as soon as it is more than the header says.
+/// Stops unpacking with an error as soon as a file gives more bytes than its header says.
 IdxFile read_idx(const std::string& path, size_t rank) {
   const size_t header_size = 4 + 4 * rank;
   IdxFile file;

@@ -75,7 +75,7 @@ class ImageSet {
   /// Some of the images.
   ImageSet subset(std::vector<int32_t> rows) const;
   ImageSet with_source(std::shared_ptr<const ImageSource> source) const;
-  /// The same images with different class indices: class c becomes numbers[c] of `classes`.
+  /// This set with other class indices: class c becomes numbers[c] of `classes`.
   ImageSet with_classes(const std::vector<int32_t>& numbers,
                         std::shared_ptr<const std::vector<std::string>> classes) const;
   const std::shared_ptr<const ImageSource>& source() const { return source_; }

@@ -73,7 +73,7 @@ std::vector<TextPair> windows_of(const std::vector<TextPair>& pairs, const PairO
 PairPart encode_part(const TextPairs& pairs, const PairCorpus& corpus, const PairOptions& options, bool training) {
   PairPart part;
   part.empty = pairs.empty;
-  // Of a side that SentencePiece's rules leave nothing of.
+  // The tokens of a side that is empty after SentencePiece's normalisation.
   const std::vector<int64_t> no_source = corpus.source->encode(options.source_prefix, "data.source_prefix"),
                              no_target = corpus.target->encode({}, "target");
   for (TextPair& pair : windows_of(pairs.pairs, options)) {

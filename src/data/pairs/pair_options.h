@@ -106,9 +106,10 @@ PairCorpus read_pair_set(PairOptions options, const std::string& path, const Pai
 /// The files of the vocabularies for a model folder. one_table: the model has one table for both sides; otherwise its
 /// folder has files of both sides, equal ones where they have one vocabulary.
 text::Files vocabulary_files(const PairVocabularies& vocabularies, bool one_table);
-/// Those of them that decide what the tokens are (Tokenizer::defining_files()).
+/// The files of both sides that decide how texts become tokens (Tokenizer::defining_files()).
 text::Files defining_files(const PairVocabularies& vocabularies);
-/// The way back; `where`: the folder, for errors. Without files of the target it has the source's vocabulary.
+/// Reads vocabulary_files() back; `where` names the folder in errors. Without files of the target, both sides share the
+/// source's vocabulary.
 PairVocabularies read_vocabularies(const text::Files& files, const std::string& where);
 
 /// Prefixes of the names of their files.

@@ -19,7 +19,7 @@ class PairVocabulary {
  public:
   static constexpr int64_t kBos = 0, kPad = 1, kEos = 2, kUnknown = 3, kSpecial = 4;
   explicit PairVocabulary(std::shared_ptr<const text::Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
-  /// Of a published model, whose tokenizer has these special tokens.
+  /// The vocabulary of a published model, whose tokenizer has these special tokens.
   PairVocabulary(std::shared_ptr<const text::Tokenizer> tokenizer, int64_t eos, int64_t pad)
       : tokenizer_(std::move(tokenizer)), special_(0), eos_(eos), pad_(pad), unknown_(tokenizer_->unknown_id()) {}
 
@@ -51,7 +51,7 @@ class PairVocabulary {
   int64_t eos_ = kEos, pad_ = kPad, unknown_ = kUnknown;
 };
 
-/// Those of both sides; the same object if they are one.
+/// The vocabularies of both sides: one object if they share it.
 struct PairVocabularies {
   std::shared_ptr<const PairVocabulary> source, target;
 };

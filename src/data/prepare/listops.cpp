@@ -64,7 +64,7 @@ Prepared prepare_listops(const std::string& folder, const std::string& out, cons
     }
   }
   std::erase_if(prepared.parts, [](const PreparedPart& part) { return part.documents == 0; });
-  // Those of made expressions have done their work, and go with no file.
+  // Keys of generated expressions have no use for a file.
   const std::string changed = changed_keys(
       options, {"train", "valid", "test", "train_samples", "valid_samples", "test_samples", "max_depth", "max_args",
                 "min_length", "max_length", "seed"});

@@ -22,7 +22,7 @@ struct DocumentRule {
 
   /// Throws InputError for Kind::line without a line.
   static DocumentRule of(Kind kind, std::string_view line);
-  /// The same by one of the names above. Throws InputError for another name.
+  /// Parses one of the names above. Throws InputError for another name.
   static DocumentRule parse(std::string_view name, std::string_view line);
 };
 

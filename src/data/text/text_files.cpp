@@ -141,7 +141,7 @@ void for_each_file(const std::string& folder, bool hidden, const std::function<b
       return;
     }
   }
-  // What fails is to enter the last one, or else to read on.
+  // Either entering the last folder failed, or listing the current one.
   base::require(!error, "{}: {}", base::printable(base::is_folder(last) ? last : folder, 400), error.message());
 }
 

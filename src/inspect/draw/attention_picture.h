@@ -9,8 +9,8 @@
 
 namespace mnemo::inspect {
 
-/// What to draw: the maps of one segment, one row of maps per layer, or those of an image; and scalars over training
-/// steps. Each may be absent.
+/// Content of a picture: the maps of one segment (a row per layer) or of an image, and scalars over training steps.
+/// Each may be absent.
 struct AttentionPicture {
   const AttentionSummary* attention = nullptr;
   const ImageAttention* image = nullptr;

@@ -14,7 +14,7 @@ namespace {
 
 std::string hex(Colour colour) { return fmt::format("#{:02x}{:02x}{:02x}", colour.red, colour.green, colour.blue); }
 
-/// Of a page's dark scheme (page.css): paper, ink, grey text and the lines behind a chart.
+/// Colours of a page's dark scheme (page.css): paper, ink, grey text and the lines behind a chart.
 constexpr const char* kDark = R"(<style>@media screen and (prefers-color-scheme: dark) {
 .maps > rect[fill="#fff"] { fill: #12171d } .maps text[fill="#1d2733"] { fill: #dce3ea }
 .maps text[fill="#5b6878"] { fill: #9aa7b4 } .maps polyline[stroke="#e6ebf0"] { stroke: #262f39 } }</style>

@@ -34,7 +34,7 @@ struct AbcAnswer {
   core::State state;
   at::Tensor slots = {};  ///< [B,n,D] for the layer above (LUNA)
   at::Tensor held = {};   ///< [B,H,n,d]: the values in the slots, if not in a state (bidirectional models)
-  /// What queries read of the slots, if it does not depend on them and no layer below has a part in it (bidirectional).
+  /// Encoder rows that queries read, if they depend on neither the queries nor the layer below (bidirectional).
   core::EncoderRows slots_read = {};
 };
 
@@ -55,7 +55,7 @@ struct AbcControlBuild {
   at::Tensor like;  ///< a parameter: gives the type and device of new states
 };
 
-/// What an ABC does to rows before its control sees them.
+/// The maps of rows that an ABC applies before its control.
 struct AbcMaps {
   const layers::AttentionProjections& projections;
   const std::vector<double>& frequencies;  ///< of rotary positions; empty: none

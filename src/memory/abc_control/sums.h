@@ -54,7 +54,7 @@ class AbcSumControl : public AbcControl {
   virtual Redraw redraw() const { return Redraw::never; }
 
  protected:
-  /// What the control needs in addition to the sums: nothing, token positions, or the counts for means.
+  /// State of the control in addition to the sums: nothing, token positions, or the counts for means.
   enum class Keeps { sums, positions, means };
   AbcSumControl(const char* name, Keeps keeps, const AbcControlBuild& build);
 

@@ -33,9 +33,9 @@ AbcOutput abc_causal_naive(const at::Tensor& q, const at::Tensor& k, const at::T
                            const AbcMemory& memory, const at::Tensor& valid, AbcActivation activation, double eps,
                            double scale);
 
-/// The same by one scan forward and one backward with weights that never exceed 1 (exp), or as running sums (relu,
-/// sigmoid; ops/abc_sums.h). If q is bfloat16, all tensors are copied to float32 on the CPU; o and the gradients are
-/// rounded to bfloat16, and the memory keeps the type of the given one, which may be float32.
+/// Causal attention with bounded memory by one scan forward and one backward with weights that never exceed 1 (exp), or
+/// by running sums (relu, sigmoid; ops/abc_sums.h). If q is bfloat16, all tensors are copied to float32 on the CPU, o
+/// and the gradients are rounded to bfloat16, and the memory keeps its type, which may be float32.
 AbcOutput abc_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
                      const AbcMemory& memory, const at::Tensor& valid, AbcActivation activation, double eps,
                      double scale);

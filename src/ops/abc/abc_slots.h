@@ -13,7 +13,7 @@ namespace mnemo::ops {
 ///   numbers int64 of any shape, >= 0. Returns int64 of that shape.
 at::Tensor random_slots(const at::Tensor& numbers, int64_t slots, uint64_t seed, uint64_t layer);
 
-/// The same for one number.
+/// The random slot of one number.
 int64_t random_slot(int64_t number, int64_t slots, uint64_t seed, uint64_t layer);
 
 /// Online k-means (MacQueen 1967): each key joins the first empty cluster or, if there is none, the cluster with the
@@ -24,7 +24,7 @@ int64_t random_slot(int64_t number, int64_t slots, uint64_t seed, uint64_t layer
 at::Tensor nearest_means_naive(const at::Tensor& keys, const at::Tensor& sums, const at::Tensor& counts,
                                const at::Tensor& valid);
 
-/// The same with loops over rows on the CPU (tensors on other devices are copied there).
+/// Online k-means with loops over rows on the CPU (tensors on other devices are copied there).
 at::Tensor nearest_means(const at::Tensor& keys, const at::Tensor& sums, const at::Tensor& counts,
                          const at::Tensor& valid);
 

@@ -30,13 +30,13 @@ struct AbcSumsOutput {
 AbcSumsOutput abc_sums_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi,
                              const AbcSums& sums, const AbcReading& reading, double scale);
 
-/// The same in chunks of 64 tokens as matrix products, with a custom backward pass (abc_sum_chunks.h); first
-/// derivatives only. If q is bfloat16, all tensors are copied to float32; o and the gradients are rounded, and the sums
-/// keep the type of those given.
+/// Attention to running sums in chunks of 64 tokens as matrix products, with a custom backward pass
+/// (abc_sum_chunks.h); first derivatives only. If q is bfloat16, all tensors are copied to float32, o and the gradients
+/// are rounded, and the sums keep their type.
 AbcSumsOutput abc_sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi,
                        const AbcSums& sums, const AbcReading& reading, double scale);
 
-/// The same chunks with ATen operations, used by abc_sums on devices other than the CPU.
+/// abc_sums() with ATen operations, for devices other than the CPU.
 AbcSumsOutput abc_sums_by_products(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi,
                                    const AbcSums& sums, const AbcReading& reading, double scale);
 

@@ -21,7 +21,7 @@ namespace mnemo::ops {
 AbcSumsOutput abc_window_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AbcSums& queue,
                                const at::Tensor& open, const std::vector<int64_t>& seen, double scale);
 
-/// The same as attention over key ranges (ops/attention.h): query t sees the n rows from seen_t on of [queue; keys].
+/// Computed as attention over key ranges (ops/attention.h): query t sees the n rows of [queue; keys] from seen_t on.
 AbcSumsOutput abc_window(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AbcSums& queue,
                          const at::Tensor& open, const std::vector<int64_t>& seen, double scale);
 

@@ -33,7 +33,7 @@ struct DistanceRowsOfTable {
 /// Returns [B,H,Q,K].
 at::Tensor disentangled_scores_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position_keys,
                                      const at::Tensor& position_queries, const at::Tensor& rows, double scale);
-/// The same with one product for each row of the table instead of one for each pair.
+/// The scores with one product for each row of the table instead of one for each pair.
 at::Tensor disentangled_scores(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position_keys,
                                const at::Tensor& position_queries, const at::Tensor& rows, double scale);
 

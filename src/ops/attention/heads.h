@@ -28,7 +28,7 @@ Heads<T> heads_of(const at::Tensor& tensor) {
   }
 }
 
-/// The same values in a layout for kernels: the last dimension is contiguous, and rows do not overlap.
+/// Lays values out for kernels: the last dimension is contiguous, and rows do not overlap.
 inline at::Tensor with_rows(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   const bool walks = tensor.stride(-1) == 1 && tensor.stride(-2) >= tensor.size(-1);

@@ -26,7 +26,7 @@ namespace mnemo::ops {
 at::Tensor knn_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& valid,
                          int64_t top_k);
 
-/// The same composed of LibTorch's operations, for devices other than the CPU: selects by knn_select(), then gathers.
+/// knn_attention() from LibTorch's operations, for devices other than the CPU: selects by knn_select(), then gathers.
 at::Tensor knn_attention_composed(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                   const at::Tensor& valid, int64_t top_k, int64_t max_scores = int64_t{1} << 23);
 

@@ -45,7 +45,7 @@ LinearOutput linear_attention_causal_naive(const at::Tensor& q, const at::Tensor
                                            const LinearSums& sums, const LinearNormaliser& normaliser,
                                            const TurnedFeatures& turned = {});
 
-/// The same in chunks of 64 tokens: a causal product inside a chunk, and sums carried across chunks; no [T,f,d] buffer.
+/// Causal linear attention in chunks of 64 tokens: products inside a chunk, sums across chunks, no [T,f,d] buffer.
 /// Gates are applied as e^{log g_{j+1} + ... + log g_t} <= 1.
 LinearOutput linear_attention_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                      const at::Tensor& log_gate, const at::Tensor& written, const LinearSums& sums,

@@ -34,8 +34,7 @@ at::Tensor lsh_attention(const at::Tensor& qk, const at::Tensor& v, const at::Te
 at::Tensor lsh_attention_naive(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& buckets,
                                const at::Tensor& valid, const LshOptions& options);
 
-/// What the Long Range Arena's code computes under this name, with one round: buckets are not compared, and no rows are
-/// masked.
+/// The Long Range Arena's variant with one round: buckets are not compared, and no rows are masked.
 ///   Rows are padded with zeros to the next multiple of chunk_len, by at least one, sorted by (bucket, position) and
 ///   divided into num_buckets chunks; i sees its chunk and the previous one, itself included;
 ///   s_ij = q_i . q_j sqrt(d)

@@ -9,7 +9,7 @@ namespace mnemo::ops {
 /// Source: Vaswani et al. 2017, section 3.5; Dai et al. 2019, released code (the order of the halves).
 at::Tensor sinusoids(const at::Tensor& positions, int64_t dim, const at::TensorOptions& options);
 
-/// The same as fairseq computes them: [sin(p f_0) .. sin(p f_{h-1}), cos(p f_0) .. cos(p f_{h-1})],
+/// Sinusoids as in fairseq: [sin(p f_0) .. sin(p f_{h-1}), cos(p f_0) .. cos(p f_{h-1})],
 /// f_k = 10000^(-k/(h-1)), h = D/2 rounded down; an odd D has one more 0.
 at::Tensor fairseq_sinusoids(const at::Tensor& positions, int64_t dim, const at::TensorOptions& options);
 

@@ -21,7 +21,7 @@ struct RelativeBuckets {
   void validate() const;
   /// The number of distances with a bucket of their own on one side: e.
   int64_t num_exact() const { return (bidirectional ? num_buckets / 2 : num_buckets) / 2; }
-  /// Of the distance p = i - j of a query i and a key j.
+  /// The bucket of the distance p = i - j between a query i and a key j.
   int64_t bucket(int64_t p) const;
   /// bucket() of consecutive distances first, first - 1, ..., `count` of them: [count] int64 on the CPU.
   at::Tensor buckets(int64_t first, int64_t count) const;
@@ -31,8 +31,8 @@ struct RelativeBuckets {
 ///   table [n,H]; Q queries at the end of K keys; returns [H,Q,K]: table[bucket(i + K - Q - j), h]
 at::Tensor bucket_bias_naive(const at::Tensor& table, const RelativeBuckets& buckets, int64_t queries, int64_t keys);
 
-/// The same as position scores of ops::attention: column c stands for the distance K-1-c, one row for all queries,
-/// [1,H,Q,P], P = K, or K+Q-1 where queries look to the right.
+/// The bias as position scores of ops::attention: column c stands for the distance K-1-c, one row for all queries,
+/// [1,H,Q,P]. P = K, or K+Q-1 if queries look to the right.
 at::Tensor bucket_positions(const at::Tensor& table, const RelativeBuckets& buckets, int64_t queries, int64_t keys,
                             bool looks_right);
 

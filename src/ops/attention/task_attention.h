@@ -8,8 +8,8 @@
 
 namespace mnemo::ops {
 
-/// What the class row of one task sees in addition to the existing rows: class rows by index, including its own, and
-/// memory rows [first, last).
+/// The rows that one task's class row sees in addition to the existing rows: class rows by index, including its own,
+/// and memory rows [first, last).
 struct TaskSight {
   std::vector<int64_t> classes;
   std::vector<std::pair<int64_t, int64_t>> memories;
@@ -33,9 +33,9 @@ at::Tensor task_mask(const std::vector<TaskSight>& sights, int64_t old_rows, int
 at::Tensor task_attention_naive(const at::Tensor& q, const TaskKeys& keys, const std::vector<TaskSight>& sights,
                                 double scale);
 
-/// The same without a mask and without invisible keys: every class row reads the existing keys and then those it sees.
-/// Row k depends, bit for bit, only on the existing rows and what task k sees, regardless of other tasks and their
-/// order. Float on the CPU; no derivatives. Returns o [B,H,K,d], whose memory is [B,K,H,d].
+/// task_attention_naive() without a mask: every class row reads the existing keys, then the keys that it sees. Row k
+/// depends, bit for bit, only on the existing rows and the rows that task k sees, not on other tasks or their order.
+/// Float on the CPU; no derivatives. Returns o [B,H,K,d], whose memory is [B,K,H,d].
 at::Tensor task_attention(const at::Tensor& q, const TaskKeys& keys, const std::vector<TaskSight>& sights,
                           double scale);
 

@@ -23,13 +23,13 @@ void key_scores(const float* q, const float* qr, const T* k, const T* r, int64_t
 template <class T>
 void weigh_values(const float* p, const T* v, int64_t count, int64_t width, float* o);
 
-/// The same for `queries` that read the same keys, which are read once for up to four of them: q [queries,width],
+/// key_scores() of several queries over shared keys, read once for up to four queries: q [queries,width],
 /// s [queries,s_stride], without a position term.
 template <class T>
 void key_scores_of_queries(const float* q, int64_t queries, const T* k, int64_t count, int64_t width, float* s,
                            int64_t s_stride);
 
-/// The same for `queries` that read the same values: p [queries,p_stride], o [queries,width].
+/// weigh_values() of several queries over shared values: p [queries,p_stride], o [queries,width].
 template <class T>
 void weigh_values_of_queries(const float* p, int64_t queries, int64_t p_stride, const T* v, int64_t count,
                              int64_t width, float* o);

@@ -31,7 +31,7 @@ GrcGateValues grc_gate_values(const at::Tensor& cache, const at::Tensor& input, 
 /// cache C [B,N,C] or [1,N,C], one for all sequences; input X [B,N,C] -> C' [B,N,C]. The order inside [ , ] depends on
 /// the variant.
 at::Tensor grc_step_naive(const at::Tensor& cache, const at::Tensor& input, const GrcGates& gates, bool authors);
-/// The same with every projection split in two, W [X, C] = W_x X + W_c C: the contribution of a cache shared by all
+/// One step with every projection split in two, W [X, C] = W_x X + W_c C: the contribution of a cache shared by all
 /// sequences is computed once.
 at::Tensor grc_step(const at::Tensor& cache, const at::Tensor& input, const GrcGates& gates, bool authors);
 

@@ -155,8 +155,7 @@ struct GroupConvFunction : torch::autograd::Function<GroupConvFunction> {
     const at::Tensor flat = weight.flatten(2), flat_grad = grad.view({-1, dim});
     variable_list result(5);
     if (ctx->needs_input_grad(0)) {
-      // The same convolution of the gradient: the weights' input and output channels within a group are swapped, and
-      // the taps reversed.
+      // Convolves the gradient with the weights' input and output channels swapped within a group, and taps reversed.
       const at::Tensor across = flat.view({-1, group, group, 9}).transpose(1, 2).reshape({dim, group, 9}).flip(2);
       result[0] = run(turns(grad, group), size, by_place(across), {}).view(rows.sizes());
     }

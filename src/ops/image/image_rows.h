@@ -18,10 +18,10 @@ at::Tensor image_to_rows(const at::Tensor& image);
 /// Returns [B,(h/r)*(w/s),O].
 at::Tensor strided_conv_naive(const at::Tensor& rows, int64_t height, int64_t width, const at::Tensor& weight,
                               const at::Tensor& bias);
-/// The same as one linear map of patches. First derivatives only.
+/// The convolution as one linear map of patches. First derivatives only.
 at::Tensor strided_conv(const at::Tensor& rows, int64_t height, int64_t width, const at::Tensor& weight,
                         const at::Tensor& bias);
-/// The same of an image x [B,D,H,W].
+/// strided_conv() of an image x [B,D,H,W].
 at::Tensor patch_conv(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
 }  // namespace mnemo::ops

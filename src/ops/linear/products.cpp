@@ -12,7 +12,7 @@ namespace {
 
 thread_local ProductCounter* counter = nullptr;
 
-/// What the end of an event has to undo or add.
+/// Work for the end of an event.
 struct Event : at::ObserverContext {
   bool is_scope = false;
   bool is_whole = false;                ///< everything that runs inside belongs to it

@@ -269,7 +269,7 @@
     if (folded) folded.addEventListener("toggle", function () { graph.resize(); });
   }
 
-  // What is visible as a vector drawing: axes with their ticks, curves, names.
+  // Draws the visible part of a chart as SVG: axes with ticks, curves, names.
   function drawing(chart, graph, x, y) {
     var width = 900, height = 480, left = 74, right = 16, top = 16, bottom = 52;
     var series = chart.series.filter(function (s, i) { return graph.visibility()[i]; });

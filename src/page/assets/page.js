@@ -1,4 +1,4 @@
-// What every page does: sortable tables, CSV of tables, SVG and PNG of figures, copy buttons, choices kept over a reload.
+// Behaviour of every page: sortable tables, CSV of tables, SVG and PNG of figures, copy buttons, choices kept over a reload.
 var Page = (function () {
   "use strict";
   var name = document.title.replace(/[^\p{L}\p{N}]+/gu, "_").replace(/^_|_$/g, "").slice(0, 60) || "page";
@@ -214,7 +214,7 @@ var Page = (function () {
     box.appendChild(node);
   });
 
-  // What scrolls sideways can be reached with the keyboard.
+  // Makes boxes that scroll sideways reachable with the keyboard.
   document.querySelectorAll(".scroll").forEach(function (box) {
     function mark() {
       if (box.scrollWidth > box.clientWidth + 1) {

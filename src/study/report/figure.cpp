@@ -182,7 +182,7 @@ std::string draw_line(const Line& line, const std::function<double(double)>& x, 
   return svg;
 }
 
-/// What lies on the x axis: a label for each marked position, at least one, and its name.
+/// The x axis: a label for each marked position, at least one, and its name.
 struct Axis {
   std::map<double, std::string> ticks;
   std::string label;

@@ -71,7 +71,7 @@ void TextSpec::require_places(const core::RowLimit& limit, const models::ModelOp
 
 LoadedTask TextSpec::load(const models::ModelOptions& model, const TaskSettings& settings) const {
   data::Corpus corpus = data::load_corpus(options_);
-  // Of documents the last segment may be short, so any size has its use; a stream is as long as it is.
+  // The last segment of a document may be short, so any size works; a stream has a fixed length.
   const int64_t tokens = corpus.train->size(), stream = (tokens - 2) / settings.batch_size + 1;
   base::require(corpus.train->has_documents() || tokens <= settings.batch_size || model.segment_size <= stream,
                 "recipe: 'model.segment_size': expected at most {}, the length of a stream (the {} training tokens in "

@@ -232,7 +232,7 @@ TEST(Linear, ASequenceDrawsItsProjectionsInTrainingAndKeepsThem) {
   const auto second = s.attention->forward({x, {}, table}, first.state);
   EXPECT_TRUE(at::equal(second.state.as<LinearState>().draw, draws)) << "also where evaluation goes on";
   for (int64_t b = 0; b < 3; ++b) {
-    // The same sequence in a model whose only projections are those of the draw.
+    // This sequence in a model whose only projections are those of the draw.
     fixed.attention->set_draw(ops::counter_normal({kHeads, options.num_features.value_or(32), kWidth},
                                                   {core::drawn_seed(5, draws[b].item<int64_t>()), 2}));
     const at::Tensor row = x.narrow(0, b, 1);

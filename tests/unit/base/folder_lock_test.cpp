@@ -23,7 +23,7 @@ using test::expect_error;
 class FolderLockTest : public testing::Test {
  protected:
   std::string file() const { return folder_ / FolderLock::kFile; }
-  /// What the lock of this process says: pid, host, boot id.
+  /// Content of this process's lock: pid, host, boot id.
   std::vector<std::string> own_words() const {
     const FolderLock lock(folder_.path());
     std::istringstream text(read_file(file()));
@@ -80,7 +80,7 @@ TEST_F(FolderLockTest, OfAnotherMachineIsNotTakenOver) {
 }
 
 TEST_F(FolderLockTest, AFileThatItsOwnerHasRemovedIsNoLock) {
-  // What a process sees that opened the file just before its owner removed it.
+  // A process that opened the file just before its owner removed it.
   const int old = ::open(file().c_str(), O_RDWR | O_CREAT, 0644);
   ASSERT_EQ(::flock(old, LOCK_EX), 0);
   std::filesystem::remove(file());

@@ -168,7 +168,7 @@ TEST(AddMemory, AnotherAttentionTakesWhatItCan) {
   const auto model = read_bundle(folder / "out").model, old = load_any(kTexts + "gpt2").model;
   const std::string weight = "backbone.layers.1.attn.k.weight";
   EXPECT_TRUE(at::equal(model->parameters().find(weight), old->parameters().find(weight)));
-  // The same attention with another option keeps its positions and its groups of queries.
+  // Changing an option of an attention keeps its positions and its groups of queries.
   EXPECT_EQ(convert({.model = kTexts + "llama", .out = folder / "same", .attention = "softmax,dropout=0.5"}).fresh, 0);
   EXPECT_EQ(difference(logits_of(*read_bundle(folder / "same").model), logits_of(*load_any(kTexts + "llama").model)),
             0.0);

@@ -27,7 +27,7 @@ const std::vector<std::string> kFamilies = {"bert_cls", "bert_mlm", "roberta_cls
                                             "t5_v10",   "t5_v11",   "gpt2",        "llama",
                                             "llama3",   "qwen2",    "gpt_neox",    "marian"};
 
-/// What reading a folder may take: the size of its files and a megabyte.
+/// Memory that reading a folder may take: the size of its files and a megabyte.
 int64_t affordable(const std::string& folder) {
   int64_t sum = kSlack;
   for (const auto& file : std::filesystem::directory_iterator(folder)) sum += static_cast<int64_t>(file.file_size());

@@ -134,7 +134,7 @@ TEST(StorageFailure, NothingStaysMountedHoweverTheTestEnds) {
   EXPECT_FALSE(is_mounted(folder.path()));
 }
 
-// The same without privileges: the kernel limits the size of a file.
+// A full disk without privileges: the kernel limits the size of a file.
 TEST(StorageFailure, FileSizeLimit) {
   const TemporaryFolder folder;
   expect_failures_leave_all_in_place(folder.path(), "File too large", [](auto&& body) {

@@ -1,4 +1,4 @@
-// What a model that starts from a folder has of it: weights, classes, settings of its search.
+// Starting from a model folder takes its weights, classes and settings of its search.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 

@@ -179,7 +179,7 @@ TEST(TrainingImages, ABatchIsMixedInPixelsAndTargetsAlike) {
     (cut ? options.augment.mixup : options.augment.cutmix) = 0;
     ImageOptions unmixed = options;
     unmixed.augment.mixup = unmixed.augment.cutmix = 0;
-    // Of 12 images: an odd batch that begins with other classes each time.
+    // 12 images in an odd batch, which begins with other classes each time.
     TrainingImages mixed(set, options, 11, false, 3), twin(set, unmixed, 11, false, 3);
     int64_t with_others = 0;
     for (int64_t number = 0; number < 8; ++number) {

@@ -122,7 +122,7 @@ TEST_F(LabelledTextFiles, FoldersAreLabels) {
   test::expect_error<base::InputError>([&] { read_labelled_texts(options); }, {"found none for \"neutral\""});
 }
 
-// What has no effect is told, not left out silently.
+// Options without effect are refused, not ignored.
 TEST_F(LabelledTextFiles, KeysThatDoNotBelongToTheDataAreRefused) {
   test::expect_error<base::InputError>(
       [] {

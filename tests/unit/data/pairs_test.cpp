@@ -115,7 +115,7 @@ TEST_F(Pairs, FilesOfAFolderAreDocuments) {
   test::expect_error<base::InputError>([&] { load_pairs(undivided); }, {"requires document_column or a folder"});
 }
 
-// What is left out is named by file and line, and nothing but that is left out.
+// Pairs that are left out are named by file and line; no others are left out.
 TEST_F(Pairs, LeftOutPairsAreNamed) {
   PairOptions sorted = options(write("l.tsv", "a\tx\n\ty\na b c d e f\tx\na b c\tx\nb\t\na b\tx\n"));
   sorted.max_length = 6;
@@ -386,7 +386,7 @@ TEST_F(Pairs, OrOnTheLeft) {
   EXPECT_TRUE(at::equal(batch.valid.to(at::kLong), rows({0, 1, 1, 1, 1, 1})));
 }
 
-// What is real is known by length: in other vocabularies the number of our padding is a word, or the end (T5).
+// Real tokens are known by length: in other vocabularies our padding's id is a word, or the end (T5).
 TEST(PairBatchTest, PaddingIsNotAToken) {
   const TokenSegment batch = make_pair_batch({{{1, 5, 1}, {7, 1}}, {{1}, {1}}}, {0, 1}, {9, 0});
   EXPECT_TRUE(at::equal(batch.source, at::tensor({1, 5, 1, 1, 0, 0}, at::kLong).view({2, 3})));

@@ -111,7 +111,7 @@ TEST(TaskFile, AnAnswerThatIsNotReadBackGoesWithTeacherForcing) {
   EXPECT_EQ(TaskFiles(options, false, 0).size(Part::train), 2);
 }
 
-// What a training may go on with: all three columns of its file.
+// A training may only go on with equal data: all three columns of the file count.
 TEST(TaskFile, TheFingerprintIsOfAllColumns) {
   const auto of = [](const std::string& lines) {
     const TextFile file(header(lines));

@@ -22,7 +22,7 @@
 namespace mnemo::experiment {
 namespace {
 
-/// What a training reads: tokens of a text, images, or samples of another task.
+/// The amount of data that a training reads: tokens of a text, images, or samples of another task.
 struct Reading {
   int64_t count = 0;
   std::string unit;
@@ -76,7 +76,7 @@ int64_t without_commas(std::string text) {
   return std::stoll(text);
 }
 
-/// What `about` says of one variant.
+/// The claim of `about` about one variant.
 struct Claim {
   std::optional<int64_t> count;
   std::optional<int64_t> factor;  ///< times the count of the others
@@ -85,8 +85,8 @@ struct Claim {
   bool contradicts_itself = false;  ///< two counts
 };
 
-/// What is said of a variant: from its name, of which `text` is what follows, to the end of the clause. Names that
-/// follow are spoken of together: "'A', 'B' and 'C' twice as many".
+/// The clause about a variant: `text`, which follows its name, up to the end of the clause. Names that follow share the
+/// clause: "'A', 'B' and 'C' twice as many".
 std::string clause_of(std::string text) {
   std::smatch found;
   const std::regex next_name("^(, | and )'[^']*'"), end_of_clause("[.;]( |$)|,? (and )?'");

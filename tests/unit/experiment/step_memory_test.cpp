@@ -1,4 +1,4 @@
-// What a training needs of the machine's memory, before it begins.
+// The estimate, before a training begins, of the memory that it needs.
 #include <gtest/gtest.h>
 
 #include "base/error.h"

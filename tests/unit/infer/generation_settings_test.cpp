@@ -13,7 +13,7 @@ namespace {
 using EndIds = std::vector<int64_t>;
 
 struct PublishedFolder : testing::Test {
-  /// Those of a folder with the files written so far, published or ours.
+  /// The end tokens of a folder with the files written so far, published or ours.
   EndIds ends(bool published) const {
     bundle::Bundle stored{.folder = folder.path()};
     if (published) stored.format = &weights::foreign_format("huggingface_llama");

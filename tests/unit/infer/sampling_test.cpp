@@ -102,7 +102,7 @@ TEST(Sampling, TopPKeepsTheFewestThatHoldTheShare) {
 }
 
 TEST(Sampling, TopPCountsTheMassOfTheTopK) {
-  // Of the two most likely ones, 0.4 and 0.3, the first has 0.57 of their mass.
+  // The most likely two are 0.4 and 0.3: the first has 0.57 of their mass.
   const at::Tensor logits = at::tensor({0.1, 0.4, 0.2, 0.3}).log();
   const Sampler narrow({.temperature = 1.0, .top_k = 2, .top_p = 0.55, .seed = 1}),
       wide({.temperature = 1.0, .top_k = 2, .top_p = 0.6, .seed = 1});

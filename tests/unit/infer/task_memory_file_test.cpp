@@ -95,7 +95,7 @@ TEST(TaskMemoryFile, AttachRefusesWhatDoesNotFit) {
   weights::attach(two, extension, "file");
   test::expect_error<base::InputError>([&] { weights::detach(two, "a", "m"); }, {"'b' sees 'a'"});
   test::expect_error<base::InputError>([&] { weights::detach(two, "c", "m"); }, {"no task", "c"});
-  // What b itself sees is part of what b is.
+  // The tasks that b sees are part of its identity.
   weights::StoredParts apart = one;
   weights::attach(apart, extension, "file", {.name = {}, .sees = std::vector<std::string>{}});
   weights::TaskMemoryFile third = task(backbone, "c", 5);

@@ -311,7 +311,7 @@ TEST(ModelSummary, WhatTakesTooLongIsNotRun) {
     EXPECT_LT(svg_of(summary.tables[0].table).size(), size_t{1} << 20);
     expect_error<base::InputError>([&] { count_cost(*model); }, {"cost: a segment of", "takes too long to run"});
   }
-  // What is no key of attention is counted too.
+  // Memory that is no key of attention is counted too.
   for (const char* size :
        {"memory = [{ type = \"knn\", memory_len = 16777216 }]", "memory = [{ type = \"grc\", cache_len = 1048576 }]"}) {
     const auto model = cost_model({size, "backbone.dim = 128", "segment_size = 32"});

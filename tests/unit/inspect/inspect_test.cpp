@@ -1,4 +1,4 @@
-// What `inspect` reports for an input: choices, shares, pictures.
+// Reports of `inspect` for an input: choices, shares, pictures.
 #include <gtest/gtest.h>
 #include <png.h>
 #include <torch/types.h>

@@ -97,7 +97,7 @@ TEST(AbcLook, WeightsOfValuesAreTheOutput) {
               << where;
           continue;
         }
-        // What the slots hold of the tokens equals the state.
+        // The slots' shares of the tokens reproduce the state.
         at::Tensor v;
         for (const auto& [field, tensor] : s.abc->heads(input, s.abc->initial_state(2)).state.fields()) {
           if (field.path == "v") v = tensor.dim() == 5 ? tensor.flatten(2, 3) : tensor;
@@ -124,7 +124,7 @@ TEST(AbcLook, WhatIsLeftComesFromEarlierSegments) {
     }
     rows.push_back(numbers.normal({2, 4, kDim}));
     const core::AttentionView view = s.abc->inspect({rows.back(), {}, table}, state, history);
-    // The same as a single segment of all tokens.
+    // Equals a single segment of all tokens.
     const AttendTable whole = table_of(12, true);
     const at::Tensor all = s.abc->inspect({at::cat(rows, 1), {}, whole}, s.abc->initial_state(2), {})
                                .maps[0]

@@ -1,4 +1,4 @@
-// What a compressive memory keeps, and how it compresses the rows that leave.
+// A compressive memory: the rows it keeps, and how it compresses the rows that leave.
 #include "memory/compressive.h"
 
 #include <gtest/gtest.h>

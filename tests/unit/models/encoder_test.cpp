@@ -110,7 +110,7 @@ TEST(Classification, ReadsALearnedRowOrTheMeanOfTheRealOnes) {
   const at::Tensor row = cls->parameters().find("head.cls");
   ASSERT_EQ(row.sizes(), at::IntArrayRef({4}));
   EXPECT_EQ(test::largest(row), 0.0) << "it starts as zero";
-  // The same as putting a token with that row first.
+  // Equals putting a token with that row first.
   row.copy_(plain->parameters().find("embed.weight")[3] * 2.0);  // scaled by sqrt(4)
   const at::Tensor longer = at::cat({at::full({2, 1}, 3, at::kLong), tokens}, 1);
   const at::Tensor all = plain->forward(tokens_of(longer), plain->initial_state(2)).hidden;
@@ -174,7 +174,7 @@ TEST(RecurrentBlock, MoreMemoryThanASegmentHasRoomForIsRefused) {
       "long.toml");
   expect_error<base::InputError>([&] { base::read_options<ModelOptions>(file); },
                                  {"long.toml:3", "num_mem_tokens = 3", "max_len is 9"});
-  // The same for the two blocks of a decoder: 3 + 4 + 3.
+  // A decoder has two blocks of memory: 3 + 4 + 3.
   refuse(nine + std::vector<std::string>{"backbone.type=decoder", "memory[0].type=recurrent_tokens",
                                          "memory[0].num_mem_tokens=3"},
          {"num_mem_tokens = 3", "10 rows"});

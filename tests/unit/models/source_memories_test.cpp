@@ -97,7 +97,7 @@ TEST_P(SourceMemories, SegmentsOfASourceAreSourcesInARow) {
   }
 }
 
-// What is carried changes what the next source reads; the memory tokens of the paper carry nothing.
+// Carried memory changes what the next source reads; the memory tokens of the paper carry nothing.
 TEST_P(SourceMemories, TheNextSourceReadsWhatWasCarried) {
   const auto model = make();
   EXPECT_EQ(model->source()->carries_memory(), carries());

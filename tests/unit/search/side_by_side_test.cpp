@@ -23,7 +23,7 @@ at::Tensor source_of(const std::vector<int64_t>& pairs) {
   return at::stack(rows);
 }
 
-// What each pair reads does not depend on which documents stand beside its own, and the open document goes on.
+// Each pair reads the same whatever documents are beside its own, and the open document goes on.
 TEST(SideBySide, DocumentsDoNotDependOnTheirNeighbours) {
   const at::NoGradGuard no_grad;
   const auto model = model_with_memory();

@@ -85,7 +85,7 @@ TEST_F(SpanTexts, AnEvaluationHasItsOwnSpansWhateverTheBatch) {
   const auto found = task.evaluate(*model, data::Part::valid);
   again.next(model->input());
   const auto same = again.evaluate(*model, data::Part::valid);
-  // Of 10, 6, 12, 12, 12 and 3 tokens 3, 2, 4, 4, 4 and 1 are taken out, in 2, 1, 2, 2, 2 and 1 spans; and six ends.
+  // Documents of 10, 6, 12, 12, 12 and 3 tokens lose 3, 2, 4, 4, 4 and 1, in 2, 1, 2, 2, 2 and 1 spans; plus six ends.
   EXPECT_EQ(found->predictions, 18 + 10 + 6);
   EXPECT_EQ(same->predictions, found->predictions);
   EXPECT_NEAR(found->at("nll"), same->at("nll"), 1e-12);

@@ -51,7 +51,7 @@ TEST(SentencePiece, TrainsModelsThatGiveTextsBack) {
     EXPECT_LT(ids.size(), 19u) << type;
     EXPECT_EQ(tokenizer->decode(std::vector<int64_t>(ids.begin(), ids.end())), "the dogs sat there");
     EXPECT_EQ(tokenizer->with_special_tokens(PieceIds{7}).ids, (PieceIds{7, 2}));
-    // The same texts give the same model, which can be read again.
+    // Training again on these texts gives the same model, which can be read again.
     EXPECT_EQ(trained_pieces(type, 40)->save(), tokenizer->save()) << type;
     EXPECT_EQ(open_tokenizer_files(tokenizer->save(), "folder")->encode("the dogs sat  there"), ids);
   }

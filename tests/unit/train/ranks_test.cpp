@@ -203,7 +203,7 @@ TEST_P(RankTrainingErrors, Bf16RoundsWhatTravels) {
     EXPECT_NEAR(rank[0].losses[step], rank[1].losses[step], 0.01 * rank[0].losses[step]) << step;
 }
 
-/// What one rank alone has changed is found at the next checkpoint, by name and before anything is written.
+/// A parameter that only one rank has changed is found at the next checkpoint, by name, before anything is written.
 TEST_P(RankTrainingErrors, ADifferenceBetweenRanksNamesTheParameter) {
   if (GetParam().shard) GTEST_SKIP() << "each step hands the parameters round";
   const std::string parameter = test::small_model(corpus_.tokenizer->size(), {})->parameters().all().back().name;

@@ -331,7 +331,7 @@ TEST(RecomputeMemory, StaysBelowTheLimitBesideTheSegmentAtWork) {
   }
 }
 
-// What enters each layer, and one layer's graph.
+// Memory holds the input of each layer, and one layer's graph.
 TEST(RecomputeMemory, OfLayersIsThatOfAFewLayers) {
   for (const char* attention : {"softmax", "relative", "abc", "linear"}) {
     const auto peak = [&](int64_t layers, bool recompute) {

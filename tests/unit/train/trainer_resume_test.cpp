@@ -47,7 +47,7 @@ TEST_F(TrainerTest, ResumedRunIsBitwiseTheUninterruptedOne) {
   }
 }
 
-// What evaluations leave behind: the best metric so far, and how far a plateau has reduced the learning rate.
+// Results of evaluations are kept: the best metric so far, and how far a plateau has reduced the learning rate.
 TEST_F(TrainerTest, ResumedRunKnowsTheBestAndThePlateau) {
   TrainOptions options = small_options();
   options.optimiser = Node::table({{"type", "adamw"}, {"lr", 1e-30}});  // no improvement after the first evaluation

@@ -402,7 +402,7 @@ TEST_F(TrainerTest, AStepIsKeptWhateverFailsAfterIt) {
     ASSERT_TRUE(again.trainer->resume_latest());
     EXPECT_EQ(again.trainer->run(quiet()).steps, 6);
   }
-  // What a step was saved without is made up for when the run goes on.
+  // A step saved without its log or evaluation makes up for them when the run goes on.
   hooks = quiet();
   hooks.on_loss = [](const LossPoint& point) { base::require(point.step < 6, "the log fails"); };
   const std::string run_folder = folder_ / "owed";

@@ -41,7 +41,7 @@ TEST(ForeignText, RopeScalingCountsBeforeRopeParameters) {
   EXPECT_EQ(rotary_of(scaled).at("scaling").at("factor").as_double(), 4.0);
   for (const Node& nothing : {Node(), Node::table()})
     EXPECT_EQ(rotary_of(with_keys("llama", {{"rope_scaling", nothing}})), plain);
-  // Of the two only one is read, rope_theta included.
+  // Only one of the two is read, rope_theta included.
   const Node turned = Node::table({{"rope_type", "default"}, {"rope_theta", 500.0}});
   EXPECT_EQ(rotary_of(with_keys("llama", {{"rope_parameters", turned}})).at("base").as_double(), 500.0);
   EXPECT_EQ(

@@ -241,7 +241,7 @@ TEST(SafetensorsRules, CapOnTheTensorCount) {
   for (int i = 0; i < 2000; ++i) header += entry("t" + std::to_string(i), "U8", "0", 0, 0) + ",";
   header.back() = '}';
   expect_cap("tensor count", raw_safetensors(header), "more than 15");
-  // The same tensors are accepted in a file that is large enough for them.
+  // These tensors are accepted in a file that is large enough for them.
   std::string roomy = header;
   roomy.back() = ',';
   roomy += entry("data", "U8", "8000000", 0, 8'000'000) + "}";
