@@ -122,7 +122,7 @@ void Linear::require_readable(int64_t head_dim, int64_t) const {
   base::require(options_.feature_map == FeatureMap::elu || head_dim == maps_.head_dim,
                 "linear: features of \"{}\" were built for head width {}, found {}",
                 options_.feature_map == FeatureMap::rfa ? "rfa" : "t2r", maps_.head_dim, head_dim);
-  base::require(!redraws(), "linear: redraw is of sequences; rows that belong to none need redraw = \"never\"");
+  base::require(!redraws(), "linear: redraw applies to sequences; rows without one need redraw = \"never\"");
 }
 
 at::Tensor Linear::read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const {

@@ -91,8 +91,8 @@ void change_model(base::Node& model, const ConvertOptions& options) {
   const bool limited = position.type == backbones::PositionOptions::Type::learned;
   const int64_t places = limited ? position.places() : before.segment_size;
   base::require((options.segment && !limited) || places > beside,
-                "convert: --memory: adds {} rows to every segment, of the model's {} places: expected fewer{}", beside,
-                places, limited ? "" : ", or --segment");
+                "convert: --memory: adds {} rows to every segment, and the model has {} positions: expected fewer{}",
+                beside, places, limited ? "" : ", or --segment");
   const int64_t segment = options.segment.value_or(std::min(before.segment_size, places - beside));
   base::require(segment >= 1, "convert: --segment: expected at least 1, found {}", segment);
   base::require(
@@ -126,7 +126,7 @@ at::Tensor random_targets(const models::Model& model, const at::Tensor& tokens) 
 double first_loss(const models::Model& model, bool segments_alone, const std::string& who) {
   base::require(
       model.head().input() == core::HeadInput::tokens || model.num_classes() > 0,
-      "{}: the model has no head to train on; expected one that has, or a recipe with [model] from, memory and head",
+      "{}: the model has no head to train; expected one with a head, or a recipe with [model] from, memory and head",
       who);
   const at::NoGradGuard no_grad;
   constexpr int64_t kTokens = 32;
@@ -159,7 +159,7 @@ double tried_loss(const models::Model& model, const std::string& folder) {
   } catch (const base::InputError& error) {
     if (alone || !model.options().memory.empty()) throw;
     const double loss = first_loss(model, true, "convert");
-    base::log_warning("convert: a second segment is too much: {}; train the model with data.reset = \"segments\"",
+    base::log_warning("convert: the model cannot read a second segment: {}; train it with data.reset = \"segments\"",
                       error.what());
     return loss;
   }

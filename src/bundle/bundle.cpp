@@ -69,7 +69,7 @@ std::shared_ptr<models::Model> Bundle::image_model() const {
 
 ImagePreprocessing Bundle::preprocessing() const {
   image_model();
-  base::require(!folder.empty(), "bundle: the model lies in no folder, so nothing says how it reads images");
+  base::require(!folder.empty(), "bundle: the model is not in a folder, so its image preprocessing is unknown");
   return ImagePreprocessing::read(folder);
 }
 

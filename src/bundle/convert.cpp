@@ -118,7 +118,8 @@ std::string config_for(const weights::ForeignFormat& format, const AnyModel& loa
 
 Converted to_average(const ConvertOptions& options) {
   const int64_t count = options.last.value_or(5);
-  base::require(!options.checkpoint, "convert: --to average: --checkpoint names one; choose how many with --last");
+  base::require(!options.checkpoint,
+                "convert: --to average takes several checkpoints: use --last instead of --checkpoint");
   ModelFolder made = average_of(options.model, count);
   uint64_t bytes = 0;
   for (const auto& [name, tensor] : made.weights.tensors) bytes += tensor.nbytes();
@@ -227,9 +228,8 @@ Converted convert(const ConvertOptions& options) {
 
 std::string conversions_text() {
   std::string text =
-      "t2r: linear attention with learned features, from softmax attention; average: the mean of a "
-      "run's last checkpoints; source_encoder: that of a T5 alone, to classify texts; mnemo: from another library's "
-      "folder "
+      "t2r: linear attention with learned features, from softmax attention; average: the mean of a run's last "
+      "checkpoints; source_encoder: a T5's encoder alone, to classify texts; mnemo: from another library's folder "
       "(found by its config.json)";
   for (const weights::ForeignFormat& format : weights::foreign_formats())
     text += fmt::format("; {}: {}", format.name, format.about);

@@ -69,7 +69,7 @@ base::Node of_hugging_face(const base::Node& processor) {
   const double kept_height = kept_of(kept.items()[0].as_int(), resized.items()[0].as_int()),
                kept_width = kept_of(kept.items()[1].as_int(), resized.items()[1].as_int());
   base::require(kept_height == kept_width && kept_height <= 1.0,
-                "'crop_size': expected the same part of both sides of 'size', found {} x {} of {} x {}",
+                "'crop_size': expected the same fraction of both sides of 'size', found {} x {} of {} x {}",
                 kept.items()[0].as_int(), kept.items()[1].as_int(), resized.items()[0].as_int(),
                 resized.items()[1].as_int());
   if (member_or(processor, "do_normalize", base::Node(true)).as_bool()) {
@@ -106,8 +106,9 @@ double crop_pct_of(const ImagePreprocessing& facts, const std::string& where) {
     if (facts.image_size[0] == facts.image_size[1] && crop_pct <= 1.0 && std::floor(side / crop_pct) == resized)
       return crop_pct;
   }
-  base::input_error("{}: 'test_crop.resize_size': timm has crop_pct alone, which cannot say it; expected 0, found {}",
-                    where, crop.resize_size);
+  base::input_error(
+      "{}: 'test_crop.resize_size': timm only has crop_pct, which cannot express it; expected 0, found {}", where,
+      crop.resize_size);
 }
 
 base::Node to_timm(const ImagePreprocessing& facts, const base::Node* before, const std::string& where) {
@@ -116,7 +117,7 @@ base::Node to_timm(const ImagePreprocessing& facts, const base::Node* before, co
   // The size that a model without one of its own in model_args is made for.
   const base::Node* stands = pretrained.find("input_size");
   base::require(stands == nullptr || *stands == size,
-                "{}: 'image_size': expected the backbone's, which is all that the format has, found {} x {}", where,
+                "{}: 'image_size': expected the backbone's, the only one that the format stores, found {} x {}", where,
                 facts.image_size[0], facts.image_size[1]);
   const base::Node node = base::write_options(facts);
   pretrained.set("input_size", size);

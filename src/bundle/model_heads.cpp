@@ -42,8 +42,8 @@ const ModelHead& head_named(const std::vector<ModelHead>& heads, const std::stri
     names.push_back(head.name);
   }
   base::require(name != kOwnHead,
-                "{}: the model's own head (\"base\") has nothing to say: it has no classes, or task '{}' has changed "
-                "the rows that it reads",
+                "{}: the model's own head (\"base\") cannot be used: it has no classes, or task '{}' has changed the "
+                "rows that it reads",
                 who, names.front());
   base::input_error("{}: no task {}{}", who, base::in_quotes(name), base::suggestion(name, names));
 }

@@ -35,9 +35,8 @@ std::optional<ImagePreprocessing> ImagePreprocessing::find(const std::string& fo
 ImagePreprocessing ImagePreprocessing::read(const std::string& folder) {
   const std::optional<ImagePreprocessing> facts = find(folder);
   base::require(facts.has_value(),
-                "{}: not there; it says how an image becomes what the model reads: {{\"image_size\": [224, 224], "
-                "\"mean\": [0.485, 0.456, 0.406], "
-                "\"std\": [0.229, 0.224, 0.225]}}",
+                "{}: missing; it says how images are preprocessed: {{\"image_size\": [224, 224], \"mean\": [0.485, "
+                "0.456, 0.406], \"std\": [0.229, 0.224, 0.225]}}",
                 base::join_path(folder, kFile));
   return *facts;
 }

@@ -19,7 +19,7 @@ struct ImagePreprocessing {
   void visit(V&& v) {
     v("image_size", image_size, "height and width of the model input", base::range(1, 16384));
     v("mean", mean, "mean of each channel, as a fraction of 255, subtracted from the pixels");
-    v("std", std, "standard deviation of each channel, which the result is divided by", base::positive());
+    v("std", std, "standard deviation of each channel, by which the result is divided", base::positive());
     v("test_crop", test_crop, "how an image is resized and cropped to image_size");
   }
   void validate(const base::Where& where) const;

@@ -18,11 +18,10 @@ void require_said(const base::Node& ours, const base::Node& said, const std::str
       continue;
     }
     const std::string can = other == nullptr ? "nothing" : base::to_json(*other, -1);
-    base::require(
-        other != nullptr && value == *other,
-        "{}: the format cannot say '{}': expected {}, found {}; change it in config.json of a folder of --to mnemo if "
-        "that is meant",
-        who, at, can, base::to_json(value, -1));
+    base::require(other != nullptr && value == *other,
+                  "{}: the format cannot store '{}': expected {}, found {}; to change it, edit config.json in a folder "
+                  "written by --to mnemo",
+                  who, at, can, base::to_json(value, -1));
   }
 }
 

@@ -58,10 +58,10 @@ ClassRows class_rows(const std::string& folder, const models::Model& stored, con
   if (names.size() != classes.size() || names == classes) return {};
   std::vector<int64_t> places = places_of_classes(classes, names);
   if (!places.empty())
-    return {places, fmt::format("the rows of its classes change places, to the order {}", first_names(classes))};
+    return {places, fmt::format("the rows of its classes are reordered to {}", first_names(classes))};
   if (are_numbered(names)) return {};
   return {{},
-          fmt::format("its classes have other names: {} begin, in this order, with the rows of {}",
+          fmt::format("its classes have other names: {} start, in this order, from the rows of {}",
                       first_names(classes), first_names(names))};
 }
 
@@ -116,7 +116,7 @@ Taken take_weights(const std::string& path, models::Model& model, const std::vec
     if (!model.parameters().find(name).defined()) taken.unused.push_back(name);
   }
   if (const auto begin_empty = take_memories(*stored.model, model); !begin_empty.empty()) {
-    taken.note += fmt::format("{}memories that have another size there begin empty: {}", taken.note.empty() ? "" : "; ",
+    taken.note += fmt::format("{}memories of another size there start empty: {}", taken.note.empty() ? "" : "; ",
                               first_names(begin_empty));
   }
   return taken;

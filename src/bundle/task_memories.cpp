@@ -30,8 +30,9 @@ struct Folder {
 
   /// Checks that the parts make a model, and writes them; the folder.
   std::string write(const std::optional<std::string>& out) {
-    base::require(out || !foreign,
-                  "{}: a folder of another library, which has no tasks; say where the joined model goes (--out)", path);
+    base::require(
+        out || !foreign,
+        "{}: a folder of another library, whose format has no tasks; give a folder for the joined model (--out)", path);
     content.config = base::to_json(base::write_options(parts.options)) + "\n";
     content.weights.tensors = parts.tensors;
     model_from(parts.options, content.weights, path);
@@ -85,7 +86,7 @@ AttachedTasks attach_tasks(const AttachOptions& options) {
                         now.size() > 1
                             ? "every row sees the rows of every task, so the tasks of this model change one another's "
                               "results"
-                            : "it changes the rows that the model's own head reads, so that head answers no more");
+                            : "it changes the rows that the model's own head reads, so that head no longer works");
     }
     result.added.push_back({now.back().name, task.task().num_classes, task.task().num_mem_tokens, bytes});
   }

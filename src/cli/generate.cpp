@@ -316,8 +316,7 @@ int generate(const GenerateArguments& options, const std::shared_ptr<distributed
   base::require(options.session || options.interactive || options.score || !prompt.empty(),
                 "generate: expected a prompt of one character or more, found none");
 
-  if (options.save)
-    base::AtomicFile(*options.save);  // a place that cannot be written is told before the text, not behind it
+  if (options.save) base::AtomicFile(*options.save);  // fail before generating if the file cannot be written
   const at::Device device = experiment::device_named(options.device, group.get());
   const bundle::Bundle stored = bundle::read_bundle(options.model, options.checkpoint);
   experiment::move_to(*stored.model, device);

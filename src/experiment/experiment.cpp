@@ -55,7 +55,7 @@ void warn_of_other_vocabulary(const std::string& folder, const models::ModelOpti
   if (data.vocabulary == 0 || spare <= 128 + data.vocabulary / 20) return;
   base::log_warning(
       "{}: the model has {} tokens and the data {}: expected the tokenizer that the model was trained with "
-      "(data.tokenizer = \"{}\"), or its words mean something else here",
+      "(data.tokenizer = \"{}\"), with another one its tokens stand for other words",
       folder, words, data.vocabulary, folder);
 }
 
@@ -90,7 +90,7 @@ void require_positions(const models::ModelOptions& model, int64_t length) {
   if (model.backbone.input() != core::InputKind::tokens || position.type != Type::learned) return;
   const int64_t rows = length > 0 ? std::min(length, model.segment_size) : model.segment_size;
   base::require(rows <= position.places(),
-                "recipe: 'model.segment_size': expected at most {}, the rows that the model has learned positions for "
+                "recipe: 'model.segment_size': expected at most {}, the number of the model's learned positions "
                 "(backbone.position.max_len), found {}",
                 position.places(), model.segment_size);
 }
@@ -242,7 +242,7 @@ void require_same_model(models::ModelOptions given, models::ModelOptions stored,
   for (const auto& [key, value] : found.members()) {
     const base::Node* same = expected.find(key);
     base::require(same != nullptr && *same == value,
-                  "recipe: 'model.{}' is not as in the model of {}, which [finetune] starts from; leave [model] out",
+                  "recipe: 'model.{}' differs from the model in {}, which [finetune] starts from; leave [model] out",
                   key, folder);
   }
 }
@@ -255,7 +255,7 @@ void start_finetuning(Experiment& bench) {
   const models::ModelOptions& options = stored.options();
   const auto task = recipe.task();
   base::require(recipe.train.only.empty() && !recipe.train.lora,
-                "recipe: 'train.only', 'train.lora': [finetune] says what is trained by its regime; leave them out");
+                "recipe: 'train.only', 'train.lora': the regime of [finetune] decides what is trained; leave them out");
   base::require(task->input() == tasks::InputKind::images,
                 "recipe: [finetune] is for images; expected [data] of images, found type \"{}\"", task->type());
   require_same_model(recipe.model, options, folder);
@@ -297,7 +297,7 @@ void warn_of_untrained(const train::TrainOptions& train, std::vector<std::string
     return std::ranges::any_of(train.only, takes) || (train.lora && std::ranges::any_of(train.lora->targets, takes));
   });
   if (!fresh.empty())
-    base::log_warning("train.only, train.lora: fresh weights that are not trained stay as they were drawn: {}",
+    base::log_warning("train.only, train.lora: weights with random initial values are not trained: {}",
                       fmt::join(fresh, ", "));
 }
 
@@ -322,8 +322,9 @@ void require_same_vocabulary(const std::string& folder, const Experiment& experi
                                              const auto found = experiment.files.find(file.first);
                                              return found != experiment.files.end() && found->second == file.second;
                                            });
-  base::require(same, "{}: {}: its vocabulary is not that of the recipe's data, so its tokens would mean others", place,
-                folder);
+  base::require(same,
+                "{}: {}: its vocabulary is not that of the recipe's data, so its tokens would stand for other words",
+                place, folder);
 }
 
 Experiment make_experiment(const recipes::Recipe& recipe) {

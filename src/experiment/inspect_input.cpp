@@ -77,7 +77,7 @@ InputSegments read_input(const InspectInput& input, const bundle::Bundle& stored
   if (input.sample) {
     base::require(
         recipe.has_value(),
-        "inspect: --sample: the model lies in no run's folder, so its data are unknown; use --text or --tokens");
+        "inspect: --sample: the model is not in a run's folder, so its data are unknown; use --text or --tokens");
     found.segments = sample_of(*recipe, *input.sample, segment_size);
   } else if (input.text) {
     base::require(tokenizer != nullptr, "inspect: --text: the model has no vocabulary; use --tokens or --sample");

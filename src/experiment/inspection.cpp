@@ -22,8 +22,8 @@ namespace {
 void check(const InspectOptions& options) {
   const bool chooses = options.choice.layers || options.choice.heads || options.choice.segment;
   base::require(options.looks() || !chooses,
-                "inspect: --layers, --heads and --segment choose from what an input does; give one with --text, "
-                "--tokens, --sample, --image or --images");
+                "inspect: --layers, --heads and --segment select from the attention over an input; give one with "
+                "--text, --tokens, --sample, --image or --images");
   base::require(options.image.has_value() + options.images.has_value() + options.input.given() <= 1,
                 "inspect: expected one of --text, --tokens, --sample, --image and --images");
   base::require(
@@ -171,8 +171,8 @@ std::string Inspection::html(const std::string& title) const {
 
 std::string Inspection::svg() const {
   base::require(looked() || !summary.tables.empty(),
-                "inspect: --svg and --png draw the spans of a model of texts; of images there are none, give one with "
-                "--image");
+                "inspect: without an input, --svg and --png draw the attention mask of a text model; for an image "
+                "model give --image");
   return looked() ? inspect::svg_of(picture_of(*this)) : inspect::svg_of(summary.tables[0].table);
 }
 

@@ -50,7 +50,7 @@ Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::
   if (options.group && options.group->size() > 1) {
     base::require(!options.precision, "eval: --precision: the decoding engine runs on one process; drop one of them");
     base::require(batch >= options.group->size(),
-                  "eval: --batch: every process reads parts of the text of its own; expected at least {}, found {}",
+                  "eval: --batch: every process needs a part of the text; expected at least {}, found {}",
                   options.group->size(), batch);
   }
   if (options.reset) reset_segments = *options.reset == "segments";
@@ -89,7 +89,7 @@ std::vector<int32_t> matched_classes(const std::vector<std::string>& classes, co
     in_order.push_back(static_cast<int32_t>(in_order.size()));
   }
   if (unknown == nullptr && unique) return matched;
-  const std::string why = unknown != nullptr ? fmt::format("class {} of the data is none of the head '{}'",
+  const std::string why = unknown != nullptr ? fmt::format("class {} of the data is not a class of the head '{}'",
                                                            base::in_quotes(*unknown), head.name)
                                              : fmt::format("the head '{}' has classes of the same name", head.name);
   base::require(static_cast<int64_t>(classes.size()) == head.num_classes,
@@ -170,11 +170,10 @@ std::optional<tasks::Evaluation> evaluated(const bundle::Bundle& stored, const r
 /// Another file in place of the data of the model's own recipe, read as that says: masked tokens, spans.
 Measured measure_as_trained(const bundle::Bundle& stored, std::optional<recipes::Recipe> recipe,
                             const MeasureOptions& options) {
-  base::require(
-      recipe && recipe->data.find("train") != nullptr,
-      "eval: --data: {} lies in no run's folder whose recipe says how a text is read for its head; expected a "
-      "run, found head.type = \"{}\"",
-      stored.folder, base::type_of(stored.options().head));
+  base::require(recipe && recipe->data.find("train") != nullptr,
+                "eval: --data: {} is not in a run's folder, whose recipe says how texts are read for its head; "
+                "expected a run, found head.type = \"{}\"",
+                stored.folder, base::type_of(stored.options().head));
   recipe->data.set("train", *options.data);
   for (const char* key : {"valid", "test"})
     if (recipe->data.find(key) != nullptr) recipe->data.set(key, "");
@@ -294,7 +293,7 @@ Measured measure_file(const bundle::Bundle& stored, const MeasureOptions& option
   if (!usual) return measure_as_trained(stored, recipe, options);
   if (pairs) return measure_pairs(stored, recipe, options);
   if (classes) return measure_labelled(stored, recipe, options);
-  base::require(stored.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a made task, not on a text",
+  base::require(stored.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a synthetic task, not on a text",
                 stored.folder);
   base::require(!options.separator || options.documents == "line", "eval: --separator goes with --documents line");
   const auto rule = data::DocumentRule::parse(options.documents.value_or("none"), options.separator.value_or(""));
@@ -315,7 +314,7 @@ Measured measure_any(const bundle::Bundle& stored, const MeasureOptions& options
   if (options.data && images) return measure_image_folder(stored, answering_head(stored, recipe, options), options);
   base::require(!options.data || !options.part, "eval: --part goes with a run's own data; drop it or --data");
   if (options.data) return measure_file(stored, options);
-  base::require(recipe.has_value(), "eval: {} lies in no run's folder, so its data are unknown; give {} with --data",
+  base::require(recipe.has_value(), "eval: {} is not in a run's folder, so its data are unknown; give {} with --data",
                 stored.folder,
                 images                                                 ? "the folder of an image set"
                 : stored.model->input_kind() == core::InputKind::pairs ? "tab-separated pairs"

@@ -21,11 +21,10 @@ TextClassifier::TextClassifier(const bundle::Bundle& stored, const std::optional
     : model_(stored.model), tokenizer_(stored.tokenizer) {
   base::require(stored.model->input_kind() == core::InputKind::tokens && stored.model->num_classes() > 0,
                 "{}: {}: expected a model that classifies texts, found one without classes", who, stored.folder);
-  base::require(
-      tokenizer_ != nullptr,
-      "{}: {}: has no tokenizer: expected its files (tokenizer.json, vocab.txt and their like) beside the model, as "
-      "one that was trained on texts has them",
-      who, stored.folder);
+  base::require(tokenizer_ != nullptr,
+                "{}: {}: has no tokenizer: expected its files (tokenizer.json, vocab.txt and so on) beside the model, "
+                "as for any model trained on texts",
+                who, stored.folder);
   head_ = bundle::heads_of(*stored.model, stored.folder).front();
   if (bundle::are_numbered(head_.labels)) head_.labels.clear();
   const models::ModelOptions& model = stored.options();

@@ -38,8 +38,8 @@ void LanguageModelOptions::check(const core::ModelOutline& model, const base::Wh
   where.require(!adaptive || !scaled, "head", "`scaled` belongs to a full softmax; drop it or `adaptive`");
   if (!adaptive) {
     where.require(!tied || (embedding.div_val == 1 && embedding.width == model.dim), "head",
-                  "a head without `adaptive` reads one table as wide as the model, but the embedding's is not; set "
-                  "head.adaptive or head.tied = false");
+                  "a tied head without `adaptive` needs an embedding table as wide as the model; set head.adaptive or "
+                  "head.tied = false");
     return;
   }
   const bool alike = embedding.adaptive && adaptive->cutoffs == embedding.cutoffs &&

@@ -113,7 +113,7 @@ std::vector<int64_t> Translator::encode_prefix(const std::string& prefix, const 
                 place, base::printable(prefix, 80), unknown, text::unit_of(vocabulary.tokenizer()));
   const std::optional<int64_t> places = core::pair_input(model_->input()).max_target;
   base::require(!places || static_cast<int64_t>(tokens.size()) < *places,
-                "{}: expected a prefix of less than {} tokens, those that the model has places for, found {}", place,
+                "{}: expected a prefix of fewer than {} tokens, the model's positions, found {}", place,
                 places.value_or(0), tokens.size());
   return tokens;
 }

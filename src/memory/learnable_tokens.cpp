@@ -41,10 +41,8 @@ void LearnableTokensOptions::validate(const base::Where& where) const {
     require(!masked || task.new_class_token || task.num_mem_tokens == 0, "num_mem_tokens",
             "attention = \"masked\" shows memory only to the task's new class token; expected new_class_token = true, "
             "or 0 tokens");
-    require(!masked || !task.own_class_token, "own_class_token",
-            "it changes the old rows, which attention = \"masked\" leaves as they are");
-    require(!masked || !task.own_adapters, "own_adapters",
-            "they change the old rows, which attention = \"masked\" leaves as they are");
+    require(!masked || !task.own_class_token, "own_class_token", "it changes existing rows; use attention = \"full\"");
+    require(!masked || !task.own_adapters, "own_adapters", "they change existing rows; use attention = \"full\"");
     require(masked || task.sees.empty(), "sees", "with attention = \"full\" every row sees every row; expected []");
     std::set<std::string> seen;
     for (const std::string& other : task.sees) {

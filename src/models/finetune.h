@@ -44,7 +44,7 @@ struct FinetuneOptions {
       "a new class token, all of which every row sees; memory_and_adapters: memory and adapters",
       base::one_of("head", "head_and_class_token", "memory", "masked_memory", "full", "adapters", "unmasked_memory",
                    "memory_and_adapters"));
-    v("name", name, "what the task is called");
+    v("name", name, "name of the task");
     v("num_mem_tokens", num_mem_tokens, "regimes with memory: memory tokens per layer", base::range(0, 1 << 16));
     v("layers", layers, "regimes with memory: layers that have it, counted from 0; unset: all", base::at_least(0));
     v("memory_norm", memory_norm, "regimes with memory: add the memory before a layer's first norm, or after it",

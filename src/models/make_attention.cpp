@@ -52,7 +52,7 @@ void require_layers(const std::vector<base::Node>& memories, int64_t num_layers)
     if (chosen == nullptr || chosen->is_null()) continue;
     const base::Where where(&memory, memory.path());
     where.require(!chosen->items().empty(), "layers",
-                  "expected at least one layer, or no such key for all, found none");
+                  "expected at least one layer (all: leave the key out), found none");
     for (const base::Node& number : chosen->items()) {
       where.require(number.as_int() < num_layers, "layers", "expected numbers of layers, 0 to {}, found {}",
                     num_layers - 1, number.as_int());

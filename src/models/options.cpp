@@ -238,7 +238,7 @@ void check_pairs(const ModelOptions& options, const base::Where& where) {
   using Shared = EmbeddingOptions::Shared;
   const EmbeddingOptions& embedding = options.embedding;
   where.require(embedding.type == EmbeddingOptions::Type::token, "embedding",
-                "a translation model has plain tables: expected type = \"token\", found \"adaptive\"");
+                "translation models do not support adaptive embeddings: expected type = \"token\", found \"adaptive\"");
   where.require(!embedding.dim || *embedding.dim == options.backbone.pairs.dim, "embedding",
                 "expected embedding.dim = backbone.dim = {}, found {}", options.backbone.pairs.dim,
                 embedding.dim.value_or(0));

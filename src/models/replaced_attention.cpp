@@ -40,7 +40,7 @@ void require_positions(const BackboneOptions& backbone, const base::Node& made, 
   };
   base::require(
       backbone.position.type != backbones::PositionOptions::Type::none || !has(backbone.attention) || has(made),
-      "{}: the model has positions in its attention alone ('{}'), and '{}' has none, so the order of tokens would be "
+      "{}: the model has positions only in its attention ('{}'), and '{}' has none, so the order of tokens would be "
       "lost; expected an attention with positions",
       who, base::type_of(backbone.attention), base::type_of(made));
 }

@@ -37,8 +37,7 @@ ReplacedMemory::ReplacedMemory(const core::Model& model, std::string_view with, 
   const auto fields = model.initial_state(1).fields();
   base::require(std::any_of(fields.begin(), fields.end(),
                             [&](const auto& field) { return holds_memory(model, field.first, field.second); }),
-                "{}: expected a model that carries a memory from segment to segment, or one of its own, found none",
-                who);
+                "{}: expected a model with a memory that is carried between segments, found none", who);
 }
 
 core::StepResult ReplacedMemory::forward(const core::Segment& segment, const core::State& state) const {

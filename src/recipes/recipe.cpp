@@ -130,8 +130,7 @@ base::Node with_folder(const base::Node& recipe) {
   const base::Node* from = model.find("from");
   const base::Node* preset = model.find("preset");
   base::require(preset == nullptr || preset->is_null() || preset->as_string() == "unset",
-                "{}: 'model.from': expected it without 'preset', which also says what the model is",
-                from->place().text());
+                "{}: 'model.from' and 'preset' are mutually exclusive", from->place().text());
   base::Node under = bundle::model_table(from->as_string());
   under.erase("preset");
   // The data say how many; a classifier of another number is fresh.

@@ -28,7 +28,7 @@ struct StudyKeys {
     v("name", name, "title of the table", base::not_empty());
     v("about", about, "description of the study");
     v("metric", metric,
-      "the held-out metric to compare, as `mnemo eval` names it (result_accuracy); empty: the one of the task");
+      "the held-out metric to compare, as `mnemo eval` names it (result_accuracy); empty: the task's");
     v("least_gain", least_gain, "with one seed: differences from the first variant up to this count as no gain",
       base::at_least(0));
     v("max_seconds", max_seconds,
@@ -116,7 +116,7 @@ Keys named_keys_of(const base::Node& table, const std::string& path, const std::
 const base::Node::Array& list_at(const base::Node& table, const char* key, const std::string& path) {
   const base::Node& list = *table.find(key);
   if (!list.is_array() || list.size() == 0) {
-    base::input_error("{}: '{}': expected a list of tables with one at least, found {}", list.place().text(), path,
+    base::input_error("{}: '{}': expected a non-empty list of tables, found {}", list.place().text(), path,
                       list.found());
   }
   return list.items();
@@ -206,8 +206,7 @@ RecipeStudy read_study(const base::Node& table, const base::Node* common_sweep, 
     });
     if (!is_anywhere) continue;
     base::require(!is_skipped(study.sweep, point, variant_names.front()),
-                  "{}: '{}': 'skip' leaves out '{}', which the others are compared with, at {}; "
-                  "leave the whole point out, or other variants",
+                  "{}: '{}': 'skip' leaves out the baseline '{}' at {}; skip the whole point, or other variants",
                   table.place().text(), path, variant_names.front(), point_label(study.sweep, point));
     study.points.push_back(std::move(point));
   }

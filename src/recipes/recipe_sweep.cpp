@@ -56,15 +56,14 @@ class Reader {
     const std::optional<std::string> near = base::nearest(key, known);
     base::input_error(
         "{}: unknown key {}{}; expected a key of the recipe (data, model, finetune, train, generate), seeds, together, "
-        "skip, "
-        "figure, or a name that a 'tied' of the study or of a variant takes",
+        "skip, figure, or a name that `tied` of the study or of a variant uses",
         value.place().text(), quoted(path_, key), near ? fmt::format("; did you mean '{}'?", *near) : std::string());
   }
 
   const base::Node::Array& list(const std::string& key, const base::Node& value) const {
     check_key(key, value);
     if (!value.is_array() || value.size() == 0) {
-      base::input_error("{}: {}: expected a list of values with one at least, found {}", value.place().text(),
+      base::input_error("{}: {}: expected a non-empty list of values, found {}", value.place().text(),
                         quoted(path_, key), value.is_array() ? "an empty list" : value.found());
     }
     return value.items();
@@ -73,7 +72,7 @@ class Reader {
   void check_new(const Sweep& sweep, const std::string& key, const base::Node& value) const {
     for (const SweepAxis& axis : sweep.axes) {
       base::require(std::find(axis.keys.begin(), axis.keys.end(), key) == axis.keys.end(),
-                    "{}: {}: stands in this sweep twice", value.place().text(), quoted(path_, key));
+                    "{}: {}: is listed twice in this sweep", value.place().text(), quoted(path_, key));
     }
   }
 
@@ -96,7 +95,7 @@ class Reader {
                   groups.found());
     for (const base::Node& group : groups.items()) {
       if (!group.is_table() || group.size() == 0) {
-        base::input_error("{}: '{}': expected a table of keys with a list each, found {}", group.place().text(), where,
+        base::input_error("{}: '{}': expected a table with a list for each key, found {}", group.place().text(), where,
                           group.found());
       }
       SweepAxis axis;
@@ -105,7 +104,7 @@ class Reader {
         check_new(sweep, member.key, member.value);
         if (axis.keys.empty()) axis.values.resize(items.size());
         base::require(items.size() == axis.values.size(),
-                      "{}: {}: expected {} values, as many as of '{}' that it moves with, found {}",
+                      "{}: {}: expected {} values, as many as '{}', which changes with it, found {}",
                       member.value.place().text(), quoted(where, member.key), axis.values.size(),
                       axis.keys.empty() ? "" : axis.name(), items.size());
         axis.keys.push_back(member.key);
@@ -132,7 +131,7 @@ class Reader {
 std::vector<int64_t> read_seeds(const base::Node& list, const std::string& path) {
   std::vector<int64_t> seeds;
   if (!list.is_array() || list.size() == 0) {
-    base::input_error("{}: '{}.seeds': expected a list of seeds with one at least, found {}", list.place().text(), path,
+    base::input_error("{}: '{}.seeds': expected a non-empty list of seeds, found {}", list.place().text(), path,
                       list.is_array() ? "an empty list" : list.found());
   }
   for (const base::Node& item : list.items()) {
@@ -208,7 +207,7 @@ base::Node value_of(const base::Node& recipe, const Tie& tie) {
   const Recipe complete = read_recipe(recipe);
   const base::Node options = base::write_options(complete);
   const base::Node* standard = base::find_at(options, key);
-  base::require(standard != nullptr, "{}: the tie of '{}': the recipe has no '{}'", tie.source.place().text(), tie.key,
+  base::require(standard != nullptr, "{}: tied key '{}': the recipe has no '{}'", tie.source.place().text(), tie.key,
                 key);
   return *standard;
 }
@@ -327,7 +326,7 @@ void apply_point(base::Node& recipe, const Sweep& sweep, const SweepPoint& point
     if (const auto key = find_key(sweep, source)) {
       value = sweep.axes[key->first].values[point[key->first]][key->second];
     } else if (!is_recipe_key(source)) {
-      base::input_error("{}: the tie of '{}': expected a key of the recipe or of the sweep, found '{}'{}",
+      base::input_error("{}: tied key '{}': expected a key of the recipe or of the sweep, found '{}'{}",
                         tie.source.place().text(), tie.key, source, base::suggestion(source, all_keys(sweep)));
     } else {
       value = value_of(recipe, tie);

@@ -56,7 +56,7 @@ using SweepPoint = std::vector<size_t>;
 /// left out.
 std::string point_label(const Sweep& sweep, const SweepPoint& point);
 
-/// Reads a [sweep] table. `names` are those of one's own that the study's or its variants' `tied` take; `path` is the
+/// Reads a [sweep] table. `names` are extra names that `tied` of the study or its variants uses; `path` is the
 /// table's full key, `variants` the names that `skip` may hold. Throws InputError naming file, line, key and what may
 /// stand there.
 Sweep read_sweep(const base::Node& table, const std::string& path, const std::vector<std::string>& names,

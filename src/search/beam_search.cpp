@@ -216,9 +216,8 @@ std::vector<std::vector<Hypothesis>> BeamSearch::run(const at::Tensor& source, c
     if (const std::optional<int64_t> places = decoder_.max_tokens()) {
       search.limit = std::min(search.limit, *places - 1);
       base::require(static_cast<int64_t>(search.prefix.size()) < *places,
-                    "translation: expected a prefix of less than {} tokens, those that the model has places for, found "
-                    "{}",
-                    *places, search.prefix.size());
+                    "translation: expected a prefix of fewer than {} tokens, the model's positions, found {}", *places,
+                    search.prefix.size());
     }
     search.beams.resize(1);
     running_.push_back(static_cast<size_t>(b));

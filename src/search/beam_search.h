@@ -35,7 +35,7 @@ struct BeamSearchOptions {
       "a hypothesis has at most max_len_a * S + max_len_b tokens and its end; S: tokens of the source, with its end",
       base::range(0.0, 1048576.0));
     v("max_len_b", max_len_b, "see max_len_a", base::range(1, 1 << 20));
-    v("no_repeat_ngram", no_repeat_ngram, "no sequence of so many tokens occurs twice; 0: any may",
+    v("no_repeat_ngram", no_repeat_ngram, "no sequence of this many tokens occurs twice; 0: no limit",
       base::range(0, 1 << 10));
   }
   void validate(const base::Where& where) const {

@@ -34,7 +34,7 @@ struct GenerationOptions {
     v("max_new_tokens", max_new_tokens, "tokens of a hypothesis, end included", base::range(1, 1 << 20));
     v("min_new_tokens", min_new_tokens, "tokens before a hypothesis may end", base::range(0, 1 << 20));
     v("no_repeat_ngram", no_repeat_ngram,
-      "no sequence of so many tokens occurs twice, the first token included; 0: any may", base::range(0, 1 << 10));
+      "no sequence of this many tokens occurs twice, the first token included; 0: no limit", base::range(0, 1 << 10));
     v("suppressed", suppressed, "tokens that are never generated", base::at_least(0));
     v("forced_eos", forced_eos, "the only token allowed as the last of max_new_tokens; unset: any", base::at_least(0));
     v("renormalize", renormalize, "normalise the probabilities again after tokens were excluded");

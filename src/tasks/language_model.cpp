@@ -31,8 +31,8 @@ metrics::Likelihood evaluate_text(const core::Model& model, std::shared_ptr<cons
   const at::Device device = device_of(model);
   const int64_t segment_size = options.segment_size > 0 ? options.segment_size : model.segment_size();
   base::require(options.context == 0 || options.reset_segments,
-                "evaluation: a context of {} tokens is for segments that stand alone (data.reset = \"segments\", or "
-                "eval --reset segments); here the state goes from segment to segment and has read them already",
+                "evaluation: a context of {} tokens is for independent segments (data.reset = \"segments\", or eval "
+                "--reset segments); here the state is carried between segments and has read those tokens already",
                 options.context);
   data::EvalStream stream(std::move(text), options.batch_size);
   const distributed::SharedBatches shared(options.group);
@@ -100,7 +100,8 @@ LanguageModel::LanguageModel(data::Corpus corpus, const LanguageModelOptions& op
       options_(options),
       batches_(corpus_.train, {options.batch_size, options.shuffle, options.seed}) {
   base::require(options_.replay == 0 || !options_.reset_segments,
-                "text: a replay of {} segments whose memory starts again in each; expected 0", options_.replay);
+                "text: a replay of {} segments needs memory that is carried between segments; expected 0",
+                options_.replay);
 }
 
 std::string LanguageModel::metric() const {
@@ -150,8 +151,8 @@ weights::NamedTensors LanguageModel::save() const {
 void LanguageModel::load(const std::function<at::Tensor(const std::string&)>& find) {
   const int64_t count = find("replayed").defined() ? saved_number(find, "replayed") : 0;
   base::require(count >= 0 && count <= options_.replay,
-                "data position: it stands before {} segments that are read again, expected at most train.replay = {}",
-                count, options_.replay);
+                "data position: {} segments are read again, expected at most train.replay = {}", count,
+                options_.replay);
   batches_.load(find);
   replayed_.clear();
   to_read_again_ = count;

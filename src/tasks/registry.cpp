@@ -36,7 +36,7 @@ TaskTypes make_types() {
   add<ListOpsSpec>(all, "listops", "Long ListOps: classify the value of nested lists");
   add<LabelledTextSpec>(all, "text_classification", "texts, or pairs of texts, with a label each");
   add<MaskedTextSpec>(all, "masked_text", "a text with masked tokens, for masked language modelling");
-  add<SpanTextSpec>(all, "span_corruption", "a text with spans taken out, which a T5 writes");
+  add<SpanTextSpec>(all, "span_corruption", "a text with spans taken out, which a T5 learns to write");
   add<ImageSpec>(all, "images", "images with one class each");
   add<PairSpec>(all, "pairs", "sentences and their translations");
   all.default_type = all.entries.names().front();

@@ -132,7 +132,7 @@ class TaskSpec {
   MetricInfo metric_named(const std::string& key) const;
   /// Accuracy of guessing; nothing if unknown.
   virtual std::optional<double> chance(const models::ModelOptions& model) const;
-  /// The recipe in recipes/ to begin with for one's own data ("text"); empty: none.
+  /// The recipe in recipes/ to begin with for the user's own data ("text"); empty: none.
   virtual std::string starting_recipe() const { return {}; }
   /// Whether samples are generated on demand, so that an evaluation of "all" would never end.
   virtual bool endless() const { return false; }

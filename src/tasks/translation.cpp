@@ -67,7 +67,7 @@ std::optional<data::PairPart> Translation::cut_to_fit(const data::PairPart& part
   const auto count = std::count_if(part.samples.begin(), part.samples.end(), is_long);
   if (count == 0) return std::nullopt;
   if (!std::exchange(cut_reported_, true))
-    base::log_warning("data: {} of {} held-out pairs are longer than the model has places for, and are cut", count,
+    base::log_warning("data: {} of {} held-out pairs are longer than the model's positions allow, and are cut", count,
                       part.samples.size());
   data::PairPart fitting = part;
   for (data::PairSample& pair : fitting.samples) {
@@ -86,10 +86,10 @@ void Translation::require_places(const core::PairInput& input) const {
     target = std::max(target, static_cast<int64_t>(pair.target.size()));
   }
   const auto require = [](int64_t longest, const std::optional<int64_t>& limit, const char* side) {
-    base::require(!limit || longest <= *limit,
-                  "data.max_length: expected at most {}, the tokens of a {} that the model has places for, since a "
-                  "training pair has {}",
-                  limit.value_or(0), side, longest);
+    base::require(
+        !limit || longest <= *limit,
+        "data.max_length: expected at most {}, the positions that the model has for a {}: a training pair has {}",
+        limit.value_or(0), side, longest);
   };
   require(source, input.max_source, "source");
   require(target, input.max_target, "target");

@@ -184,8 +184,8 @@ class Folder {
     if (const base::Node* kind = settings.find("tokenizer_class"); kind != nullptr && kind->is_string()) {
       const std::string& name = kind->as_string();
       base::require(name.starts_with("GPT2") || name.starts_with("Roberta"),
-                    "{}: tokenizer_class: the files {} and {} alone are read as GPT-2 or RoBERTa, found {}; its "
-                    "tokenizer.json says how it splits",
+                    "{}: tokenizer_class: with only the files {} and {}, expected GPT-2 or RoBERTa, found {}; add its "
+                    "tokenizer.json, which says how it splits texts",
                     path(kConfig), vocabulary_name, merges_name, base::in_quotes(name));
     }
     BpeVocabulary vocabulary;
@@ -280,7 +280,7 @@ class Folder {
     if (!more.empty()) use(kJson);  // a model that is saved has them too
     if (!in_texts.empty())
       base::log_warning(
-          "{}: added_tokens: other libraries find these tokens in texts, which are read as pieces here: {}",
+          "{}: added_tokens: other libraries recognise these tokens in texts; here they are split into pieces: {}",
           path(kJson), base::printable(in_texts, 400));
     return more;
   }

@@ -109,7 +109,7 @@ std::string PieceEncoder::normalise(std::string_view text) const {
         out.push_back(c);
       }
     }
-    base::require(out.size() <= limit, "{}: the rules of characters make more than {} bytes of each byte of a text",
+    base::require(out.size() <= limit, "{}: the normalisation rules make more than {} bytes of each byte of a text",
                   where_, kMaxGrowth);
     if (!rule.text.empty()) after_space = model_.single_spaces && rule.text.ends_with(' ');
   }

@@ -125,7 +125,7 @@ void check_rules(std::string_view rules, const std::string& where) {
     for (size_t i = 0; i < 4; ++i) value |= uint32_t{static_cast<unsigned char>(rules[at + i])} << (8 * i);
     return value;
   };
-  const char* broken = "{}: the compiled rules of characters are broken: {}";
+  const char* broken = "{}: the compiled normalisation rules are damaged: {}";
   const auto require = [&](bool good, const char* what) { base::require(good, fmt::runtime(broken), where, what); };
   require(rules.size() > 4, "they are too short");
   const size_t bytes = word(0);

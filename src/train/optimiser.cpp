@@ -149,7 +149,7 @@ std::unique_ptr<Optimiser> make_optimiser(const base::Node& options, const std::
   const std::string& type = complete.at("type").as_string();
   if (type == "sgd") return std::make_unique<Sgd>(base::read_typed_options<SgdOptions>(complete), parameters);
   const bool decoupled = type == "adamw";
-  base::ensure(decoupled || type == "adam", "optimiser '{}' is registered but cannot be created", type);
+  base::ensure(decoupled || type == "adam", "optimizer '{}' is registered but cannot be created", type);
   const AdamOptions adam = decoupled ? base::read_typed_options<AdamWOptions>(complete)
                                      : base::read_typed_options<AdamOptions>(complete);
   return std::make_unique<Adam>(adam, decoupled, parameters);

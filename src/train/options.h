@@ -61,14 +61,14 @@ struct TrainOptions {
 
   template <class V>
   void visit(V&& v) {
-    v("steps", steps, "optimiser steps", base::at_least(1));
+    v("steps", steps, "optimizer steps", base::at_least(1));
     v("batch_size", batch_size, "sequences per step, including all parts of `accumulate`", base::range(1, 1 << 20));
     v("segments_per_step", segments_per_step,
       "text segments per step; gradients flow across their boundaries. Synthetic tasks always use whole samples",
       base::range(1, 1 << 16));
     v("replay", replay,
-      "text: number of earlier segments that each step reads again, without a loss, in front of its new ones, so that "
-      "gradients reach back that far whatever segments_per_step (as the authors of RMT mean to train)",
+      "text: number of earlier segments that each step reads again, without a loss, before its new ones, so that "
+      "gradients reach back that far whatever segments_per_step is (as RMT's authors intend)",
       base::range(0, 1 << 16));
     v("bptt", bptt,
       "sliding: gradients flow back exactly bptt_depth boundaries from each segment; chunked: 0 to bptt_depth "
@@ -76,8 +76,8 @@ struct TrainOptions {
       base::one_of("sliding", "chunked"));
     v("recompute", recompute,
       "gradient checkpointing: none: keep all activations; segment: keep only the state at segment boundaries and "
-      "recompute the rest, bit for bit; auto: keep segments as long as they fit in memory_limit; layer: keep what "
-      "enters each layer and recompute the rest, bit for bit",
+      "recompute the rest, bit for bit; auto: keep segments as long as they fit in memory_limit; layer: keep the input "
+      "of each layer and recompute the rest, bit for bit",
       base::one_of("none", "segment", "auto", "layer"));
     v("memory_limit", memory_limit, "with recompute = \"auto\": limit in MB for the activations that are kept",
       base::range(1, int64_t{1} << 30));
@@ -88,17 +88,17 @@ struct TrainOptions {
       "everything else stays in float32",
       base::one_of("float32", "bf16"));
     v("reduce_precision", reduce_precision,
-      "type in which the gradients of several processes are summed; bf16 halves what travels. Without effect on one "
+      "type in which the gradients of several processes are summed; bf16 halves the traffic. No effect with one "
       "process",
       base::one_of("float32", "bf16"));
     v("shard_optimiser", shard_optimiser,
-      "several processes: each keeps its part of the optimiser's state alone (ZeRO stage 1), to save memory. Without "
-      "effect on one process");
+      "several processes: each keeps only its part of the optimizer's state (ZeRO stage 1), to save memory. No effect "
+      "with one process");
     v("optimiser", optimiser, "the optimizer", base::poly(optimiser_types()));
     v("schedule", schedule, "the learning rate schedule", base::poly(schedule_types()));
     v("only", only,
-      "train these parameters alone, the others stay as they are: patterns of their names with * and ? (\"memory.*\", "
-      "\"head.*\"); empty: all, or with lora none but its weights",
+      "train only these parameters: patterns of their names with * and ? (\"memory.*\", \"head.*\"); empty: all, or "
+      "with lora only its factors",
       base::not_empty());
     v("lora", lora, "LoRA: weights move by a product of two narrow matrices; unset: whole weights are trained");
     v("clip_norm", clip_norm, "gradient clipping: maximum gradient norm; unset: no clipping", base::positive());

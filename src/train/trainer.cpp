@@ -101,12 +101,12 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
                 task.batch_size(), options_.batch_size);
   if (options_.precision == ops::ProductPrecision::bf16) require_float32(model);
   base::require(options_.replay == 0 || !per_model_state_,
-                "training: 'train.replay': {} segments are read again in every step, and the model has a memory of its "
-                "own, which each reading would move; expected 0",
+                "training: 'train.replay': {} segments would be replayed in every step, and every replay would update "
+                "the model's per-model memory again; expected 0",
                 options_.replay);
-  base::require(options_.recompute != TrainOptions::Recompute::layer || model.input_kind() != core::InputKind::images,
-                "training: 'train.recompute': expected \"none\" for a model of images, whose layers are not run again, "
-                "found \"layer\"");
+  base::require(
+      options_.recompute != TrainOptions::Recompute::layer || model.input_kind() != core::InputKind::images,
+      "training: 'train.recompute': expected \"none\" for an image model, which does not support it, found \"layer\"");
   choose_parameters();
   if (group_) {
     require_divisible(options_, group_->size());
@@ -125,7 +125,7 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
   optimiser_ = make_optimiser(options_.optimiser, shards_ ? shards_->own() : trained_);
   schedule_ = make_schedule(options_.schedule, options_.steps);
   base::require(!schedule_->needs_evaluations() || options_.eval_every > 0,
-                "training: 'train.schedule': the rate falls where evaluations stop improving; expected "
+                "training: 'train.schedule': this schedule lowers the rate when evaluations stop improving; expected "
                 "train.eval_every above 0, found {}",
                 options_.eval_every);
   if (options_.ema_decay) average_ = std::make_unique<WeightAverage>(model, *options_.ema_decay);
@@ -149,7 +149,7 @@ void Trainer::choose_parameters() {
     const bool factored = lora_ && lora_->has(parameter.name);
     base::require(
         !factored || !parameter.tensor.requires_grad(),
-        "train.only: '{}' is one of train.lora.targets, which move by their factors; drop it from one of them",
+        "train.only: '{}' is also in train.lora.targets, which change only by their factors; drop it from one of them",
         parameter.name);
     if (parameter.tensor.requires_grad()) trained_.push_back(parameter);
     if (factored) at::Tensor(parameter.tensor).set_requires_grad(true);
@@ -227,11 +227,10 @@ StepOutcome Trainer::step() {
   const auto segments = task_.next(model_.input());
   StepOutcome outcome;
   for (const data::TokenSegment& segment : segments) outcome.targets += segment.num_targets;
-  base::require(
-      options_.accumulate == 1 || segments.size() == 1 || !per_model_state_,
-      "training: accumulate = {}: a memory that belongs to the model moves from segment to segment with the whole "
-      "batch; expected one segment a step, found {}",
-      options_.accumulate, segments.size());
+  base::require(options_.accumulate == 1 || segments.size() == 1 || !per_model_state_,
+                "training: accumulate = {}: a per-model memory is updated after each segment of the whole batch; "
+                "expected one segment per step, found {}",
+                options_.accumulate, segments.size());
   model_.parameters().zero_grad();
   std::vector<core::State> next;
   std::vector<double> real;  // of each of several parts that has rows, its sequences with a real token
@@ -240,7 +239,7 @@ StepOutcome Trainer::step() {
     const Share share = share_of(segments.front().targets.size(0), part);
     if (share.part_rows == 0) continue;  // a batch with fewer rows than parts
     base::require(!group_ || !per_model_state_ || share.part_rows >= group_->size(),
-                  "training: a batch of {} sequences for {} ranks, and the model has a memory of its own; expected a "
+                  "training: a batch of {} sequences for {} ranks, and the model has a per-model memory; expected a "
                   "sequence for each rank",
                   share.part_rows, group_ ? group_->size() : 1);
     // A rank without a row of a part draws none of its numbers, which the next part goes on from.

@@ -128,7 +128,7 @@ class Trainer {
     int64_t steps = 0;
   };
 
-  /// Rows of a batch: those of a part, and of them this rank's.
+  /// This rank's rows of one accumulation step.
   struct Share {
     int64_t part_rows = 0, first = 0, rows = 0;  ///< first: in the whole batch
     int64_t offset = 0;                          ///< of first in the part

@@ -89,13 +89,13 @@ void require_same_order(const weights::CheckpointReader& reader, const TrainOpti
   for (const char* key : {"batch_size", "shuffle", "seed"}) {
     const base::Node* old = before.find(key);
     base::require(old == nullptr || *old == now.at(key),
-                  "{}: the run has train.{} = {}, and the data go on where they stopped with the same alone; found {}",
-                  where, key, old == nullptr ? "" : base::to_json(*old, -1), base::to_json(now.at(key), -1));
+                  "{}: the run has train.{} = {}, and its data can only continue with the same value; found {}", where,
+                  key, old == nullptr ? "" : base::to_json(*old, -1), base::to_json(now.at(key), -1));
   }
   const base::Node* old = before.find("optimiser");
   if (old == nullptr || !old->is_table()) return;
   base::require(base::type_of(*old) == base::type_of(now.at("optimiser")),
-                "{}: the run has the optimiser \"{}\"; expected the same, found \"{}\"", where, base::type_of(*old),
+                "{}: the run has the optimizer \"{}\"; expected the same, found \"{}\"", where, base::type_of(*old),
                 base::type_of(now.at("optimiser")));
 }
 
@@ -241,7 +241,8 @@ void Trainer::load(const weights::CheckpointReader& reader) {
                           ? std::move(whole)
                           : core::select_batch(whole, at::arange(share.offset, share.offset + share.rows, at::kLong)));
   }
-  base::require(fields == tensors.size(), "{}: {} tensors of memories, the model has {}: it is another model",
+  base::require(fields == tensors.size(),
+                "{}: checkpoint has {} memory tensors but the model has {}; it is from a different model",
                 where(kState), tensors.size(), fields);
   try {
     task_.load([&](const std::string& name) {
@@ -268,11 +269,11 @@ void Trainer::load(const weights::CheckpointReader& reader) {
   history_ = History::load(own, timing, where(kTrainer));
   if (!history_.evaluations.empty()) {
     const auto& measured = history_.evaluations.back().evaluation.metrics;
-    base::require(std::any_of(measured.begin(), measured.end(),
-                              [&](const auto& metric) { return metric.first == task_.metric(); }),
-                  "{}: the run was evaluated without {}, by which it would be judged from now on; expected the "
-                  "settings with which it began",
-                  where(kTrainer), task_.metric());
+    base::require(
+        std::any_of(measured.begin(), measured.end(),
+                    [&](const auto& metric) { return metric.first == task_.metric(); }),
+        "{}: the run was evaluated without {}, by which it would be judged from now on; expected its original settings",
+        where(kTrainer), task_.metric());
   }
   seconds_ = checked(timing, "seconds", at::kDouble, 1, where(kTiming)).item<double>();
   steps_ = saved_ = counters[0];
@@ -288,8 +289,8 @@ void Trainer::load(const weights::CheckpointReader& reader) {
 std::string Trainer::best_checkpoint(const std::string& where, const EvaluationPoint& best) const {
   const auto found = weights::find_checkpoint(run_folder_, "best");
   base::require(found && found->step == best.step,
-                "{}: train.patience ends with the weights of the best evaluation, at step {}, whose checkpoint is not "
-                "there; expected it, or no train.patience",
+                "{}: train.patience ends with the weights of the best evaluation, at step {}, but its checkpoint is "
+                "missing; restore it, or drop train.patience",
                 where, best.step);
   return found->path;
 }

@@ -79,8 +79,8 @@ void Trainer::require_equal_ranks() {
     for (size_t i = 0; i < names.size(); ++i) {
       const auto index = static_cast<int64_t>(i);
       base::require(all[rank][index].item<int64_t>() == all[0][index].item<int64_t>(),
-                    "training: step {}: the {} of rank {} is not that of rank 0: the ranks have drifted apart; go on "
-                    "from an earlier checkpoint, on machines of one kind",
+                    "training: step {}: the {} of rank {} is not that of rank 0: the ranks have drifted apart; resume "
+                    "from an earlier checkpoint, on machines of the same kind",
                     steps_, names[i], rank);
     }
   }

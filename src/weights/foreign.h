@@ -91,7 +91,7 @@ base::Node parse_model_config(const std::string& text, const std::string& where,
 /// Converts our tensors to theirs. Throws InputError that names a tensor for which the format has no name.
 /// num_heads: of rules by_head.
 NamedTensors to_theirs(const ForeignFormat& format, const NamedTensors& ours, int64_t num_heads = 0);
-/// What to do with tensors that the target format cannot name.
+/// How to treat tensors that the target format cannot name.
 enum class Unnamed { refuse, keep };
 /// Throws InputError as load_theirs() for names and shapes, before anything is allocated.
 ///   shapes   of our tensors, which may lie on the meta device

@@ -70,7 +70,7 @@ void apply_lora(const TensorFile& file, const NamedTensors& model, const std::st
   const auto start = file.metadata.find(kLoraStart);
   base::require(start == file.metadata.end() || digest_of(starts) == start->second,
                 "{}: expected the model that its training started from, found another, or one that it is merged into "
-                "already: the weights that it moves differ from the digest '{}' of its metadata",
+                "already: the weights that it changes differ from the digest '{}' of its metadata",
                 path, kLoraStart);
   for (const auto& [target, a, b] : moves)
     at::Tensor(target).copy_(b.defined() ? lora_weight(target, a.to(target.options()), b.to(target.options()), scale)

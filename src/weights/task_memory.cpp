@@ -183,9 +183,8 @@ TaskMemoryFile read_task_memory(const std::string& path) {
   const std::string shown = base::printable(path, 400);
   const auto format = file.metadata.find("format");
   base::require(format == file.metadata.end() || format->second != kOldTaskFormat,
-                "{}: expected a task memory of format \"{}\", found \"{}\", whose checksum knows the backbone's "
-                "numbers alone and not its options; "
-                "mnemo finetune --resume RUN writes the run's task anew",
+                "{}: expected a task memory of format \"{}\", found \"{}\", whose checksum covers the backbone's "
+                "weights but not its options; mnemo finetune --resume RUN writes the task again",
                 shown, kTaskFormat, kOldTaskFormat);
   base::require(format != file.metadata.end() && format->second == kTaskFormat,
                 "{}: expected a task memory of format \"{}\", found {}", shown, kTaskFormat,
@@ -242,14 +241,16 @@ void attach(StoredParts& model, const TaskMemoryFile& task, const std::string& f
   base::require(!added.own_adapters || !model.options.adapters,
                 "{}: brings adapters, and the model has some already, {}", shown,
                 adapters_of_task(memory) ? "those of a task; detach that first" : "its own");
-  base::require(
-      first || (!added.own_adapters && !added.own_class_token),
-      "{}: adapters and a class token in place of the backbone's change the old rows; such a task stands alone", shown);
+  base::require(first || (!added.own_adapters && !added.own_class_token),
+                "{}: adapters, or a class token that replaces the backbone's, change existing rows; such a task cannot "
+                "be joined with others",
+                shown);
   for (const memory::TaskOptions& other : memory.tasks) {
     base::require(other.name != added.name, "{}: a task '{}' is attached already; give this one another name (--name)",
                   shown, added.name);
     base::require(!other.own_class_token && !other.own_adapters,
-                  "{}: task '{}' has changed the old rows and stands alone; detach it first", shown, other.name);
+                  "{}: task '{}' has changed existing rows and cannot be joined with others; detach it first", shown,
+                  other.name);
   }
   added.sees.clear();
   if (options.sees) {

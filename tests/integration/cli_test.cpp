@@ -311,7 +311,8 @@ TEST_F(CommandLine, LastCheckpointsAreAveraged) {
       {{"convert", folder, "--to", "average", "--last", "999", "--out", made}, "expected 999 good checkpoints"},
       {{"convert", folder, "--to", "mnemo", "--last", "2", "--out", made}, "--last goes with --to average"},
       {{"convert", folder, "--to", "average", "--last", "2", "--out", folder + "/model"}, "which would be replaced"},
-      {{"convert", folder, "--to", "average", "--checkpoint", "best", "--out", made}, "--checkpoint names one"}};
+      {{"convert", folder, "--to", "average", "--checkpoint", "best", "--out", made},
+       "use --last instead of --checkpoint"}};
   for (const auto& [arguments, words] : mistakes) {
     const Finished outcome = run(arguments);
     EXPECT_EQ(outcome.status, 2) << words;

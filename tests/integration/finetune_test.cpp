@@ -54,7 +54,7 @@ TEST_F(TaskRuns, EvalMeasuresTheHeadThatWasTrained) {
   expect_refused({"eval", out, "--task", "insect"}, {"--task", "\"insect\"", "insects"});
   for (const char* name : {"set/train/dog/1.png", "set/val/dog/1.png"}) data::place_image(folder_ / name, "rgb8.png");
   expect_refused({"eval", out},
-                 {"class \"dog\" of the data is none of the head 'insects'", "3 classes", "the data's 4"});
+                 {"class \"dog\" of the data is not a class of the head 'insects'", "3 classes", "the data's 4"});
   // Four classes, while the model has three.
   const base::Node more = result(
                               {"finetune", recipe_, "--name", "more", "--out", folder_ / "more", "--json", "--quiet"})
@@ -85,7 +85,7 @@ TEST_F(TaskRuns, EvalTakesTheFolderOfAnySet) {
   expect_refused({"eval", backbone_, "--data", text_}, {"folder of an image set", "found a file"});
   expect_refused({"eval", backbone_, "--data", images_, "--part", "test"}, {"has no part test"});
   expect_refused({"eval", backbone_, "--data", images_, "--segment-size", "4"}, {"go with texts"});
-  expect_refused({"eval", backbone_}, {"no run's folder", "image set"});
+  expect_refused({"eval", backbone_}, {"not in a run's folder", "image set"});
 }
 
 TEST_F(TaskRuns, RegimesAreCompared) {
@@ -137,7 +137,7 @@ TEST_F(TaskRuns, AModelDataAndANameAreEnoughToFinetune) {
       {"image_size", "images.json"});
   std::filesystem::remove(backbone_ + "/images.json");
   expect_refused({"finetune", "--model", backbone_, "--data", images_, "--out", folder_ / "x"},
-                 {"images.json", "not there"});
+                 {"images.json", "missing"});
 }
 
 TEST_F(TaskRuns, AStoppedFinetuningSaysHowToGoOn) {

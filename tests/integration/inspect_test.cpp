@@ -68,7 +68,7 @@ TEST_F(CommandLine, InspectShowsWhereAnInputIsLookedAt) {
       {{"--tokens", "1 x"}, "--tokens: expected numbers with blanks between"},
       {{"--tokens", "9999"}, "--tokens: expected tokens 0 to"},
       {{"--sample", "4"}, "--sample: expected 0 to 3"},
-      {{"--layers", "0"}, "--layers, --heads and --segment choose"},
+      {{"--layers", "0"}, "--layers, --heads and --segment select"},
       {{"--batch", "2"}, "go with --cost"},
       {{"--cost", "--position", "3"}, "position: expected a multiple of the segment's 8 tokens, found 3"}};
   for (const auto& [arguments, message] : wrong) {

@@ -203,10 +203,10 @@ TEST_F(Library, AModelThatLiesInNoFolderReadsNone) {
   test::write(run_folder + "/model/images.json", R"({"image_size": [32, 32]})");
   const CurrentFolder inside(run_folder + "/model");
   EXPECT_FALSE(experiment::own_recipe(text.parts()).has_value());
-  expect_error<InputError>([&] { text.evaluate(); }, {"lies in no run's folder"});
+  expect_error<InputError>([&] { text.evaluate(); }, {"is not in a run's folder"});
   EXPECT_TRUE(images.labels().empty());
-  expect_error<InputError>([&] { images.classify(kPicture); }, {"lies in no folder"});
-  expect_error<InputError>([&] { images.inspect({.image = kPicture}); }, {"lies in no folder"});
+  expect_error<InputError>([&] { images.classify(kPicture); }, {"is not in a folder"});
+  expect_error<InputError>([&] { images.inspect({.image = kPicture}); }, {"is not in a folder"});
 }
 
 TEST(LibraryLayers, ALayerTakesTheMemoriesThatNameIt) {

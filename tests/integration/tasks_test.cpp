@@ -172,7 +172,7 @@ TEST_F(TaskCommands, FinetunedTasksAreJoined) {
     ASSERT_EQ(attached.status, 0) << attached.err;
     const bool masked = std::string(regime) == "head" || std::string(regime) == "masked_memory";
     EXPECT_TRUE(holds(attached.out, masked ? "1 task beside its own head" : "1 task in place of its own head"));
-    EXPECT_EQ(holds(attached.err, "that head answers no more"), !masked) << attached.err;
+    EXPECT_EQ(holds(attached.err, "that head no longer works"), !masked) << attached.err;
     EXPECT_EQ(asked(folder_ / (std::string(regime) + "_joined")).find("base") != nullptr, masked);
     EXPECT_EQ(asked(folder_ / (std::string(regime) + "_joined")).at(regime), asked(out).at(regime));
     EXPECT_LT(base::file_size(file), base::file_size(out + "/model/model.safetensors"));

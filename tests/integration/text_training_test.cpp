@@ -38,7 +38,7 @@ TEST_F(TextTraining, MaskedLanguageModellingGoesOnAndComesBack) {
       << "a file given is read as the run reads its own";
   const Finished alone = run({"eval", bert, "--data", folder_ / "text.txt"});
   EXPECT_EQ(alone.status, 2);
-  EXPECT_TRUE(holds(alone.err, "lies in no run's folder whose recipe says how a text is read")) << alone.err;
+  EXPECT_TRUE(holds(alone.err, "is not in a run's folder, whose recipe says how texts are read")) << alone.err;
   const Finished trained = train(kMasked, settings, out);
   ASSERT_EQ(trained.status, 0) << trained.err;
   EXPECT_FALSE(holds(trained.err, "fresh")) << trained.err;

@@ -86,7 +86,7 @@ TEST_F(TranslationLines, ALineLongerThanTheModelReadsIsCut) {
     EXPECT_EQ(times(measured.err, "1 of 2 held-out pairs are longer"), 1) << measured.err;
   }
   refused(train({"model.backbone.position={type=\"learned\", max_len=6}"}),
-          "data.max_length: expected at most 4, the tokens of a source");
+          "data.max_length: expected at most 4, the positions that the model has for a source");
 }
 
 TEST_F(TranslationLines, HowMuchOfALineIsReadIsSaid) {
@@ -208,7 +208,7 @@ TEST_F(TranslationLines, TranslationsBeginWithThePrefixes) {
   refused(translate("number 3\n", trained_pairs({"train.steps=1", "data.max_length=8",
                                                  "model.backbone.position={type=\"learned\", max_len=12}"}) +
                                       prefixes),
-          file + ":1: expected a prefix of less than 10 tokens, those that the model has places for, found 10");
+          file + ":1: expected a prefix of fewer than 10 tokens, the model's positions, found 10");
 }
 
 }  // namespace

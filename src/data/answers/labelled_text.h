@@ -43,7 +43,7 @@ struct LabelledTextOptions {
       base::half_open_range(0, 1));
     v("test_fraction", test_fraction, "fraction of the training texts used for testing if `test` is empty",
       base::half_open_range(0, 1));
-    v("seed", seed, "seed of the choice of these texts", base::at_least(0));
+    v("seed", seed, "seed of the random choice of validation and test texts", base::at_least(0));
     v("text_column", text_column,
       "a table of your own: the column with the text, by its name in the first line; empty: a table of GLUE");
     v("second_column", second_column, "a table of your own: the column with the second text of a pair; empty: none");
@@ -60,14 +60,14 @@ struct LabelledTextOptions {
     v("max_vocabulary", max_vocabulary, "maximum vocabulary size for characters or words; 0: no limit",
       base::at_least(0));
     v("max_length", max_length,
-      "tokens of a text at most, with its special tokens, or without where a memory adds its own; what is longer loses "
-      "its end, of a pair the longer text first; 0: model.segment_size",
+      "maximum tokens of a text, special tokens included unless a memory adds its own; longer texts lose their end, in "
+      "a pair the longer one first; 0: model.segment_size",
       base::range(0, 1 << 24));
     v("align", align, "texts of several segments: which of them may be short: right: the first, left: the last",
       base::one_of("right", "left"));
     v("loss", loss, "texts of several segments: predict the label after the last or after every segment",
       base::one_of("last", "every"));
-    v("metric", metric, "the metric that decides which evaluation is the best; f1: of the second of two labels",
+    v("metric", metric, "the metric that decides which evaluation is the best; f1: that of the second of two labels",
       base::one_of("accuracy", "f1", "macro_f1", "matthews"));
   }
   void validate(const base::Where& where) const;

@@ -149,7 +149,7 @@ struct ImageOptions {
     v("image_size", image_size, "height and width of the model input; empty: the model's image_size",
       base::range(1, 16384));
     v("mean", mean, "mean of each channel, as a fraction of 255, subtracted from the pixels");
-    v("std", std, "standard deviation of each channel, which the result is divided by", base::positive());
+    v("std", std, "standard deviation of each channel, by which the result is divided", base::positive());
     v("augment", augment, "augmentation of the training images");
     v("test_crop", test_crop, "how images are resized and cropped for evaluation");
     v("workers", workers,

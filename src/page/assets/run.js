@@ -18,7 +18,7 @@
     if (silent) {
       state.className = "state silent";
       state.textContent = "no sign of life";
-      note.textContent = "Last written " + ago(age) + " ago: the training has ended without a last word, or this page is a copy. To go on from the last checkpoint: " + run.resume;
+      note.textContent = "Last written " + ago(age) + " ago: the process died without reporting, or this page is a copy. To resume from the last checkpoint: " + run.resume;
     } else {
       state.className = "state training";
       state.textContent = "training";

@@ -88,7 +88,7 @@ LoadedTask LabelledTextSpec::load(const models::ModelOptions& model, const TaskS
                   "the model has no memory, so every text is one segment; remove it, or add a memory");
   const data::LabelledTextSets sets = data::read_labelled_texts(options_);
   where.require(options_.metric != Metric::f1 || sets.labels.size() == 2, "metric",
-                "\"f1\" is of the second of two labels; expected another metric for {} labels", sets.labels.size());
+                "\"f1\" needs two labels; expected another metric for {} labels", sets.labels.size());
   LoadedTask loaded{.task = nullptr, .shape = {}, .tokenizer = data::tokenizer_of(options_, sets)};
   data::LabelledSets documents = data::encode_labelled_texts(sets, *loaded.tokenizer,
                                                              labelled_text_shape(model, max_length));

@@ -13,7 +13,7 @@ namespace mnemo::tasks {
 void MaskedTextOptions::validate(const base::Where& where) const {
   data::TextOptions::validate(where);
   where.require(reset == TextOptions().reset, "reset",
-                "masked texts start afresh with every sample; expected nothing, found \"segments\"");
+                "masked texts carry no memory between samples; expected nothing, found \"segments\"");
   where.require(mask_share + random_share <= 1, "random_share", "expected mask_share + random_share up to 1, found {}",
                 mask_share + random_share);
 }

@@ -18,8 +18,7 @@ struct MaskedTextOptions : data::TextOptions {
       base::range(0, 1));
     v("whole_words", whole_words, "choose whole words, not tokens");
     v("max_length", max_length,
-      "tokens of a segment at most, with its special tokens, or without where a memory adds its own; 0: "
-      "model.segment_size",
+      "maximum tokens of a segment, special tokens included unless a memory adds its own; 0: model.segment_size",
       base::range(0, 1 << 20));
   }
   void validate(const base::Where& where) const;

@@ -16,17 +16,16 @@ struct PairSpecOptions : data::PairOptions {
   template <class V>
   void visit(V&& v) {
     data::PairOptions::visit(v);
-    v("label_smoothing", label_smoothing, "weight of all other words together in the training loss",
+    v("label_smoothing", label_smoothing, "label smoothing: total weight of all other words in the training loss",
       base::half_open_range(0.0, 1.0));
     v("translated", translated,
-      "held-out pairs that an evaluation translates to measure BLEU, chrF and the share of targets that are met "
-      "exactly; "
-      "0: none, perplexity decides",
+      "held-out pairs that an evaluation translates to measure BLEU, chrF and the share of exact matches; 0: none, and "
+      "perplexity decides",
       base::at_least(0));
-    v("metric", metric, "with `translated`: which of these decides", base::one_of("bleu", "chrf", "exact_match"));
+    v("metric", metric, "with `translated`: the metric that decides which evaluation is the best",
+      base::one_of("bleu", "chrf", "exact_match"));
     v("search", search,
-      "how evaluations, eval and translate search; unset: as the published model that the run starts from, else with "
-      "the "
+      "search of evaluations, eval and translate; unset: that of the published model the run starts from, else the "
       "defaults");
   }
 };

@@ -11,8 +11,8 @@ namespace mnemo::tasks {
 void SpanTextOptions::validate(const base::Where& where) const {
   data::TextOptions::validate(where);
   where.require(reset == TextOptions().reset, "reset",
-                "texts with spans start afresh with every sample; expected nothing, found \"segments\"");
-  where.require(!pack, "pack", "a sample with spans is of one document; expected false, found true");
+                "texts with spans carry no memory between samples; expected nothing, found \"segments\"");
+  where.require(!pack, "pack", "a sample with spans comes from one document; expected false, found true");
 }
 
 SpanTextSpec::SpanTextSpec(const base::Node& table)

@@ -144,7 +144,7 @@ TEST(ReplacedMemory, NoiseHasTheMeanAndDeviationOfTheField) {
 TEST(ReplacedMemory, MistakesAreNamed) {
   const auto plain = model_with({}), rmt = model_with({"memory[0].type=recurrent_tokens"});
   expect_error<base::InputError>([&] { ReplacedMemory(*plain, "zeros", "eval: --memory"); },
-                                 {"eval: --memory", "carries a memory", "found none"});
+                                 {"eval: --memory", "carried between segments", "found none"});
   for (const std::vector<std::string>& nothing :
        {std::vector<std::string>{"memory[0].type=segment_cache", "memory[0].mem_len=0"},
         {"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=0"}}) {

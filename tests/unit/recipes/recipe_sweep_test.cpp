@@ -131,7 +131,7 @@ TEST_F(Sweeps, PointsMayBeLeftOut) {
   EXPECT_TRUE(contains(error_of(with("model.segment_size = [1, 3]\nskip = [{ \"model.segmnt_size\" = 3 }]\n")),
                        "did you mean 'model.segment_size'"));
   EXPECT_TRUE(contains(error_of(with("model.segment_size = [1, 3]\nskip = [{ variant = \"cache\" }]\n")),
-                       "which the others are compared with"));
+                       "leaves out the baseline"));
   EXPECT_TRUE(contains(error_of(with("model.segment_size = [1, 3]\nskip = [{ \"model.segment_size\" = [1, 3] }]\n")),
                        "leaves no point"));
 }
@@ -167,18 +167,17 @@ TEST_F(Sweeps, TheCommandLineReachesIntoASweepAndWinsOverIt) {
 TEST_F(Sweeps, MistakesNameFileLineKeyAndWhatIsPossible) {
   const std::pair<const char*, const char*> mistakes[] = {
       {"togther = [3]\n", "a.toml:10: unknown key 'study[0].sweep.togther'; did you mean 'together'?"},
-      {"slots = [3]\n", "or a name that a 'tied' of the study or of a variant takes"},
+      {"slots = [3]\n", "or a name that `tied` of the study or of a variant uses"},
       {"model.segmnt_size = [3]\n", "a.toml:10: unknown key 'model.segmnt_size'; did you mean 'segment_size'?"},
       {"model.segment_size = []\n",
-       "a.toml:10: 'study[0].sweep.model.segment_size': expected a list of values with one at least, found an empty "
-       "list"},
+       "a.toml:10: 'study[0].sweep.model.segment_size': expected a non-empty list of values, found an empty list"},
       {"model.segment_size = 8\n",
-       "a.toml:10: 'study[0].sweep.model.segment_size': expected a list of values with one at least, found integer 8"},
+       "a.toml:10: 'study[0].sweep.model.segment_size': expected a non-empty list of values, found integer 8"},
       {"model.segment_size = [8, 0]\n", "a.toml:10: 'model.segment_size': expected 1 to 1048576, found integer 0"},
       {"model.segment_size = [\"x\"]\n", "a.toml:10: 'model.memory[0].mem_len': expected integer, found string \"x\""},
       {"\"model.memory[4].mem_len\" = [8]\n", "a.toml:10: 'model.memory[4].mem_len': index 4 is out of range"},
       {"train.seed = [1, 2]\n", "seeds are listed as seeds = [0, 1, 2]"},
-      {"seeds = []\n", "'study[0].sweep.seeds': expected a list of seeds with one at least, found an empty list"},
+      {"seeds = []\n", "'study[0].sweep.seeds': expected a non-empty list of seeds, found an empty list"},
       {"seeds = [1, 1]\n", "1 appears twice"},
       {"seeds = [-1]\n", "expected integers of at least 0, found integer -1"},
       {"model.segment_size = [4]\n\"model.segment_size\" = [6]\n", "a.toml:"},

@@ -141,7 +141,7 @@ TEST_F(BeamSearch, TheModelsPlacesLimitTheLength) {
       [&] {
         search({.beam_size = 2}, {std::vector<int64_t>(8, 5), {}, {}});
       },
-      {"prefix", "less than 8", "found 8"});
+      {"prefix", "fewer than 8", "found 8"});
 }
 
 TEST_F(BeamSearch, Errors) {

@@ -144,7 +144,7 @@ TEST(ByteBpe, BrokenFilesAreRefused) {
   expect_refused({{"vocab.json", byte_vocabulary()},
                   {"merges.txt", ""},
                   {"tokenizer_config.json", "{\"tokenizer_class\": \"Qwen2Tokenizer\"}"}},
-                 "found \"Qwen2Tokenizer\"; its tokenizer.json says how it splits");
+                 "found \"Qwen2Tokenizer\"; add its tokenizer.json, which says how it splits texts");
 }
 
 TEST(ByteBpe, FairseqsIdsAreTheDictionarys) {

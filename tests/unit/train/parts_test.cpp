@@ -130,7 +130,7 @@ TEST(TrainingOfSamples, GoesOnWithTheSameBatchesAlone) {
     });
   };
   refused([](TrainOptions& other) { other.batch_size = 6; },
-          {"train.json", "train.batch_size = 4", "the same alone; found 6"});
+          {"train.json", "train.batch_size = 4", "the same value; found 6"});
   refused([](TrainOptions& other) { other.seed = 9; }, {"train.json", "train.seed"});
   refused([](TrainOptions& other) { other.shuffle = !other.shuffle; }, {"train.json", "train.shuffle"});
 }

@@ -18,7 +18,7 @@ TEST_F(TrainerTest, AMemoryThatTheModelLacksIsAnotherModel) {
   const TrainReport report = make(options, memories().at("segment cache"), run_folder).trainer->run(quiet());
   const Run other = make(options, {}, run_folder);
   test::expect_error<base::InputError>([&] { other.trainer->resume(report.checkpoint); },
-                                       {report.checkpoint + "/state.safetensors", "it is another model"});
+                                       {report.checkpoint + "/state.safetensors", "it is from a different model"});
 }
 
 TEST_F(TrainerTest, ResumedRunIsBitwiseTheUninterruptedOne) {

@@ -83,7 +83,8 @@ TEST_F(TrainerTest, AReplayReachesBackFromEachNewSegment) {
 TEST_F(TrainerTest, AReplayNeedsMemoryThatGoesOn) {
   TrainOptions options = small_options();
   options.replay = 1;
-  test::expect_error<base::InputError>([&] { make(options, memories().at("grc")); }, {"train.replay", "of its own"});
+  test::expect_error<base::InputError>([&] { make(options, memories().at("grc")); },
+                                       {"train.replay", "per-model memory"});
   tasks::LanguageModelOptions text = test::task_options(options);
   text.reset_segments = true;
   test::expect_error<base::InputError>([&] { tasks::LanguageModel(corpus_, text); }, {"replay of 1", "expected 0"});
