@@ -194,7 +194,7 @@ std::string mechanism_text(const std::vector<MechanismRow>& rows, bool peers) {
          "\ntokens/s of training steps over T tokens; segment T: in one piece, else in segments with what the memory "
          "carries. state: what is carried "
          "after T tokens, an open segment's keys and values included. peak: pages that a step takes beyond model, "
-         "optimiser and text\n" +
+         "optimizer and text\n" +
          (peers ? fmt::format("stock, best: the same model in eager PyTorch as installed, and with fused AdamW and the "
                               "same two process settings; a peer is "
                               "given up after {:.0f} s for a step, or at a third of the machine's memory\n",

@@ -1,6 +1,6 @@
 // The time and memory of `train.recompute = "segment"`, compared with storing everything, alternating in one run:
 //   cmake --build --preset release --target bench_bptt && build/release/bench_bptt
-// A training step, without the optimiser, of the RMT in `mnemo-bench`: 6 layers, width 256, 4 heads, segments of 128
+// A training step, without the optimizer, of the RMT in `mnemo-bench`: 6 layers, width 256, 4 heads, segments of 128
 // with 16 memory tokens, relative attention; one sequence, one thread. `times` is the median over 7 rounds of
 // recomputing / storing. MB is the peak memory of tensors in addition to those that existed before the step
 // (parameters, gradients, tokens).

@@ -72,7 +72,7 @@ void add_attach(CLI::App& app) {
   auto options = std::make_shared<AttachArguments>();
   bundle::AttachOptions* arguments = &options->attach;
   Command(app, "attach",
-          "attach tasks trained with `mnemo finetune` to an image model; masked ones leave its results as they are")
+          "attach tasks trained with `mnemo finetune` to an image model; masked tasks do not change its results")
       .argument("MODEL", arguments->model, "model folder or run folder of the image model")
       .arguments("FILE", arguments->files, "task files, attached in this order")
       .flag("--extend", arguments->extend,
@@ -94,7 +94,7 @@ void add_detach(CLI::App& app) {
   Command(app, "detach", "remove an attached task from a model")
       .argument("MODEL", arguments->model, "model folder or run folder")
       .argument("NAME", arguments->name, "the task")
-      .option("--out", arguments->out, "FOLDER", "where the model goes (into MODEL itself)")
+      .option("--out", arguments->out, "FOLDER", "folder for the resulting model (default: change MODEL in place)")
       .flag("--json", arguments->json, "print JSON")
       .action([arguments] { return detach(*arguments); });
 }

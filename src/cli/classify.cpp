@@ -200,13 +200,15 @@ void add_classify(CLI::App& app) {
                   "classify texts, or images with the model's own classes and those of all attached tasks in one pass");
   command.argument("MODEL", arguments->model, "model folder, run folder or checkpoint")
       .arguments("INPUT", arguments->inputs,
-                 "JPEG or PNG files, folders (all image files in them), or - to read one image from standard input; of "
-                 "a model of texts files with a text a line, a pair of texts with a tab between them, or - for "
-                 "standard input (default)",
+                 "image model: JPEG or PNG files, folders (all image files in them), or - to read one image from "
+                 "standard input; text model: files with one text per line (a pair of texts with a tab between them), "
+                 "or - for standard input (default)",
                  false)
-      .option("--checkpoint", arguments->checkpoint, "WHICH",
-              "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
-      .option("--top", arguments->top, "K", "number of classes to print per head, or text (default 5; of texts 1)")
+      .option(
+          "--checkpoint", arguments->checkpoint, "WHICH",
+          "checkpoint of a run: latest, best or a step (default: its model, or the best checkpoint if it has none yet)")
+      .option("--top", arguments->top, "K",
+              "number of classes to print per head or text (default: 5 for images, 1 for texts)")
       .option("--task", arguments->tasks, "NAME", "only this head; \"base\" is the model's own; may be repeated")
       .option("--batch", arguments->batch, "N", "images, or texts, per batch (default 8)")
       .option("--broken", arguments->broken, "HOW",

@@ -88,7 +88,7 @@ void add_compare(CLI::App& app) {
               "seeds per variant (default: the recipe's, or 1); with two or more the table uses Welch's t-test")
       .option("--jobs", options->jobs, "N", "number of parallel training processes (default: number of cores)")
       .option("--rank-timeout", options->rank_timeout, "SECONDS",
-              "of the ranks of a job that share the trainings: end when one is silent for so long (default 600)",
+              "ranks of a job that share the trainings: stop if one of them is silent for this long (default 600)",
               base::range(5, 1 << 20))
       .option("--set", options->set, "KEY=VALUE",
               "set a key for all studies, or for one (study[0].train.steps=9); may be repeated")

@@ -48,21 +48,22 @@ void add_convert(CLI::App& app) {
   bundle::ConvertOptions* options = &arguments->convert;
   Command(app, "convert", "convert a trained model to another kind, or to and from folders of other libraries")
       .argument("MODEL", options->model, "a model folder, a run's folder or a checkpoint")
-      .option("--checkpoint", options->checkpoint, "WHICH",
-              "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
+      .option(
+          "--checkpoint", options->checkpoint, "WHICH",
+          "checkpoint of a run: latest, best or a step (default: its model, or the best checkpoint if it has none yet)")
       .option("--to", options->to, "KIND", bundle::conversions_text())
       .option("--memory", options->memory, "TYPE,KEY=VALUE,..",
-              "add a memory to a model of texts, as a table of [[model.memory]]; may be repeated")
+              "add a memory to a text model, with keys of [[model.memory]]; may be repeated")
       .option("--attention", options->attention, "TYPE,KEY=VALUE,..",
-              "put another attention in the place of a model's own, as the table model.backbone.attention")
+              "replace the model's attention, with keys of model.backbone.attention")
       .option("--lora", options->lora, "FILE",
-              "merge what a training with LoRA has moved, its lora.safetensors, into the model it started from")
+              "merge the lora.safetensors of a training with LoRA into the model it started from")
       .option("--segment", options->segment, "N",
-              "with --memory or --attention: tokens per segment (as many as the model has positions for)")
+              "with --memory or --attention: tokens per segment (default: as many as the model's positions allow)")
       .option("--out", options->out, "FOLDER", "the new model's folder")
       .option("--features", options->features, "N", "features of a head (32)")
-      .option("--last", options->last, "N", "average: number of the run's latest checkpoints (5)")
-      .option("--seed", options->seed, "N", "of the fresh feature maps (0)")
+      .option("--last", options->last, "N", "average: number of the run's latest checkpoints (default 5)")
+      .option("--seed", options->seed, "N", "t2r: seed of the fresh feature maps (default 0)")
       .flag("--json", arguments->json, "print JSON")
       .footer(
           "mnemo convert vit_small_patch16_224 --to mnemo --out vit\n"

@@ -44,8 +44,8 @@ base::Node data_of(const DataArguments& options) {
   base::require(!options.variant, "data: --variant goes with a recipe");
   std::optional<base::Node> data = tasks::find_data(options.source);
   base::require(data.has_value(),
-                "{}: no such file; expected a text, the folder of an image set, a recipe (.toml), `prepare`, or "
-                "{} for made samples",
+                "{}: no such file; expected a text, the folder of an image set, a recipe (.toml), `prepare`, or {} for "
+                "generated samples",
                 options.source, fmt::join(tasks::made_words(), ", "));
   if (options.unit) {
     base::require(data->contains("unit"), "data: --unit goes with a text");
@@ -80,16 +80,15 @@ int prepare(const DataArguments& options) {
   for (const std::string& name : sets.names())
     known += fmt::format("\n  {:<13} {}: {}", name, sets.find(name).what, sets.find(name).from);
   base::require(!options.more.empty() && options.more.size() <= 2,
-                "data: prepare: expected NAME and PATH; what there is, and where it comes from:{}", known);
+                "data: prepare: expected NAME and PATH; data sets and their sources:{}", known);
   const std::string name = options.more.front(), path = options.more.size() == 2 ? options.more[1] : "";
-  base::require(sets.contains(name), "data: prepare: unknown data '{}'; what there is, and where it comes from:{}",
-                name, known);
+  base::require(sets.contains(name), "data: prepare: unknown data '{}'; data sets and their sources:{}", name, known);
   const data::DataSet& set = sets.find(name);
   base::require(options.out.has_value(), "data: prepare: expected --out DIR, the folder to write to");
-  base::require(!path.empty() || set.path_is_optional,
-                "data: prepare {0}: expected the file or folder to prepare behind the name; what there is, and "
-                "where it comes from:{1}",
-                name, known);
+  base::require(
+      !path.empty() || set.path_is_optional,
+      "data: prepare {0}: expected the file or folder to prepare after the name; data sets and their sources:{1}", name,
+      known);
   options.require_nothing_shown("prepare");
   const bool has_keys = !set.data_type.empty();
   base::require(options.set.empty() || has_keys, "data: prepare {}: has no keys to set", name);
@@ -141,7 +140,7 @@ int run_data(DataArguments options) {
   if (options.source == "prepare") return prepare(options);
   if (options.source == "tokenizer") return make_tokenizer(options);
   options.source = recipe_path(options.source);
-  base::require(options.more.empty(), "data: expected one SOURCE, found '{}' behind it",
+  base::require(options.more.empty(), "data: expected one SOURCE, found '{}' after it",
                 options.more.empty() ? "" : options.more.front());
   base::require(!options.out, "data: --out goes with prepare and tokenizer");
   const auto task = tasks::task_spec(data_of(options));
@@ -149,8 +148,7 @@ int run_data(DataArguments options) {
                 task->title());
   base::require(!options.count || task->shows_samples(),
                 "data: --count goes with data whose samples are printed; {} is described as a whole", task->title());
-  base::require(!options.seed || task->endless(), "data: --seed goes with samples made on demand, found {}",
-                task->title());
+  base::require(!options.seed || task->endless(), "data: --seed goes with generated samples, found {}", task->title());
   base::require(options.seed.value_or(0) >= 0, "data: --seed: expected at least 0, found {}", options.seed.value_or(0));
   const tasks::Shown shown = task->show(
       {options.part, options.count.value_or(5), options.seed.value_or(0), options.check, options.json});
@@ -171,20 +169,22 @@ void add_data(CLI::App& app) {
       .argument("SOURCE", options->source,
                 fmt::format("text file, image folder, recipe (or its name), or one of {}; or `prepare` or `tokenizer`",
                             fmt::join(tasks::made_words(), ", ")))
-      .arguments("NAME PATH", options->more,
-                 fmt::format("prepare: one of {}, then the file or folder to read; tokenizer: the texts to make it of",
-                             fmt::join(data::data_sets().names(), ", ")),
-                 false)
+      .arguments(
+          "NAME PATH", options->more,
+          fmt::format("prepare: one of {}, then the file or folder to read; tokenizer: the texts to make it from",
+                      fmt::join(data::data_sets().names(), ", ")),
+          false)
       .option("--out", options->out, "DIR", "prepare: folder for the output and data.toml; tokenizer: for its files")
       .option("--type", options->type, "TYPE", fmt::format("tokenizer: {}", fmt::join(text::tokenizer_types(), ", ")))
-      .option("--vocab-size", options->vocab_size, "N",
-              "tokenizer: how many tokens; of characters and words at most (default all), of unigram and bpe exactly")
+      .option(
+          "--vocab-size", options->vocab_size, "N",
+          "tokenizer: number of tokens: at most for characters and words (default all), exactly for unigram and bpe")
       .option("--unit", options->unit, "UNIT", "text: bytes, characters or words (default characters)")
       .option("--variant", options->variant, "NAME", "variant of a recipe with studies")
       .option("--set", options->set, "KEY=VALUE", "set a key of the recipe, such as data.min_count=3; may be repeated")
       .option("-n,--count", options->count, "N", "number of samples to print (default 5)", base::range(1, 1'000'000))
       .option("--part", options->part, "PART", "samples: train, valid or test (default train)")
-      .option("--seed", options->seed, "N", "seed of samples that are made on demand (default 0)")
+      .option("--seed", options->seed, "N", "seed of generated samples (default 0)")
       .flag("--check", options->check, "images: decode all of them; exit status 1 if any is unreadable")
       .flag("--json", options->json, "print JSON")
       .footer(

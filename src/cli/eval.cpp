@@ -87,38 +87,39 @@ void add_eval(CLI::App& app) {
   auto options = std::make_shared<EvalArguments>();
   Command command(app, "eval", "measure a model on held-out data, in one pass that carries its memory along");
   command.argument("MODEL", options->model, "a model folder, a run's folder or a checkpoint")
-      .option("--checkpoint", options->checkpoint, "WHICH",
-              "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
       .option(
-          "--data", options->measure.data, "FILE",
-          "what data.train of its run may be: a text, tab-separated pairs, labelled texts; of a model of images the "
-          "folder of a set; without: the held-out part of the run's own data")
+          "--checkpoint", options->checkpoint, "WHICH",
+          "checkpoint of a run: latest, best or a step (default: its model, or the best checkpoint if it has none yet)")
+      .option("--data", options->measure.data, "FILE",
+              "data like data.train of its run: a text, tab-separated pairs or labelled texts; for an image model the "
+              "folder of an image set (default: the held-out part of the run's own data)")
       .option("--translated", options->measure.translated, "N",
-              "of a model of pairs: how many are translated for BLEU and chrF, evenly spread; more than there are: all "
-              "(as the recipe says)")
-      .option(
-          "--part", options->measure.part, "PART",
-          "of the run's own data or of a set of images: valid, test or train (valid; of a set without such parts all)")
+              "translation model: number of pairs to translate for BLEU and chrF, evenly spread, at most all (default: "
+              "the recipe's)")
+      .option("--part", options->measure.part, "PART",
+              "part of the run's own data or of an image set: valid, test or train (default valid; a set without "
+              "parts: all)")
       .option("--task", options->measure.task, "NAME",
-              "of a model of images: the head that is measured, \"base\" the model's own (the task that the run has "
-              "taught, or base)")
+              "image model: the head to measure; \"base\" is the model's own (default: the task that the run trained, "
+              "or base)")
       .option("--segment-size", options->measure.segment_size, "N", "tokens a segment (as trained)")
       .option("--context", options->measure.context, "N",
-              "tokens of a segment in front of the scored ones, for models whose segments stand alone (as the run "
-              "evaluated)")
+              "tokens of a segment to read before the scored ones, for models with independent segments (default: as "
+              "the run evaluated)")
       .option("--batch", options->measure.batch, "N",
-              "parts of the text, or samples, side by side; 1: every token sees all that came before it")
+              "parts of the text, or samples, to read in parallel; with 1 every token sees the whole text before it")
       .option("--documents", options->measure.documents, "RULE",
-              "where memory starts again: none, blank_line, heading or line (none)")
+              "what separates documents, where memory is reset: none, blank_line, heading or line (default none)")
       .option("--separator", options->measure.separator, "LINE", "the line that ends a document, for --documents line")
       .option("--reset", options->measure.reset, "RULE",
-              "of a text: memory starts again at documents alone, or at segments too (as trained)")
-      .option("--memory", options->measure.memory, "WHAT",
-              "zeros or noise in the place of the model's memory at the start of every segment: a model that uses it "
-              "becomes worse")
+              "when memory is reset in a text: documents: only between documents; segments: at every segment (default: "
+              "as trained)")
+      .option(
+          "--memory", options->measure.memory, "WHAT",
+          "replace the memory at the start of every segment by zeros or noise: a model that uses its memory gets worse")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
       .option("--precision", options->measure.precision, "P",
-              "by the decoding engine with weights of float32, bf16, int8 or w8a8; without: as trained");
+              "use the decoding engine with weights in float32, bf16, int8 or w8a8 (default: the model as trained)");
   add_ranks(command, options->ranks, "measure on N processes of this machine, each with its share");
   command.flag("--strict", options->measure.strict, "refuse a text with characters or words outside the vocabulary")
       .flag("--json", options->json, "print JSON")

@@ -87,8 +87,8 @@ std::string recipe_for(const base::Node& found, const std::string& data, const s
   const std::string path = recipe_path(start, true);
   const base::Node root = recipes::RecipeFile::read(path).root();
   std::string text = fmt::format(
-      "# Train: mnemo train {} --out {}   (go on with it: mnemo train --resume {})\n"
-      "# All keys: mnemo help recipe; the keys of one thing: mnemo help recipe WORD\n",
+      "# Train: mnemo train {} --out {}   (resume it: mnemo train --resume {})\n"
+      "# All keys: mnemo help recipe; search them: mnemo help recipe WORD\n",
       file, run, run);
   std::istringstream lines(base::read_file(path));
   bool head = true, in_data = false;

@@ -29,7 +29,7 @@ struct InspectArguments {
 int list_variants(const recipes::RecipeFile& file, const InspectArguments& options) {
   using Align = base::TextTable::Align;
   base::require(!options.html && !options.svg && !options.png && !options.inspect.looks() && !options.inspect.cost,
-                "inspect: pictures, inputs and --cost are of one model; choose it with --variant");
+                "inspect: pictures, inputs and --cost need one model; choose it with --variant");
   base::TextTable table({"study", "variant", "parameters"}, {Align::left, Align::left, Align::right});
   base::Node rows = base::Node::array();
   for (const auto& [study, variant, parameters] : experiment::variant_sizes(file)) {
@@ -95,34 +95,41 @@ void add_inspect(CLI::App& app) {
   auto options = std::make_shared<InspectArguments>();
   Command(app, "inspect", "show a model's parameters, state, attention masks and cost, and where it looks in an input")
       .argument("SOURCE", options->source, "a model folder, a run's folder, a checkpoint, a recipe, or the name of one")
-      .option("--checkpoint", options->inspect.checkpoint, "WHICH",
-              "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
-      .option("--variant", options->inspect.variant, "NAME", "of a recipe with studies: \"NAME\" or \"STUDY/NAME\"")
-      .option("--set", options->inspect.set, "KEY=VALUE", "sets a key of the recipe; may be repeated")
+      .option(
+          "--checkpoint", options->inspect.checkpoint, "WHICH",
+          "checkpoint of a run: latest, best or a step (default: its model, or the best checkpoint if it has none yet)")
+      .option("--variant", options->inspect.variant, "NAME",
+              "variant of a recipe with studies: \"NAME\" or \"STUDY/NAME\"")
+      .option("--set", options->inspect.set, "KEY=VALUE", "set a key of the recipe; may be repeated")
       .option("--text", options->inspect.input.text, "TEXT", "run this text, and show where attention looks")
-      .option("--tokens", options->inspect.input.tokens, "LIST", "the same of tokens: numbers with blanks between")
+      .option("--tokens", options->inspect.input.tokens, "LIST",
+              "like --text, with tokens: numbers separated by spaces")
       .option("--sample", options->inspect.input.sample, "N",
-              "the same of sequence N of the run's first training batch (of a text: its first segments)")
+              "like --text, with sequence N of the run's first training batch (for a text its first segments)")
       .option("--image", options->inspect.image, "FILE",
-              "of a model of images: run this image, and show where attention looks on it, and what GRC mixes")
+              "image model: run this image, and show where attention looks and what GRC mixes")
       .option("--images", options->inspect.images, "FOLDER",
-              "the same of a folder: in how many of its images some row attends with 0.5 or more to memory, a class "
-              "token or itself")
-      .option("--layers", options->inspect.choice.layers, "LIST", "layers to show, from 0: 0 or 0,2 or 0-3 (all)")
+              "image model: run a folder, and count the images in which some row attends with 0.5 or more to memory, a "
+              "class token or itself")
+      .option("--layers", options->inspect.choice.layers, "LIST",
+              "layers to show, from 0: 0 or 0,2 or 0-3 (default all)")
       .option("--heads", options->inspect.choice.heads, "LIST",
-              "heads to show (all; of an image: the mean of all, and those named)")
-      .option("--segment", options->inspect.choice.segment, "N", "segment of the input to show, from 1 (the fullest)")
+              "heads to show (default all; for an image the mean of all, and these heads)")
+      .option("--segment", options->inspect.choice.segment, "N",
+              "segment of the input to show, from 1 (default: the last of those with the most tokens)")
       .flag("--cost", options->inspect.cost,
             "show FLOPs, parameters and bytes of state part by part, and what each memory adds")
-      .option("--batch", options->inspect.batch, "N", "of --cost: sequences side by side (1)")
-      .option("--segment-size", options->inspect.segment_size, "N", "of --cost: tokens of the segment (the model's)")
-      .option("--image-size", options->image_size, "HxW", "of --cost: height and width of the images (the model's)")
+      .option("--batch", options->inspect.batch, "N", "with --cost: sequences in parallel (default 1)")
+      .option("--segment-size", options->inspect.segment_size, "N",
+              "with --cost: tokens of the segment (default: the model's)")
+      .option("--image-size", options->image_size, "HxW",
+              "with --cost: height and width of the images (default: the model's)")
       .option("--position", options->inspect.position, "N",
-              "of --cost: tokens before it, whole segments (until memories are full)")
+              "with --cost: tokens before the segment, in whole segments (default: until memories are full)")
       .option("--html", options->html, "FILE", "write everything as one HTML page")
       .option("--svg", options->svg, "FILE",
-              "write who attends to whom as a picture: as it may, or, of an input, as it did")
-      .option("--png", options->png, "FILE", "the same picture as dots")
+              "draw the attention mask, or the attention over the input if there is one, as SVG")
+      .option("--png", options->png, "FILE", "draw that picture as PNG")
       .flag("--json", options->json, "print JSON")
       .footer(
           "mnemo inspect runs/mine --text \"Once upon a time\" --layers 0 --png maps.png\nmnemo inspect models/vit "

@@ -48,7 +48,7 @@ void add_ranks(Command& command, Ranks& ranks, const std::string& about) {
   command.allow_ranks()
       .option("--processes", ranks.processes, "N", about)
       .option("--rank-timeout", ranks.timeout, "SECONDS",
-              "of several processes: end when one is silent or late for so long (default 600)",
+              "several processes: stop if one of them is silent or late for this long (default 600)",
               base::range(5, 1 << 20));
 }
 

@@ -47,7 +47,8 @@ int list_recipes(bool json) {
   if (json) {
     base::print_json(rows);
   } else {
-    base::print(fmt::format("{}\nThey lie in {}. One of them: mnemo train text --data my.txt\n", table.text(), folder));
+    base::print(
+        fmt::format("{}\nThey are in {}. To train one: mnemo train text --data my.txt\n", table.text(), folder));
   }
   return base::kDone;
 }

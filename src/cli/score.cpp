@@ -142,10 +142,10 @@ void add_score(CLI::App& app) {
   auto arguments = std::make_shared<ScoreArguments>();
   Command(app, "score", "BLEU and chrF of translations, and whether one system's are better than another's")
       .argument("HYPOTHESES", arguments->hypotheses, "translations, a line each")
-      .option("--references", arguments->references, "FILE", "what they should be, line by line; several are allowed")
+      .option("--references", arguments->references, "FILE", "reference translations, line by line; may be repeated")
       .option("--against", arguments->against, "FILE",
-              "translations of another system: the difference by paired bootstrap resampling")
-      .option("--samples", arguments->samples, "N", "of the bootstrap: sets of sentences that are drawn (default 1000)",
+              "translations of another system to compare with, by paired bootstrap resampling")
+      .option("--samples", arguments->samples, "N", "number of bootstrap samples (default 1000)",
               base::range(1, 1'000'000))
       .option("--seed", arguments->seed, "N", "of the bootstrap (default 12345)", base::at_least(0))
       .flag("--json", arguments->json, "print JSON")

@@ -167,8 +167,9 @@ void print_result(const std::string& folder, const runs::Training& training, boo
   if (report.waited > 0)
     text += fmt::format("waited {} for the gradients of other ranks\n", base::duration_text(report.waited));
   if (report.out_of_patience && training.evaluation)
-    text += fmt::format("out of patience: no better evaluation than that of step {}, whose weights the model has\n",
-                        base::grouped(training.evaluation->step));
+    text += fmt::format(
+        "out of patience: no evaluation was better than at step {}; the model has the weights of that step\n",
+        base::grouped(training.evaluation->step));
   for (const auto& [name, value] : training.card.metrics) text += fmt::format("held-out {} {:.4f}\n", name, value);
   text += fmt::format("model: {}\n", training.model);
   if (experiment.recipe.train.report) text += fmt::format("report: {}\n", base::join_path(folder, "report.html"));

@@ -141,8 +141,8 @@ infer::TranslateOptions asked_options(const TranslateArguments& arguments) {
 /// The search that a published model's folder asks for, with what the command line changes.
 search::GenerationOptions folder_search(const TranslateArguments& arguments, search::GenerationOptions search) {
   base::require(!arguments.max_len_a,
-                "translate: --max-len-a goes with [data.search] of a run's recipe; the search that the folder of a "
-                "published model asks for, also in a run that began with it, takes --max-len-b");
+                "translate: --max-len-a goes with [data.search] of a run's recipe; the search of a published model, "
+                "also in a run that started from it, takes --max-len-b");
   search.num_beams = arguments.beam.value_or(search.num_beams);
   search.length_penalty = arguments.length_penalty.value_or(search.length_penalty);
   search.max_new_tokens = arguments.max_len_b.value_or(search.max_new_tokens);
@@ -268,12 +268,13 @@ void add_translate(CLI::App& app) {
   infer::TranslateOptions& options = arguments->translate;
   Command command(app, "translate", "translate lines of standard input");
   command.argument("MODEL", arguments->model, "model folder, run folder or checkpoint")
-      .option("--checkpoint", arguments->checkpoint, "WHICH",
-              "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
+      .option(
+          "--checkpoint", arguments->checkpoint, "WHICH",
+          "checkpoint of a run: latest, best or a step (default: its model, or the best checkpoint if it has none yet)")
       .option("--beam", arguments->beam, "N",
-              "hypotheses per sentence; 1: greedy (default 5; of a published model what its folder says)")
+              "hypotheses per sentence; 1: greedy (default 5, or a published model's own)")
       .option("--nbest", options.nbest, "N",
-              "print N lines for a line: its best hypotheses, each after its score and a tab (default 1)",
+              "print the N best hypotheses for each line, each after its score and a tab (default 1)",
               base::range(1, 1 << 10))
       .option("--length-penalty", arguments->length_penalty, "P",
               "a hypothesis of n tokens, its end included, scores (sum of the natural logarithms of their "
@@ -282,12 +283,13 @@ void add_translate(CLI::App& app) {
       .option("--max-len-a", arguments->max_len_a, "A",
               "a translation has at most A * S + B tokens and its end; S: tokens of the source, its end included "
               "(default 0)")
-      .option("--max-len-b", arguments->max_len_b, "B",
-              "see --max-len-a (default 200); of a published model the most tokens of a translation, its end included")
+      .option(
+          "--max-len-b", arguments->max_len_b, "B",
+          "see --max-len-a (default 200); for a published model the maximum tokens of a translation, its end included")
       .option("--no-repeat-ngram", arguments->no_repeat_ngram, "N",
-              "no sequence of N tokens occurs twice; 0: any may (default 0)")
+              "no sequence of N tokens occurs twice; 0: no limit (default 0)")
       .option("--prefix", arguments->prefix, "FILE",
-              "what the translations begin with: a line of FILE for each line, an empty one where it is free")
+              "prefixes of the translations: one line of FILE for each line; empty: none")
       .flag("--sample", arguments->sample, "draw translations, --nbest of them, instead of searching for the best")
       .option("--temperature", arguments->temperature, "X", "with --sample: divides the logits (default 1)")
       .option("--top-k", arguments->top_k, "K", "with --sample: from the K most likely tokens; 0: all (default 0)")
@@ -297,15 +299,15 @@ void add_translate(CLI::App& app) {
       .flag("--documents", arguments->documents,
             "carry the encoder's memory from line to line of a document; an empty line ends it")
       .flag("--alignment", options.align,
-            "print after a tab which words belong together: S-T, the source's word S and the translation's T, from 0")
+            "print the word alignment after a tab: S-T aligns word S of the source with word T of the translation, "
+            "from 0")
       .flag("--replace-unknown", options.replace_unknown,
-            "write, for words the vocabulary lacks, the source's word that the model reads there")
-      .option("--unknown", options.unknown, "TEXT", "what stands for words the vocabulary lacks (default <unk>)")
+            "replace words outside the vocabulary by the source's word that the model attends to")
+      .option("--unknown", options.unknown, "TEXT", "text for words outside the vocabulary (default <unk>)")
       .option("--batch", options.batch_size, "N", "sentences per batch (default 32)", base::range(1, 1 << 16))
-      .option(
-          "--max-source", options.max_source, "N",
-          "a source of more tokens, or of more than the model has places for, is cut, with a warning (default 1024)",
-          base::range(2, 1 << 20))
+      .option("--max-source", options.max_source, "N",
+              "cut sources beyond this many tokens, or beyond the model's positions, with a warning (default 1024)",
+              base::range(2, 1 << 20))
       .option("--precision", arguments->precision, "NAME",
               "weights of the decoding engine: float32, bf16, int8 or w8a8 (default: float32; the model itself if the "
               "engine "

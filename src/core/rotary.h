@@ -22,14 +22,15 @@ struct RotaryScalingOptions {
   template <class V>
   void visit(V&& v) {
     v("type", type,
-      "none; interpolation: all frequencies divided by factor (called linear in Hugging Face's files); llama3: low "
-      "ones alone",
+      "none; interpolation: all frequencies divided by factor (called linear in Hugging Face's files); llama3: only "
+      "low ones",
       base::one_of("none", "interpolation", "llama3"));
-    v("factor", factor, "how much longer texts are than those of the first training", base::positive());
+    v("factor", factor, "how much longer texts are than in the original training", base::positive());
     v("low_freq_factor", low_freq_factor, "llama3: fewer turns than this in original_max_len tokens: divided",
       base::positive());
     v("high_freq_factor", high_freq_factor, "llama3: more turns than this: kept", base::positive());
-    v("original_max_len", original_max_len, "llama3: tokens of a text in the first training", base::range(1, 1 << 24));
+    v("original_max_len", original_max_len, "llama3: tokens of a text in the original training",
+      base::range(1, 1 << 24));
   }
   void validate(const base::Where& where) const {
     where.require(type != Type::llama3 || high_freq_factor > low_freq_factor, "high_freq_factor",
@@ -44,7 +45,7 @@ struct RotaryOptions {
   RotaryScalingOptions scaling = {};
   template <class V>
   void visit(V&& v) {
-    v("dims", dims, "channels of a head that are turned, an even number; unset: all", base::range(2, 1 << 16));
+    v("dims", dims, "channels of a head that are rotated, an even number; unset: all", base::range(2, 1 << 16));
     v("base", base, "channel pair k of r turns by base^(-2k/r) per row", base::positive());
     v("scaling", scaling, "change of the frequencies for longer texts");
   }

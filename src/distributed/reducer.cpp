@@ -132,7 +132,7 @@ void Reducer::finish(at::Tensor& sums) {
   const at::NoGradGuard no_grad;
   if (!learnt_) learn_order();
   while (launched_ < buckets_.size()) launch(buckets_[launched_++]);
-  // Whether any rank has a gradient: the optimiser leaves a parameter without one alone.
+  // Whether any rank has a gradient: the optimizer leaves a parameter without one alone.
   const auto count = static_cast<int64_t>(parameters_.size());
   at::Tensor small = at::zeros({count + sums.numel()}, at::kDouble);
   auto* values = small.mutable_data_ptr<double>();

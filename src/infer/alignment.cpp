@@ -83,9 +83,9 @@ at::Tensor source_weights(const models::Model& model, const data::TokenSegment& 
                       weights = map.weights.mean(1);
                   }
                 });
-  base::require(weights.defined(),
-                "translation: the cross-attention of this model does not tell where it looks, so "
-                "words cannot be aligned");
+  base::require(
+      weights.defined(),
+      "translation: the cross-attention of this model does not provide its weights, so words cannot be aligned");
   const at::Tensor of_tokens = at::tensor(model.source()->token_rows(batch.source.size(1)), at::kLong);
   return weights.to(at::kCPU, at::kDouble).index_select(2, of_tokens);
 }

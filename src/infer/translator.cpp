@@ -120,10 +120,9 @@ std::vector<int64_t> Translator::encode_prefix(const std::string& prefix, const 
 
 void Translator::require_fitting(const TranslateOptions& options) const {
   const int64_t words = core::pair_input(model_->input()).target_vocab_size;
-  base::require(
-      options.prefixes.empty() || !settings_,
-      "{}: a model whose folder has the search of transformers ({}) cannot begin with a prefix; expected none",
-      options.prefixes_name, bundle::kGenerationConfig);
+  base::require(options.prefixes.empty() || !settings_,
+                "{}: the search of a published model ({}) does not support prefixes; expected none",
+                options.prefixes_name, bundle::kGenerationConfig);
   base::require(
       !options.sampling || !options.sampling->penalises(),
       "sampling: drawn translations have no penalties; expected repetition_penalty 1, frequency_penalty 0 and "
@@ -313,7 +312,7 @@ SourceCounts Translator::translate_documents(std::span<const std::string> lines,
                 "translation by documents: this model has no memory that goes from sentence to sentence; give its "
                 "encoder one (model.backbone.encoder.memory) and train it with data.reset = \"documents\"");
   base::require(options.ranks == nullptr || options.ranks->size() == 1,
-                "translation by documents: memory goes from line to line, so one process does it; found {}",
+                "translation by documents: memory is carried from line to line, so it needs one process; found {}",
                 options.ranks ? options.ranks->size() : 1);
   base::require(options.sampling || !options.generation,
                 "translation by documents: not with the search of a published model; expected a model of this program");

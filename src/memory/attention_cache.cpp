@@ -17,7 +17,7 @@ void AttentionCacheOptions::validate(const base::Where& where) const {
 
 void AttentionCacheOptions::check(const core::ModelOutline& model, const base::Where& where) const {
   where.require(!lanes || model.input == core::InputKind::images, "memory",
-                "'attention_cache' of a model of texts has a cache for each sequence; lanes are of images");
+                "in a text model 'attention_cache' has a cache for each sequence; lanes are for images");
 }
 
 AttentionCache::AttentionCache(const Options& options, const core::MemoryBuild& build)

@@ -36,8 +36,8 @@ void GrcOptions::validate(const base::Where& where) const {
                      !sees_segment && cache_grid.empty() && grid.empty() && cls_tokens == plain.cls_tokens &&
                      !qkv_bias && gate_bias),
                 "position",
-                "\"cpe_alone\" has no cache; expected of the other options cache_ratio alone, which sets "
-                "the groups of the convolution");
+                "\"cpe_alone\" has no cache; of the other options expected only cache_ratio, which sets the groups of "
+                "the convolution");
 }
 
 int64_t Grc::cache_bptt_depth() const {

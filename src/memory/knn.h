@@ -20,7 +20,8 @@ struct KnnOptions {
     v("memory_len", memory_len, "keys and values of the past that are kept for each sequence", base::range(1, 1 << 24));
     v("top_k", top_k, "rows of the memory that a query uses, for each head", base::range(1, 1 << 16));
     v("normalize", normalize,
-      "queries and keys of the memory have length one and each head learns a scale, so that old keys keep theirs");
+      "normalise queries and keys of the memory to length one and learn a scale per head, so that old keys stay "
+      "comparable");
   }
 };
 

@@ -43,7 +43,7 @@ void require_samples_fit(const recipes::Recipe& recipe) {
   if (recipe.generate.sample_every == 0) return;
   const auto task = recipe.task();
   base::require(task->text() != nullptr,
-                "recipe: 'generate.sample_every': samples are of texts; expected 0, found {} with {}",
+                "recipe: 'generate.sample_every': only text models write samples; expected 0, found {} with {}",
                 recipe.generate.sample_every, task->title());
 }
 

@@ -18,7 +18,7 @@ std::string run_name(const CompareJob& job) {
 /// The folder for all runs, where no training has its own.
 std::string runs_folder(const std::string& folder) {
   base::require(!base::path_exists(base::join_path(folder, "recipe.toml")),
-                "{}: the run of a training is there; choose another --out", folder);
+                "{}: already contains the run of a training; choose another --out", folder);
   const std::string runs = base::join_path(folder, "runs");
   base::make_folders(runs);
   return runs;

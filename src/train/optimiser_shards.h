@@ -9,11 +9,11 @@
 
 namespace mnemo::train {
 
-/// The state of an optimiser, divided over the ranks (ZeRO stage 1, Rajbhandari et al. 2020, section 5.1). All numbers
+/// The state of an optimizer, divided over the ranks (ZeRO stage 1, Rajbhandari et al. 2020, section 5.1). All numbers
 /// of the model, one parameter after another, are cut into as many equal parts as there are ranks; a rank keeps the
 /// state of its part and updates it alone, then all get the new numbers. So a large table of embeddings is divided too.
 /// In a step:
-///   take_gradients(); the optimiser of own() steps; exchange()
+///   take_gradients(); the optimizer of own() steps; exchange()
 class OptimiserShards {
  public:
   /// The parameters must be contiguous, on the CPU and of one type. The group must outlive this object.
@@ -26,7 +26,7 @@ class OptimiserShards {
   /// Every rank sends the numbers of its part to all others.
   void exchange();
 
-  /// The state of an optimiser of whole parameters, from that of an optimiser of own(): tensors of parameters (named
+  /// The state of an optimizer of whole parameters, from that of an optimizer of own(): tensors of parameters (named
   /// KIND.PARAMETER) get their parameter's shape, all others stay. All ranks call it; with the values of all ranks, or
   /// as room to load into.
   weights::NamedTensors gathered(const weights::NamedTensors& state) const;
@@ -41,7 +41,7 @@ class OptimiserShards {
   };
   /// The part of parameter i that a rank has.
   Range range(size_t i, int64_t rank) const;
-  /// The parameter that a tensor of an optimiser's state belongs to, or null.
+  /// The parameter that a tensor of an optimizer's state belongs to, or null.
   const layers::Parameter* parameter_of(const std::string& state) const;
 
   distributed::Group& group_;

@@ -133,7 +133,7 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
   for (at::Generator& generator : generators()) generator.set_current_seed(static_cast<uint64_t>(options_.seed));
 }
 
-/// Which parameters take a gradient, and which the optimiser updates.
+/// Which parameters take a gradient, and which the optimizer updates.
 void Trainer::choose_parameters() {
   const std::vector<layers::Parameter>& all = model_.parameters().all();
   trained_ = all;

@@ -91,7 +91,7 @@ class Trainer {
   /// Resumes from the newest good checkpoint of the run folder; returns false if there is none.
   bool resume_latest();
 
-  /// One optimiser step, without logging or saving. Throws NotFinite that names step, learning rate and last
+  /// One optimizer step, without logging or saving. Throws NotFinite that names step, learning rate and last
   /// checkpoint if the loss or a gradient is not finite; the weights are then unchanged.
   StepOutcome step();
 
@@ -147,7 +147,7 @@ class Trainer {
   weights::NamedTensors lora_tensors() const;
   bool writes() const { return !run_folder_.empty() && (group_ == nullptr || group_->rank() == 0); }
   weights::NamedTensors carried_state();
-  /// The optimiser's and the schedule's, of whole parameters. All ranks call it.
+  /// The optimizer's and the schedule's, of whole parameters. All ranks call it.
   weights::NamedTensors whole_optimiser_state();
   void load_optimiser(const weights::TensorFile& file, const std::string& where);
   std::string write_checkpoint(const weights::NamedTensors& optimiser, const weights::NamedTensors& carried);
@@ -179,7 +179,7 @@ class Trainer {
   bool per_model_state_;                    ///< the model's state has fields that belong to it, not to a sequence
   bool carries_;                            ///< a step begins with the states that the one before left
   std::unique_ptr<LowRank> lora_;           ///< null without LoRA
-  std::vector<layers::Parameter> trained_;  ///< what the optimiser updates
+  std::vector<layers::Parameter> trained_;  ///< what the optimizer updates
   std::unique_ptr<Optimiser> optimiser_;
   std::unique_ptr<Schedule> schedule_;
   std::unique_ptr<WeightAverage> average_;  ///< null without ema_decay

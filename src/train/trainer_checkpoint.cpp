@@ -81,7 +81,7 @@ core::State load_state(const core::Model& model, const std::map<std::string, at:
   return core::detach(state);
 }
 
-/// The data go on at a number of batches: of the same size, in the same order; and so does the optimiser.
+/// The data go on at a number of batches: of the same size, in the same order; and so does the optimizer.
 void require_same_order(const weights::CheckpointReader& reader, const TrainOptions& options,
                         const std::string& where) {
   if (!reader.has(kOptions)) return;

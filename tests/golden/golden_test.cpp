@@ -1,5 +1,5 @@
 // Every golden file in tests/golden/data, and every model folder with an expect.safetensors: outputs, states, gradients
-// and optimiser steps within the file's tolerance.
+// and optimizer steps within the file's tolerance.
 #include <gtest/gtest.h>
 
 #include <filesystem>

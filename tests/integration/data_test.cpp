@@ -263,7 +263,7 @@ TEST_F(DataCommands, KnownSetsAreCheckedAndAFolderBecomesDocuments) {
   write("wiki/wiki.train.tokens", " = A = \n one two \n");
   expect_mistake({"data", "prepare", "wikitext-2", folder_ / "wiki", "--out", folder_ / "out"},
                  "wiki.train.tokens: expected the 2088628 words and line ends of wikitext-2 (train), found 7");
-  expect_mistake({"data", "prepare"}, "what there is, and where it comes from:\n  enwik8");
+  expect_mistake({"data", "prepare"}, "data sets and their sources:\n  enwik8");
   expect_mistake({"data", "prepare", "wikitext", "x", "--out", folder_ / "out"}, "unknown data 'wikitext'");
   expect_mistake({"data", "prepare", "enwik8", "x"}, "expected --out DIR");
   expect_mistake({"data", folder_ / "enwik8", "more"}, "expected one SOURCE, found 'more' behind it");

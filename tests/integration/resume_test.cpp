@@ -143,7 +143,7 @@ TEST_F(Resume, AComparisonAndATrainingDoNotShareAFolder) {
   const std::string training = trained("run", {"--set", "train.steps=1"}), compared = folder_ / "compared";
   const Finished refused = run({"compare", folder_ / "study.toml", "--out", training});
   EXPECT_EQ(refused.status, 2);
-  EXPECT_TRUE(holds(refused.err, "the run of a training is there; choose another --out")) << refused.err;
+  EXPECT_TRUE(holds(refused.err, "already contains the run of a training; choose another --out")) << refused.err;
   EXPECT_FALSE(base::path_exists(training + "/runs"));
   EXPECT_EQ(run({"compare", folder_ / "study.toml", "--out", compared, "--jobs", "1"}).status, 0);
   for (const char* gone : {"/results.md", "/results.json"}) {

@@ -155,7 +155,7 @@ void compare_gradients(const GoldenFile& file, const models::Model& model, const
   }
 }
 
-/// The file's optimiser steps (`optim`), starting with the gradients of the first pass.
+/// The file's optimizer steps (`optim`), starting with the gradients of the first pass.
 void compare_optimiser(const GoldenFile& file, const models::Model& model, double first_loss,
                        GoldenComparison& comparison) {
   base::Node optim = file.metadata("optim");

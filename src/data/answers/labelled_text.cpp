@@ -139,7 +139,7 @@ void require_columns(const LabelledTextOptions& options) {
   for (const auto& [key, set] : {std::pair("text_column", !options.text_column.empty()),
                                  {"second_column", !options.second_column.empty()},
                                  {"label_column", options.label_column != LabelledTextOptions().label_column}})
-    base::require(!set, "data.{}: is of a table, and {} is {}; remove it", key, options.train,
+    base::require(!set, "data.{}: applies to tables only, and {} is {}; remove it", key, options.train,
                   base::is_folder(options.train) ? "a folder with a folder for each label" : "a file of articles");
 }
 

@@ -159,8 +159,7 @@ struct ImageOptions {
       "on an unreadable image: stop with an error, or skip: training takes the next image, evaluation leaves it out "
       "and counts it",
       base::one_of("stop", "skip"));
-    v("follow_links", follow_links,
-      "class folders: also use folders and files outside of the set that symbolic links in it name");
+    v("follow_links", follow_links, "class folders: follow symbolic links to folders and files outside of the set");
     v("keep_decoded", keep_decoded, "size in MB of the cache of decoded images; 0: none", base::range(0, 1 << 20));
   }
   void validate(const base::Where& where) const;

@@ -243,7 +243,7 @@ ImageSets load_images(const ImageOptions& options) {
   if (options.valid_fraction > 0.0 && options.valid.empty() && !found.test) std::swap(found.valid, found.test);
   const auto check_free = [&](const char* part, double fraction, bool own) {
     base::require(fraction == 0.0 || !own,
-                  "data: 'data.{0}_fraction': expected 0, because the set has a part for this of its own", part);
+                  "data: 'data.{0}_fraction': expected 0, because the set already has such a part", part);
   };
   check_free("valid", options.valid_fraction, found.valid.has_value());
   check_free("test", options.test_fraction, found.test.has_value());

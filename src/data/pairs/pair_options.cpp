@@ -115,13 +115,13 @@ void PairOptions::validate(const base::Where& where) const {
   where.require(tokenizer.empty() || (unit == PairOptions().unit && joint && min_count == 1 && max_vocabulary == 0),
                 "tokenizer", "'{}' is the vocabulary; remove unit, joint, min_count and max_vocabulary", tokenizer);
   where.require(target_tokenizer.empty() || !tokenizer.empty(), "target_tokenizer",
-                "is for the target alone; name that of the source under tokenizer");
+                "is for the target only; give the source's under tokenizer");
   where.require(max_ratio == 0 || max_ratio >= 1, "max_ratio", "expected 0 or at least 1, found {}", max_ratio);
   where.require(!subwords() || (max_vocabulary > 0 && min_count == 1), "max_vocabulary",
                 "unit = \"{}\" needs the size of its vocabulary, and has no min_count", unit_name());
-  where.require(window > 1 || separator.empty(), "separator", "stands between the sentences of a window; window is 1");
-  where.require(window > 1 || stride == 1, "stride", "goes from window to window; window is 1: expected 1, found {}",
-                stride);
+  where.require(window > 1 || separator.empty(), "separator", "separates the sentences of a window, but window is 1");
+  where.require(window > 1 || stride == 1, "stride",
+                "is the step from window to window, but window is 1: expected 1, found {}", stride);
   where.require(reset == Reset::pairs || window == 1, "window",
                 "reset = \"documents\" reads sentence by sentence: expected 1, found {}", window);
   where.require(batch_tokens >= max_length, "batch_tokens", "expected at least max_length = {}, found {}", max_length,

@@ -36,11 +36,11 @@ struct PairOptions : PairTextOptions {
       "training pairs",
       base::one_of("characters", "words", "unigram", "bpe"));
     v("tokenizer", tokenizer,
-      "folder of a tokenizer, used for both sides instead of `unit`, under its own ids: of a published model (T5, "
-      "Marian), or one of `mnemo data tokenizer`; empty: vocabularies of the pairs' own");
+      "folder of a tokenizer, used for both sides instead of `unit`, with its own ids: a published model's (T5, "
+      "Marian), or one made by `mnemo data tokenizer`; empty: vocabularies made from the pairs");
     v("target_tokenizer", target_tokenizer,
-      "folder of another tokenizer for the target; `tokenizer` is then that of the source, and the ids of both begin "
-      "behind the model's own special tokens");
+      "folder of another tokenizer for the target; `tokenizer` is then the source's, and the ids of both begin after "
+      "the model's own special tokens");
     v("source_prefix", source_prefix, "text in front of every source (T5: \"translate English to German: \")");
     v("joint", joint, "one vocabulary for both sides; false: one for each");
     v("min_count", min_count, "units that occur less often than this become <unk>", base::at_least(1));
@@ -49,8 +49,7 @@ struct PairOptions : PairTextOptions {
     v("max_length", max_length, "training pairs with a longer side, in tokens, are left out and counted",
       base::range(1, 1 << 20));
     v("max_ratio", max_ratio,
-      "training pairs whose longer side has more than so many times the tokens of the shorter are left out and "
-      "counted; 0: none");
+      "training pairs whose sides differ in tokens by more than this factor are left out and counted; 0: none are");
     v("batch_tokens", batch_tokens,
       "tokens of a batch: rows times the longest side of its pairs, which are of similar length; train.batch_size is "
       "the maximum number of rows",
@@ -58,12 +57,12 @@ struct PairOptions : PairTextOptions {
     v("window", window, "documents: sentences that are translated together", base::range(1, 1 << 10));
     v("stride", stride, "documents: sentences from one window to the next", base::range(1, 1 << 10));
     v("separator", separator,
-      "documents: a word between the sentences of a window, which no sentence has; BLEU and chrF are then those of the "
-      "last sentence of each window. Empty: none, and whole windows are scored");
+      "documents: a word that separates the sentences of a window and occurs in none of them; BLEU and chrF then score "
+      "the last sentence of each window. Empty: none, and whole windows are scored");
     v("reset", reset,
-      "where memory starts empty: at every pair; or at documents, so that it goes from pair to pair, each row of a "
-      "batch "
-      "reads documents in order, and batches have train.batch_size rows of any length",
+      "where memory is reset: pairs: at every pair; documents: only between documents. Memory is then carried from "
+      "pair to pair, each row of a batch reads documents in order, and batches have train.batch_size rows of any "
+      "length",
       base::one_of("pairs", "documents"));
     v("padding", padding, "the side of a batch's rows that is padded", base::one_of("right", "left"));
   }

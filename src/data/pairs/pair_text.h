@@ -28,9 +28,8 @@ struct PairTextOptions {
   template <class V>
   void visit(V&& v) {
     v("train", train,
-      "training pairs: tab-separated columns, or, with train_target, the source line by line; a folder: a document is "
-      "a "
-      "file of it");
+      "training pairs: tab-separated columns, or, with train_target, the source line by line; a folder: each file is a "
+      "document");
     v("train_target", train_target,
       "the target of `train` line by line, a folder of files of the same names if `train` is one; empty: `train` has "
       "both in columns");

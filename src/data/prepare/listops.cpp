@@ -12,7 +12,7 @@ namespace mnemo::data {
 namespace {
 
 constexpr const char* kListOpsFrom =
-    "https://storage.googleapis.com/long-range-arena/lra_release.gz (folder listops-1000), or made: leave the "
+    "https://storage.googleapis.com/long-range-arena/lra_release.gz (folder listops-1000), or generated: leave the "
     "folder out";
 constexpr std::array<const char*, 3> kListOpsFiles = {"basic_train.tsv", "basic_val.tsv", "basic_test.tsv"};
 

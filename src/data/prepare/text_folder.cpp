@@ -94,7 +94,7 @@ Prepared prepare_text(const std::string& folder, const std::string& out, const b
                 base::path_exists(folder) ? "a file" : "nothing");
   std::error_code error;
   base::require(!std::filesystem::equivalent(folder, out, error),
-                "{}: expected another folder to write to than the one that is read", out);
+                "{}: expected an output folder other than the one that is read", out);
   const auto tokenizer = options.pretrained();
   const std::vector<Document> documents = documents_in(folder);
   int64_t total = 0;

@@ -87,7 +87,7 @@ void TextOptions::validate(const base::Where& where) const {
   where.require(tokenizer.empty() || (unit == TextOptions().unit && min_count == 1 && max_vocabulary == 0), "tokenizer",
                 "'{}' has a vocabulary of its own; remove unit, min_count and max_vocabulary", tokenizer);
   where.require(!pack || (!tokenizer.empty() && document_separator != DocumentRule::Kind::none), "pack",
-                "expected document_separator and tokenizer beside it, whose end token stands between documents");
+                "expected document_separator, and a tokenizer whose end token separates documents");
   where.require(unit != Unit::bytes || (min_count == 1 && max_vocabulary == 0), "unit",
                 "unit = \"bytes\" has no vocabulary to limit; remove min_count and max_vocabulary");
 }

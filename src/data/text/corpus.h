@@ -59,9 +59,8 @@ struct TextOptions {
       base::one_of("documents", "segments"));
     v("json_key", json_key, "the files are JSON lines, and the text is that of this key; empty: they are plain text");
     v("pack", pack,
-      "documents stand one behind the other, with the tokenizer's end token between them, instead of padding; "
-      "attention "
-      "and memory go on across them");
+      "pack documents one after the other, with the tokenizer's end token between them, instead of padding; attention "
+      "and memory continue across them");
   }
   void validate(const base::Where& where) const;
 

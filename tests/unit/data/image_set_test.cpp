@@ -397,7 +397,7 @@ TEST(ImageSet, Places365FromItsLists) {
   EXPECT_EQ(listed(*split.test), (std::vector<std::string>{"Places365_val_00000001.jpg: b/bow_window/indoor"}));
   chosen.test_fraction = 0.1;
   test::expect_error<InputError>([&] { load_images(chosen); },
-                                 {"'data.test_fraction': expected 0, because the set has a part for this of its own"});
+                                 {"'data.test_fraction': expected 0, because the set already has such a part"});
   write_text(folder / "places365_val.txt", "Places365_val_00000001.jpg 2\n");
   test::expect_error<InputError>([&] { load_images(set_of(Format::places365, folder.path())); },
                                  {"places365_val.txt:1:1", "expected a class of 0 to 1, found \"2\""});
