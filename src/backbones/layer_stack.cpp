@@ -217,7 +217,7 @@ LayerStack::Passed LayerStack::run_layer(size_t n, const Passed& entering, const
   return {h, std::move(attended.to_above), std::move(attended.state)};
 }
 
-/// Runs layers whose graphs the backward pass makes again: holds what it needs then, for longer than the caller does.
+/// Runs layers whose graphs the backward pass builds again; keeps everything that this needs alive until then.
 class LayerStack::Recomputing {
  public:
   Recomputing(const LayerStack& stack, const core::BackboneInput& input,

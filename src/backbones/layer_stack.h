@@ -95,7 +95,7 @@ struct LayerStackOptions {
 ///   post: h <- LN1(h + attn(h)); h <- LN2(h + ffn(h))
 ///   pre:  h <- h + attn(LN1([context; h])); h <- h + ffn(LN2(h))
 ///   pre, parallel residual: h <- h + attn(LN1([context; h])) + ffn(LN2(h)), both from the same h
-/// With cross-attention to an encoder's output e, a third branch stands between the two:
+/// With cross-attention to an encoder's output e, there is a third branch between the two:
 ///   post: h <- LN2(h + cross(h, e));  pre: h <- h + cross(LN2(h), e);  LN3 is then the feed-forward's
 class LayerStack : public core::Backbone {
  public:
@@ -119,7 +119,7 @@ class LayerStack : public core::Backbone {
   at::Tensor positions_of(const core::BackboneInput& input) const;
   struct Layer {
     std::string name;
-    std::vector<at::Tensor> parameters;                 ///< that it uses, those shared by all layers included
+    std::vector<at::Tensor> parameters;                 ///< the ones it uses, including parameters shared by all layers
     std::unique_ptr<core::Attention> attention, cross;  ///< cross: null in layers without
     layers::Norm norm1, cross_norm, norm2;
     layers::FeedForward ffn;
@@ -133,7 +133,7 @@ class LayerStack : public core::Backbone {
   /// Tensors that enter and leave a layer; gradients flow through all of them.
   struct Passed {
     at::Tensor h;             ///< [B,Q,D], or of real rows alone
-    at::Tensor from_below;    ///< what the attention of the layer below passed up, and then this one's
+    at::Tensor from_below;    ///< passed up by the attention of the layer below, then by this one's
     core::State state;        ///< of the attention
     at::Tensor context = {};  ///< of the layer context, before any norm; only enters
     at::Tensor encoder = {};  ///< rows for cross-attention; only enters

@@ -10,7 +10,7 @@ inline constexpr int kOwnFault = 3;    ///< everything else
 inline constexpr int kInterrupted = 130;
 inline constexpr int kTerminated = 143;
 
-/// That of a program that stopped for SIGINT or SIGTERM: kInterrupted or kTerminated.
+/// The exit status of a program that stopped for SIGINT or SIGTERM: kInterrupted or kTerminated.
 constexpr int stopped_by(int signal) { return 128 + signal; }
 
 }  // namespace mnemo::base

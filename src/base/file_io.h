@@ -38,7 +38,7 @@ void sync_path(const std::string& path);
 /// The folder of a path ("." for a bare name).
 std::string parent_folder(const std::string& path);
 
-/// The path behind symbolic links, which need not exist: what a write to `path` has to replace instead of the link.
+/// The path with symbolic links resolved, which need not exist: a write to `path` replaces it instead of the link.
 std::string link_target(const std::string& path);
 
 /// `folder/name`.
@@ -115,9 +115,9 @@ class AtomicFile {
 /// Writes a whole file atomically and durably.
 void write_file_atomic(const std::string& path, std::string_view content);
 
-/// A name for a temporary beside `path`: `NAME.tmp-<pid>-<token>-<n>`. The token is random and unique to this process,
-/// because process ids repeat in containers that share a folder; n is a counter. Create the file exclusively, and try
-/// another name if it exists.
+/// A name for a temporary file next to `path`: `NAME.tmp-<pid>-<token>-<n>`. The token is random and unique to this
+/// process, because process ids repeat in containers that share a folder; n is a counter. Create the file exclusively,
+/// and try another name if it exists.
 std::string temporary_name(const std::string& path);
 inline constexpr int kTemporaryAttempts = 100;
 

@@ -10,7 +10,7 @@
 namespace mnemo::base {
 namespace {
 
-/// Null for what is no number.
+/// Null if the text is no number.
 Node number_of(std::string_view text) {
   constexpr std::string_view kCharacters = "0123456789_+-.eE";
   if (text.empty() || text.find_first_not_of(kCharacters) != std::string_view::npos) return {};

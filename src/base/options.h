@@ -17,7 +17,7 @@
 ///         v("mem_len", mem_len, "rows kept from earlier segments", base::range(0, 1 << 20));
 ///         v("variant", variant, "which reading", base::one_of("paper", "authors"));
 ///       }
-///       void validate(const base::Where& where) const;  // optional: what concerns several keys
+///       void validate(const base::Where& where) const;  // optional: rules over several keys
 ///     };
 ///
 /// Reading, writing, checking and the help text all follow from that declaration. A field is a bool, int64_t, double,

@@ -32,7 +32,7 @@ int64_t milliseconds() {
   return int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
 }
 
-/// A line made of what a signal handler may use.
+/// A line, built only from calls that a signal handler may use.
 class Line {
  public:
   Line() {
@@ -48,7 +48,7 @@ class Line {
     return *this << std::string_view(digits.data(), static_cast<size_t>(end - digits.data()));
   }
   void write() {
-    if (::write(STDERR_FILENO, text_.data(), size_) < 0) return;  // there is nobody left to tell
+    if (::write(STDERR_FILENO, text_.data(), size_) < 0) return;  // nothing else can report it
   }
 
  private:

@@ -36,7 +36,7 @@ bool is_case_ignorable(char32_t c) {
          kInsideWords.find(c) != std::u32string_view::npos;
 }
 
-/// Whether the capital sigma at `at` ends a word: a cased character stands before it and none behind it.
+/// Whether the capital sigma at `at` ends a word: there is a cased character before it and none after it.
 bool ends_word(std::u32string_view text, size_t at) {
   size_t before = at;
   while (before > 0 && is_case_ignorable(text[before - 1])) --before;

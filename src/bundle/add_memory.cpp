@@ -66,7 +66,7 @@ void change_encoder(base::Node& whole, const models::ModelOptions& before, const
   whole.set("backbone", backbone);
 }
 
-/// The [model] table with what the options add.
+/// The [model] table with the additions of the options.
 void change_model(base::Node& model, const ConvertOptions& options) {
   const models::ModelOptions before = models::read_model_options(model);
   base::require(before.backbone.input() != core::InputKind::images,

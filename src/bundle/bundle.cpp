@@ -20,7 +20,7 @@ constexpr int kAttempts = 100;
 
 bool is_checkpoint_folder(const std::string& path) { return base::path_exists(base::join_path(path, "manifest.json")); }
 
-/// Files of a checkpoint that say where its training stands.
+/// Files of a checkpoint with the position of its training.
 bool is_of_training(const std::string& name) {
   return name == "manifest.json" || name == "train.json" || name.ends_with(".safetensors");
 }

@@ -17,9 +17,9 @@
 
 namespace mnemo::bundle {
 
-/// A model as people keep it: what a model folder holds, of texts or of images, ours or another library's.
+/// Content of a model folder, of texts or of images, ours or another library's.
 struct Bundle {
-  std::string folder = {};  ///< empty: a model that lies in no folder
+  std::string folder = {};  ///< empty: the model is not in a folder
   std::shared_ptr<models::Model> model = {};
   std::shared_ptr<const text::Tokenizer> tokenizer = {};  ///< null: no vocabulary (images, made tasks)
   TextConventions conventions = {};
@@ -31,7 +31,7 @@ struct Bundle {
   std::shared_ptr<models::Model> text_model(std::string_view who) const;
   /// The model, if it reads images. Throws InputError naming the folder otherwise.
   std::shared_ptr<models::Model> image_model() const;
-  /// How an image becomes what the model reads. Throws InputError for a model of another kind, and where the folder
+  /// Preprocessing of images for the model. Throws InputError for a model of another kind, and where the folder
   /// does not say.
   ImagePreprocessing preprocessing() const;
   /// The heads of a model of images, with the names of their classes.

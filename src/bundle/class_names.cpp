@@ -47,7 +47,7 @@ std::string foreign_class_lines(const std::string& folder) {
 }
 
 std::vector<std::string> class_names(const std::string& folder) {
-  if (folder.empty()) return {};  // a model that lies in no folder
+  if (folder.empty()) return {};  // the model is not in a folder
   const std::string path = base::join_path(folder, kClassesFile);
   std::vector<std::string> names;
   std::istringstream lines(base::path_exists(path) ? base::read_file(path, uint64_t{16} << 20)

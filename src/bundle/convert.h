@@ -27,7 +27,7 @@ struct ConvertOptions {
 struct Converted {
   int64_t parameters = 0;
   int64_t fresh = 0;          ///< of these, not taken from the model
-  double uniform_loss = 0.0;  ///< log V, beside the next
+  double uniform_loss = 0.0;  ///< log V, for comparison with the next
   double first_loss = 0.0;    ///< of a model with memories or another attention: -log p of random tokens, per token
 };
 

@@ -174,7 +174,7 @@ std::string foreign_preprocessing(const std::string& folder) {
 
 std::map<std::string, std::string> image_files_of(const std::string& folder) {
   std::map<std::string, std::string> files = {{kSourceConfig, bundle::read_model_config(folder)}};
-  // A file of ours beside the other library's wins, as for every command that reads the folder.
+  // Our file takes precedence over the other library's, as in every command that reads the folder.
   const auto add = [&](const char* name, const std::function<std::string(const std::string&)>& theirs) {
     const std::string own = base::join_path(folder, name);
     std::string content = base::path_exists(own) ? base::read_file(own, 1 << 24) : theirs(folder);

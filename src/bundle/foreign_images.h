@@ -16,7 +16,7 @@ namespace mnemo::bundle {
 /// returns nothing.
 std::string foreign_preprocessing(const std::string& folder);
 
-/// That, the names of classes and config.json, as files of a folder of ours.
+/// Preprocessing, names of classes and config.json of another library's folder, as files of a folder of ours.
 std::map<std::string, std::string> image_files_of(const std::string& folder);
 
 /// The way back: puts into a config.json of that format how images are read and what classes are called; returns the

@@ -24,7 +24,7 @@ ImagePreprocessing ImagePreprocessing::of(const data::ImageOptions& options) {
 }
 
 std::optional<ImagePreprocessing> ImagePreprocessing::find(const std::string& folder) {
-  if (folder.empty()) return std::nullopt;  // a model that lies in no folder
+  if (folder.empty()) return std::nullopt;  // the model is not in a folder
   const std::string path = base::join_path(folder, kFile);
   const std::string text = base::path_exists(path) ? base::read_file(path, uint64_t{1} << 20)
                                                    : foreign_preprocessing(folder);

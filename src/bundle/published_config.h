@@ -20,7 +20,7 @@ struct PublishedConfig {
 };
 /// The file of that name, if it is another library's. Throws InputError naming an architecture that is not known.
 PublishedConfig read_published(const std::string& folder, const char* file = kConfigFile);
-/// config.json if it is another library's; in a folder of ours that was converted from one, what that said.
+/// config.json if it is another library's; in a folder of ours that was converted from one, the original's content.
 PublishedConfig find_published(const std::string& folder);
 /// Returns make(config), the text for our file `file`; empty if the folder has no config. Warns and returns nothing if
 /// the config cannot be honoured.

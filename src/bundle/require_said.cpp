@@ -7,7 +7,7 @@
 namespace mnemo::bundle {
 
 void require_said(const base::Node& ours, const base::Node& said, const std::string& path, const std::string& who) {
-  // How fresh weights are drawn; what the shapes of tensors say; what other keys have been filled in from.
+  // Keys of initial weights, keys given by the shapes of tensors, and keys from which others have been filled in.
   static const std::set<std::string> kNotNeeded = {"init_std", "mlp_ratio", "preset"};
   for (const auto& [key, value] : ours.members()) {
     const base::Node* other = said.find(key);

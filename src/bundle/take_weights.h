@@ -12,7 +12,7 @@ namespace mnemo::bundle {
 struct Taken {
   std::vector<std::string> fresh = {};   ///< weights that the folder lacks, or has for another number of classes
   std::vector<std::string> unused = {};  ///< weights of the folder that the model has no place for
-  std::string note = {};                 ///< what is to be said of classes and memories; empty: nothing
+  std::string note = {};                 ///< a note about classes and memories; empty: none
   /// Files that stay with a model that writes: how it wants to be searched, and where its texts end.
   std::map<std::string, std::string> files = {};
 };

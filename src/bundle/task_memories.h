@@ -11,7 +11,7 @@ namespace mnemo::bundle {
 struct AttachOptions {
   std::string model;                     ///< the backbone's model folder, a run's folder, or another library's folder
   std::vector<std::string> files = {};   ///< joined in this order
-  std::optional<std::string> name = {};  ///< what one file's task is called in this model; unset: as in the file
+  std::optional<std::string> name = {};  ///< name of one file's task in this model; unset: as in the file
   std::optional<std::string> out = {};   ///< where the joined model goes; unset: into `model` itself
   // Which attached tasks a task sees; none of the three: those that it saw in training.
   bool extend = false;                 ///< all with a class row that are attached before it

@@ -47,7 +47,7 @@ std::string fish_quoted(std::string_view text) {
   return out + "'";
 }
 
-/// bash: what stands behind an option or in place of an argument.
+/// bash: values of an option or argument.
 std::string bash_reply(const Values& values) {
   std::string reply;
   if (values.keys) return "COMPREPLY=($(compgen -S = -W \"$keys\" -- \"$word\")); compopt -o nospace 2>/dev/null";
@@ -62,7 +62,7 @@ std::string bash_reply(const Values& values) {
   return reply.empty() ? ":" : reply;
 }
 
-/// zsh: the action behind a colon.
+/// zsh: the action after a colon.
 std::string zsh_action(const Values& values) {
   if (values.keys) return "_mnemo_keys";
   const char* files = values.files ? "_files" : values.folders ? "_files -/" : "";

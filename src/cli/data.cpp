@@ -27,7 +27,7 @@ struct DataArguments {
   bool json = false;
   bool check = false;
 
-  /// Refuses what goes with data that are shown.
+  /// Refuses options that only apply to data that are shown.
   void require_nothing_shown(std::string_view verb) const {
     base::require(!unit && !part && !variant && !count && !seed && !check,
                   "data: {}: --unit, --part, --variant, --count, --seed and --check go with data that are shown", verb);
@@ -58,7 +58,7 @@ base::Node data_of(const DataArguments& options) {
   return recipes::read_recipe(root).data;
 }
 
-/// The [data] table of a set with its defaults, and over them what --set says.
+/// The [data] table of a set: its defaults, changed by --set.
 base::Node keys_of(const data::DataSet& set, const std::string& path, const DataArguments& options) {
   base::Node own = set.own_keys ? set.own_keys(path) : base::Node::table();
   own.set("type", set.data_type);

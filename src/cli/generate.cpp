@@ -89,7 +89,7 @@ std::string prompt_of(const GenerateArguments& options) {
   return options.session || options.interactive || options.score ? "" : recipes::Writing().prompt;
 }
 
-/// Refuses what only a text that is written needs. --save keeps the sampling of the session.
+/// Refuses options that only apply to writing. --save keeps the sampling of the session.
 void require_for_score(const GenerateArguments& options) {
   std::vector<std::pair<std::string, bool>> without_effect = {
       {"tokens", options.tokens.has_value()}, {"stop", !options.stop.empty()}, {"no-stop", options.no_stop}};
@@ -130,7 +130,7 @@ void check_modes(const GenerateArguments& options, const infer::GenerateOptions&
   if (samples) require_for_samples(options, asked);
 }
 
-/// A session goes on with its own sampling; what the command line changes of it is said.
+/// A session continues with its own sampling; changes from the command line are reported.
 void change_sampling(const GenerateArguments& options, infer::Session& session) {
   const infer::GenerateOptions sampling = asked_text(options, session.sampling());
   const base::Node before = base::write_options(session.sampling()), now = base::write_options(sampling);

@@ -20,7 +20,7 @@ constexpr int kSignalCheck = 200;  // milliseconds
 
 constexpr size_t kPiece = 1 << 16;
 
-/// Reads what is there, at most kPiece bytes; empty at the end.
+/// Reads the available bytes, at most kPiece; empty at the end.
 std::string read_piece() {
   std::string piece(kPiece, '\0');
   ssize_t count;

@@ -17,7 +17,7 @@ struct ProcessSettings {
 
 /// Applies the settings, and keeps the numbers of closed standard streams from other files; the first call of main,
 /// before any large allocation and any matrix product.
-/// Returns what is active, as `process_settings` does.
+/// Returns the active settings, as process_settings() does.
 const ProcessSettings& apply_process_settings();
 
 /// The active settings. All false until apply_process_settings() runs.

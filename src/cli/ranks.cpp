@@ -26,7 +26,7 @@ std::string log_of(const std::string& folder, int64_t rank) {
   return folder.empty() ? "" : base::join_path(folder, fmt::format("rank-{}.log", rank));
 }
 
-/// From here on what this process prints goes to the file; without one only what it logs stays.
+/// Redirects everything that this process prints to the file; without one, only logs are kept.
 void write_to(const std::string& path) {
   if (path.empty()) {
     base::set_log_level(base::LogLevel::warning);

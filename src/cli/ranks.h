@@ -19,7 +19,7 @@ struct Ranks {
   std::optional<int64_t> timeout = {};    ///< --rank-timeout, seconds; unset: 600
 };
 
-/// Adds --processes, with what it is for, and --rank-timeout.
+/// Adds --processes, with its help text `about`, and --rank-timeout.
 void add_ranks(Command& command, Ranks& ranks, const std::string& about);
 
 /// Prepares ranks to share the work of a command other than training: divides the threads of their machine, and refuses

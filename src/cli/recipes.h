@@ -5,7 +5,7 @@
 
 namespace mnemo::cli {
 
-/// The folder of the recipes that come with the program, found from where the program lies: an installed tree's
+/// The folder of the recipes that come with the program, found from the program's own folder: an installed tree's
 /// share/mnemo/recipes, or the recipes/ of a clone it was built in. Empty if there is none.
 std::string recipe_folder();
 

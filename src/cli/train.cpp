@@ -37,7 +37,7 @@ struct TrainArguments {
   const std::string& command() const { return ranks.command; }
 };
 
-/// Where a run goes and what it is made from.
+/// The folder of a run, and its sources.
 struct Plan {
   std::string folder, source;
   recipes::Recipe recipe;

@@ -38,7 +38,7 @@ struct TranslateArguments {
 constexpr const char* kInput = "standard input";
 constexpr size_t kChunk = 1024;  ///< lines that are sorted by length together
 
-/// Text on one line: what a model makes of its tokens may contain line ends.
+/// Text on one line: decoded tokens may contain line ends.
 std::string on_one_line(std::string text) {
   for (char& byte : text) {
     if (byte == '\n' || byte == '\r') byte = ' ';
@@ -98,7 +98,7 @@ void show(const std::vector<infer::TranslatedText>& texts, const std::string& so
   base::print(std::string(static_cast<size_t>(wanted.translate.nbest) - found, '\n'));
 }
 
-/// The model's beam search, with what the command line changes.
+/// The model's beam search with the changes of the command line.
 search::BeamSearchOptions beam_search(const TranslateArguments& arguments, search::BeamSearchOptions search) {
   search.length_penalty = arguments.length_penalty.value_or(search.length_penalty);
   search.max_len_a = arguments.max_len_a.value_or(search.max_len_a);
@@ -138,7 +138,7 @@ infer::TranslateOptions asked_options(const TranslateArguments& arguments) {
   return options;
 }
 
-/// The search that a published model's folder asks for, with what the command line changes.
+/// The search of a published model's folder with the changes of the command line.
 search::GenerationOptions folder_search(const TranslateArguments& arguments, search::GenerationOptions search) {
   base::require(!arguments.max_len_a,
                 "translate: --max-len-a goes with [data.search] of a run's recipe; the search of a published model, "

@@ -43,7 +43,7 @@ struct AttentionInput {
   const AttendTable& table;
   Mode mode = Mode::evaluate;
   bool ends = true;  ///< false: the segment continues in the next call, so keys and values must stay in the state
-  at::Tensor from_below = {};        ///< what the attention of the layer below passed up; undefined = nothing
+  at::Tensor from_below = {};        ///< passed up by the attention of the layer below; undefined = nothing
   const ImageRows* image = nullptr;  ///< for rows that come from an image; null otherwise
 
   /// The grid of the image or of one window; empty if the rows do not come from an image.

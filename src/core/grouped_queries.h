@@ -10,7 +10,7 @@
 /// Grouped queries (Ainslie et al. 2023): of H query heads, head a reads key head a div (H/G). H = G: each its own.
 namespace mnemo::core {
 
-/// G heads of keys and values: what the options say, or those of the queries. Throws InputError for no divisor of
+/// G heads of keys and values: as in the options, else as many as of queries. Throws InputError for no divisor of
 /// num_heads.
 inline int64_t kv_heads(const std::optional<int64_t>& num_kv_heads, int64_t num_heads) {
   const int64_t groups = num_kv_heads.value_or(num_heads);

@@ -29,7 +29,7 @@ struct Segment {
   /// Translation models: the source [B,S] int64, and which of it is real, [B,S] bool, padding on either side; undefined
   /// = no padding. Without a source the one in the state goes on.
   at::Tensor source = {}, source_valid = {};
-  /// In training: keep what enters each layer, and run the layer again in the backward pass (layers/recompute.h). Not
+  /// In training: keep the input of each layer, and run the layer again in the backward pass (layers/recompute.h). Not
   /// for images.
   bool recompute_layers = false;
 };

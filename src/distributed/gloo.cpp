@@ -222,7 +222,7 @@ class GlooGroup final : public Group {
       publish(fmt::format("{}: {}", distributed::named(rank(), base::host_name(), step_), message));
       // The store ends with rank 0: the others are to read it first.
       if (rank() == 0 && !place_.hosted) std::this_thread::sleep_for(std::chrono::seconds(2));
-    } catch (const std::exception&) {  // the store is gone: nobody is left to be told
+    } catch (const std::exception&) {  // the store is gone: no rank can be notified
     }
   }
 
@@ -274,7 +274,7 @@ class GlooGroup final : public Group {
     return out[0];
   }
 
-  /// Runs a collective; what goes wrong in it becomes the name of the rank that is to blame.
+  /// Runs a collective; errors name the rank that is to blame.
   template <class F>
   auto guarded(F&& collective) -> decltype(collective()) {
     ++collectives_;
@@ -309,7 +309,7 @@ class GlooGroup final : public Group {
     watch_store_->set(beat_key(rank()), bytes_of(mine.text()));
   }
 
-  /// Reads the others' beats; returns what a rank has reported, or nothing. Throws if the store does not answer.
+  /// Reads the others' beats; returns a rank's report of a failure, or nothing. Throws if the store does not answer.
   std::optional<std::string> read_beats() {
     const auto lock = locked();
     if (watch_store_->check({kFailure})) return text_of(watch_store_->get(kFailure));
@@ -381,7 +381,7 @@ class GlooGroup final : public Group {
       try {
         send_beat();
         const auto reported = read_beats();
-        // Its collectives fail at once where a connection breaks, and tell it better; this is for those that stay up.
+        // When a connection breaks, collectives fail at once with a better message; this is for those that stay up.
         if (reported) failure_seen_ = failure_seen_ > 0 ? failure_seen_ : Clock::now().time_since_epoch().count();
         if (reported && Clock::now().time_since_epoch() - Clock::duration(failure_seen_) > std::chrono::seconds(2))
           failure = *reported;

@@ -35,7 +35,7 @@ struct GroupOptions {
   bool watches = true;
 };
 
-/// A reduction that goes on beside the caller's work.
+/// A reduction that runs while the caller works.
 class Pending {
  public:
   virtual ~Pending() = default;
@@ -80,7 +80,7 @@ class Group {
   virtual void note_step(int64_t step) = 0;
   /// Tells the others why this rank ends, before it does.
   virtual void report_failure(const std::string& message) noexcept = 0;
-  /// The last call: waits for all ranks; from here on nobody is missed.
+  /// The last call: waits for all ranks; from here on no rank is missed.
   virtual void leave() = 0;
 
  protected:

@@ -51,7 +51,7 @@ Place ranks(const Reader& read, Launcher launcher, const char* rank, const char*
   return place;
 }
 
-/// Where ranks meet that no agent has told: MASTER_ADDR and MASTER_PORT, or these.
+/// The default place where ranks meet: MASTER_ADDR and MASTER_PORT, or these.
 void meet(const Reader& read, Place& place, const std::string& address, int64_t port) {
   place.address = read.text("MASTER_ADDR", address);
   base::require(!place.address.empty(),

@@ -36,15 +36,15 @@ class Reducer {
 
   /// From here on a gradient that is accumulated is complete.
   void arm();
-  /// Reduces what is left and waits. Every .grad is then the sum over the ranks, undefined where no rank has one; sums
-  /// (float64, of any length, the same on all ranks) is summed besides.
+  /// Reduces the remaining gradients and waits. Every .grad is then the sum over the ranks, undefined where no rank has
+  /// one. Also adds up `sums` (float64, of any length, the same on all ranks).
   void finish(at::Tensor& sums);
 
   /// Seconds that finish() waited for the other ranks in the last step.
   double waited() const { return waited_; }
   /// [P] int64: the parameters in the order of the buckets; empty before the first step.
   at::Tensor order() const;
-  /// That of a run that goes on. Throws InputError unless it has each parameter once.
+  /// Sets the order of a resumed run. Throws InputError unless it has each parameter once.
   void take_order(const at::Tensor& order);
   /// The parameters by bucket, as indices.
   std::vector<std::vector<size_t>> buckets() const;
@@ -54,7 +54,7 @@ class Reducer {
     std::vector<size_t> parameters;
     std::vector<int64_t> offsets;
     at::Tensor flat;    ///< in the parameters' type
-    at::Tensor packed;  ///< what travels: flat, or its bfloat16
+    at::Tensor packed;  ///< the numbers to send: flat, or as bfloat16
     size_t missing = 0;
     std::unique_ptr<Pending> pending;
   };

@@ -21,7 +21,7 @@ class SharedBatches {
   /// Whether this rank has the batch of that number, from 0.
   bool own(int64_t batch) const { return batch % size() == rank(); }
 
-  /// Adds what was counted in this rank's next batch: the same number of values for every batch.
+  /// Adds the counts of this rank's next batch: the same number of values for every batch.
   void add(const std::vector<double>& counts) { counts_.push_back(counts); }
   /// The counts of all batches in order. Once, by all ranks.
   std::vector<std::vector<double>> all() const;

@@ -152,7 +152,7 @@ class Supervisor {
     tell_all(SIGKILL);
   }
 
-  /// Collects what has ended. Whether anything has.
+  /// Collects processes that have ended; returns whether any has.
   bool reap() {
     bool changed = false;
     for (size_t r = 0; r < ranks_.size(); ++r) {

@@ -13,9 +13,9 @@ struct SpawnOptions {
 };
 
 /// Runs this program again with its own arguments, once for each rank, with the variables of torchrun and a store of
-/// this process, and waits. SIGINT and SIGTERM are passed on. When a rank fails the others are told, and killed if they
-/// are still there a few seconds later. When rank 0 ends with 0 (its work is done, or its output has no reader any
-/// more), those that are still there two seconds later are ended quietly. Returns the exit status: 0; that of rank 0
+/// this process, and waits. SIGINT and SIGTERM are passed on. When a rank fails the others are notified, and killed if
+/// they still run a few seconds later. When rank 0 ends with 0 (its work is done, or its output has no reader any
+/// more), ranks that still run two seconds later are ended quietly. Returns the exit status: 0; that of rank 0
 /// where it ended by itself; 1 where a rank was killed; 143 or 130 after a signal that all ranks saved for. Throws
 /// InputError where the program cannot be started.
 int run_processes(const SpawnOptions& options);

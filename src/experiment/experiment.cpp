@@ -112,7 +112,7 @@ void require_fitting_model(const tasks::TaskSpec& task, const models::ModelOptio
                 task.title(), model.backbone.type);
 }
 
-/// Fills in what the data know of the model, and refuses what does not fit them.
+/// Fills in the model's options that follow from the data, and refuses options that do not fit them.
 void fit_to(const tasks::DataShape& data, const tasks::TaskSpec& task, models::ModelOptions& model) {
   if (data.segment_size) {
     const bool left_out = model.segment_size == models::ModelOptions{}.segment_size;
@@ -191,7 +191,7 @@ models::ModelOptions complete_model(const recipes::Recipe& recipe, const std::op
   const auto task = recipe.task();
   if (!recipe.finetune && !task->completes(recipe.model)) return recipe.model;
   models::ModelOptions model = recipe.model;
-  // A recipe with [finetune] alone: the trained model says what it is.
+  // With [finetune] and no [model], options come from the trained model.
   if (recipe.finetune && recipe.model.backbone.input() == core::InputKind::tokens)
     model = bundle::read_bundle(recipe.finetune->model).options();
   require_fitting_model(*task, model);
@@ -247,7 +247,7 @@ void require_same_model(models::ModelOptions given, models::ModelOptions stored,
   }
 }
 
-/// The trained model that a recipe starts from, told what its data are.
+/// The trained model that a recipe starts from, with the facts of the recipe's data.
 void start_finetuning(Experiment& bench) {
   recipes::Recipe& recipe = bench.recipe;
   const bundle::Bundle stored = bundle::read_bundle(recipe.finetune->model);
@@ -373,7 +373,7 @@ Experiment make_experiment(const recipes::Recipe& recipe) {
 }
 
 std::optional<recipes::Recipe> recipe_beside(const std::string& folder) {
-  if (folder.empty()) return std::nullopt;  // a model that lies in no folder
+  if (folder.empty()) return std::nullopt;  // the model is not in a folder
   const std::string path = (std::filesystem::path(folder) / ".." / "recipe.toml").lexically_normal().string();
   if (!base::path_exists(path)) return std::nullopt;
   return recipes::read_recipe_file(path);

@@ -38,9 +38,9 @@ struct Experiment {
   std::unique_ptr<tasks::Task> task;
   std::optional<models::FinetunePlan> finetune = {};
   int64_t tokens_per_step = 0;                    ///< that run through the model
-  std::string unit = {};                          ///< what these are: "tokens" or "images"
+  std::string unit = {};                          ///< unit of these: "tokens" or "images"
   std::vector<std::string> notices = {};          ///< sentences about its data that a training says once
-  std::string targets = {};                       ///< what has a loss: the same, "texts" or "expressions"
+  std::string targets = {};                       ///< unit the loss is averaged over: `unit`, "texts" or "expressions"
   std::vector<std::string> classes = {};          ///< their names, of images: classes.txt of the model's folder
   std::map<std::string, std::string> files = {};  ///< further files of the model's folder, made of the data
 };

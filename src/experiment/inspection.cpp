@@ -108,7 +108,7 @@ Inspection inspect_with(const bundle::Bundle& stored, const std::optional<recipe
   return found;
 }
 
-/// Adds what the page shows of an input, of a training and of the cost.
+/// Adds the page's parts for an input, a training and the cost.
 void add_sections(page::Document& page, const Inspection& found) {
   const auto drawn = [](const inspect::AttentionPicture& part, const char* name) {
     return page::figure(inspect::svg_of(part), "", name);
@@ -140,7 +140,7 @@ inspect::AttentionPicture picture_of(const Inspection& found) {
 }  // namespace
 
 std::string Inspection::text() const {
-  // An input or the cost is what was asked for; the rest can be had without.
+  // With an input or the cost, show only that; the rest is shown without them.
   std::string text = looked() || cost ? std::string() : inspect::to_text(summary);
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "\n") + part; };
   if (attention) add(inspect::to_text(*attention));

@@ -21,9 +21,9 @@ namespace mnemo::experiment {
 struct InspectOptions {
   std::vector<std::string> set = {};                                    ///< "KEY=VALUE" of a recipe
   std::optional<std::string> variant = {};                              ///< of a recipe with studies
-  InspectInput input = {};                                              ///< what is run through a model of texts
-  std::optional<std::string> image = {};                                ///< a file, run through a model of images
-  std::optional<std::string> images = {};                               ///< a folder, all of it through such a model
+  InspectInput input = {};                                              ///< input of a text model
+  std::optional<std::string> image = {};                                ///< an image file, input of an image model
+  std::optional<std::string> images = {};                               ///< a folder of images for an image model
   inspect::AttentionChoice choice = {};                                 ///< layers, heads and segment of that
   bool cost = false;                                                    ///< count FLOPs, parameters and bytes of state
   std::optional<int64_t> batch = {}, segment_size = {}, position = {};  ///< of the cost; as inspect::CostOptions
@@ -37,19 +37,19 @@ struct InspectOptions {
 struct Inspection {
   inspect::ModelSummary summary;
   std::string options;                                      ///< the model's, as TOML
-  std::optional<inspect::AttentionSummary> attention = {};  ///< what the input did
-  std::optional<inspect::ImageAttention> image = {};        ///< what the image did
-  std::optional<inspect::ImageShares> images = {};          ///< what the folder's images did
+  std::optional<inspect::AttentionSummary> attention = {};  ///< attention over the input
+  std::optional<inspect::ImageAttention> image = {};        ///< attention over the image
+  std::optional<inspect::ImageShares> images = {};          ///< shares over the folder's images
   std::vector<inspect::ScalarPoint> scalars = {};           ///< of the run's training
   std::optional<inspect::ModelCost> cost = {};
 
   bool looked() const { return attention || image || images; }
-  /// For a terminal: what was asked for, or the summary.
+  /// For a terminal: the requested parts, or the summary.
   std::string text() const;
   base::Node to_node() const;
   /// One HTML page that works offline.
   std::string html(const std::string& title) const;
-  /// A picture of what the input did, or of who may attend to whom. Throws InputError where there is nothing to draw.
+  /// A picture of the attention over the input, or of the attention mask. Throws InputError if there is neither.
   std::string svg() const;
   /// svg() as PNG.
   std::string png() const;

@@ -42,7 +42,7 @@ struct Measured {
   std::string what;         ///< the data, in a few words
   int64_t predictions = 0;  ///< targets that were predicted
   std::vector<std::pair<std::string, double>> metrics;
-  int64_t unknown = 0;                                         ///< of a text: tokens for what the vocabulary lacks
+  int64_t unknown = 0;                                         ///< in a text: unknown tokens
   std::vector<std::pair<std::string, base::Node>> notes = {};  ///< tasks::Evaluation::notes
 };
 

@@ -38,7 +38,7 @@ class TextClassifier {
   };
   std::vector<std::vector<infer::ClassShare>> operator()(std::vector<data::LabelledText> texts, int64_t top,
                                                          ReadCount& count) const;
-  /// Warns if the vocabulary lacks any of these words; `where`: of what.
+  /// Warns if the vocabulary lacks any of these words; `where` names their source.
   void report_unknown(const ReadCount& count, const std::string& where) const;
 
  private:

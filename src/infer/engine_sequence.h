@@ -13,7 +13,7 @@ namespace mnemo::infer {
 /// doubling. It has value semantics: a copy continues independently.
 class EngineSequence {
  public:
-  /// Bytes of the state, with what cross-attentions read.
+  /// Bytes of the state, including keys and values of cross-attentions.
   int64_t num_bytes() const;
 
  private:

@@ -12,8 +12,8 @@ namespace mnemo::infer {
 
 /// How often each token has occurred in a sequence.
 struct TokenCounts {
-  std::vector<int32_t> read;     ///< [V] in what was fed; empty: nothing has occurred
-  std::vector<int32_t> written;  ///< [V] in what was sampled; as long as `read`
+  std::vector<int32_t> read;     ///< [V] in the fed tokens; empty: none yet
+  std::vector<int32_t> written;  ///< [V] in the sampled tokens; as long as `read`
 
   void add_read(std::span<const int64_t> tokens, int64_t vocab_size);
   void add_written(int64_t token, int64_t vocab_size);

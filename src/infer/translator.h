@@ -30,13 +30,13 @@ struct TranslateOptions {
   std::optional<GenerateOptions> sampling;  ///< set: hypotheses are drawn, nbest of them, instead of searched
   int64_t batch_size = 32;                  ///< sentences of a batch
   int64_t max_source = 1024;  ///< a source longer than this, or than the model has places for, is cut, with a warning
-  std::string unknown = "<unk>";  ///< what stands for words that the vocabulary lacks
+  std::string unknown = "<unk>";  ///< text for words outside the vocabulary
   /// Replace an unknown word by the source's word that the decoder attends to most (Luong et al. 2015).
   bool replace_unknown = false;
   bool align = false;  ///< whether hypotheses have an alignment
   /// The text that the translation of each line begins with; empty: no constraint. No texts: none for any line.
   std::vector<std::string> prefixes = {};
-  std::string prefixes_name = "prefix";  ///< what messages call these texts
+  std::string prefixes_name = "prefix";  ///< name of these texts in messages
   /// Ranks that share the batches of translate(): all of them call it together and get all lines. Null: one process.
   std::shared_ptr<distributed::Group> ranks = {};
 };
@@ -65,7 +65,7 @@ class Translator {
 
   /// Throws InputError for a search that the model cannot run, with prefixes for that of a published model.
   void require_fitting(const TranslateOptions& options) const;
-  /// Warns if the vocabulary lacks any of these tokens; `where`: of what.
+  /// Warns if the vocabulary lacks any of these tokens; `where` names their source.
   void report_unknown(const SourceCounts& counts, std::string_view where) const;
 
   /// Receives the hypotheses of lines[i], best first; one empty text for a line without words.

@@ -34,8 +34,7 @@ class AttentionRecorder {
   /// The next segment of the sequences, a whole one. Rows with `reset` [B] bool start from the initial state; undefined
   /// = none.
   core::StepResult run(const core::Segment& segment, const at::Tensor& reset = {}) { return run(segment, reset, {}); }
-  /// The same, and records what the attentions of these layers did. Holds all their weights [B,H,Q,K] in memory at
-  /// once.
+  /// Runs a segment and records the attentions of these layers. Holds all their weights [B,H,Q,K] in memory at once.
   std::vector<LayerRecord> record(const core::Segment& segment, const std::vector<int64_t>& layers,
                                   const at::Tensor& reset = {});
 

@@ -60,7 +60,7 @@ ModelSummary summarize(const models::Model& model);
 
 std::string to_text(const ModelSummary& facts);
 base::Node to_node(const ModelSummary& facts);
-/// Adds what a page shows first: sizes, attention masks, sigma(lambda).
+/// Adds the first part of a page: sizes, attention masks, sigma(lambda).
 void add_overview(page::Document& page, const ModelSummary& facts);
 /// Adds the tables of state and parameters, and the model's options.
 void add_details(page::Document& page, const ModelSummary& facts, const std::string& options);

@@ -41,7 +41,7 @@ struct Recompute : torch::autograd::Function<Recompute> {
     ctx->set_materialize_grads(false);
     ctx->save_for_backward(inputs);
     ctx->saved_data["run"] = c10::IValue::make_capsule(second);
-    // With a graph, which is dropped at once: it shows which outputs depend on what is trained.
+    // With a graph, which is dropped at once: it shows which outputs depend on trained parameters.
     const c10::AutoGradMode with_graph(true);
     const variable_list made = second->run(leaves_of(inputs, [&](size_t i) { return inputs[i].requires_grad(); }));
     variable_list outputs, constant;

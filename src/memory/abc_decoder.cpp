@@ -21,7 +21,7 @@ std::unique_ptr<core::DecodeAttention> Abc::decoder(const core::DecodeBuild& bui
 std::unique_ptr<core::DecodeCross> Abc::cross_decoder(const core::DecodeBuild& build) const {
   return core::make_encoder_rows_decoder(
       build, maps_, scale_, [this](const at::Tensor& encoder_output, const at::Tensor& valid) {
-        // Which query asks makes no difference to what the slots hold.
+        // The content of the slots does not depend on the query.
         const auto [q, k, v] = maps_.heads(encoder_output.narrow(1, 0, 1), encoder_output);
         const at::Tensor keys = core::for_queries(k, maps_.num_heads), values = core::for_queries(v, maps_.num_heads);
         return control_->attend({q, keys, values, encoder_output, valid, {}, {}}, {}).slots_read;

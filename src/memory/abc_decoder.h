@@ -9,7 +9,7 @@
 
 namespace mnemo::memory {
 
-/// The slots of one sequence as plain memory: k, v [H,..,n,width], and what a control adds.
+/// The slots of one sequence as plain memory: k, v [H,..,n,width], and a control's additions.
 struct AbcDecodeSlots : core::DecodeState {
   std::vector<float> k, v;
   int64_t rows = 0;  ///< with rotary positions: the number of the next row, in the numbering of k
@@ -43,7 +43,7 @@ class AbcDecoder : public core::DecodeAttention {
     const float *q, *k, *v, *control;
     int64_t count, control_stride;
   };
-  /// Called in order, once for all heads of a piece: does what is independent of the head.
+  /// Called in order, once for all heads of a piece: does the work that all heads share.
   virtual void prepare(core::DecodeState& state, const Rows& rows) const = 0;
   /// Processes one head's rows in order: writes them to the slots and reads o [count,d], o_stride apart.
   virtual void run(core::DecodeState& state, int64_t head, const Rows& rows, float* o, int64_t o_stride) const = 0;

@@ -28,7 +28,7 @@ class GrcPosition {
   at::Tensor weight_, bias_;  // [D,D/C,3,3], [D]
 };
 
-/// An attention of images with that position and no cache: what GRC is without what it adds, as a control.
+/// An attention of images with that position and no cache: a control without GRC's cache and gates.
 ///   y = attention(x) + position(x),  C = int(D * cache_ratio) groups
 class GrcPositionAlone final : public core::Attention, public core::Inspectable {
  public:

@@ -67,7 +67,7 @@ class Knn final : public core::CoreAttention, public core::Inspectable, public c
   int64_t bptt_depth(std::string_view field) const override;
   int64_t max_rows(std::string_view field, core::Mode mode) const override;
   const layers::AttentionProjections* projections() const override { return maps_; }
-  /// The inner attention's maps, and "knn": what each query takes of the rows of the memory.
+  /// The inner attention's maps, and "knn": the weights of the memory's rows for each query.
   core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
                               const core::State& history) const override;
   core::State history(const core::AttentionInput& input, const core::State& state,

@@ -38,7 +38,7 @@ class ChrfNgrams {
   const std::vector<Counts>& orders() const { return orders_; }
 
  private:
-  /// Appends a word to the text of words, which has a space behind each.
+  /// Appends a word to the text of words, with a space after each.
   void add_word(std::u32string_view word) {
     starts_.push_back(words_.size());
     words_.append(word).push_back(U' ');

@@ -18,7 +18,7 @@ bool has_memory(Regime regime) {
   return regime == Regime::memory || regime == Regime::masked_memory || regime == Regime::unmasked_memory ||
          regime == Regime::memory_and_adapters;
 }
-/// Whether the task has a class row beside the backbone's.
+/// Whether the task has a class row in addition to the backbone's.
 bool has_class_row(Regime regime) { return regime == Regime::masked_memory || regime == Regime::unmasked_memory; }
 bool has_adapters(Regime regime) { return regime == Regime::adapters || regime == Regime::memory_and_adapters; }
 /// Whether the task has a class token in place of the backbone's.

@@ -12,7 +12,7 @@ namespace mnemo::models {
 /// A published model: a name for its options, `[model] preset = "NAME"`.
 struct Preset {
   std::string_view name;
-  std::string_view about;        ///< one line: what it is, and its source
+  std::string_view about;        ///< description in one line, with its source
   std::string_view toml;         ///< the keys of [model]; missing keys have their defaults
   int64_t vocab_size;            ///< vocabulary size of the data it was published for; 0: an image model
   double published = 0;          ///< parameters in millions, as published; 0: not published

@@ -9,7 +9,7 @@ namespace mnemo::ops {
 /// The losses of predicted tokens, [..] each; 0 where the target is ignored.
 struct SmoothedLoss {
   at::Tensor nll;       ///< -log p(target)
-  at::Tensor smoothed;  ///< what training minimises
+  at::Tensor smoothed;  ///< the training loss
 };
 
 /// Label smoothing as fairseq computes it: the target has weight 1 - eps, every other of the V words eps/(V-1).

@@ -20,7 +20,7 @@ class Document {
  public:
   explicit Document(std::string title) : title_(std::move(title)) {}
 
-  /// Adds HTML to the body; `what` ("the curves of study A") is what the note says if the page becomes too large.
+  /// Adds HTML to the body; a note names `what` ("the curves of study A") if the page becomes too large.
   void add(std::string_view html, std::string_view what);
   /// Adds JSON for a script, which finds it by the id. Returns false, and adds a note, if the page becomes too large.
   bool add_data(std::string_view id, const base::Node& data, std::string_view what);

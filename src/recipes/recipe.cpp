@@ -113,7 +113,7 @@ void name_data_type(base::Node& recipe) {
     data->set("type", tasks::TaskTypes::all().default_type);
 }
 
-/// Another attention than that of the model `under` keeps what the model's weights need.
+/// When the attention of the model `under` is replaced, the options that its weights need are kept.
 void keep_for_attention(base::Node& model, const base::Node& under) {
   const models::BackboneOptions before = models::read_model_options(under).backbone;
   base::Node* backbone = model.find("backbone");

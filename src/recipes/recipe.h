@@ -34,7 +34,7 @@ struct Writing {
   }
 };
 
-/// One training: what `mnemo train` reads from a TOML file.
+/// One training, as `mnemo train` reads it from a TOML file.
 struct Recipe {
   std::string name;
   std::string about;
@@ -68,7 +68,7 @@ struct Recipe {
 ///
 /// Beside the keys of a Recipe a file may hold studies, for `compare`:
 ///
-///     [model] …                      what all have in common
+///     [model] …                      common to all
 ///     [[study]]
 ///     name = "Held-out text"         and, if need be, study.data, study.model, study.train, study.generate
 ///     [[study.variant]]

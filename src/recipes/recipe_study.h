@@ -17,7 +17,7 @@ struct RecipeVariant {
   std::vector<std::optional<base::Node>> recipes;  ///< complete; nothing where the sweep leaves the point out
 };
 
-/// A number that a paper gives, to stand beside ours.
+/// A number of a paper, shown next to ours.
 struct PaperValue {
   std::string variant;
   std::vector<base::Node> at;  ///< the value of each axis' first key; need not be one of ours
@@ -49,7 +49,7 @@ bool is_recipe_table(std::string_view key);
 /// Completes and checks the recipe of a study's variant; `title` is that of RecipeStudy::title.
 using FinishRecipe = std::function<base::Node(base::Node recipe, const std::string& study, const std::string& title)>;
 
-/// Reads the studies of a file. `common` is what all recipes start from.
+/// Reads the studies of a file. All recipes start from `common`.
 std::vector<RecipeStudy> read_studies(const base::Node& root, const base::Node& common, const FinishRecipe& finish);
 
 /// The keys of [[study]], [[study.variant]], [[study.paper]] and [study.sweep].

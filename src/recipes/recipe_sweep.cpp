@@ -26,7 +26,7 @@ bool is_recipe_key(const std::string& key) {
          std::find(kRecipeTables.begin(), kRecipeTables.end(), first_part(key)) != kRecipeTables.end();
 }
 
-/// The key as it stands in the file, for messages.
+/// The key as written in the file, for messages.
 std::string quoted(const std::string& path, const std::string& key) { return base::in_quotes(path + "." + key, '\''); }
 
 /// Reads the axes of a sweep.

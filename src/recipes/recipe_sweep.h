@@ -78,7 +78,7 @@ std::vector<Tie> read_ties(const base::Node& table, const std::string& path);
 /// Puts a point's values, and then the ties, into a recipe without defaults. Throws InputError.
 void apply_point(base::Node& recipe, const Sweep& sweep, const SweepPoint& point, const std::vector<Tie>& ties);
 
-/// The keys of [study.sweep] beside those of a recipe.
+/// The keys of [study.sweep] other than those of a recipe.
 std::vector<base::OptionDoc> sweep_docs(const std::string& group);
 
 }  // namespace mnemo::recipes

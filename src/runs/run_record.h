@@ -24,11 +24,11 @@ class RunRecord {
   RunRecord(const experiment::Experiment& experiment, const train::Trainer& trainer, const std::string& folder,
             const RunWords& words);
 
-  /// Adds what it follows to the hooks of a run, after those that are there.
+  /// Adds its own hooks to those of a run, after existing ones.
   void listen(train::RunHooks& hooks);
   /// A signal or a limit of time has ended the run.
   void stopped(const train::TrainReport& report);
-  /// The model is written; `evaluation`: what it was measured at.
+  /// Called when the model is written; `evaluation`: its measurement.
   void finished(const train::TrainReport& report, const std::optional<train::EvaluationPoint>& evaluation);
 
  private:

@@ -44,7 +44,7 @@ struct Training {
   experiment::Experiment experiment;
   train::TrainReport report;
   std::optional<train::EvaluationPoint> evaluation = {};  ///< of the model that the training gave
-  experiment::ModelCard card;                             ///< what the model's card says
+  experiment::ModelCard card;                             ///< the model's card
   std::string model;                                      ///< the model's folder; empty where a signal came first
   std::optional<std::string> task = {};                   ///< the task memory that a fine-tuning wrote
 

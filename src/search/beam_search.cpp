@@ -65,7 +65,7 @@ class BeamSearch {
   BestCandidates candidates_;
 };
 
-/// Sets what a beam must not go on with to -inf. Returns the log probability of its end. Throws NotFinite.
+/// Sets tokens that a beam must not continue with to -inf. Returns the log probability of its end. Throws NotFinite.
 template <class T>
 T BeamSearch::allow_only(const Search& search, const Hypothesis& beam, T* row) const {
   if (std::isnan(row[0])) throw base::NotFinite("translation: the probabilities of the model are not finite");
@@ -104,7 +104,7 @@ bool BeamSearch::is_done(const Search& search) const {
   std::nth_element(scores.begin(), scores.begin() + options_.wanted - 1, scores.end(), std::greater<>());
   const int64_t longest = std::max(search.limit, static_cast<int64_t>(search.prefix.size())) + 1;
   const double bound = scored(search.beams.front().sum, longest);
-  constexpr double kBelow = 1.0 - 1e-12;  // what std::pow may round
+  constexpr double kBelow = 1.0 - 1e-12;  // rounding error of std::pow
   return bound * kBelow <= scores[wanted - 1];
 }
 

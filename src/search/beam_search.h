@@ -23,7 +23,7 @@ struct BeamSearchOptions {
   /// How many hypotheses the caller reads, at most beam_size; 0: all. Not an option of recipes. The search ends as soon
   /// as these are certain.
   int64_t wanted = 0;
-  /// Tokens that never stand directly behind a prefix. Not an option of recipes.
+  /// Tokens that never follow a prefix directly. Not an option of recipes.
   std::vector<int64_t> not_after_prefix = {};
   template <class V>
   void visit(V&& v) {

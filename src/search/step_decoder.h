@@ -25,7 +25,7 @@ class StepDecoder {
   /// log p of each next token, [rows,V] float32 or float64 on the CPU, after the last token of each hypothesis. The
   /// caller may change the result.
   virtual at::Tensor log_probabilities(std::span<const int64_t> last) = 0;
-  /// From now on hypothesis i continues what was hypothesis parents[i].
+  /// From now on hypothesis i continues the previous hypothesis parents[i].
   virtual void select(std::span<const int64_t> parents) = 0;
 };
 

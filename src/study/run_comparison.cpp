@@ -37,7 +37,7 @@ std::string now_text() {
   return text;
 }
 
-/// The training run behind one number of a table.
+/// The training run of one number in a table.
 struct Cell {
   size_t study, point, variant, job;
   int64_t seed;

@@ -140,7 +140,7 @@ void judge_one_seed(StudySummary& study) {
   }
 }
 
-/// Takes back verdicts in favour of what guessing reaches as well.
+/// Takes back verdicts in favour of variants that are no better than guessing.
 void require_more_than_chance(StudySummary& study) {
   if (!study.metric.chance) return;
   for (VariantSummary& variant : study.variants) {

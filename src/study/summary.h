@@ -131,7 +131,7 @@ void take_metric(RunResult& run, const StudyMetric& metric);
 /// the same way. Nothing that guessing reaches too is better than anything, or makes anything worse.
 void summarise(StudySummary& study);
 
-/// "by more than 2 points and the sampling error of the evaluation on one seed": what decides where there is one seed.
+/// "by more than 2 points and the sampling error of the evaluation on one seed": the criterion with one seed.
 std::string one_seed_rule(const StudySummary& study);
 
 /// The cells of the table that `compare` prints, one row per variant; columns without information are left out.

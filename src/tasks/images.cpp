@@ -33,7 +33,7 @@ core::State with_places(const core::State& before, int64_t places, const core::S
   return core::select_batch(core::concat_batch({after, before}), from);
 }
 
-/// Whether an image has changed what those after it in its place read.
+/// Whether an image has changed the memory that later images in its place read.
 bool moved(const core::State& before, const core::State& after) {
   const auto old = before.fields(), now = after.fields();
   if (old.size() != now.size()) return true;

@@ -42,7 +42,7 @@ class Images final : public Task {
   std::vector<data::TokenSegment> next(const core::ModelInput& input) override;
   double epoch() const override;
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
-  /// Not if an image changes what the next one in its place reads.
+  /// False if an image changes the memory that the next one in its place reads.
   void require_shareable(const core::Model& model) const override;
   weights::NamedTensors save() const override;
   void load(const std::function<at::Tensor(const std::string&)>& find) override;

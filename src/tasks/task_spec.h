@@ -89,7 +89,7 @@ struct Shown {
   bool sound = true;  ///< false if anything broken was found
 };
 
-/// One type of [data]: its options, what it requires of a model, and how to create its Task. Constructing one reads no
+/// One type of [data]: its options, its requirements on a model, and how to create its Task. Constructing one reads no
 /// data. Each type is a derived class in its own file in tasks/types/ and is registered in tasks/registry.cpp. The keys
 /// kPathKeys contain paths.
 class TaskSpec {

@@ -42,7 +42,7 @@ struct BpeOptions {
   /// A text is split by these expressions, one after another; merges do not cross the borders. Empty: not split.
   std::vector<std::string> patterns = {};
   FirstSpace first_space = FirstSpace::never;  ///< a space in front of a text
-  std::string space_mark = {};                 ///< without `bytes`: what a space is in a token (U+2581); empty: a space
+  std::string space_mark = {};                 ///< without `bytes`: a space inside a token (U+2581); empty: a space
   bool byte_fallback = false;  ///< without `bytes`: an unknown character is its bytes, the tokens "<0x41>"
   bool fuse_unknown = false;   ///< several unknown characters are one unknown token
   bool ignore_merges = false;  ///< a piece that is a token is that token, whether merges lead to it or not

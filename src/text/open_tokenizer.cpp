@@ -123,7 +123,7 @@ class Folder {
     return used != used_.end() ? used->second : used_.emplace(file, read_(file)).first->second;
   }
 
-  /// Gives a tokenizer the files that it is made of, and those that other libraries read beside them.
+  /// Gives a tokenizer the files that it is made of, and files in the same folder that other libraries read.
   void give_files(PretrainedParts& parts) {
     for (const std::string_view name : kBeside) {
       const std::string file(name);
@@ -241,7 +241,7 @@ class Folder {
     return out;
   }
 
-  /// Tokens behind the pieces of a model: T5's for spans, the last of them <extra_id_0>, and DeBERTa's [MASK].
+  /// Tokens after the pieces of a model: T5's for spans, the last of them <extra_id_0>, and DeBERTa's [MASK].
   std::vector<std::string> added_tokens(const std::function<int64_t(std::string_view)>& find,
                                         const base::Node& config) const {
     std::vector<std::string> added;
@@ -258,7 +258,7 @@ class Folder {
     return added;
   }
 
-  /// Tokens that a tokenizer.json beside a model of SentencePiece adds behind its `known` ones, by id without a gap.
+  /// Tokens that a tokenizer.json adds to a SentencePiece model after its `known` ones, by id without a gap.
   std::vector<std::string> more_tokens(int64_t known) {
     constexpr const char* kJson = "tokenizer.json";
     if (!has(kJson)) return {};
@@ -266,7 +266,7 @@ class Folder {
     try {
       json = parse_tokenizer_json(read_(kJson), path(kJson));
     } catch (const base::InputError&) {
-      return {};  // the model is what counts
+      return {};  // only the model counts
     }
     std::map<int64_t, size_t> places;
     for (size_t i = 0; i < json.added.size(); ++i) places.emplace(json.added.ids[i], i);

@@ -8,7 +8,7 @@
 namespace mnemo::text {
 
 struct OpenOptions {
-  /// ids of fairseq's dict.txt, if there is one, instead of those of the vocabulary beside it
+  /// ids of fairseq's dict.txt, if there is one, instead of those of the vocabulary
   bool fairseq_ids = true;
   /// ALBERT's rule of the original code for pieces that end in digit and comma
   bool digit_commas = false;

@@ -11,8 +11,8 @@ namespace mnemo::text {
 
 /// The parts of a pretrained model's tokenizer other than its vocabulary.
 struct PretrainedParts {
-  Files files = {};   ///< those it was read from
-  Files beside = {};  ///< files of other libraries that stood beside them; only kept
+  Files files = {};   ///< the files it was read from
+  Files beside = {};  ///< files of other libraries in the same folder; only kept
   SpecialTokens special = {};
   SequenceTemplate sequences = {};
 };

@@ -114,7 +114,7 @@ void read_piece(std::string_view message, SentencePieceModel& model, const std::
   model.types.push_back(static_cast<PieceType>(type));
 }
 
-/// Bytes of what a rule of characters makes; Unicode's longest takes 33.
+/// Maximum bytes of a normalisation rule's result; Unicode's longest takes 33.
 constexpr size_t kMaxRuleText = 256;
 
 /// The rules are a double array (Darts-clone) and the texts it points to: a length of four bytes, the units, the texts.

@@ -21,7 +21,7 @@ namespace {
 constexpr std::string_view kSpace = "\u2581";
 constexpr std::string_view kUnknownText = " \u2047 ";
 
-/// A model of the library with what its file says.
+/// A model of the library, and the content of its file.
 class Model {
  public:
   Model(std::string_view file, bool space_where_missing, const std::string& where)
@@ -48,7 +48,7 @@ class Model {
     return id >= 0 && model_.pieces[id] == piece ? id : -1;
   }
 
-  /// The text of a piece behind `out`, as the library decodes it.
+  /// The text of a piece after `out`, as the library decodes it.
   void append(std::string& out, int64_t id) const {
     const std::string_view piece = model_.pieces[id];
     switch (model_.types[static_cast<size_t>(id)]) {

@@ -20,7 +20,7 @@ struct SentencePieceOptions {
   bool digit_commas = false;
   /// Hugging Face's Metaspace: the space in front of a text is put only where the text does not begin with one.
   bool space_where_missing = false;
-  std::vector<std::string> added = {};  ///< tokens behind the pieces, which no text has
+  std::vector<std::string> added = {};  ///< tokens after the pieces, which occur in no text
   /// Marian: ids of pieces (vocab.json), and the model of the language that ids are decoded to, if not the same. A text
   /// may begin with one of the pieces >>CODE<<, the language to translate to; another code is an InputError.
   std::optional<EntryList> pieces_by_id = {};

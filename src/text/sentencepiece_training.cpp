@@ -16,7 +16,7 @@
 namespace mnemo::text {
 namespace {
 
-/// SentencePiece skips longer lines than this by default; it is told the length of the longest one.
+/// SentencePiece skips longer lines than this by default; we set its limit to the longest line.
 constexpr size_t kUsualLine = 4192;
 constexpr size_t kLongestTrainingLine = size_t{1} << 20;
 constexpr std::string_view kMarkOfSpace = "\u2581", kUnknownMark = "\u2585";

@@ -9,7 +9,7 @@
 
 namespace mnemo::text {
 
-/// Ids of the tokens that a model reads or writes beside those of its text; -1: there is none.
+/// Ids of the special tokens that a model reads or writes in addition to its text; -1: there is none.
 struct SpecialTokens {
   int64_t begin = -1;    ///< <s>, [CLS], <|endoftext|>
   int64_t end = -1;      ///< </s>, [SEP], <|endoftext|>

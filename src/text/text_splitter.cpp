@@ -60,7 +60,7 @@ struct FreeMatch {
   void operator()(pcre2_match_context* context) const { pcre2_match_context_free(context); }
 };
 
-/// The first border between characters at or behind a byte.
+/// The first border between characters at or after a byte.
 size_t character_border(std::string_view text, size_t at) {
   while (at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) ++at;
   return std::min(at, text.size());

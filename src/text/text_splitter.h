@@ -7,7 +7,7 @@
 
 namespace mnemo::text {
 
-/// Splits a text by a regular expression: every match is a piece, and so is what lies between two matches. `\s` is
+/// Splits a text by a regular expression: every match is a piece, and so is the text between two matches. `\s` is
 /// Unicode's White_Space. Safe to share between threads.
 class TextSplitter {
  public:

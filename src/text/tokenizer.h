@@ -20,7 +20,7 @@ class Encoder {
  public:
   virtual ~Encoder() = default;
   virtual void put(std::string_view chunk, std::vector<int32_t>& out) = 0;
-  /// Encodes what is still pending; the encoder must not be used again. Throws InputError if the text ends inside a
+  /// Encodes the pending text; the encoder must not be used again. Throws InputError if the text ends inside a
   /// character.
   virtual void finish(std::vector<int32_t>& out) = 0;
   /// Units so far that have no entry in the vocabulary. An "<unk>" that a text of words itself holds has one.
@@ -80,9 +80,9 @@ class Tokenizer {
   /// Encodes a text. Text that looks like a special token is text. Throws InputError that names `where` and the offset
   /// for invalid UTF-8 (except for bytes).
   std::vector<int32_t> encode(std::string_view text, std::string where = "text") const;
-  /// Same; what the vocabulary lacks is reported or refused.
+  /// encode() that reports or refuses units outside the vocabulary.
   std::vector<int32_t> encode(std::string_view text, std::string where, Unknown unknown) const;
-  /// Same as a tensor [T] int64.
+  /// encode() into a tensor [T] int64.
   at::Tensor encode_tensor(std::string_view text, std::string where = "text") const;
   /// Decodes tokens exactly; with bytes the result may be any bytes. Throws InputError if an id is out of range.
   virtual std::string decode(std::span<const int64_t> ids) const;
@@ -91,7 +91,7 @@ class Tokenizer {
 
   /// Name of the file that tokenizers made from a text write.
   static constexpr std::string_view kFile = "vocabulary.json";
-  /// Reads what save() wrote. Throws InputError that names `where` (the model folder), the file and the violated rule.
+  /// Reads the files of save(). Throws InputError that names `where` (the model folder), file and violated rule.
   static std::shared_ptr<const Tokenizer> load(const Files& files, const std::string& where);
 
  protected:

@@ -87,7 +87,7 @@ std::string pattern(const JsonPart& part, std::string_view kind) {
   return found.text();
 }
 
-/// The vocabulary by id, with the added tokens behind it or in its gaps.
+/// The vocabulary by id, with the added tokens after it or in its gaps.
 EntryList all_tokens(TokenizerJson& json, const std::string& where) {
   std::vector<std::pair<int64_t, int64_t>> order;  // id, place
   for (size_t i = 0; i < json.ids.size(); ++i) order.emplace_back(json.ids[i], static_cast<int64_t>(i));
@@ -414,7 +414,7 @@ std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view text, Pret
   const JsonPart root{&rest, where};
   const JsonPart model = root.at("model");
   base::require(!model.empty() && model.node->is_table(), "{}: expected the key \"model\"", where);
-  // Old files name no type; their models have what tells them apart.
+  // Old files name no type; the keys of their models tell them apart.
   std::string type = model.type();
   if (type.empty()) type = json.left.size() > 0 ? "BPE" : json.scores.empty() ? "WordPiece" : "Unigram";
   if (type == "WordPiece") return word_piece(root, json, std::move(parts), where);

@@ -65,7 +65,7 @@ class WordPiece final : public PretrainedTokenizer {
   int64_t find(std::string_view token) const override { return index_.find(token); }
 
   void encode_part(std::string_view part, bool, std::vector<int32_t>& out) const override {
-    std::string word;  // what the characters since the last border became
+    std::string word;  // the normalised characters since the last border
     size_t begin = 0;
     for (size_t at = 0; at <= part.size(); ++at) {
       // ASCII white space is a border whatever stands around it, so that what is normalised is short.

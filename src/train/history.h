@@ -43,7 +43,7 @@ struct History {
   weights::NamedTensors save(weights::Metadata& metadata) const;
   /// The seconds, which differ from run to run: "loss_seconds" [n], "evaluation_seconds" [n].
   weights::NamedTensors save_seconds() const;
-  /// Restores what the two functions saved. Throws InputError that names `where` if a tensor has the wrong shape.
+  /// Restores the result of these two functions. Throws InputError that names `where` if a tensor has the wrong shape.
   static History load(const weights::TensorFile& file, const weights::TensorFile& seconds, const std::string& where);
 };
 

@@ -45,7 +45,7 @@ class LowRank {
   const weights::Metadata& metadata() const { return metadata_; }
   /// Takes the gradients of the weights to the factors.
   void take_gradients() const;
-  /// Sets the weights to what the factors make of them.
+  /// Sets the weights to W0 + (alpha / r) B A.
   void merge() const;
   /// Throws InputError if the weights, which were read from `where` with the factors, are not what these make of W0.
   void require_same_start(const std::string& where) const;

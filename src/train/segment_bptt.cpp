@@ -72,7 +72,7 @@ class Segments {
     int64_t depth;        ///< -1: full
     at::Tensor leaf;      ///< as the later segment reads it
     at::Tensor outgoing;  ///< as the earlier one made it, with its graph
-    bool shared = false;  ///< the leaf is made of what all processes made
+    bool shared = false;  ///< the leaf combines the results of all processes
   };
   /// One segment: its graph, from its loss and the fields that it hands on; and the gradients that have come back
   /// through those after `hop` boundaries.
@@ -180,7 +180,7 @@ class Segments {
     sweeps_ = sweeps(std::numeric_limits<int64_t>::max());
   }
 
-  /// The state behind a segment, cut, with leaves for the fields that keep their gradient at that boundary.
+  /// The state after a segment, cut, with leaves for the fields that keep their gradient at that boundary.
   core::State hand_on(Node& own, const core::State& state, int64_t boundary) {
     own.out.clear();
     core::State next = state.map([&](const core::Field& field, const at::Tensor& tensor) {
@@ -253,7 +253,7 @@ class Segments {
     }
   }
 
-  /// The gradient of what segment s made, given that of the leaf that was made of it.
+  /// The gradient of segment s's result, given that of the leaf that was made from it.
   at::Tensor own_part(const Edge& edge, const at::Tensor& gradient, int64_t s) const {
     if (!edge.shared) return gradient;
     return hooks_.shared_gradient(gradient.defined() ? gradient : at::zeros_like(edge.leaf), static_cast<size_t>(s));
@@ -280,7 +280,7 @@ class Segments {
     }
   }
 
-  /// Sums what came back after 1, 2, ... boundaries, once all of it is there.
+  /// Sums the gradients that came back after 1, 2, ... boundaries, once all are there.
   static void join(Node& own) {
     for (size_t hop = 1; hop < own.gradients.size(); ++hop) {
       for (size_t i = 0; i < own.out.size(); ++i) {

@@ -41,7 +41,7 @@ struct BpttHooks {
   std::optional<int64_t> carried = {};
   /// Before the backward pass after which no gradient of a parameter changes.
   std::function<void()> before_last_backward = {};
-  /// Replaces a field that belongs to the model by what all processes make of it: detached, `segment` made it.
+  /// Replaces a per-model field, detached and made by `segment`, by the result of all processes.
   std::function<at::Tensor(const core::Field& field, const at::Tensor& value, size_t segment)> shared_field = {};
   /// The gradient of `segment`'s own value, given that of the replaced one by this process's losses.
   std::function<at::Tensor(const at::Tensor& gradient, size_t segment)> shared_gradient = {};

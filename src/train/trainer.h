@@ -106,7 +106,7 @@ class Trainer {
   /// With ema_decay, permanently replaces the model's weights by the average; no step may follow. No effect otherwise.
   void take_average();
 
-  /// With LoRA, writes what the training has moved as a file of its own (weights/lora.h). No effect otherwise.
+  /// With LoRA, writes the trained factors and parameters as a file of their own (weights/lora.h). No effect otherwise.
   void write_lora(const std::string& path) const;
 
   /// After a run that patience has ended: loads the weights of the best checkpoint; no step may follow. Throws
@@ -179,7 +179,7 @@ class Trainer {
   bool per_model_state_;                    ///< the model's state has fields that belong to it, not to a sequence
   bool carries_;                            ///< a step begins with the states that the one before left
   std::unique_ptr<LowRank> lora_;           ///< null without LoRA
-  std::vector<layers::Parameter> trained_;  ///< what the optimizer updates
+  std::vector<layers::Parameter> trained_;  ///< updated by the optimizer
   std::unique_ptr<Optimiser> optimiser_;
   std::unique_ptr<Schedule> schedule_;
   std::unique_ptr<WeightAverage> average_;  ///< null without ema_decay
@@ -199,7 +199,7 @@ class Trainer {
   bool is_best_ = false;        ///< the current model has reached it
   std::string checkpoint_;
   std::set<std::string> without_gradient_;  ///< of those to train, the ones without a gradient so far
-  int64_t watched_steps_ = 0;               ///< -1: they have been told
+  int64_t watched_steps_ = 0;               ///< -1: already reported
 };
 
 }  // namespace mnemo::train

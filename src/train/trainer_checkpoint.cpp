@@ -17,8 +17,8 @@
 //   model.safetensors      parameters, and per-model state by its path
 //   optimiser.safetensors  moments and step counts; the schedule's state under "schedule."
 //   state.safetensors      the state carried to the next step, part A's under "part.A."
-//   lora.safetensors       with LoRA, what the training has moved (weights/lora.h)
-//   average.safetensors    the moving average of what model.safetensors holds, with ema_decay
+//   lora.safetensors       with LoRA, the trained factors and parameters (weights/lora.h)
+//   average.safetensors    the moving average of the parameters, with ema_decay
 //   data.safetensors       where the data goes on
 //   trainer.safetensors    counters, running sums, the generators' states, the history; of several ranks, the order of
 //                          the gradients in their sums

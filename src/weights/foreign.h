@@ -54,7 +54,7 @@ std::string name_of_shared(const NameVariants& variants, const TensorFile& file,
 /// The file format of another library: its models and the names of their tensors. A format is one source file in this
 /// folder and one line in foreign_formats().
 struct ForeignFormat {
-  std::string_view name;      ///< "timm_vit"; what --to takes
+  std::string_view name;      ///< "timm_vit"; the name for --to
   std::string_view about;     ///< one line
   std::string_view backbone;  ///< our backbone.type
   std::vector<NameRule> tensors;

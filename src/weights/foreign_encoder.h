@@ -35,7 +35,7 @@ base::Node first_token_head(const base::Node& config, const std::string& pooler)
 /// neither.
 struct EncoderNames {
   std::string_view classifier, masked, bare;
-  /// That of a model of ours.
+  /// The architecture of a model of ours.
   std::string_view of(const models::ModelOptions& options) const;
   bool contain(std::string_view architecture) const {
     return architecture == classifier || architecture == masked || architecture == bare;

@@ -9,7 +9,7 @@ namespace {
 struct BertKind {
   EncoderNames names;
   bool roberta;
-  const char* bare_pooler;  ///< of a model without a head: what its classifier keeps of the file
+  const char* bare_pooler;  ///< without a head: pooler of a new classifier
 };
 constexpr BertKind kBert = {{"BertForSequenceClassification", "BertForMaskedLM", "BertModel"}, false, "tanh"};
 // Its head for classes has a map of its own in place of the pooler.

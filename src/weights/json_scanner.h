@@ -36,7 +36,7 @@ class JsonScanner {
   /// Offset within the header, for messages.
   uint64_t offset() const { return at_ - begin_; }
 
-  /// A description of what comes next, for messages.
+  /// A description of the next character, for messages.
   std::string found();
 
   /// Throws an error of `rule`; an unexpected bracket is reported as too deep nesting (rule 6).

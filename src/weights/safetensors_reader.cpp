@@ -18,7 +18,7 @@ class FileSource : public ByteSource {
   uint64_t size() const override { return file_.size(); }
 
   std::string_view window(uint64_t offset) override {
-    // Small files stay cheap: the buffer is never larger than what is left to read.
+    // Small files stay cheap: the buffer is never larger than the rest of the file.
     const auto n = static_cast<size_t>(std::min<uint64_t>(kWindow, file_.size() - offset));
     if (!buffer_) buffer_ = std::make_unique<char[]>(static_cast<size_t>(std::min<uint64_t>(kWindow, file_.size())));
     file_.read_at(offset, buffer_.get(), n);

@@ -155,7 +155,7 @@ std::string backbone_checksum(const StoredParts& model) {
 }
 
 std::string task_checksum(const StoredParts& model, const std::string& task) {
-  std::string seen;  // and what that task itself sees, which its rows depend on
+  std::string seen;  // and the tasks that it sees itself, since its rows depend on them
   for (const memory::TaskOptions& one : tasks_of(model.options).tasks) {
     if (one.name != task) continue;
     for (const std::string& other : one.sees) seen += other + " " + task_checksum(model, other) + "\n";

@@ -77,7 +77,7 @@ std::optional<std::string> AlgorithmicTask::text_of(const SampleBatch& batch, in
 
 uint64_t AlgorithmicTask::fingerprint() const {
   AlgorithmicOptions samples = options_;
-  samples.answer = {};  // divides and scores what is made
+  samples.answer = {};  // divides and scores the generated samples
   base::Fingerprint sum;
   for (const char c : base::to_json(base::write_options(samples), -1)) sum.mix(static_cast<unsigned char>(c));
   return sum.value();

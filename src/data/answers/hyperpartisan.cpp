@@ -23,7 +23,7 @@ using Attributes = std::map<std::string, std::string>;
 constexpr int kMaxElements = 256;  // inside one another; the parser keeps every open one
 constexpr std::array<const char*, 2> kLabels = {"false", "true"};
 
-/// Calls what it is given for the elements and the characters of an XML file. What they throw ends the reading.
+/// Calls handlers for the elements and the characters of an XML file. An exception of a handler ends the reading.
 class XmlReader {
  public:
   virtual ~XmlReader() = default;

@@ -29,7 +29,7 @@ TokenSegment make_pair_batch(const std::vector<PairSample>& samples, const std::
                              const PairLayout& layout = {});
 
 /// Divides samples, in the order given, into batches of similar lengths.
-///   rows * longest side of the batch <= max_tokens and rows <= max_rows; a longer sample stands alone
+///   rows * longest side of the batch <= max_tokens and rows <= max_rows; a longer sample is a batch of its own
 /// Returns lists of sample numbers.
 std::vector<std::vector<int64_t>> bucket_pairs(const std::vector<PairSample>& samples, std::vector<int64_t> order,
                                                int64_t max_tokens, int64_t max_rows);

@@ -32,7 +32,7 @@ class DocumentBatches {
   int64_t begun() const { return begun_; }
   int64_t documents_of_epoch() const { return static_cast<int64_t>(documents_.size()); }
 
-  /// Where it stands: begun() documents, and for each row [rows,2] its document and the pairs it has read of it.
+  /// Its position: begun() documents, and for each row [rows,2] its document and the pairs it has read of it.
   at::Tensor rows() const;
   /// Throws InputError for a position in other data.
   void seek(int64_t begun, const at::Tensor& rows);

@@ -75,7 +75,7 @@ struct PairOptions : PairTextOptions {
   std::string unit_name() const;
 };
 
-/// Sentences of one part as tokens, and what was left out.
+/// Sentences of one part as tokens, and the pairs that were left out.
 struct PairPart {
   std::vector<PairSample> samples;
   std::vector<TextPair> texts;  ///< one per sample

@@ -55,11 +55,11 @@ struct PairTextOptions {
   bool has_documents() const;
 };
 
-/// A sentence and its translation. document: number of its document, in order of appearance; -1: it stands alone.
+/// A sentence and its translation. document: number of its document, in order of appearance; -1: none.
 struct TextPair {
   std::string source, target;
   int64_t document = -1;
-  std::shared_ptr<const std::string> file = {};  ///< where its source stands
+  std::shared_ptr<const std::string> file = {};  ///< file of its source
   int64_t line = 0;
   /// "FILE:LINE".
   std::string place() const;

@@ -31,7 +31,7 @@ class PairVocabulary {
   /// The token of the model for one of the tokenizer.
   int64_t of_tokenizer(int64_t id) const { return id + special_; }
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
-  /// Whether a token stands for what the vocabulary lacks: unk, or the tokenizer's own unknown token, which no line
+  /// Whether a token is unknown: unk, or the tokenizer's own unknown token, which no line
   /// has.
   bool is_unknown(int64_t id) const { return id == unknown_ || id - special_ == tokenizer_->unknown_id(); }
   /// The tokens of a line, without the blanks around it, ending with eos. Throws InputError that names `where` for

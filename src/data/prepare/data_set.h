@@ -32,7 +32,7 @@ base::Node to_node(const Prepared& prepared);
 /// A data set that `mnemo data prepare` supports. Each has its own file in this folder and is registered in
 /// registry.cpp.
 struct DataSet {
-  std::string what;               ///< one line: what it is
+  std::string what;               ///< description in one line
   std::string from;               ///< where to download it
   std::string data_type = {};     ///< the type of [data] whose keys may be set; empty: no keys
   bool path_is_optional = false;  ///< without a path the data is generated

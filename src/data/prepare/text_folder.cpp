@@ -72,7 +72,7 @@ int64_t count_tokens(std::string_view text, const TextOptions& options, const te
   return 0;
 }
 
-/// data.toml of the parts: what separates the documents, and what the options say beside it.
+/// data.toml of the parts: the separator of the documents, and the changed options.
 std::string keys_of_parts(TextOptions options) {
   std::string keys = fmt::format(
       "type = \"text\"\nunit = \"{}\"\ndocument_separator = \"line\"\nseparator_line = \"{}\"\n", options.unit_name(),

@@ -64,7 +64,7 @@ struct TextOptions {
   }
   void validate(const base::Where& where) const;
 
-  /// Whether memory is reset at every segment, so that each stands alone.
+  /// Whether memory is reset at every segment, so that segments are independent.
   bool resets_segments() const { return reset == Reset::segments; }
   /// The tokenizer of that folder; null if there is none. Throws InputError naming the file that cannot be read.
   std::shared_ptr<const text::Tokenizer> pretrained() const;
@@ -73,7 +73,7 @@ struct TextOptions {
   /// A usual vocabulary size of such texts, where there is no text to count: 256 bytes, 128 characters or 32,768 words,
   /// at most max_vocabulary.
   int64_t usual_vocabulary() const;
-  /// With `pack` the token that stands between documents, otherwise -1. Throws InputError if the tokenizer has none.
+  /// With `pack` the token that separates documents, otherwise -1. Throws InputError if the tokenizer has none.
   int32_t token_between(const text::Tokenizer& of) const;
   DocumentRule document_rule() const { return DocumentRule::of(document_separator, separator_line); }
   /// The unit as recipes write it, which is also Tokenizer::type() of its tokenizer.
@@ -85,7 +85,7 @@ struct TextSplit {
   text::TextSource train;
   std::optional<text::TextSource> valid;
   std::optional<text::TextSource> test;
-  std::vector<std::string> notes;  ///< what a user should know of the cuts, one line each
+  std::vector<std::string> notes;  ///< notes for the user about the cuts, one line each
 };
 
 /// Finds the byte range of each part. Parts given by a fraction are taken from the end of the training file, validation
@@ -95,7 +95,7 @@ struct TextSplit {
 /// with fewer characters than parts.
 TextSplit split_text(const TextOptions& options);
 
-/// Reads a text in chunks into tokens. between: a token that stands between its documents, which are then one text; -1:
+/// Reads a text in chunks into tokens. between: a token that separates its documents, which are then one text; -1:
 /// none. Throws InputError with file and byte offset for invalid UTF-8.
 std::shared_ptr<const TokenStore> encode_text(const text::Tokenizer& tokenizer, const text::TextSource& text,
                                               const DocumentRule& rule = {}, int32_t between = -1);

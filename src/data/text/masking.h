@@ -25,7 +25,7 @@ struct Masking {
 /// and the first drawn in any case.
 void mask_tokens(std::span<int64_t> tokens, std::span<int64_t> targets, const Masking& masking, base::Random& random);
 
-/// Whether each token of the vocabulary begins a word: behind another text it begins with white space, or it is
+/// Whether each token of the vocabulary begins a word: after another text it begins with white space, or it is
 /// punctuation alone.
 std::vector<bool> word_starts(const text::Tokenizer& tokenizer);
 

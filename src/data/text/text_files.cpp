@@ -181,7 +181,7 @@ bool is_folder_of_texts(const std::string& path) {
       return !other;
     });
   } catch (const base::InputError&) {
-    return false;  // it may be another kind of data, whose reader says what is wrong
+    return false;  // it may be another kind of data, whose reader reports errors
   }
   return any && !other;
 }

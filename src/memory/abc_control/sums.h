@@ -9,7 +9,7 @@ struct AbcSlots {
   at::Tensor k, v;       ///< [B,H,n,d]
   at::Tensor z;          ///< [B,n]: number of tokens in each slot
   at::Tensor position;   ///< [B] int64: tokens of the sequence so far
-  at::Tensor draw = {};  ///< [B] int64: what random slots are drawn from (core/draws.h)
+  at::Tensor draw = {};  ///< [B] int64: the draw of random slots (core/draws.h)
   template <class F>
   void visit(F&& f) {
     f("k", k, "B H n d");

@@ -26,7 +26,7 @@ struct AbcOutput {
 ///   relu, sigmoid:  a = relu(s) or sigma(s),  K_t = (sum a_i k_i^T) / (sum a_i + eps),  likewise V
 ///   o_t = V_t^T softmax(K_t q_t * scale)
 /// B batch, H heads, T tokens, n slots, d head width.
-///   q, k, v [B,H,T,d]  s [B,H,T,n] control logits, any finite value  memory: what was written before; all defined
+///   q, k, v [B,H,T,d]  s [B,H,T,n] control logits, any finite value  memory: after earlier tokens; all defined
 ///   valid [B,T] bool, undefined = all: other tokens write nothing
 /// Returns o and the memory after token T; arguments are left alone.
 AbcOutput abc_causal_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,

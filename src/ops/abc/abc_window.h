@@ -13,7 +13,7 @@ namespace mnemo::ops {
 ///   K <- U K + e_n k_i^T, likewise V: slots move up by one, the first falls out, the new key is the last;   o_t = V^T
 ///   softmax(K q_t scale)
 /// B batch, H heads, T queries, S keys, n slots, d head width.
-///   q [B,H,T,d]  k [B,H,S,d]  v [B,H,S,dv]  queue: what was written before, [B,H,n,d], [B,H,n,dv]
+///   q [B,H,T,d]  k [B,H,S,d]  v [B,H,S,dv]  queue: after earlier keys, [B,H,n,d], [B,H,n,dv]
 ///   open  bool [B,n]: which of the queue's slots take part in the softmax; they move as slots do, new ones are open.
 ///   Undefined = all
 ///   seen  for each query how many of the keys are in the queue when it reads, never falling

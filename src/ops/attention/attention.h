@@ -9,7 +9,7 @@ namespace mnemo::ops {
 /// How position scores are assigned to the keys of a query.
 ///   none      no position scores
 ///   signed_   column c of the position scores stands for the distance p = K-1-c; p < 0 for keys on the right
-///   faithful  what the pad, view and slice of Transformer-XL's released code gives, also for keys on the right
+///   faithful  the result of pad, view and slice in Transformer-XL's released code, also for keys on the right
 enum class RelShift { none, signed_, faithful };
 
 /// The terms of relative attention in addition to queries and keys; undefined ones are left out.

@@ -64,7 +64,7 @@ struct Tile {
     }
     f(first, last);
   }
-  /// Drops weights of row r, or what belongs to them. Gaps are zeros, or unused.
+  /// Applies dropout to the weights of row r, or to values that belong to them. Gaps are zeros, or unused.
   void drop(int64_t r, T* s) const {
     if (p.dropout.p == 0.0) return;
     const int64_t place = (((b * p.heads + h) * p.queries + i0 + r) * p.keys) + j0;

@@ -132,7 +132,7 @@ void knn_forward(const KnnProblem<T>& p, const Heads<T>& o, int64_t* numbers, T*
   });
 }
 
-/// Gradients of what knn_forward() gave; that of q is set, those of k and v are added to existing values, null: not
+/// Gradients of knn_forward(). That of q is set, those of k and v are added to existing values, null: not
 /// wanted.
 template <class T>
 void knn_backward(const KnnProblem<T>& p, const Heads<const T>& grad_o, const int64_t* numbers, const T* weights,

@@ -176,7 +176,7 @@ struct AbcBackward {
         }
         grad_s.row(b, h, begin + i)[j] = static_cast<S>(sum);
       });
-      // For the values: what `state` and `grad` hold now.
+      // For the values: from `state` and `grad` as they are now.
       products<A, 2>(
           thread, count, in.value_width, n, [&](int i, int j) { return x.last[i * nn + j]; },
           [&](int, int j, int e) { return g.grad[j * dv + e]; },

@@ -11,7 +11,7 @@ namespace mnemo::study::report {
 /// seeds; the paper's values are dashed and hollow. One plot per combination of values on the other axes.
 std::string figure(const StudyGrid& study);
 
-/// The study's metric over what it costs: over the tokens that a loss reaches in training (Bulatov et al. 2022, figure
+/// The study's metric over its cost: over the tokens that a loss reaches in training (Bulatov et al. 2022, figure
 /// 6a) and over the operations of a forward pass (Zhang et al. 2024, figure 1). Empty where the variants do not differ.
 std::string trade_offs(const StudyGrid& study);
 

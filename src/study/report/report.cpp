@@ -66,7 +66,7 @@ std::string legend(const StudySummary& study) {
   return fmt::format("<p class=\"note\">{}</p>\n", html_escape(text));
 }
 
-/// The numbers behind the dots of every seed.
+/// The numbers shown as dots of every seed.
 std::string seed_numbers(const StudySummary& study) {
   page::Table table{{"variant", "seed", study.metric.name}, {}, 1};
   for (const VariantSummary& variant : study.variants) {
