@@ -246,7 +246,7 @@ void write_samples(const GenerateArguments& options, const infer::GenerateOption
 void converse(const infer::GenerateOptions& asked, infer::TextSession& session, text::Unknown unknown) {
   const bool terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
   if (terminal)
-    base::log_info("a line and Enter: the model goes on from there; Enter alone: it writes on; Ctrl-D ends");
+    base::log_info("type a line and press Enter: the model continues it; Enter alone: it writes on; Ctrl-D ends");
   InputLines input;
   for (std::vector<std::string> lines;;) {
     if (terminal) base::print("> ");
@@ -357,8 +357,9 @@ void add_generate(CLI::App& app) {
   auto options = std::make_shared<GenerateArguments>();
   Command command(app, "generate", "generate text with a trained model and stream it");
   command.argument("MODEL", options->model, "model folder, run folder or checkpoint")
-      .option("--checkpoint", options->checkpoint, "WHICH",
-              "of a run: latest, best or a step (default: its model; before it has one the best checkpoint)")
+      .option(
+          "--checkpoint", options->checkpoint, "WHICH",
+          "checkpoint of a run: latest, best or a step (default: its model, or the best checkpoint if it has none yet)")
       .option("-p,--prompt", options->prompt, "TEXT", "text to continue (default: the start of a line)")
       .option("--prompt-file", options->prompt_file, "FILE", "read the prompt from a file; - is standard input")
       .option("-n,--tokens", options->tokens, "N", "number of tokens to generate (default 256)")
@@ -376,9 +377,9 @@ void add_generate(CLI::App& app) {
               "subtract X from a token's logit for each time that it was written (default 0)")
       .option("--presence-penalty", options->numbers["presence_penalty"], "X",
               "subtract X from the logit of every token that was written (default 0)")
-      .option("--stop", options->stop, "TEXT", "end the text where TEXT occurs, which is not printed; may be repeated")
+      .option("--stop", options->stop, "TEXT", "stop where TEXT occurs, without printing it; may be repeated")
       .flag("--no-stop", options->no_stop,
-            "write on past the token that ends a published model's texts (eos_token_id); --stop still ends them")
+            "do not stop at a published model's end token (eos_token_id); --stop still applies")
       .option("--seed", options->integers["seed"], "N", "random seed; the same seed gives the same text (default 0)")
       .option("--num-samples", options->num_samples, "N", "write N texts, with the seeds --seed, --seed + 1, …",
               base::range(1, 65536))
@@ -388,7 +389,7 @@ void add_generate(CLI::App& app) {
               "continue a session written by --save, with its sampling unless options change it")
       .option("--save", options->save, "FILE", "save the session with its memory, for --session")
       .flag("--interactive", options->interactive,
-            "read lines from standard input and let the model go on after each; it remembers all of them")
+            "read lines from standard input and let the model continue after each; it remembers all of them")
       .option("--score", options->score, "FILE",
               "write nothing, but print the log probability of each token of a given text and their sum, in nats; - is "
               "standard input")

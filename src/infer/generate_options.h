@@ -60,7 +60,7 @@ struct GenerateOptions {
   template <class V>
   void visit_text(V&& v) {
     v("tokens", max_tokens, "number of tokens to generate", base::range(1, 1 << 24));
-    v("stop", stop, "texts that end the text where they occur; they are not printed", base::not_empty());
+    v("stop", stop, "stop texts: generation ends where one occurs; they are not printed", base::not_empty());
   }
   /// Throws InputError for a max_tokens out of range.
   void check_length() const;

@@ -12,11 +12,10 @@ namespace {
 template <class Make>
 TextSession text_from(const bundle::Bundle& bundle, const std::string& precision, const Make& make) {
   const std::shared_ptr<models::Model> model = bundle.text_model("generate");
-  base::require(
-      bundle.tokenizer != nullptr,
-      "{}: expected a model of texts, found one without a tokenizer; a converted model takes the tokenizer's files "
-      "(tokenizer.json and its like) from the folder that it was made from",
-      bundle.folder);
+  base::require(bundle.tokenizer != nullptr,
+                "{}: expected a model of texts, found one without a tokenizer; a converted model takes the tokenizer's "
+                "files (tokenizer.json and so on) from the folder that it was made from",
+                bundle.folder);
   const std::shared_ptr<const Engine> engine = make_engine(
       model, precision.empty() ? std::nullopt : std::optional(precision), "generate");
   Session session = engine ? make(engine) : make(std::shared_ptr<const core::Model>(model));

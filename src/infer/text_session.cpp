@@ -45,7 +45,7 @@ std::vector<ScoredToken> TextSession::score(std::string_view text, text::Unknown
 }
 
 void TextSession::begin(const GenerateOptions& options) {
-  // A token that ends texts may be the one that stands for what the vocabulary lacks.
+  // The end token may also be the unknown token.
   const int64_t unknown = tokenizer_->unknown_id();
   session_.set_vocabulary(stream_.ends(unknown, options) ? -1 : unknown, tokenizer_->size());
   stream_.begin(options);

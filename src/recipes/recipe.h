@@ -18,7 +18,7 @@
 
 namespace mnemo::recipes {
 
-/// What `generate` and the samples of a comparison write: `[generate]`.
+/// `[generate]`: options of `generate` and of the samples of a comparison.
 struct Writing {
   std::string prompt = "\n";
   int64_t sample_every = 0;
@@ -51,14 +51,14 @@ struct Recipe {
     v("about", about, "what it is for");
     v("data", data, "what is learned", base::poly(tasks::TaskTypes::all().options));
     v("model", model,
-      "the model; from = \"FOLDER\": that of a folder, ours or a published text model, with its weights");
+      "the model; from = \"FOLDER\": a stored model (Mnemo's or a published text model) with its weights");
     v("init", init, "folder of a model whose weights are the initial ones; [model] from sets it");
     v("finetune", finetune, "fine-tune a trained image model on a new task (mnemo finetune)");
     v("train", train, "the training");
     v("generate", generate, "sample texts");
   }
   Recipe();
-  /// What is learned: [data], read.
+  /// The task of [data].
   std::unique_ptr<const tasks::TaskSpec> task() const { return tasks::task_spec(data); }
   /// The keys of [train] that its task reads.
   tasks::TaskSettings task_settings() const;
@@ -90,7 +90,7 @@ class RecipeFile {
   static RecipeFile read(const std::string& path, const std::vector<std::string>& assignments = {},
                          const std::optional<std::string>& variant = {});
 
-  /// The same of a recipe that lies in no file; `name` stands for the file in messages.
+  /// Makes a recipe that is not in a file; messages call it `name`.
   static RecipeFile of(base::Node root, const std::string& name, const std::vector<std::string>& assignments,
                        const std::optional<std::string>& variant = {});
 
@@ -120,7 +120,7 @@ Recipe read_recipe_file(const std::string& path, const std::vector<std::string>&
 
 /// Every key of a recipe, studies included.
 std::vector<base::OptionDoc> recipe_docs();
-/// Those whose key, meaning, type or group holds every one of the words, in any case. Throws InputError if none does.
+/// The entries whose key, meaning, type or group has all the words, ignoring case. Throws InputError if there are none.
 std::vector<base::OptionDoc> find_recipe_docs(const std::vector<std::string>& words);
 /// For a terminal of `width` columns; 0: lines are not broken.
 std::string recipe_help(const std::vector<base::OptionDoc>& docs, size_t width);
