@@ -8,8 +8,8 @@ namespace mnemo::base {
 
 /// During its lifetime, the first SIGINT or SIGTERM is recorded instead of ending the process, and answered with a line
 /// on stderr: "ANSWER; again to stop now". A second one, of either kind, says which steps are lost and ends the process
-/// as usual; one that comes within 200 ms of the first is part of it (`timeout` signals a process and its group, shells
-/// and service managers both the process and its parent). The destructor restores the previous handlers.
+/// as usual. One within 200 ms of the first is ignored: `timeout` signals a process and its group, shells and service
+/// managers both the process and its parent. The destructor restores the previous handlers.
 class SignalGuard {
  public:
   /// `answer` must outlive the guard. A guard inside another's lifetime changes nothing.

@@ -60,8 +60,8 @@ class LayerContext {
   virtual int64_t bptt_depth(std::string_view /*field*/) const { return 0; }
 };
 
-/// A segment's rows on their way into the backbone: rows [B,Q,D]; valid [B,Q] bool, undefined = no padding; and their
-/// tables, which have the same rows but different contexts: one for each set of layers that see the same context.
+/// A segment's rows on their way into the backbone: rows [B,Q,D], and valid [B,Q] bool, undefined = no padding. There
+/// is one table for each set of layers that see the same context.
 struct SegmentRows {
   at::Tensor rows;
   at::Tensor valid;

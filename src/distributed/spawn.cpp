@@ -67,12 +67,11 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
 
 constexpr const char* kJob = "processes";
 
-/// For the ranks of a failed job, which notice a failure within a few seconds; longer where a rank has refused its
-/// input, so that the others can say the same; shorter where one has waited for another until the time-out, so that all
-/// end within 5 seconds of it.
+/// For the ranks of a failed job, which notice a failure within a few seconds. Longer if a rank has refused its input,
+/// so that the others can report the same. Shorter after a time-out, so that all end within 5 seconds of it.
 constexpr std::chrono::seconds kGrace(3), kGraceAfterInputError(10), kGraceAfterTimeout(2);
-/// For the others once rank 0 has ended well, which it does early where its output has no reader any more. Shorter than
-/// they take to report that they miss it (gloo.cpp).
+/// For the others once rank 0 has ended well, which it does early if its output has no reader any more. Shorter than
+/// the time after which they report that it is missing (gloo.cpp).
 constexpr std::chrono::seconds kGraceAfterEnd(2);
 
 /// This environment with the variables of one rank.

@@ -9,11 +9,11 @@
 
 namespace mnemo::experiment {
 
-// How a translation model is searched, by training, eval and translate alike: as data.search of its recipe says, and
-// with that beam search where memory goes from pair to pair; without, as the folder of the published model says that it
-// is or began with (generation_config.json); where there is none, by fairseq's beam search with its defaults.
+// The search of a translation model, for training, eval and translate alike. data.search of its recipe comes first; so
+// does that beam search if memory is carried from pair to pair. Next comes the search of the published model that it is
+// or started from (generation_config.json). Otherwise it is fairseq's beam search with its defaults.
 
-/// The beam search that the recipe's pairs name, or need since their memory goes from pair to pair; unset: neither.
+/// The beam search that the recipe's pairs name, or need because their memory is carried from pair to pair; else unset.
 std::optional<search::BeamSearchOptions> own_search(const std::optional<recipes::Recipe>& recipe);
 
 /// The search of a stored published model; unset where the recipe of its run has its own, or there is none. Throws

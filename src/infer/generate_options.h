@@ -12,9 +12,8 @@ namespace mnemo::infer {
 ///   x = x / repetition_penalty if x > 0, else x * repetition_penalty    of a token that was read or written (Keskar et
 ///                                                                       al. 2019, CTRL)
 ///   x = x - frequency_penalty * count - presence_penalty                of a token written count > 0 times (OpenAI)
-/// then a token is sampled from p = softmax(x / temperature), restricted to the top_k most likely tokens, to the fewest
-/// of these that hold top_p of their probability, and to those with at least min_p times the probability of the most
-/// likely one.
+/// Then a token is sampled from p = softmax(x / temperature), restricted to the top_k most likely tokens, to the fewest
+/// of these that hold top_p of their probability, and to tokens with at least min_p times the highest probability.
 struct GenerateOptions {
   int64_t max_tokens = 256;            ///< of a text
   double temperature = 0.8;            ///< 0: always the most likely token

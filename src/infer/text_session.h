@@ -35,9 +35,9 @@ class TextSession {
   /// tokens in front are context and have no entry.
   std::vector<ScoredToken> score(std::string_view text, text::Unknown unknown = text::Unknown::warn);
 
-  /// Begins a text whose pieces next_piece() returns. Of the options max_tokens, stop and past_end count; the sampling
-  /// is the session's. A stop text that occurs is part of the sequence, with the whole of its last token, so a session
-  /// goes on behind it; so is an end token.
+  /// Begins a text whose pieces next_piece() returns. Only max_tokens, stop and past_end of the options are used; the
+  /// sampling is the session's. A stop text that occurs is part of the sequence, including its whole last token, so a
+  /// session continues after it; so is an end token.
   void begin(const GenerateOptions& options = {});
   /// Writes until there is text to show and returns it: whole characters of valid UTF-8. Returns nothing once the text
   /// has ended (finish_reason()). A character that is incomplete at the end is kept for the next text, or for finish().

@@ -17,9 +17,9 @@ enum class FinishReason { none, stop, length };
 /// "stop" or "length"; empty for none.
 std::string_view name_of(FinishReason reason);
 
-/// Turns the tokens that a model writes into text, one token at a time. What comes out is whole characters of valid
+/// Turns the tokens that a model writes into text, one token at a time. It returns whole characters of valid
 /// UTF-8, up to a stop text or an end token. It has value semantics and serves one text after the other: a character
-/// that is incomplete at the end of a text goes on in the next.
+/// that is incomplete at the end of a text continues in the next.
 class TextStream {
  public:
   /// end_tokens: tokens that end a text and are not part of it (GenerateOptions::past_end).

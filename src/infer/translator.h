@@ -73,9 +73,9 @@ class Translator {
 
   /// Calls on_line for each line, in their order, as soon as it and those before it are done. Samples depend on the
   /// seed and the line's number, counted from `first_line`. Throws InputError that names `where` and the line for
-  /// invalid UTF-8, InputError for an alignment by a cross-attention that cannot be inspected, for prefixes that are
-  /// not one a line, not UTF-8, of words that the vocabulary lacks, too long for the model or of an empty line, and as
-  /// require_fitting().
+  /// invalid UTF-8, and InputError as require_fitting(). Also throws InputError for an alignment by a cross-attention
+  /// that cannot be inspected, and for wrong prefixes: not one per line, not UTF-8, with words outside the vocabulary,
+  /// too long for the model, or of an empty line.
   SourceCounts translate(std::span<const std::string> lines, const TranslateOptions& options, const OnLine& on_line,
                          std::string_view where = "source", int64_t first_line = 1) const;
   /// Translates documents, each followed by an empty line: memory goes from line to line of a document. `open`: the

@@ -22,7 +22,7 @@ struct PairedBootstrap {
 /// both systems on each.
 ///   p = (1 + #{ |d_i - mean d| >= |score_a - score_b| }) / (1 + samples),   d_i the difference on sample i
 /// (Riezler and Maxwell 2005: the samples' differences, centred, are the distribution under no difference).
-/// The same seed gives the same result on any machine. Throws InputError for no sentences or fewer than 1 sample.
+/// Equal seeds give equal results on any machine. Throws InputError for no sentences or fewer than 1 sample.
 PairedBootstrap paired_bootstrap(int64_t sentences, const SampleScore& system_a, const SampleScore& system_b,
                                  int64_t samples = 1000, uint64_t seed = 12345);
 

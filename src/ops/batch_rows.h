@@ -11,9 +11,9 @@ struct BatchRows {
   int64_t first = 0, count = 0, total = 0;
 };
 
-/// While it lives, random masks and numbers of this thread are drawn for the whole batch, of which its rows are taken:
-/// each sample gets the numbers that it would get if one thread computed all rows, and the generators of all threads
-/// move alike.
+/// While it lives, random masks and numbers of this thread are drawn for the whole batch, and its rows are taken. Each
+/// sample gets the numbers that it would get if one thread computed all rows, and the generators of all threads move
+/// alike.
 class BatchRowsGuard {
  public:
   explicit BatchRowsGuard(const BatchRows& rows);

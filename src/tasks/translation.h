@@ -41,9 +41,9 @@ struct TranslationOptions {
 /// The part of a text after its last separator; the whole text if there is none, or if the separator is empty.
 std::string last_sentence(const std::string& text, const std::string& separator);
 
-/// Whether the tokens of a translation are the target of its pair, with a separator the last sentence of each: `text`,
-/// or what the vocabulary writes for its tokens, which have no second blank, and no character that its rules change. A
-/// translation with an unknown token is none.
+/// Whether a translation is the target of its pair; with a separator only the last sentences are compared. It must
+/// equal `text`, or the target's tokens as the vocabulary decodes them (single blanks, normalised characters). A
+/// translation with an unknown token never does.
 bool is_target(const data::PairVocabulary& vocabulary, std::span<const int64_t> translation,
                std::span<const int64_t> target, const std::string& text, const std::string& separator);
 

@@ -34,7 +34,7 @@ std::shared_ptr<const Tokenizer> make_sentencepiece(std::string_view file, Sente
                                                     PretrainedParts parts, const std::string& where);
 
 /// Trains a model on the lines of the texts together: subword units with `vocab_size` pieces, of which <unk>, <s>, </s>
-/// and <pad> are the first. The same texts give the same model. Throws InputError for invalid UTF-8 with file and byte,
+/// and <pad> are the first. Training is deterministic. Throws InputError for invalid UTF-8 with file and byte,
 /// for a text without lines, and for a size that the text does not allow, with SentencePiece's own words.
 ///   type: "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016)
 std::shared_ptr<const Tokenizer> train_sentencepiece(std::string_view type, const std::vector<TextSource>& texts,

@@ -71,9 +71,9 @@ struct RunHooks {
 /// them.
 ///
 /// With a group, the ranks train one model: every rank has the same task and takes its share of the rows of each part.
-/// Losses are divided by the targets of all ranks, gradients summed over them, random masks drawn by row of the whole
-/// batch, and per-model state is the mean over all rows, so that a step is that of one process with the whole batch, to
-/// rounding. Checkpoints are those of one process: they hold all ranks' rows and load on any number of ranks.
+/// Losses are divided by the targets of all ranks, and gradients are summed over the ranks. Random masks are drawn by
+/// row of the whole batch, and per-model state is the mean over all rows. A step thus equals that of one process with
+/// the whole batch, to rounding. Checkpoints hold all ranks' rows and load on any number of ranks.
 ///
 /// Checkpoints contain everything the next step depends on: a resumed run is bitwise equal to an uninterrupted one (on
 /// the same machine with the same number of threads).

@@ -13,9 +13,9 @@ namespace mnemo::weights {
 /// its path in the state. These are the model's tensors, not copies.
 NamedTensors model_tensors(const core::Model& model);
 
-/// Limits on what a configuration may allocate, given its weights file: twice the number of values in the file plus one
-/// million, so that an ordinary mismatch is still reported tensor by tensor; sixteen times that for the state of a
-/// sequence, which is not in the file.
+/// Limits the memory of a configuration by its weights file: twice the number of values in the file plus one million,
+/// so that an ordinary mismatch is still reported tensor by tensor. The state of a sequence, which is not in the file,
+/// may be sixteen times as large.
 layers::Budget budget_of(const TensorFile& file, const std::string& where);
 
 /// Loads a model from such a file, in place: parameters and the committed per-model state. Throws InputError that lists

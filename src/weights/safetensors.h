@@ -58,7 +58,7 @@ TensorFile read_safetensors(std::string_view bytes, const std::string& name, con
 
 /// Writes a safetensors file atomically (temporary file, fsync, rename, fsync of the folder). The header keeps the
 /// given order and is padded with spaces to 8 bytes; data is sorted by decreasing element size, so that every tensor is
-/// aligned. The same input gives the same bytes. Tensors may be on any device and have any strides; they are copied one
+/// aligned. Equal input gives equal bytes. Tensors may be on any device and have any strides; they are copied one
 /// at a time. Throws InputError for a duplicate name, a name or text that is not UTF-8, a dtype the format lacks,
 /// anything beyond the caps, and for a full disk or an unwritable folder (naming the path; the old file is unchanged).
 void write_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata = {});

@@ -36,7 +36,7 @@ struct DataSet {
   std::string from;               ///< where to download it
   std::string data_type = {};     ///< the type of [data] whose keys may be set; empty: no keys
   bool path_is_optional = false;  ///< without a path the data is generated
-  /// Of these keys, those that the set itself decides for that path: `keys` below has them, and they may not be set.
+  /// The keys that the set itself decides for that path: `keys` below has them, and they may not be set.
   std::function<base::Node(const std::string& path)> own_keys = {};
   /// Reads `path`, a file or folder, checks it and writes the data set to the folder `out`; `keys` is a complete [data]
   /// table of data_type, or null if data_type is empty. Throws InputError naming the file, what was expected and what

@@ -20,9 +20,9 @@ struct Masking {
   std::vector<bool> begins_word = {};  ///< by token, see word_starts; empty: tokens are chosen one by one
 };
 
-/// Hides tokens of a text: `targets` [as many] gets the tokens to predict, base::kIgnoreTarget elsewhere. Of n tokens,
-/// separators not counted, round(fraction n) are chosen, at least one; of whole words those that fit into this number,
-/// and the first drawn in any case.
+/// Hides tokens of a text: `targets` [as many] gets the tokens to predict, base::kIgnoreTarget elsewhere.
+/// round(fraction n) of the n tokens are chosen, separators not counted, at least one. With whole words, words are
+/// chosen as long as they fit into this number, and the first one drawn in any case.
 void mask_tokens(std::span<int64_t> tokens, std::span<int64_t> targets, const Masking& masking, base::Random& random);
 
 /// Whether each token of the vocabulary begins a word: after another text it begins with white space, or it is

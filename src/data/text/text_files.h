@@ -21,9 +21,10 @@ inline constexpr int64_t kMaxJoinedText = int64_t{1} << 34;
 /// Whether the path has `*` or `?` and is no file itself.
 bool is_pattern(const std::string& path);
 
-/// The files that a path stands for, sorted: a file itself; of a folder and those below it the files NAME.txt, or with
-/// a JSON key NAME.jsonl, .ndjson and .json, each also with .gz or .zst behind; of a pattern (`*` and `?` in any of its
-/// names, `texts/*/*.txt`) the files that match. Throws InputError if there is none.
+/// The files of a path, sorted. Throws InputError if there is none.
+///   a file     itself
+///   a folder   NAME.txt in it and below, or with a JSON key NAME.jsonl, .ndjson and .json; also packed: .gz, .zst
+///   a pattern  the files that match; `*` and `?` may be in any of its names, `texts/*/*.txt`
 std::vector<std::string> text_files(const std::string& path, const TextFileOptions& options = {});
 
 /// Calls `use` with the path of every file in a folder and those below it, in no order, until it returns false. hidden:
@@ -31,8 +32,8 @@ std::vector<std::string> text_files(const std::string& path, const TextFileOptio
 /// links that lead nowhere are left out. Throws InputError naming a folder or a link that cannot be read.
 void for_each_file(const std::string& folder, bool hidden, const std::function<bool(const std::string& path)>& use);
 
-/// Whether every file of a folder and those below it is a text, NAME.txt, also with .gz or .zst behind, but for hidden
-/// ones, README and LICENSE. False where there is no text.
+/// Whether every file in a folder and below is a text, NAME.txt or a packed one (.gz, .zst), ignoring hidden files,
+/// README and LICENSE. False if there is no text.
 bool is_folder_of_texts(const std::string& path);
 
 /// Opens a text. A plain file is read in chunks. Everything else is unpacked and joined in memory: in order of the

@@ -1,4 +1,4 @@
-// Tokenizers of pretrained models: their files, special tokens and refusals. What they make of texts is compared with
+// Tokenizers of pretrained models: their files, special tokens and refusals. Their encodings are compared with
 // other libraries in tests/golden.
 #include "text/pretrained.h"
 
