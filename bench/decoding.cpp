@@ -31,7 +31,7 @@ struct DecodingPeers {
   }
 };
 
-/// One peer of a row, and what it is asked to run.
+/// One peer of a row, and its request.
 struct DecodingPeer {
   std::string name;  ///< stock, best, dynamic_int8, transformers or ctranslate2; also the key in the file of bars
   PeerProcess* process;

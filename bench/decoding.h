@@ -39,7 +39,7 @@ class DecodingSubject {
   /// Seconds for one token of each of `batch` sequences that have read `context` random tokens, the median of `count`.
   /// A later call continues where this one ended.
   double token(const std::string& precision, int64_t context, int64_t batch, int64_t count);
-  /// Bytes that one token of one sequence must read: the weights, and what the sequence keeps of `context` tokens.
+  /// Bytes that one token of one sequence must read: the weights, and the sequence's state after `context` tokens.
   double bytes(const std::string& precision, int64_t context);
   /// Abc only: seconds per greedy token, the median of `count`, at a position that the state is set to. The memory
   /// holds the content of 1,000 tokens.

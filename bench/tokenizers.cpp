@@ -39,7 +39,7 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
-/// The ids of all lines, -1 behind each.
+/// The ids of all lines, -1 after each.
 std::vector<int32_t> encode_lines(const text::Tokenizer& tokenizer, const std::vector<std::string_view>& lines) {
   std::vector<int32_t> all;
   for (const std::string_view line : lines) {

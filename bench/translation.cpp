@@ -149,7 +149,7 @@ std::vector<std::string> other_results(const TranslationPeers& peers, Translatio
   }
   const base::Node answer = base::parse_json(peers.ctranslate2->ask("check"), "the peer's answer");
   const auto ours = subject.translate(ops::Precision::float32, 4, 1, 4);
-  // Sentences of a batch are sorted by length here, so compare what is there, not where.
+  // Sentences of a batch are sorted by length here, so compare the sets, not the order.
   std::vector<std::vector<int64_t>> mine, theirs;
   for (const auto& hypotheses : ours) {
     mine.push_back(hypotheses.front().tokens);

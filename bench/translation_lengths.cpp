@@ -129,7 +129,7 @@ BenchReport bench_translation_lengths(const BenchArguments& arguments, Bars& bar
                                          {"softmax_bytes", row.softmax_bytes},
                                          {"abc_bytes", row.abc_bytes}}));
   }
-  // The least of the rounds: what is claimed is the growth, which is smaller than the noise of a median.
+  // The least of the rounds: the claim is about the growth, which is smaller than the noise of a median.
   const double growth = rows.back().abc.least / rows.front().abc.least;
   bars.at_most("translation_lengths", "abc", growth,
                fmt::format("ABC: time of a token of {} over one of {}", kLengths[3], kLengths[0]));

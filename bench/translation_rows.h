@@ -37,7 +37,7 @@ TranslationRow measure_row(std::string what, std::string key, int64_t repeats, c
 
 BenchReport report_of(const std::vector<TranslationRow>& rows, const std::string& note, Bars& bars);
 
-/// `mnemo-bench translation --model FOLDER --pairs FILE`: a trained model beside CTranslate2 with the same weights.
+/// `mnemo-bench translation --model FOLDER --pairs FILE`: a trained model and CTranslate2 with the same weights.
 BenchReport bench_trained_translation(const BenchArguments& arguments, Bars& bars);
 
 }  // namespace mnemo::bench

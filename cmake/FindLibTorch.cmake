@@ -2,7 +2,7 @@
 #
 #   MNEMO_TORCH_DIR   the folder that holds include/ and lib/ (a cache variable; default <source>/.deps/torch/torch, with MNEMO_CUDA
 #                     <source>/.deps/torch-cuda/torch)
-#   MNEMO_CUDA        whether libtorch_cuda is wanted too; the nvidia packages then lie beside the torch folder
+#   MNEMO_CUDA        whether libtorch_cuda is wanted too; the nvidia packages are then next to the torch folder
 #
 # Gives the imported target LibTorch::torch: headers (as system headers), libtorch_cpu and libc10 with their run path, the OpenMP runtime beside them,
 # and LibTorch_VERSION. The include folder also holds the fmt headers that LibTorch carries. The wheel's own CMake package

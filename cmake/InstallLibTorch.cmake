@@ -1,7 +1,7 @@
 # Run by cmake --install: copies the libraries of the torch wheel and of its companions that `program` loads into the installed torch_dir.
 # All lie in one folder then, where the program's run path, which those of libraries come after, finds them.
 
-# The path behind links, each followed before a ".." behind it as the loader does: file(REAL_PATH) takes ".." away first.
+# The path with links resolved, each before a ".." after it, as the loader does: file(REAL_PATH) removes ".." first.
 function(real_path path out)
   string(FIND "${path}" "/../" at)
   while(at GREATER 0)

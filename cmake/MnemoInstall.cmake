@@ -47,7 +47,7 @@ install(FILES
   cmake/FindZstd.cmake
   DESTINATION "${package_dir}")
 
-# The program, and what it needs beside it. With MNEMO_INSTALL_LIBTORCH the tree is complete and may be moved; without, the program finds
+# The program, and the files that it needs. With MNEMO_INSTALL_LIBTORCH the tree is complete and may be moved; without, the program finds
 # LibTorch where it was at build time.
 cmake_dependent_option(MNEMO_INSTALL_LIBTORCH "Install LibTorch's libraries beside the program" ON "NOT MNEMO_CUDA" OFF)
 if(MNEMO_INSTALL_LIBTORCH)

@@ -11,7 +11,7 @@
 
 namespace {
 
-/// A folder with two files of weights, beside which an index is put.
+/// A folder with two files of weights, for an index.
 const mnemo::test::TemporaryFolder& folder() {
   using namespace mnemo;
   static const test::TemporaryFolder made;

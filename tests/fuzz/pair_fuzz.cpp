@@ -28,7 +28,7 @@ class MemoryFile {
   int file_;
 };
 
-/// `apart`: what does not stand in a side.
+/// `apart`: characters that occur in no side.
 void check(const mnemo::data::TextPairs& part, bool documents, const char* apart) {
   using namespace mnemo;
   for (const data::TextPair& pair : part.pairs) {

@@ -1,4 +1,4 @@
-// Fine-tuning on the command line, and what is said of the models it makes.
+// Fine-tuning on the command line, and reports about the resulting models.
 #include <torch/types.h>
 
 #include <filesystem>

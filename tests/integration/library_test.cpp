@@ -142,7 +142,7 @@ TEST_F(Library, SavedModelsAreTheSame) {
   for (const char* file : {"config.json", "model.safetensors", "vocabulary.json", "text.json", "README.md"})
     EXPECT_EQ(content(folder_ / ("copy/" + std::string(file))), content(folder + "/model/" + file)) << file;
   EXPECT_EQ(load(folder_ / "copy").generate("line 9", {.seed = 3}), model.generate("line 9", {.seed = 3}));
-  // One that lies in no folder.
+  // A model that is not in a folder.
   bundle::Bundle parts = model.parts();
   parts.folder.clear();
   save_model(folder_ / "fresh", Bundle(std::make_shared<const bundle::Bundle>(parts)));

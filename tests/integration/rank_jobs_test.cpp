@@ -119,7 +119,7 @@ TEST_F(RankJobs, WithoutRankZeroTheOthersEndWithItsName) {
   }
 }
 
-/// Without --processes nobody sees the signal; the others find out.
+/// Without --processes no parent sees the signal; the other ranks find out.
 TEST_F(RankJobs, ALostRankIsNamedWithItsLog) {
   const std::string port = std::to_string(test::free_port());
   const std::vector<std::string> words = {"train",         folder_ / "recipe.toml", "--out",
@@ -273,7 +273,7 @@ TEST_F(RankJobs, AStudyOverTheRanksOfAJob) {
   EXPECT_EQ(second->finish().status, 2);
 }
 
-/// One rank is told to stop: every training is saved before any rank ends.
+/// One rank gets a signal to stop: every training is saved before any rank ends.
 TEST_F(RankJobs, AStudyThatIsStoppedSavesEveryTraining) {
   write_study("steps = 10000000\nsave_every = 0\nlog_every = 1");
   const std::vector<std::string> words = {"compare", folder_ / "study.toml", "--threads", "1", "--seeds", "1",

@@ -8,7 +8,7 @@
 #include "tests/support/command_line.h"
 #include "weights/checkpoint.h"
 
-// Resumed runs: what they keep, and what they refuse.
+// Resumed runs: settings that they keep or refuse.
 namespace mnemo {
 namespace {
 

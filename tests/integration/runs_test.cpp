@@ -57,7 +57,7 @@ TEST_F(Runs, AreListedWithTheirState) {
     EXPECT_TRUE(holds(table.out, text)) << table.out;
   EXPECT_TRUE(holds(run({"runs", done}).out, "finished")) << "the folder of one run";
 
-  // The run goes on past its first end: its model is that of then.
+  // The run continues past its first end; its model is still that of the first end.
   ASSERT_EQ(run({"train", "--resume", done, "--set", "train.steps=9", "-q"}).status, 0);
   fs::last_write_time(done + "/model/config.json", fs::file_time_type::clock::now() - std::chrono::hours(1));
   EXPECT_EQ(listed("done").at("state").as_string(), "finished") << "all steps are done";

@@ -27,7 +27,7 @@ class SharedOutput : public TaskCommands {
         fmt::format("{} < {} > {} 2> {}", command, folder_ / "in", folder_ / "out", folder_ / "err").c_str());
     return {WEXITSTATUS(status), content(folder_ / "out"), content(folder_ / "err")};
   }
-  /// Runs the command on one process, on two and on three. Returns what one has written.
+  /// Runs the command on one process, on two and on three. Returns the output of one process.
   std::string expect_same(std::vector<std::string> arguments, const std::string& input = "", int expected = 0) const {
     arguments.insert(arguments.end(), {"--threads", "1"});
     const Finished alone = run_on(input, arguments);
@@ -109,7 +109,7 @@ TEST_F(SharedOutput, Samples) {
   EXPECT_TRUE(holds(refused.err, "one text is written by one process")) << refused.err;
 }
 
-/// A job of one rank is one process: what several cannot share it does.
+/// A job of one rank is one process: it also does work that ranks cannot share.
 TEST_F(SharedOutput, OneRankDoesWhatOneProcessDoes) {
   const std::string model = trained("run");
   const auto expect_equal = [&](std::vector<std::string> words, const std::string& input = "") {

@@ -1,4 +1,4 @@
-// Published encoders that learn to classify texts, and what is asked of them then.
+// Published encoders that learn to classify texts, and commands that use them.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 

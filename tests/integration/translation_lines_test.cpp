@@ -20,7 +20,7 @@ int64_t times(const std::string& text, const std::string& part) {
   return count;
 }
 
-/// Whether a letter or a digit stands behind the part somewhere.
+/// Whether there is a letter or a digit after the part.
 bool goes_on(const std::string& text, const std::string& part) {
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
     if (std::isalnum(static_cast<unsigned char>(text[at + part.size()])) != 0) return true;

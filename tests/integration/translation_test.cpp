@@ -1,4 +1,4 @@
-// Translation as a user runs it: train, resume, translate, evaluate, and what is refused.
+// Translation as a user runs it: train, resume, translate, evaluate, and refusals.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -93,7 +93,7 @@ TEST_F(TranslationRun, AlignsReplacesUnknownWordsAndDraws) {
   EXPECT_EQ(first.out, again.out);
   EXPECT_NE(first.out, translate(line, drawn + "2").out);
   EXPECT_FALSE(holds(first.out, "<unk>")) << first.out;
-  // The second of two lines is drawn as if it stood alone behind an empty one.
+  // The second of two lines is drawn as if it came alone after an empty one.
   const std::string both = translate(line + line, model + " --sample --seed 3 --max-len-b 6").out;
   EXPECT_EQ(both.substr(both.find('\n')), translate("\n" + line, model + " --sample --seed 3 --max-len-b 6").out);
 

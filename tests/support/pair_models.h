@@ -12,7 +12,7 @@
 /// Small translation models with weights that matter.
 namespace mnemo::test {
 
-/// An attention is named by its type, with a feature map or a control behind a colon: "linear:rfa", "abc:window";
+/// An attention is named by its type, with a feature map or a control after a colon: "linear:rfa", "abc:window";
 /// "linear:rfa_authors" is the released variant.
 inline models::ModelOptions pair_options(const std::string& attention = "softmax", const std::string& cross = "softmax",
                                          const std::string& encoder = "softmax") {

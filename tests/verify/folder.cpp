@@ -46,7 +46,7 @@ std::string group_of(const std::string& name) {
                                        : "gradients of parameters";
 }
 
-/// Expectations of a text model, by what it is.
+/// Expectations of a text model, by its kind.
 GoldenReport verify_text(const TextFolder& text) {
   const bool recurrent = text.file.find("step.0.input.tokens") != nullptr;
   const bundle::AnyModel loaded = text.load(at::kFloat);

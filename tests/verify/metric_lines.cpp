@@ -24,7 +24,7 @@ void compare_signature(LineObject& object, const std::string& path, const std::s
       [&] { return quoted(found); });
 }
 
-/// One entry of "results": the options, and what BLEU makes of the corpus with them.
+/// One entry of "results": the options, and the corpus's BLEU with them.
 void compare_result(LineObject& result, const std::string& path, const std::vector<std::string>& hypotheses,
                     const std::vector<std::vector<std::string>>& references, LineComparison& comparison) {
   metrics::BleuOptions options{.lowercase = result.boolean("lowercase"),

@@ -47,7 +47,7 @@ std::string pair_state_name(const std::string& path) {
   return path.starts_with(kEncoded) ? path.substr(kEncoded.size()) : "";
 }
 
-/// The file's name of a parameter: GRC's stand beside the attention there.
+/// The file's name of a parameter: there GRC's parameters are next to the attention.
 std::string pair_parameter_name(const std::string& name) {
   static const std::regex of_grc(R"((encoder\.layers\.\d+)\.attn\.grc\.)");
   return std::regex_replace(name, of_grc, "$1.grc.");

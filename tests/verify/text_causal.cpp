@@ -54,7 +54,7 @@ void compare_pass(const TextFolder& text, at::ScalarType dtype, TextComparison& 
   compare_gradients("grad_loss.");
 }
 
-/// Next-token log probabilities after `prompt` and what was generated: by the model's forward pass.
+/// Next-token log probabilities after `prompt` and the generated tokens, by the model's forward pass.
 NextToken by_model(const models::Model& model, const std::vector<int64_t>& prompt, at::Device device) {
   return [&model, prompt, device](const std::vector<int64_t>& generated) {
     const at::NoGradGuard no_grad;
@@ -90,7 +90,7 @@ struct Prompts {
       rows.push_back(std::move(tokens));
     }
   }
-  /// [P+N]: the prompt as it stands in the file, then the generated tokens, then padding.
+  /// [P+N]: the prompt as in the file, then the generated tokens, then padding.
   at::Tensor row(size_t number, const FoundText& found, const SearchSettings& settings) const {
     std::vector<int64_t> tokens = found.tokens;
     tokens.resize(static_cast<size_t>(settings.max_new_tokens), settings.pad);

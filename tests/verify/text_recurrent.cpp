@@ -14,7 +14,7 @@ namespace {
 /// moves those of T5's memory tokens by 1.6e-5 of their largest value, computed in float64.
 constexpr double kGradientTolerance = 3e-5;
 
-/// The file's name of a parameter or state of a memory, which does not say where in the model it stands.
+/// The file's name of a parameter or state of a memory, without its place in the model.
 std::string memory_name(std::string name) {
   for (const std::string_view place : {"backbone.encoder.", "source.encoder."}) {
     if (name.starts_with(place)) name.erase(0, place.size());

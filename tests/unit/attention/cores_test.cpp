@@ -1,5 +1,5 @@
-// Linear attention, windows, BigBird, hashing and Linformer as modules: what they compute from their projections, as
-// bidirectional and as cross-attention, with padding; and what they reject by name.
+// Linear attention, windows, BigBird, hashing and Linformer as modules: their outputs, given their projections, as
+// bidirectional and as cross-attention, with padding; and errors by name.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 

@@ -1,4 +1,4 @@
-// Attention over reduced rows and inside windows as modules: by definition, on any grid, and what they reject by name.
+// Attention over reduced rows and inside windows as modules: by definition, on any grid, and errors by name.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 

@@ -94,7 +94,7 @@ std::string clause_of(std::string text) {
   return std::regex_search(text, found, end_of_clause) ? found.prefix().str() : text;
 }
 
-/// `about` without what it says of these variants, and without what stands in parentheses.
+/// `about` without its claims about these variants, and without text in parentheses.
 std::string said_of_all(std::string about, const std::vector<recipes::RecipeVariant>& variants) {
   for (const recipes::RecipeVariant& variant : variants) {
     const std::string quoted = "'" + variant.name + "'";

@@ -1,4 +1,4 @@
-// Where attentions attend in an image: which position, with what weight, and what is outside the image.
+// Attention over an image: positions, weights, and rows outside the image.
 #include "inspect/image_record.h"
 
 #include <gtest/gtest.h>

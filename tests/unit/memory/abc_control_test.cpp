@@ -1,4 +1,4 @@
-// Every control of ABC: what it computes, padding, splits, limits and errors. The conformance suite checks the laws on
+// Every control of ABC: outputs, padding, splits, limits and errors. The conformance suite checks the laws on
 // whole models.
 #include "memory/abc_control/control.h"
 

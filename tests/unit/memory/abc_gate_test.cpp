@@ -1,4 +1,4 @@
-// ABC's gate and its redrawn slots, against what they are defined as.
+// ABC's gate and its redrawn slots, against their definitions.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 

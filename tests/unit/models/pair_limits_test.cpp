@@ -1,4 +1,4 @@
-// The longest source and target that a translation model says it has places for are those that it runs.
+// A translation model runs the longest source and target that it declares, and no longer ones.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -17,7 +17,7 @@ struct Limited {
   std::string encoder = "{type=\"softmax\"}", decoder = encoder, cross = encoder;
   std::vector<std::string> memory = {};
   int64_t segment_size = 0, learned = 0;
-  int64_t source = 0, target = 0;  ///< what the model has places for; 0: any number
+  int64_t source = 0, target = 0;  ///< positions of the model; 0: any number
 };
 
 const std::string kLinformer = "{type=\"linformer\", num_slots=3, max_len=12, bias=true}";

@@ -1,4 +1,4 @@
-// Laws of translation models: whole and in parts, padding, state operations, and what is refused.
+// Laws of translation models: whole and in parts, padding, state operations, and errors.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 

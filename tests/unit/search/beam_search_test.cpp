@@ -99,7 +99,7 @@ TEST_F(BeamSearch, LengthsPrefixesAndRepeats) {
   }
 }
 
-// Directly behind a prefix, and nowhere else.
+// Directly after a prefix, and nowhere else.
 TEST_F(BeamSearch, SomeTokensNeverFollowAPrefix) {
   BeamSearchOptions options{.beam_size = 4, .max_len_b = 6};
   for (int64_t token = 4; token < 18; ++token) options.not_after_prefix.push_back(token);

@@ -1,4 +1,4 @@
-// Runs that were stopped, killed or changed, and what goes on from their checkpoints.
+// Runs that were stopped, killed or changed, and resumed from their checkpoints.
 #include <signal.h>
 #include <torch/types.h>
 

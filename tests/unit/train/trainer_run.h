@@ -43,7 +43,7 @@ inline TrainOptions small_options() {
   return options;
 }
 
-/// A small text, models of it with memory, and what tests ask of their runs.
+/// A small text, models of it with memory, and helpers for their runs.
 class TrainerTest : public ::testing::Test {
  protected:
   TrainerTest() {
