@@ -31,7 +31,7 @@ std::vector<int64_t> numbers_of(const std::string& text) {
     int64_t number = 0;
     const auto read = std::from_chars(at, end, number);
     base::require(read.ec == std::errc() && number >= 0,
-                  "inspect: --tokens: expected numbers with blanks between, found '{}'", text);
+                  "inspect: --tokens: expected numbers separated by spaces, found '{}'", text);
     numbers.push_back(number);
     at = read.ptr;
   }

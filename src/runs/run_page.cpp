@@ -234,7 +234,7 @@ std::string status(const RunPageContent& content) {
       state_name(content.state), base::grouped(done), base::grouped(content.steps), html_escape(note), content.steps,
       done);
   if (content.state == PageState::stopped || content.state == PageState::failed)
-    html += "<p>To go on from the last checkpoint:</p>\n" + page::listing(content.resume);
+    html += "<p>To resume from the last checkpoint:</p>\n" + page::listing(content.resume);
   return html;
 }
 

@@ -65,7 +65,7 @@ TEST_F(CommandLine, InspectShowsWhereAnInputIsLookedAt) {
       {{"--text", "line", "--segment", "2"}, "--segment: the input has 1 segments; expected 1 to 1, found 2"},
       {{"--text", ""}, "the input has no tokens"},
       {{"--text", "a", "--tokens", "1"}, "expected one of --text, --tokens and --sample"},
-      {{"--tokens", "1 x"}, "--tokens: expected numbers with blanks between"},
+      {{"--tokens", "1 x"}, "--tokens: expected numbers separated by spaces"},
       {{"--tokens", "9999"}, "--tokens: expected tokens 0 to"},
       {{"--sample", "4"}, "--sample: expected 0 to 3"},
       {{"--layers", "0"}, "--layers, --heads and --segment select"},

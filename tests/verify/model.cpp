@@ -162,7 +162,7 @@ void compare_optimiser(const GoldenFile& file, const models::Model& model, doubl
   if (optim.is_null()) return;
   const int64_t steps = optim.at("steps").as_int();
   const double clip = optim.at("clip_norm").as_double();
-  base::require(steps > 0 && steps <= 1000, "{}: expected 1 to 1000 optimiser steps, found {}", file.path(), steps);
+  base::require(steps > 0 && steps <= 1000, "{}: expected 1 to 1000 optimizer steps, found {}", file.path(), steps);
   optim.erase("steps");
   optim.erase("clip_norm");
   const auto optimiser = train::make_optimiser(train::optimiser_types().complete(optim), model.parameters().all());
@@ -178,12 +178,12 @@ void compare_optimiser(const GoldenFile& file, const models::Model& model, doubl
     train::clip_gradients(model.parameters().all(), norms.back(), clip);
     optimiser->step();
   }
-  comparison.compare("optimiser steps", "optim.loss", file.find("optim.loss"), at::tensor(losses, at::kDouble));
-  comparison.compare("optimiser steps", "optim.grad_norm", file.find("optim.grad_norm"),
+  comparison.compare("optimizer steps", "optim.loss", file.find("optim.loss"), at::tensor(losses, at::kDouble));
+  comparison.compare("optimizer steps", "optim.grad_norm", file.find("optim.grad_norm"),
                      at::tensor(norms, at::kDouble));
   for (const auto& [name, expected] : file.under("optim.after.param.")) {
     const at::Tensor found = model.parameters().find(name);
-    if (found.defined()) comparison.compare("optimiser steps", "optim.after.param." + name, expected, found);
+    if (found.defined()) comparison.compare("optimizer steps", "optim.after.param." + name, expected, found);
   }
 }
 

@@ -236,10 +236,10 @@ void verify_training(const TaskSubject& subject, GoldenComparison& comparison) {
     compare_frozen(subject, comparison);
     optimiser->step();
     compare_named(
-        subject, "optimiser steps", fmt::format("step.{}.param.", k),
+        subject, "optimizer steps", fmt::format("step.{}.param.", k),
         [](const layers::Parameter& one) { return one.tensor; }, comparison);
     compare_named(
-        subject, "optimiser steps", fmt::format("step.{}.momentum.", k),
+        subject, "optimizer steps", fmt::format("step.{}.momentum.", k),
         [&](const layers::Parameter& one) {
           for (const auto& [name, tensor] : optimiser->state()) {
             if (name == "momentum." + one.name) return tensor;

@@ -315,7 +315,7 @@ TEST(AddMemory, RefusesWhatDoesNotFit) {
           {"--segment", "20", "28"});
   refuses({.model = gpt2, .out = out, .segment = 0}, {"--segment: expected at least 1, found 0"});
   refuses({.model = gpt2, .out = out, .memory = {"recurrent_tokens,num_mem_tokens=40"}},
-          {"--memory: adds 80 rows to every segment", "28 places: expected fewer"});
+          {"--memory: adds 80 rows to every segment", "28 positions: expected fewer"});
   refuses({.model = kTexts + "llama", .out = out, .memory = {"recurrent_tokens,num_mem_tokens=400"}},
           {"--memory: adds 800 rows", "or --segment"});
   refuses({.model = gpt2, .out = out, .memory = {"recurrent_tokens,16"}}, {"--memory", "KEY=VALUE"});

@@ -138,12 +138,13 @@ TEST_F(LabelledTextFiles, KeysThatDoNotBelongToTheDataAreRefused) {
                                     std::pair(write("articles-x.xml", "<articles/>"), "a file of articles")}) {
     options.train = train;
     test::expect_error<base::InputError>([&] { read_labelled_texts(options); },
-                                         {"data.text_column: is of a table", train, kind, "remove it"});
+                                         {"data.text_column: applies to tables only", train, kind, "remove it"});
   }
   options.train = folder / "imdb";
   options.text_column.clear();
   options.label_column = "kind";
-  test::expect_error<base::InputError>([&] { read_labelled_texts(options); }, {"data.label_column: is of a table"});
+  test::expect_error<base::InputError>([&] { read_labelled_texts(options); },
+                                       {"data.label_column: applies to tables only"});
   // A table beside the folder has columns.
   options.text_column = "body";
   options.valid = write("valid.tsv", "kind\tbody\npos\tfine\n");

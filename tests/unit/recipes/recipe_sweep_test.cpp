@@ -104,7 +104,7 @@ TEST_F(Sweeps, KeysThatMoveTogetherAreOneAxis) {
       with("together = [{ \"data.num_symbols\" = [8, 12], \"model.segment_size\" = [6] }]\n"));
   EXPECT_TRUE(contains(
       error,
-      "a.toml:10: 'study[0].sweep.together.model.segment_size': expected 2 values, as many as of 'data.num_symbols'"))
+      "a.toml:10: 'study[0].sweep.together.model.segment_size': expected 2 values, as many as 'data.num_symbols'"))
       << error;
 }
 

@@ -150,7 +150,7 @@ TEST_F(LowRankTest, MistakesAreNamed) {
   refused({"train.lora.targets: expected matrices, found 'backbone.layers.0.norm1.weight' [16]"});
   options.lora->targets = {"*.attn.q.weight"};
   options.only = {"backbone.*"};
-  refused({"train.only: 'backbone.layers.0.attn.q.weight' is one of train.lora.targets"});
+  refused({"train.only: 'backbone.layers.0.attn.q.weight' is also in train.lora.targets"});
   options.lora.reset();
   options.only = {"nothing.*"};
   refused({"no parameter matches the pattern \"nothing.*\""});
