@@ -4,8 +4,8 @@
 
 namespace mnemo::core {
 
-/// How an attention attends to keys and values projected by another mechanism (GRC with mem_attention = "same" reads its
-/// cache this way). Every query sees every key; there are no distances.
+/// How an attention attends to keys and values projected by another mechanism (GRC with mem_attention = "same" reads
+/// its cache this way). Every query sees every key; there are no distances.
 class ReadsHeads {
  public:
   virtual ~ReadsHeads() = default;

@@ -13,9 +13,9 @@
 
 namespace mnemo::core {
 
-/// An attention around another, inner(). It can do whatever the inner one can: each capability of Attention is passed on
-/// here, with the inner attention's part of the state, and a wrapper overrides what it changes. Only the decoders are
-/// not passed on, since they would compute the inner attention alone.
+/// An attention around another, inner(). It can do whatever the inner one can: each capability of Attention is passed
+/// on here, with the inner attention's part of the state, and a wrapper overrides what it changes. Only the decoders
+/// are not passed on, since they would compute the inner attention alone.
 /// Base: Attention, or CoreAttention for a wrapper that returns heads too.
 template <class Base>
 class WrappedAttention : public Base {

@@ -25,8 +25,8 @@ at::Tensor lora_weight(const at::Tensor& start, const at::Tensor& a, const at::T
 std::string digest_of(const std::map<std::string, at::Tensor>& weights);
 
 /// Moves the tensors of a model to where the file's training left them. Throws InputError naming file and tensor for a
-/// parameter that the model lacks, another shape, or a factor without the other. If the file has `lora_start`, also throws
-/// for a model that the training did not start from, or that the file was merged into before.
+/// parameter that the model lacks, another shape, or a factor without the other. If the file has `lora_start`, also
+/// throws for a model that the training did not start from, or that the file was merged into before.
 void apply_lora(const TensorFile& file, const NamedTensors& model, const std::string& path);
 
 }  // namespace mnemo::weights
