@@ -195,11 +195,12 @@ GoldenReport verify_golden(const std::string& path, at::Device device) {
     if (kind->as_string() == "layer_stack" && reads_images(file.config())) return verify_vision_stack(file);
     if (kind->as_string() == "layer_stack" || kind->as_string() == "model") return verify_model(file);
     if (kind->as_string() == "image_transform") return verify_image_transform(file);
+    if (kind->as_string() == "op") return verify_detection_op(file);
   } catch (const c10::Error& error) {
     // The file's tensors are inconsistent.
     base::input_error("{}: the tensors do not match the config: {}", path, error.what_without_backtrace());
   }
-  base::input_error("{}: expected kind attention, layer_stack, model or image_transform, found \"{}\"", path,
+  base::input_error("{}: expected kind attention, layer_stack, model, image_transform or op, found \"{}\"", path,
                     kind->as_string());
 }
 

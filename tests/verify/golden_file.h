@@ -89,6 +89,8 @@ GoldenReport verify_tasks(const GoldenFile& file);
 GoldenReport verify_pairs(const GoldenFile& file);
 /// kind image_transform.
 GoldenReport verify_image_transform(const GoldenFile& file);
+/// kind op: an operation of detection.
+GoldenReport verify_detection_op(const GoldenFile& file);
 
 /// Whether it is a list of image files with the expected result of reading each ("mnemo-expect/1" with `files` in the
 /// metadata).
