@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "tests/verify/coco.h"
 #include "tests/verify/vision.h"
 #include "weights/model_tensors.h"
 
@@ -182,7 +183,8 @@ bool reads_images(const base::Node& config) { return input_of(config) == core::I
 }  // namespace
 
 GoldenReport verify_golden(const std::string& path, at::Device device) {
-  if (base::is_folder(path)) return verify_folder(path, device);
+  if (base::is_folder(path)) return is_coco_folder(path) ? verify_coco_folder(path) : verify_folder(path, device);
+  if (path.ends_with(".json")) return verify_rle_file(path);
   if (const weights::TensorFile content = weights::read_safetensors(path); is_image_list(content))
     return verify_image_list(path, content);
   const GoldenFile file(path, device);

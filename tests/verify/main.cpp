@@ -123,9 +123,10 @@ std::shared_ptr<CLI::App> make_verify() {
   cli::Command command("mnemo-verify",
                        "Compare this build with golden files: outputs, states, gradients, optimizer steps.");
   command
-      .arguments("FILE", arguments->files,
-                 "golden files (safetensors), model folders with an expect.safetensors, or expected scores and tokens "
-                 "(.jsonl)")
+      .arguments(
+          "FILE", arguments->files,
+          "golden files (safetensors), model folders with an expect.safetensors, expected scores and tokens (.jsonl), "
+          "COCO sets with an expect.json, or masks (.json)")
       .option("--device", arguments->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
       .option("--tokenizer", arguments->tokenizer, "FOLDER", "of results of a tokenizer (.jsonl): its folder")
       .flag("--json", arguments->json, "print JSON")
