@@ -60,20 +60,23 @@ std::unique_ptr<models::Model> BenchCase::build() const {
   models::ModelOptions options;
   options.embedding.vocab_size = kVocabulary;
   options.segment_size = segment;
-  options.backbone.num_layers = layers;
-  options.backbone.dim = dim;
-  options.backbone.num_heads = heads;
-  options.backbone.ffn_dim = ffn;
-  options.backbone.norm = backbones::LayerStackOptions::Norm::pre;
-  options.backbone.final_norm = true;
-  options.backbone.attention = base::Node::table({{"type", attention}});
-  if (attention == "softmax") options.backbone.position.type = backbones::PositionOptions::Type::sinusoidal;
-  if (attention == "abc") options.backbone.attention.set("num_slots", slots);
-  if (mem_len > 0) options.memory.push_back(base::Node::table({{"type", "segment_cache"}, {"mem_len", mem_len}}));
+  options.backbone.stack.num_layers = layers;
+  options.backbone.stack.dim = dim;
+  options.backbone.stack.num_heads = heads;
+  options.backbone.stack.ffn_dim = ffn;
+  options.backbone.stack.norm = backbones::LayerStackOptions::Norm::pre;
+  options.backbone.stack.final_norm = true;
+  options.backbone.stack.attention = base::Node::table({{"type", attention}});
+  if (attention == "softmax") options.backbone.stack.position.type = backbones::PositionOptions::Type::sinusoidal;
+  if (attention == "abc") options.backbone.stack.attention.set("num_slots", slots);
+  if (mem_len > 0)
+    options.memory.push_back(models::ModelOptions::memory_types().read(
+        base::Node::table({{"type", "segment_cache"}, {"mem_len", mem_len}})));
   if (mem_tokens > 0) {
-    options.memory.push_back(base::Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", mem_tokens}}));
+    options.memory.push_back(models::ModelOptions::memory_types().read(
+        base::Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", mem_tokens}})));
   }
-  if (grc) options.memory.push_back(base::Node::table({{"type", "grc"}}));
+  if (grc) options.memory.push_back(models::ModelOptions::memory_types().read(base::Node::table({{"type", "grc"}})));
   auto model = models::build(options, 0);
   spread_parameters(model->parameters(), at::detail::createCPUGenerator(1));
   return model;

@@ -31,14 +31,13 @@ models::ModelOptions stack_options(const AttentionLayerOptions& options, int64_t
 std::unique_ptr<core::Attention> make_attention(const AttentionLayerOptions& options,
                                                 const core::AttentionBuild& build) {
   const models::ModelOptions stack = stack_options(options, build.layer_number);
-  for (const base::Node& memory : stack.memory) {
-    const std::string type = base::type_of(memory);
-    base::require(models::Mechanisms::all().memories.find(type).wrap_attention != nullptr,
+  for (const base::TypedOptions& memory : stack.memory) {
+    base::require(models::Mechanisms::all().memories.find(memory.type()).wrap_attention != nullptr,
                   "attention layer: memory '{}' is not on the attention seam; use a model of kind "
                   "\"layer_stack\", which supports every memory",
-                  type);
+                  memory.type());
   }
-  return models::make_attention(stack.backbone.attention, stack.memory, build);
+  return models::make_attention(stack.backbone.stack.attention, stack.memory, build);
 }
 
 AttentionLayer::AttentionLayer(const AttentionLayerOptions& options)

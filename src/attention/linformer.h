@@ -36,8 +36,8 @@ class Linformer final : public core::CoreAttention, public core::ReadsHeads {
  public:
   using Options = LinformerOptions;
   /// The number of columns of its tables.
-  static std::optional<core::RowLimit> row_limit(const base::Node& options) {
-    return core::RowLimit{options.at("max_len").as_int(), options, "max_len"};
+  static std::optional<core::RowLimit> row_limit(const base::TypedOptions& options) {
+    return core::RowLimit{options.as<Options>().max_len, options, "max_len"};
   }
   /// Throws InputError in a causal model.
   Linformer(const Options& options, const core::AttentionBuild& build);

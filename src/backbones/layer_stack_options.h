@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "base/node.h"
 #include "base/options.h"
+#include "base/typed_options.h"
 #include "layers/norm_type.h"
 
 namespace mnemo::ops {
@@ -56,7 +56,7 @@ struct LayerStackOptions {
   double output_dropout = 0.0;
   double layer_drop = 0.0;
   double init_std = 0.02;
-  base::Node attention;  ///< set by models/, which knows every attention
+  base::TypedOptions attention;  ///< set by models/, which knows every attention
   template <class V>
   void visit(V&& v) {
     v("num_layers", num_layers, "layers", base::range(1, 1 << 10));

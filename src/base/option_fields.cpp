@@ -101,9 +101,24 @@ struct Reader {
   void operator()(std::vector<Node>* field) const {
     if (!node.is_array()) wrong(node, path, "list of tables");
     *field = node.items();
+  }
+
+  void operator()(TypedOptions* field) const {
+    if (node.is_null()) wrong(node, path, "table");
+    *field = read_poly(types(), path, node, field->type());
+  }
+
+  void operator()(std::vector<TypedOptions>* field) const {
+    if (!node.is_array()) wrong(node, path, "list of tables");
+    field->clear();
+    for (size_t i = 0; i < node.size(); ++i)
+      field->push_back(read_poly(types(), fmt::format("{}[{}]", path, i), node.items()[i], ""));
+  }
+
+  const PolyType& types() const {
     const PolyType* types = poly_of(info);
-    if (types == nullptr) return;
-    for (size_t i = 0; i < field->size(); ++i) complete_poly(*types, fmt::format("{}[{}]", path, i), (*field)[i], "");
+    ensure(types != nullptr, "option '{}': options with a type need base::poly", info.name);
+    return *types;
   }
 };
 
@@ -113,6 +128,12 @@ struct Writer {
     return Node(*field);
   }
   Node operator()(const Node* field) const { return *field; }
+  Node operator()(const TypedOptions* field) const { return field->table(); }
+  Node operator()(const std::vector<TypedOptions>* field) const {
+    Node node = Node::array();
+    for (const TypedOptions& item : *field) node.push_back(item.table());
+    return node;
+  }
   Node operator()(const Depth* field) const { return field->full ? Node("full") : Node(field->value); }
   template <class T>
   Node operator()(const std::vector<T>* field) const {
@@ -136,6 +157,7 @@ struct TypeName {
   std::string operator()(const std::string*) const { return name("string"); }
   std::string operator()(const Depth*) const { return "integer or \"full\""; }
   std::string operator()(const Node*) const { return name("table"); }
+  std::string operator()(const TypedOptions*) const { return name("table"); }
   template <class T>
   std::string operator()(const std::vector<T>*) const {
     return "list of " + TypeName{true}(static_cast<const T*>(nullptr));
@@ -198,8 +220,10 @@ std::string join_path(const std::string& path, std::string_view key) {
   return path.empty() ? toml_key(key) : path + "." + toml_key(key);
 }
 
-void complete_poly(const PolyType& types, const std::string& path, Node& node, const std::string& default_type) {
-  if (node.is_null()) return;
+namespace {
+
+/// The table that a field's value stands for, with a type that is known.
+void make_typed_table(const PolyType& types, const std::string& path, Node& node, const std::string& default_type) {
   if (node.is_string()) {
     Node table = Node::table();
     table.set("type", node);
@@ -224,10 +248,17 @@ void complete_poly(const PolyType& types, const std::string& path, Node& node, c
                 suggestion(name, names));
   }
   node.set_path(path);
-  Node complete = types.complete(node);
-  complete.set_place(place);
-  complete.set_path(path);
-  node = std::move(complete);
+}
+
+}  // namespace
+
+void complete_poly(const PolyType& types, const std::string& path, Node& node, const std::string& default_type) {
+  if (!node.is_null()) node = read_poly(types, path, std::move(node), default_type).table();
+}
+
+TypedOptions read_poly(const PolyType& types, const std::string& path, Node node, const std::string& default_type) {
+  make_typed_table(types, path, node, default_type);
+  return types.read(node);
 }
 
 }  // namespace mnemo::base::detail

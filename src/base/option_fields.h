@@ -20,8 +20,10 @@ Node write_field(const FieldRef& field);
 /// The poly rule of a field, or null.
 const PolyType* poly_of(const FieldInfo& info);
 
-/// Completes a poly table (or every table of a list) in place. Throws InputError.
+/// Completes a poly table in place. Throws InputError.
 void complete_poly(const PolyType& types, const std::string& path, Node& node, const std::string& default_type);
+/// Reads one. Throws InputError.
+TypedOptions read_poly(const PolyType& types, const std::string& path, Node node, const std::string& default_type);
 
 /// "a.b" or "b" when the first is empty.
 std::string join_path(const std::string& path, std::string_view key);

@@ -1,5 +1,7 @@
 #include "base/option_poly.h"
 
+#include <algorithm>
+
 namespace mnemo::base {
 
 void copy_places(const Node& written, Node& filled) {
@@ -13,14 +15,51 @@ void copy_places(const Node& written, Node& filled) {
   }
 }
 
-Node OptionTypes::complete(const Node& table) const {
-  const Node& type = table.at("type");
-  Node filled = entries_.find(type.as_string()).complete(table);
-  Node result = Node::table();
-  result.set("type", type);
+TypedOptions OptionTypes::read(const Node& table) const {
+  TypedOptions read;
+  read.types_ = this;
+  read.type_ = table.at("type").as_string();
+  const Entry& entry = entries_.find(read.type_);
+  read.options_ = entry.read(table);
+  read.write_ = entry.write;
+  read.written_ = table;
+  return read;
+}
+
+TypedOptions::TypedOptions(const PolyType& types, const Node& table) : TypedOptions(types.read(table)) {}
+
+TypedOptions& TypedOptions::operator=(const Node& table) {
+  ensure(types_ != nullptr, "options without types are assigned a table");
+  return *this = types_->read(table);
+}
+
+Node TypedOptions::table() const {
+  if (options_ == nullptr) return {};
+  Node filled = write_(*options_);
+  Node result = Node::table({{"type", type_}});
   for (Node::Member& member : filled.members()) result.members().push_back(std::move(member));
-  copy_places(table, result);
+  copy_places(written_, result);
+  result.set_path(written_.path());
   return result;
+}
+
+void TypedOptions::set(std::string_view key, Node value) {
+  Node changed = table();
+  changed.set(key, std::move(value));
+  *this = changed;
+}
+
+std::string TypedOptions::where(std::string_view key) const {
+  const Node* node = &written_;
+  for (std::string_view rest = key; !rest.empty();) {
+    const size_t dot = std::min(rest.find('.'), rest.size());
+    const Node* inner = node->find(rest.substr(0, dot));
+    if (inner == nullptr) break;
+    node = inner;
+    rest.remove_prefix(std::min(dot + 1, rest.size()));
+  }
+  const std::string& path = written_.path();
+  return fmt::format("{}: '{}{}{}'", node->place().text(), path, path.empty() ? "" : ".", key);
 }
 
 std::vector<OptionDoc> OptionTypes::describe(const std::string& type) const { return entries_.find(type).describe(); }

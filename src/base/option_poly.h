@@ -1,6 +1,8 @@
 #pragma once
 
+#include <any>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,22 +25,26 @@ class OptionTypes final : public PolyType {
 
   template <detail::OptionStruct O>
   OptionTypes& add(std::string name, std::string meaning) {
-    entries_.add(std::move(name), Entry{std::move(meaning),
-                                        [](const Node& table) { return write_options(read_typed_options<O>(table)); },
-                                        [] { return describe_options<O>(); }});
+    entries_.add(std::move(name),
+                 Entry{std::move(meaning),
+                       [](const Node& table) { return std::make_shared<const std::any>(read_typed_options<O>(table)); },
+                       [](const std::any& options) { return write_options(*std::any_cast<O>(&options)); },
+                       [] { return describe_options<O>(); }});
     return *this;
   }
 
   std::string kind() const override { return entries_.kind(); }
   std::vector<std::string> types() const override { return entries_.names(); }
-  Node complete(const Node& table) const override;
+  Node complete(const Node& table) const override { return read(table).table(); }
+  TypedOptions read(const Node& table) const override;
   std::vector<OptionDoc> describe(const std::string& type) const override;
   std::string meaning(const std::string& type) const override;
 
  private:
   struct Entry {
     std::string meaning;
-    std::function<Node(const Node&)> complete;
+    std::shared_ptr<const std::any> (*read)(const Node&);
+    Node (*write)(const std::any&);
     std::function<std::vector<OptionDoc>()> describe;
   };
   Registry<Entry> entries_;

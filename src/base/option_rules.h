@@ -12,6 +12,8 @@
 
 namespace mnemo::base {
 
+class TypedOptions;
+
 /// One line of `mnemo help recipe`.
 struct OptionDoc {
   std::string path;   ///< "train.steps", "memory[].mem_len"
@@ -68,6 +70,8 @@ class PolyType {
   /// Checks a table whose `type` is one of types() and returns it with every key filled in. Idempotent.
   /// Throws InputError naming the offending key; `table.path()` is the table's full key.
   virtual Node complete(const Node& table) const = 0;
+  /// The same, read.
+  virtual TypedOptions read(const Node& table) const = 0;
   /// The keys of one type, with paths relative to the table.
   virtual std::vector<OptionDoc> describe(const std::string& type) const = 0;
   /// One-line description of a type.
@@ -109,7 +113,7 @@ Rule not_empty();
 /// A custom rule: `holds` is called for each integer, number or string.
 Rule check(std::string text, std::function<bool(const Node&)> holds);
 
-/// The Node (or each in a list of Nodes) is a table whose key `type` determines its options. `types` must outlive the
+/// The Node or TypedOptions (or each in a list) is a table whose key `type` determines its options. `types` must outlive the
 /// options. A string means a table of that type with default options; a single table without `type` has the type of the
 /// field's default.
 Rule poly(const PolyType& types);

@@ -11,17 +11,19 @@
 
 #include "base/node.h"
 #include "base/option_rules.h"
+#include "base/typed_options.h"
 
 /// Passes the declaration of an options struct to the code that reads, writes and describes it. That code is not a
 /// template; it sees each field with its type erased.
 namespace mnemo::base::detail {
 
 /// A field that holds a value, with its type erased.
-using FieldRef = std::variant<
-    bool*, int64_t*, double*, std::string*, Depth*, std::vector<int64_t>*, std::vector<double>*,
-    std::vector<std::string>*, std::optional<bool>*, std::optional<int64_t>*, std::optional<double>*,
-    std::optional<std::string>*, std::optional<Depth>*, std::optional<std::vector<int64_t>>*,
-    std::optional<std::vector<double>>*, std::optional<std::vector<std::string>>*, Node*, std::vector<Node>*>;
+using FieldRef = std::variant<bool*, int64_t*, double*, std::string*, Depth*, std::vector<int64_t>*,
+                              std::vector<double>*, std::vector<std::string>*, std::optional<bool>*,
+                              std::optional<int64_t>*, std::optional<double>*, std::optional<std::string>*,
+                              std::optional<Depth>*, std::optional<std::vector<int64_t>>*,
+                              std::optional<std::vector<double>>*, std::optional<std::vector<std::string>>*, Node*,
+                              std::vector<Node>*, TypedOptions*, std::vector<TypedOptions>*>;
 
 struct FieldInfo {
   std::string_view name;

@@ -22,8 +22,8 @@
 ///
 /// Reading, writing, checking and the help text all follow from that declaration. A field is a bool, int64_t, double,
 /// std::string, Depth, an enum (base::one_of lists its names in order), a vector of int64_t, double or string, an
-/// optional of any of these, another such struct, a vector or optional of such structs, or a Node or vector<Node> with
-/// base::poly.
+/// optional of any of these, another such struct, a vector or optional of such structs, or, with base::poly, a Node,
+/// TypedOptions or a vector of these.
 namespace mnemo::base {
 
 namespace detail {

@@ -57,7 +57,7 @@ class DescribeVisitor final : public FieldVisitor {
       if (!rule.text.empty()) doc.range += (doc.range.empty() ? "" : ", ") + rule.text;
     }
     docs_.push_back(doc);
-    if (types != nullptr) describe_types(*types, doc.path, std::holds_alternative<std::vector<Node>*>(field));
+    if (types != nullptr) describe_types(*types, doc.path, std::holds_alternative<std::vector<TypedOptions>*>(field));
   }
 
   void group(const FieldInfo& info, Group& group) override {

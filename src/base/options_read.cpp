@@ -57,10 +57,11 @@ class ReadVisitor final : public FieldVisitor {
   void complete_default(const PolyType& types, const FieldInfo& info, const FieldRef& field) const {
     const std::string path = join_path(path_, info.name);
     if (Node* const* node = std::get_if<Node*>(&field)) complete_poly(types, path, **node, "");
-    if (std::vector<Node>* const* nodes = std::get_if<std::vector<Node>*>(&field)) {
-      for (size_t i = 0; i < (*nodes)->size(); ++i) {
-        complete_poly(types, fmt::format("{}[{}]", path, i), (**nodes)[i], "");
-      }
+    if (TypedOptions* const* typed = std::get_if<TypedOptions*>(&field))
+      **typed = (*typed)->type().empty() ? **typed : read_poly(types, path, (*typed)->table(), "");
+    if (std::vector<TypedOptions>* const* list = std::get_if<std::vector<TypedOptions>*>(&field)) {
+      for (size_t i = 0; i < (*list)->size(); ++i)
+        (**list)[i] = read_poly(types, fmt::format("{}[{}]", path, i), (**list)[i].table(), "");
     }
   }
 

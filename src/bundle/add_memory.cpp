@@ -34,23 +34,23 @@ namespace {
 /// Throws InputError unless the attention has the maps whose weights it is to keep: of queries, keys and values.
 void require_maps(models::ModelOptions model) {
   model.memory.clear();
-  model.backbone.num_layers = 1;
+  model.backbone.stack.num_layers = 1;
   const models::TextModel made(model, 0, at::kFloat, {}, at::kMeta);
   for (const char* map : {"q", "k", "v"})
     base::require(made.parameters().find(fmt::format("backbone.layers.0.attn.{}.weight", map)).defined(),
                   "convert: --attention: expected an attention with maps q, k and v of its own, which keep the model's "
                   "weights, found '{}', which has no {}",
-                  base::type_of(model.backbone.attention), map);
+                  model.backbone.stack.attention.type(), map);
 }
 
 /// The memories of the list, then those of the command line. beside: the rows that these add to a segment's.
-base::Node longer_list(const std::vector<base::Node>& before, const ConvertOptions& options, int64_t& beside) {
+base::Node longer_list(const std::vector<base::TypedOptions>& before, const ConvertOptions& options, int64_t& beside) {
   base::Node list = base::Node::array();
-  for (const base::Node& memory : before) list.push_back(memory);
+  for (const base::TypedOptions& memory : before) list.push_back(memory.table());
   for (const std::string& argument : options.memory) {
-    const base::Node memory = models::ModelOptions::memory_types().complete(table_of_argument(argument, "--memory"));
-    beside += models::Mechanisms::all().memories.find(base::type_of(memory)).rows_beside(memory);
-    list.push_back(memory);
+    const base::TypedOptions memory(models::ModelOptions::memory_types(), table_of_argument(argument, "--memory"));
+    beside += models::Mechanisms::all().memories.find(memory.type()).rows_beside(memory);
+    list.push_back(memory.table());
   }
   return list;
 }
@@ -90,7 +90,7 @@ void change_model(base::Node& model, const ConvertOptions& options) {
   }
   int64_t beside = 0;
   if (!options.memory.empty()) whole.set("memory", longer_list(before.memory, options, beside));
-  const auto& position = before.backbone.position;
+  const auto& position = before.backbone.stack.position;
   const bool limited = position.type == backbones::PositionOptions::Type::learned;
   const int64_t places = limited ? position.places() : before.segment_size;
   base::require((options.segment && !limited) || places > beside,

@@ -96,7 +96,7 @@ std::string config_for(const weights::ForeignFormat& format, const AnyModel& loa
   };
   const std::optional<ImagePreprocessing> facts = ImagePreprocessing::find(folder);
   const std::vector<std::string> classes = class_names(folder);
-  const int64_t num_classes = options.head.at("num_classes").as_int();
+  const int64_t num_classes = options.num_classes().value_or(0);
   base::require(classes.empty() || static_cast<int64_t>(classes.size()) == num_classes,
                 "{}: expected {} lines, as many as the head has classes, found {}",
                 base::join_path(folder, kClassesFile), num_classes, classes.size());
@@ -161,7 +161,7 @@ Converted to_format(const ConvertOptions& options) {
       content.config = config_for(*format, loaded, folder, content.vocabulary);
     }
     content.weights.tensors = weights::to_theirs(*format, weights::model_tensors(*loaded.model),
-                                                 found.backbone.num_heads);
+                                                 found.backbone.stack.num_heads);
     content.weights.metadata = format->metadata;
   }
   write_model_folder(options.out, content);

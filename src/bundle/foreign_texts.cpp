@@ -86,8 +86,8 @@ std::string text_config_for(const weights::ForeignFormat& format, const AnyModel
   const auto read_back = [&](const base::Node& config) {
     base::Node model = format.options(config);
     base::Node head = model.at("head");
-    if (const base::Node* tied = options.head.find("tied"); tied != nullptr && head.contains("tied"))
-      head.set("tied", *tied);
+    const base::Node own = options.head.table();
+    if (const base::Node* tied = own.find("tied"); tied != nullptr && head.contains("tied")) head.set("tied", *tied);
     model.set("head", head);
     return base::write_options(models::read_model_options(model));
   };

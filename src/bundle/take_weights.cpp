@@ -54,8 +54,7 @@ struct ClassRows {
   std::string note;
 };
 ClassRows class_rows(const std::string& folder, const models::Model& stored, const std::vector<std::string>& classes) {
-  const base::Node* count = stored.options().head.find("num_classes");
-  if (count == nullptr || count->as_int() != static_cast<int64_t>(classes.size())) return {};
+  if (stored.options().num_classes() != static_cast<int64_t>(classes.size())) return {};
   const std::vector<std::string> names = class_names(folder);
   if (names.size() != classes.size() || names == classes) return {};
   std::vector<int64_t> places = places_of_classes(classes, names);

@@ -14,24 +14,23 @@ class CoreAttention;
 
 /// One type of `backbone.attention`.
 struct AttentionEntry {
-  /// Takes a validated, complete table of options.
-  std::function<std::unique_ptr<CoreAttention>(const base::Node& options, const AttentionBuild&)> make;
+  std::function<std::unique_ptr<CoreAttention>(const base::TypedOptions&, const AttentionBuild&)> make;
   /// Unset: any number of rows.
-  std::function<std::optional<RowLimit>(const base::Node& options)> row_limit = [](const base::Node&) {
+  std::function<std::optional<RowLimit>(const base::TypedOptions&)> row_limit = [](const base::TypedOptions&) {
     return std::nullopt;
   };
 };
 
-/// Registers the attention A: its options, and A::row_limit(table) if it exists.
+/// Registers the attention A: its options, and A::row_limit(options) if it exists.
 template <class A>
 void add_attention(base::OptionTypes& types, base::Registry<AttentionEntry>& entries, const char* name,
                    const char* meaning) {
   types.add<typename A::Options>(name, meaning);
   AttentionEntry entry;
-  entry.make = [](const base::Node& options, const AttentionBuild& build) {
-    return std::make_unique<A>(base::read_typed_options<typename A::Options>(options), build);
+  entry.make = [](const base::TypedOptions& options, const AttentionBuild& build) {
+    return std::make_unique<A>(options.as<typename A::Options>(), build);
   };
-  if constexpr (requires(const base::Node& options) { A::row_limit(options); }) entry.row_limit = A::row_limit;
+  if constexpr (requires(const base::TypedOptions& options) { A::row_limit(options); }) entry.row_limit = A::row_limit;
   entries.add(name, std::move(entry));
 }
 

@@ -3,21 +3,21 @@
 #include <cstdint>
 #include <string>
 
-#include "base/node.h"
-#include "base/options.h"
+#include "base/error.h"
+#include "base/typed_options.h"
 
 namespace mnemo::core {
 
 /// The maximum number of rows of a sequence that an attention supports, and the option that sets it.
 struct RowLimit {
   int64_t rows;
-  base::Node table;  ///< the table that contains the key
-  std::string key;
+  base::TypedOptions attention;
+  std::string key;  ///< in its table
 
   /// Throws InputError if `wanted` exceeds the limit; `what` explains where the rows come from.
   void require(int64_t wanted, const std::string& what) const {
-    base::Where(&table, table.path())
-        .require(wanted <= rows, key, "allows only {} rows, expected at least {}: {}", rows, wanted, what);
+    base::require(wanted <= rows, "{}: allows only {} rows, expected at least {}: {}", attention.where(key), rows,
+                  wanted, what);
   }
 };
 

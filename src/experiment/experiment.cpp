@@ -69,7 +69,7 @@ std::shared_ptr<models::Model> build_with(const recipes::Recipe& recipe, int64_t
                                 : fmt::format("; embedding.vocab_size is {}, backbone.dim {}",
                                               recipe.model.embedding.vocab_size,
                                               recipe.model.backbone.is_pairs() ? recipe.model.backbone.pairs.dim
-                                                                               : recipe.model.backbone.dim);
+                                                                               : recipe.model.backbone.stack.dim);
   base::require(parameters <= memory / copies / 4,
                 "recipe: 'model': {} parameters{} need {} MB, and this machine has {} MB{}", base::grouped(parameters),
                 copies > 1 ? " and their gradients" : "", base::grouped(parameters / 1'000'000 * copies * 4),
@@ -80,14 +80,14 @@ std::shared_ptr<models::Model> build_with(const recipes::Recipe& recipe, int64_t
 /// The rows that the model's attention has places for; nothing where that is any number, or a segment's at a time.
 std::optional<core::RowLimit> places_of(const models::ModelOptions& model) {
   if (model.backbone.input() != core::InputKind::tokens || !model.backbone.causal()) return std::nullopt;
-  return models::row_limit(model.backbone.attention);
+  return models::row_limit(model.backbone.stack.attention);
 }
 
 /// Throws InputError if a segment of such data has more rows than the model has learned positions. length: the longest
 /// sample; 0: segments are full.
 void require_positions(const models::ModelOptions& model, int64_t length) {
   using Type = backbones::PositionOptions::Type;
-  const backbones::PositionOptions& position = model.backbone.position;
+  const backbones::PositionOptions& position = model.backbone.stack.position;
   if (model.backbone.input() != core::InputKind::tokens || position.type != Type::learned) return;
   const int64_t rows = length > 0 ? std::min(length, model.segment_size) : model.segment_size;
   base::require(rows <= position.places(),
@@ -124,16 +124,15 @@ void fit_to(const tasks::DataShape& data, const tasks::TaskSpec& task, models::M
         *data.segment_size, model.segment_size);
     model.segment_size = *data.segment_size;
   }
-  const std::string head = base::type_of(model.head);
   if (data.num_classes == 0) return;
-  base::require(models::Mechanisms::all().heads.find(head).classifies,
+  const auto classes = model.num_classes();
+  base::require(classes.has_value(),
                 "recipe: 'model.head': {} is classified; expected type = "
                 "\"classification\", found \"{}\"",
-                task.title(), head);
-  const int64_t classes = model.head.at("num_classes").as_int();
-  base::require(classes == 0 || classes == data.num_classes,
-                "recipe: 'model.head.num_classes': expected 0 or the data's {}, found {}", data.num_classes, classes);
-  model.head.set("num_classes", data.num_classes);
+                task.title(), model.head.type());
+  base::require(*classes == 0 || *classes == data.num_classes,
+                "recipe: 'model.head.num_classes': expected 0 or the data's {}, found {}", data.num_classes, *classes);
+  model.set_num_classes(data.num_classes);
 }
 
 std::string file_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
@@ -219,9 +218,7 @@ void require_buildable(const recipes::Recipe& recipe) {
   if (const auto limit = places_of(recipe.model)) recipe.task()->require_places(*limit, recipe.model);
   models::ModelOptions declared = recipe.model;
   if (declared.embedding.vocab_size == 0) declared.embedding.vocab_size = 1 << 24;  // the data's, not known yet
-  if (models::Mechanisms::all().heads.find(base::type_of(declared.head)).classifies &&
-      declared.head.at("num_classes").as_int() == 0)
-    declared.head.set("num_classes", 2);
+  if (declared.num_classes() == 0) declared.set_num_classes(2);
   models::count_parameters(declared);
 }
 
@@ -235,11 +232,9 @@ void require_same_model(models::ModelOptions given, models::ModelOptions stored,
     stored = base::read_options<models::ModelOptions>(base::Node::table());
   } else if (given.memory.empty()) {
     std::erase_if(stored.memory,
-                  [](const base::Node& memory) { return base::type_of(memory) == memory::LearnableTokens::kType; });
+                  [](const base::TypedOptions& memory) { return memory.type() == memory::LearnableTokens::kType; });
   }
-  const base::Node* classes = given.head.find("num_classes");
-  if (!left_out && classes != nullptr && classes->as_int() == 0)
-    given.head.set("num_classes", stored.head.at("num_classes"));
+  if (!left_out && given.num_classes() == 0) given.set_num_classes(stored.num_classes().value_or(0));
   const base::Node expected = base::write_options(stored), found = base::write_options(given);
   for (const auto& [key, value] : found.members()) {
     const base::Node* same = expected.find(key);
@@ -414,8 +409,8 @@ void require_step_fits(const Experiment& experiment, int64_t usable) {
       train.batch_size, megabytes(state), megabytes(memory));
   // The graph of one segment: whether those of several are kept depends on the memories. The factors were measured on
   // decoders of several sizes; attention's buffers are not counted.
-  const double row = 4.0 * static_cast<double>(model.backbone.num_layers *
-                                                   (16 * model.backbone.dim + 2 * model.backbone.ffn_dim) +
+  const double row = 4.0 * static_cast<double>(model.backbone.stack.num_layers *
+                                                   (16 * model.backbone.stack.dim + 2 * model.backbone.stack.ffn_dim) +
                                                2 * model.embedding.vocab_size);
   const int64_t step_rows = std::min(train.batch_size * model.segment_size, experiment.tokens_per_step) /
                             train.accumulate;

@@ -182,7 +182,7 @@ Measured measure_as_trained(const bundle::Bundle& stored, std::optional<recipes:
   base::require(recipe && recipe->data.find("train") != nullptr,
                 "eval: --data: {} is not in a run's folder, whose recipe says how texts are read for its head; "
                 "expected a run, found head.type = \"{}\"",
-                stored.folder, base::type_of(stored.options().head));
+                stored.folder, stored.options().head.type());
   recipe->data.set("train", *options.data);
   for (const char* key : {"valid", "test"})
     if (recipe->data.find(key) != nullptr) recipe->data.set(key, "");

@@ -33,7 +33,6 @@ struct ClassificationOptions {
   /// Throws InputError if the head does not fit the model.
   void check(const core::ModelOutline& model, const base::Where& where) const;
   bool reads_first_row() const { return pool == Pool::cls; }
-  static constexpr bool kClassifies = true;
 };
 
 /// Predicts one class for a whole segment.

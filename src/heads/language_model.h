@@ -26,7 +26,6 @@ struct LanguageModelOptions {
   /// Throws InputError if the head does not fit the model.
   void check(const core::ModelOutline& model, const base::Where& where) const;
   bool reads_first_row() const { return false; }
-  static constexpr bool kClassifies = false;
 };
 
 /// Softmax over the vocabulary: logits = s h W^T + b, W [V,D] its own or the embedding table, s = D^-1/2 if scaled,

@@ -19,7 +19,6 @@ struct MaskedLanguageModelOptions {
   /// Throws InputError if the head does not fit the model.
   void check(const core::ModelOutline& model, const base::Where& where) const;
   bool reads_first_row() const { return false; }
-  static constexpr bool kClassifies = false;
 };
 
 /// Predicts the token in its own place, for tokens that were masked (Devlin et al. 2019, section 3.1).

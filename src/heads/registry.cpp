@@ -12,14 +12,17 @@ template <class O, class Make>
 void add(base::OptionTypes& types, base::Registry<Entry>& entries, const char* name, const char* meaning, Make make) {
   types.add<O>(name, meaning);
   Entry entry;
-  entry.make = [make](const base::Node& node, const HeadBuild& build) {
-    return make(base::read_typed_options<O>(node), build);
+  entry.make = [make](const base::TypedOptions& options, const HeadBuild& build) {
+    return make(options.as<O>(), build);
   };
-  entry.check = [](const base::Node& node, const core::ModelOutline& model, const base::Where& where) {
-    base::read_typed_options<O>(node).check(model, where);
+  entry.check = [](const base::TypedOptions& options, const core::ModelOutline& model, const base::Where& where) {
+    options.as<O>().check(model, where);
   };
-  entry.classifies = O::kClassifies;
-  entry.reads_first_row = [](const base::Node& node) { return base::read_typed_options<O>(node).reads_first_row(); };
+  entry.reads_first_row = [](const base::TypedOptions& options) { return options.as<O>().reads_first_row(); };
+  if constexpr (requires(const O& options) { options.num_classes; })
+    entry.num_classes = [](const base::TypedOptions& options) { return options.as<O>().num_classes; };
+  if constexpr (requires(const O& options) { options.tied; })
+    entry.is_tied = [](const base::TypedOptions& options) { return options.as<O>().tied; };
   entries.add(name, std::move(entry));
 }
 

@@ -26,13 +26,16 @@ struct HeadBuild {
 
 /// One type of `head`.
 struct Entry {
-  std::function<std::unique_ptr<core::Head>(const base::Node& options, const HeadBuild&)> make;
+  std::function<std::unique_ptr<core::Head>(const base::TypedOptions& options, const HeadBuild&)> make;
   /// Throws InputError if the head does not fit the model; `where` is the model's table.
-  std::function<void(const base::Node& options, const core::ModelOutline&, const base::Where& where)> check;
-  /// Whether it predicts one of num_classes classes for a whole segment or image.
-  bool classifies = false;
+  std::function<void(const base::TypedOptions& options, const core::ModelOutline&, const base::Where& where)> check;
+  /// Of a head that predicts one of num_classes classes for a whole segment or image: their number, 0 if it is left to
+  /// the data. Empty for other heads.
+  std::function<int64_t(const base::TypedOptions& options)> num_classes;
+  /// Whether its output matrix is the embedding.
+  std::function<bool(const base::TypedOptions& options)> is_tied = [](const base::TypedOptions&) { return true; };
   /// Whether it reads a row before the tokens; the model adds one if no memory provides it.
-  std::function<bool(const base::Node& options)> reads_first_row;
+  std::function<bool(const base::TypedOptions& options)> reads_first_row;
 };
 
 /// Registers every head.

@@ -133,7 +133,7 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
   first_position = stack->first_position;
   const models::TokenEmbeddings& table = writer.tokens.embedding();
   embedding = table.plain ? EmbeddingRows(*table.plain) : EmbeddingRows(build, *table.adaptive, dim);
-  head = decoder_of(fmt::format("head '{}'", base::type_of(model.options().head)),
+  head = decoder_of(fmt::format("head '{}'", model.options().head.type()),
                     [&] { return model.head().decoder(build); });
 }
 

@@ -32,14 +32,17 @@ layers::Scope shared_control(const core::AttentionBuild& build) {
 
 }  // namespace
 
-AbcOptions::AbcOptions() { control = base::Node::table({{"type", "mlp"}}); }
-
-base::Node AbcOptions::complete_control() const { return abc_control_types().complete(control); }
+AbcOptions::AbcOptions() : control(abc_control_types(), base::Node::table({{"type", "mlp"}})) {}
 
 void AbcOptions::validate(const base::Where& where) const {
-  const std::string type = control.at("type").as_string();
-  where.require(!tied_across_layers || abc_control_learns(type), "tied_across_layers",
-                "control '{}' has no parameters to share across layers; expected false", type);
+  where.require(!tied_across_layers || abc_control_learns(control.type()), "tied_across_layers",
+                "control '{}' has no parameters to share across layers; expected false", control.type());
+}
+
+std::optional<core::RowLimit> Abc::row_limit(const base::TypedOptions& options) {
+  const auto& abc = options.as<Options>();
+  const auto places = abc_row_limit(abc.control, abc.num_slots);
+  return places ? std::optional(core::RowLimit{places->rows, options, places->key}) : std::nullopt;
 }
 
 Abc::Abc(const Options& options, const core::AttentionBuild& build)
@@ -50,9 +53,8 @@ Abc::Abc(const Options& options, const core::AttentionBuild& build)
       frequencies_(options.rotary ? options.rotary->frequencies(build.head_dim) : std::vector<double>()) {
   scale_ = options.scale == AbcOptions::Scale::sqrt_d ? 1.0 / std::sqrt(static_cast<double>(build.head_dim)) : 1.0;
   const layers::Scope shared = shared_control(build), own = build.attn / "control";
-  control_ = make_abc_control(options.complete_control(),
-                              {build, options.tied_across_layers ? shared : own, shared, options.num_slots, scale_,
-                               options.mask_empty_slots, maps_.q.weight});
+  control_ = make_abc_control(options.control, {build, options.tied_across_layers ? shared : own, shared,
+                                                options.num_slots, scale_, options.mask_empty_slots, maps_.q.weight});
 }
 
 AbcCall Abc::call_of(const core::AttentionInput& input) const {
@@ -92,7 +94,7 @@ core::CoreAttention::Heads Abc::heads(const core::AttentionInput& input, const c
 core::AttentionResult Abc::forward_assigned(const core::AttentionInput& input, const core::State& state,
                                             const at::Tensor& slot_index) const {
   base::require(control_->takes_slot_index(), "[abc] control '{}' does not support slot_index",
-                options_.control.at("type").as_string());
+                options_.control.type());
   AbcCall call = call_of(input);
   call.slot_index = slot_index;
   AbcAnswer answer = attend(call, state);

@@ -15,7 +15,7 @@ namespace mnemo::memory {
 struct AbcOptions {
   enum class Scale { sqrt_d, none };
   int64_t num_slots = 32;
-  base::Node control;
+  base::TypedOptions control;
   Scale scale = Scale::sqrt_d;
   bool mask_empty_slots = false;
   bool tied_across_layers = false;
@@ -46,8 +46,6 @@ struct AbcOptions {
   }
   void validate(const base::Where& where) const;
   AbcOptions();
-  /// The complete control options, with every key.
-  base::Node complete_control() const;
 };
 
 /// Attention with bounded memory (Peng et al. 2022, eq. 3 and 4): a control stores the past in n slots.
@@ -59,7 +57,7 @@ class Abc final : public core::CoreAttention {
  public:
   using Options = AbcOptions;
   /// For controls that depend on token positions.
-  static std::optional<core::RowLimit> row_limit(const base::Node& options) { return abc_row_limit(options); }
+  static std::optional<core::RowLimit> row_limit(const base::TypedOptions& options);
   Abc(const Options& options, const core::AttentionBuild& build);
   Heads heads(const core::AttentionInput& input, const core::State& state) const override;
   at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }

@@ -16,8 +16,8 @@ namespace mnemo::memory {
 namespace {
 
 template <class O>
-O read(const base::Node& node) {
-  return base::read_typed_options<Served<O>>(node);
+const O& read(const base::TypedOptions& options) {
+  return options.as<Served<O>>();
 }
 
 /// Registers options O, with the key `layers`, under a name; the caller sets the factories.
@@ -25,14 +25,15 @@ template <class O>
 Entry describe(base::OptionTypes& types, const char* name, const char* meaning) {
   types.add<Served<O>>(name, meaning);
   Entry entry;
+  entry.layers = [](const base::TypedOptions& memory) { return memory.as<Served<O>>().layers; };
   if constexpr (requires(const O& o, const core::ModelOutline& model, const base::Where& where) {
                   o.check(model, where);
                 })
-    entry.check = [](const base::Node& node, const core::ModelOutline& model, const base::Where& where) {
-      read<O>(node).check(model, where);
+    entry.check = [](const base::TypedOptions& memory, const core::ModelOutline& model, const base::Where& where) {
+      read<O>(memory).check(model, where);
     };
   if constexpr (requires(const O& o) { o.rows_beside(); })
-    entry.rows_beside = [](const base::Node& node) { return read<O>(node).rows_beside(); };
+    entry.rows_beside = [](const base::TypedOptions& memory) { return read<O>(memory).rows_beside(); };
   return entry;
 }
 
@@ -42,17 +43,17 @@ Entry entry_of(base::OptionTypes& types, const char* name, const char* meaning) 
   using O = typename M::Options;
   Entry entry = describe<O>(types, name, meaning);
   if constexpr (std::is_base_of_v<core::LayerContext, M>) {
-    entry.layer_context = [](const base::Node& node, const core::MemoryBuild& build) {
-      return std::make_unique<M>(read<O>(node), build);
+    entry.layer_context = [](const base::TypedOptions& memory, const core::MemoryBuild& build) {
+      return std::make_unique<M>(read<O>(memory), build);
     };
   } else if constexpr (std::is_base_of_v<core::SequenceMemory, M>) {
-    entry.sequence = [](const base::Node& node, const core::MemoryBuild& build) {
-      return std::make_unique<M>(read<O>(node), build);
+    entry.sequence = [](const base::TypedOptions& memory, const core::MemoryBuild& build) {
+      return std::make_unique<M>(read<O>(memory), build);
     };
   } else {
-    entry.wrap_attention = [](const base::Node& node, const core::AttentionBuild& build,
+    entry.wrap_attention = [](const base::TypedOptions& memory, const core::AttentionBuild& build,
                               std::unique_ptr<core::CoreAttention> inner) {
-      return std::make_unique<M>(read<O>(node), build, std::move(inner));
+      return std::make_unique<M>(read<O>(memory), build, std::move(inner));
     };
   }
   return entry;
@@ -66,10 +67,10 @@ void add(base::OptionTypes& types, base::Registry<Entry>& entries, const char* n
 /// GRC; around an attention of images also the convolution of its position alone.
 void add_grc(base::OptionTypes& types, base::Registry<Entry>& entries, const char* name, const char* meaning) {
   Entry entry = entry_of<Grc>(types, name, meaning);
-  entry.wrap_image_attention = [](const base::Node& node, const core::AttentionBuild& build,
+  entry.wrap_image_attention = [](const base::TypedOptions& memory, const core::AttentionBuild& build,
                                   const core::ImageLayout& image,
                                   std::unique_ptr<core::CoreAttention> inner) -> std::unique_ptr<core::Attention> {
-    const auto options = read<GrcOptions>(node);
+    const auto& options = read<GrcOptions>(memory);
     if (options.position == GrcOptions::Position::cpe_alone)
       return std::make_unique<GrcPositionAlone>(options, build, std::move(inner));
     return std::make_unique<Grc>(options, build, std::move(inner), image);
@@ -81,12 +82,12 @@ void add_grc(base::OptionTypes& types, base::Registry<Entry>& entries, const cha
 void add_attention_cache(base::OptionTypes& types, base::Registry<Entry>& entries, const char* name,
                          const char* meaning) {
   Entry entry = describe<AttentionCacheOptions>(types, name, meaning);
-  entry.layer_context = [](const base::Node& node, const core::MemoryBuild& build) {
-    return std::make_unique<AttentionCache>(read<AttentionCacheOptions>(node), build);
+  entry.layer_context = [](const base::TypedOptions& memory, const core::MemoryBuild& build) {
+    return std::make_unique<AttentionCache>(read<AttentionCacheOptions>(memory), build);
   };
-  entry.wrap_image_attention = [](const base::Node& node, const core::AttentionBuild& build,
+  entry.wrap_image_attention = [](const base::TypedOptions& memory, const core::AttentionBuild& build,
                                   const core::ImageLayout& image, std::unique_ptr<core::CoreAttention> inner) {
-    return std::make_unique<ImageAttentionCache>(read<AttentionCacheOptions>(node), build, image, std::move(inner));
+    return std::make_unique<ImageAttentionCache>(read<AttentionCacheOptions>(memory), build, image, std::move(inner));
   };
   entries.add(name, std::move(entry));
 }
@@ -95,8 +96,9 @@ void add_attention_cache(base::OptionTypes& types, base::Registry<Entry>& entrie
 void add_recurrent_tokens(base::OptionTypes& types, base::Registry<Entry>& entries, const char* name,
                           const char* meaning) {
   Entry entry = describe<RecurrentTokensOptions>(types, name, meaning);
-  entry.sequence = [](const base::Node& node, const core::MemoryBuild& build) -> std::unique_ptr<core::SequenceMemory> {
-    const auto options = read<RecurrentTokensOptions>(node);
+  entry.sequence = [](const base::TypedOptions& memory,
+                      const core::MemoryBuild& build) -> std::unique_ptr<core::SequenceMemory> {
+    const auto& options = read<RecurrentTokensOptions>(memory);
     if (options.layout == RecurrentTokensOptions::Layout::encoder)
       return std::make_unique<RecurrentBlock>(options, build);
     return std::make_unique<RecurrentTokens>(options, build);
@@ -108,13 +110,12 @@ void add_recurrent_tokens(base::OptionTypes& types, base::Registry<Entry>& entri
 void add_learnable_tokens(base::OptionTypes& types, base::Registry<Entry>& entries, const char* meaning) {
   types.add<LearnableTokensOptions>(LearnableTokens::kType, meaning);
   Entry entry;
-  entry.check = [](const base::Node& node, const core::ModelOutline& model, const base::Where& where) {
-    base::read_typed_options<LearnableTokensOptions>(node).check(model, where);
+  entry.check = [](const base::TypedOptions& memory, const core::ModelOutline& model, const base::Where& where) {
+    memory.as<LearnableTokensOptions>().check(model, where);
   };
-  entry.tasks = [](const base::Node& node, const layers::Scope& scope, int64_t num_layers, int64_t dim,
+  entry.tasks = [](const base::TypedOptions& memory, const layers::Scope& scope, int64_t num_layers, int64_t dim,
                    double init_std) {
-    return std::make_unique<LearnableTokens>(base::read_typed_options<LearnableTokensOptions>(node), scope, num_layers,
-                                             dim, init_std);
+    return std::make_unique<LearnableTokens>(memory.as<LearnableTokensOptions>(), scope, num_layers, dim, init_std);
   };
   entries.add(LearnableTokens::kType, std::move(entry));
 }

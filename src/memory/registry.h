@@ -35,24 +35,28 @@ struct Served : O {
 
 /// A memory of the `memory` list; the factories that are set determine its seam.
 struct Entry {
-  std::function<std::unique_ptr<core::Attention>(const base::Node&, const core::AttentionBuild&,
+  std::function<std::unique_ptr<core::Attention>(const base::TypedOptions&, const core::AttentionBuild&,
                                                  std::unique_ptr<core::CoreAttention> inner)>
       wrap_attention;
   /// Wraps an attention of an image backbone, whichever seam the memory uses elsewhere.
-  std::function<std::unique_ptr<core::Attention>(const base::Node&, const core::AttentionBuild&,
+  std::function<std::unique_ptr<core::Attention>(const base::TypedOptions&, const core::AttentionBuild&,
                                                  const core::ImageLayout&, std::unique_ptr<core::CoreAttention> inner)>
       wrap_image_attention;
-  std::function<std::unique_ptr<core::LayerContext>(const base::Node&, const core::MemoryBuild&)> layer_context;
-  std::function<std::unique_ptr<core::SequenceMemory>(const base::Node&, const core::MemoryBuild&)> sequence;
+  std::function<std::unique_ptr<core::LayerContext>(const base::TypedOptions&, const core::MemoryBuild&)> layer_context;
+  std::function<std::unique_ptr<core::SequenceMemory>(const base::TypedOptions&, const core::MemoryBuild&)> sequence;
   /// Tasks attached to an image backbone. scope: the model's root.
-  std::function<std::unique_ptr<LearnableTokens>(const base::Node&, const layers::Scope& scope, int64_t num_layers,
-                                                 int64_t dim, double init_std)>
+  std::function<std::unique_ptr<LearnableTokens>(const base::TypedOptions&, const layers::Scope& scope,
+                                                 int64_t num_layers, int64_t dim, double init_std)>
       tasks;
 
   /// Throws InputError if the memory does not fit the model; `where` is the model's table.
-  std::function<void(const base::Node&, const core::ModelOutline&, const base::Where& where)> check;
+  std::function<void(const base::TypedOptions&, const core::ModelOutline&, const base::Where& where)> check;
   /// Rows that it adds to a segment's tokens.
-  std::function<int64_t(const base::Node&)> rows_beside = [](const base::Node&) { return 0; };
+  std::function<int64_t(const base::TypedOptions&)> rows_beside = [](const base::TypedOptions&) { return 0; };
+  /// The numbers of the layers that have it; unset: all.
+  std::function<std::optional<std::vector<int64_t>>(const base::TypedOptions&)> layers = [](const base::TypedOptions&) {
+    return std::nullopt;
+  };
 
   /// The seam in a model of tokens, or of images.
   core::Seam seam(bool images) const;

@@ -12,14 +12,14 @@ namespace mnemo::models {
 
 std::unique_ptr<TextModel> to_t2r(const TextModel& model, std::optional<int64_t> num_features, uint64_t seed) {
   ModelOptions options = model.options();
-  const std::string type = type_of(options.backbone.attention);
+  const std::string& type = options.backbone.stack.attention.type();
   base::require(type == "softmax",
                 "t2r: expected a softmax model, whose q, k, v and o projections are copied; found "
                 "backbone.attention.type = \"{}\"",
                 type);
   base::Node attention = base::Node::table({{"type", "linear"}, {"feature_map", "t2r"}});
   if (num_features) attention.set("num_features", *num_features);
-  options.backbone.attention = replaced_attention(options.backbone, attention, "t2r");
+  options.backbone.stack.attention = replaced_attention(options.backbone, attention, "t2r");
   const layers::ParameterSet& from = model.parameters();
   auto made = build_as<TextModel>(options, seed, from.all().front().tensor.scalar_type());
   const at::NoGradGuard no_grad;
@@ -47,9 +47,9 @@ std::unique_ptr<TextModel> to_encoder(const Model& model) {
   options.embedding.scale = whole.embedding.scale;
   options.embedding.padding_token = whole.embedding.padding_token;
   options.backbone.type = "encoder";
-  static_cast<backbones::LayerStackOptions&>(options.backbone) = pairs.encoder_stack();
-  options.backbone.position = {};
-  options.backbone.attention = pairs.encoder.attention;
+  static_cast<backbones::LayerStackOptions&>(options.backbone.stack) = pairs.encoder_stack();
+  options.backbone.stack.position = {};
+  options.backbone.stack.attention = pairs.encoder.attention;
   options.head = base::Node::table({{"type", "classification"}, {"num_classes", 0}, {"pool", "mean"}});
   options.segment_size = kSegment;
   // Read again, so that every option has gone through its checks.

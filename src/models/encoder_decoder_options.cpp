@@ -5,7 +5,9 @@
 namespace mnemo::models {
 namespace {
 
-base::Node default_attention() { return base::Node::table({{"type", attention::kDefaultPairAttention}}); }
+base::TypedOptions default_attention() {
+  return {pair_attention_types(), base::Node::table({{"type", attention::kDefaultPairAttention}})};
+}
 
 }  // namespace
 

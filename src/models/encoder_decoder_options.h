@@ -40,8 +40,8 @@ const base::PolyType& pair_memory_types();
 struct PairEncoderOptions {
   int64_t num_layers = 6;
   std::optional<int64_t> num_heads, ffn_dim;
-  base::Node attention;
-  std::vector<base::Node> memory;
+  base::TypedOptions attention;
+  std::vector<base::TypedOptions> memory;
   std::optional<int64_t> segment_size;
   template <class V>
   void visit(V&& v) {
@@ -62,7 +62,7 @@ struct PairEncoderOptions {
 struct PairDecoderOptions {
   int64_t num_layers = 6;
   std::optional<int64_t> num_heads, ffn_dim;
-  base::Node attention, cross_attention;
+  base::TypedOptions attention, cross_attention;
   template <class V>
   void visit(V&& v) {
     v("num_layers", num_layers, "layers", base::range(1, 1 << 10));

@@ -59,9 +59,9 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
   FinetunePlan plan{model, {}, options.name, {}};
   const Regime regime = options.regime;
   if (regime == Regime::full) {
-    base::require(model.memory.empty() || type_of(model.memory.front()) != memory::LearnableTokens::kType,
+    base::require(model.memory.empty() || model.memory.front().type() != memory::LearnableTokens::kType,
                   "{}: changes the backbone that the attached tasks were trained on; detach them first", who);
-    plan.options.head.set("num_classes", classes);
+    plan.options.set_num_classes(classes);
     plan.trained = {"*"};
     plan.answers = "base";
     plan.has_task_memory = false;
@@ -71,14 +71,14 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
                 model.backbone.type);
   const bool masked = regime == Regime::head || regime == Regime::masked_memory;
   memory::LearnableTokensOptions memory;
-  const base::Node* attached = nullptr;
-  for (const base::Node& one : model.memory) {
-    base::require(type_of(one) == memory::LearnableTokens::kType, "{}: learnable tokens cannot be combined with '{}'",
-                  who, type_of(one));
+  const base::TypedOptions* attached = nullptr;
+  for (const base::TypedOptions& one : model.memory) {
+    base::require(one.type() == memory::LearnableTokens::kType, "{}: learnable tokens cannot be combined with '{}'",
+                  who, one.type());
     attached = &one;
   }
   if (attached != nullptr) {
-    memory = base::read_typed_options<memory::LearnableTokensOptions>(*attached);
+    memory = attached->as<memory::LearnableTokensOptions>();
     base::require(masked && memory.attention == memory::TaskAttention::masked,
                   "{}: the model has tasks attached, so only masked tasks can be added; detach them first, or choose "
                   "masked_memory or head",
@@ -107,7 +107,7 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
   base::check_options(memory);
   base::Node node = base::write_options(memory);
   node.set("type", memory::LearnableTokens::kType);
-  plan.options.memory = {ModelOptions::memory_types().complete(node)};
+  plan.options.memory = {ModelOptions::memory_types().read(node)};
   plan.trained = {"task." + options.name + ".*"};
   if (task.own_adapters) {
     base::require(!model.adapters,

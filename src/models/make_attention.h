@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "base/node.h"
+#include "base/typed_options.h"
 #include "core/attention_build.h"
 #include "core/image_layout.h"
 #include "core/row_limit.h"
@@ -17,32 +17,28 @@ class Attention;
 
 namespace mnemo::models {
 
-/// Calls `make`; prefixes errors with the location of `options`, from which it builds.
-template <class Make>
-auto with_location(const base::Node& options, Make make) {
-  try {
-    return make();
-  } catch (const base::InputError& error) {
-    base::input_error("{}: {}", options.where(), error.what());
-  }
-}
+using base::with_location;
 
 /// The maximum number of rows of a sequence that an attention supports; unset: no limit.
-std::optional<core::RowLimit> row_limit(const base::Node& attention);
+std::optional<core::RowLimit> row_limit(const base::TypedOptions& attention);
 
-/// Whether a memory of the list serves the layer: its key `layers` contains it or is unset.
-bool serves(const base::Node& memory, int64_t layer);
+/// The numbers of the layers that a memory of the list names; unset: all.
+std::optional<std::vector<int64_t>> own_layers(const base::TypedOptions& memory);
+/// Whether a memory of the list serves the layer.
+bool serves(const base::TypedOptions& memory, int64_t layer);
 /// Throws InputError if a memory of the list names a layer that a backbone of `num_layers` layers does not have.
-void require_layers(const std::vector<base::Node>& memories, int64_t num_layers);
+void require_layers(const std::vector<base::TypedOptions>& memories, int64_t num_layers);
 /// The layers that it serves, of `num_layers`.
-std::vector<int64_t> layers_of(const base::Node& memory, int64_t num_layers);
+std::vector<int64_t> layers_of(const base::TypedOptions& memory, int64_t num_layers);
 
 /// The attention of one layer: the core with those options, wrapped in the memories on the attention seam that serve
 /// the layer, in the order given: the first is the innermost.
-std::unique_ptr<core::Attention> make_attention(const base::Node& core, const std::vector<base::Node>& memories,
+std::unique_ptr<core::Attention> make_attention(const base::TypedOptions& core,
+                                                const std::vector<base::TypedOptions>& memories,
                                                 const core::AttentionBuild& build);
-/// Same for an image backbone.
-std::unique_ptr<core::Attention> make_image_attention(const base::Node& core, const std::vector<base::Node>& memories,
+/// Same for an image backbone, whose core is given as a table.
+std::unique_ptr<core::Attention> make_image_attention(const base::Node& core,
+                                                      const std::vector<base::TypedOptions>& memories,
                                                       const core::AttentionBuild& build,
                                                       const core::ImageLayout& image);
 

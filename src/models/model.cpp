@@ -88,7 +88,7 @@ void require_next_token_model(const core::Model& model, std::string_view who) {
   const core::Head* head = built->head_or_null();
   base::require(head != nullptr && head->predicts_next_token(),
                 "{}: expected a model that predicts the next token, found head.type = \"{}\"", who,
-                type_of(options.head));
+                options.head.type());
   base::require(options.backbone.causal(),
                 "{}: expected a model that predicts the next token, found backbone.type = \"{}\", which is not causal",
                 who, options.backbone.type);

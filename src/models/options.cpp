@@ -39,7 +39,8 @@ std::vector<std::string> ModelOptions::preset_names() {
 
 const base::PolyType& ModelOptions::head_types() { return Mechanisms::all().head_types; }
 
-ModelOptions::ModelOptions() { head = base::Node::table({{"type", Mechanisms::all().heads.names().front()}}); }
+ModelOptions::ModelOptions()
+    : head(head_types(), base::Node::table({{"type", Mechanisms::all().heads.names().front()}})) {}
 
 std::vector<std::string> BackboneOptions::type_names() {
   std::vector<std::string> names = backbones::stack_backbones().names();
@@ -105,7 +106,7 @@ bool BackboneOptions::causal() const {
 double BackboneOptions::weight_std() const {
   switch (input()) {
     case core::InputKind::tokens:
-      return init_std;
+      return stack.init_std;
     case core::InputKind::pairs:
       return pairs.init_std;
     case core::InputKind::images:
@@ -125,7 +126,7 @@ std::string BackboneOptions::type_meaning() {
 }
 
 BackboneOptions::BackboneOptions() : type(backbones::stack_backbones().names().front()) {
-  attention = base::Node::table({{"type", attention::kDefaultAttention}});
+  stack.attention = {attention_types(), base::Node::table({{"type", attention::kDefaultAttention}})};
 }
 
 namespace {
@@ -147,30 +148,30 @@ core::ModelOutline outline_of(const ModelOptions& options) {
     model.embedding.width = model.dim;
   }
   if (model.input == core::InputKind::tokens) {
-    model.num_layers = backbone.num_layers;
-    model.dim = backbone.dim;
+    model.num_layers = backbone.stack.num_layers;
+    model.dim = backbone.stack.dim;
     model.segment_size = options.segment_size;
     model.vocab_size = embedding.vocab_size;
-    if (backbone.position.type == backbones::PositionOptions::Type::learned)
-      model.position_rows = backbone.position.places();
-    model.embedding = {embedding.type == EmbeddingOptions::Type::adaptive, embedding.dim.value_or(backbone.dim),
+    if (backbone.stack.position.type == backbones::PositionOptions::Type::learned)
+      model.position_rows = backbone.stack.position.places();
+    model.embedding = {embedding.type == EmbeddingOptions::Type::adaptive, embedding.dim.value_or(backbone.stack.dim),
                        embedding.cutoffs, embedding.div_val};
   }
-  for (const base::Node& memory : options.memories()) {
-    const memory::Entry& entry = Mechanisms::all().memories.find(type_of(memory));
+  for (const base::TypedOptions& memory : options.memories()) {
+    const memory::Entry& entry = Mechanisms::all().memories.find(memory.type());
     model.memories.push_back(
-        {type_of(memory), entry.seam(images), layers_of(memory, model.num_layers), entry.rows_beside(memory)});
+        {memory.type(), entry.seam(images), layers_of(memory, model.num_layers), entry.rows_beside(memory)});
   }
   return model;
 }
 
 /// An encoder reads a segment at once: each of its rows needs a position.
 void check_places(const ModelOptions& options, const core::ModelOutline& model) {
-  const auto limit = model.whole && !model.causal ? row_limit(options.backbone.attention) : std::nullopt;
+  const auto limit = model.whole && !model.causal ? row_limit(options.backbone.stack.attention) : std::nullopt;
   if (!limit) return;
   int64_t beside = 0;
   for (const core::ModelOutline::Memory& memory : model.memories) beside += memory.rows_beside;
-  if (beside == 0 && Mechanisms::all().heads.find(type_of(options.head)).reads_first_row(options.head)) beside = 1;
+  if (beside == 0 && Mechanisms::all().heads.find(options.head.type()).reads_first_row(options.head)) beside = 1;
   limit->require(
       options.segment_size + beside,
       fmt::format("a segment has segment_size = {} tokens and {} rows beside them", options.segment_size, beside));
@@ -190,13 +191,12 @@ std::vector<std::string> image_memories() {
 /// Rules for all memories of a seam; memories check the rest themselves.
 void check_memories(const ModelOptions& options, const core::ModelOutline& model, const base::Where& where) {
   const bool images = model.input == core::InputKind::images;
-  const std::vector<base::Node>& memories = options.memories();
+  const std::vector<base::TypedOptions>& memories = options.memories();
   require_layers(memories, images ? INT64_MAX : model.num_layers);
   for (size_t i = 0; i < memories.size(); ++i) {
-    const base::Node& node = memories[i];
-    const memory::Entry& entry = Mechanisms::all().memories.find(type_of(node));
+    const memory::Entry& entry = Mechanisms::all().memories.find(memories[i].type());
     const core::ModelOutline::Memory& memory = model.memories[i];
-    if (entry.check) entry.check(node, model, where);
+    if (entry.check) entry.check(memories[i], model, where);
     if (memory.seam == core::Seam::tasks) continue;
     if (images) {
       where.require(entry.wrap_image_attention != nullptr, "memory",
@@ -204,8 +204,7 @@ void check_memories(const ModelOptions& options, const core::ModelOutline& model
                     model.backbone, fmt::join(image_memories(), " or "));
       continue;
     }
-    const base::Node* layers = node.find("layers");
-    where.require(memory.seam != core::Seam::sequence || layers == nullptr || layers->is_null(), "memory",
+    where.require(memory.seam != core::Seam::sequence || !own_layers(memories[i]), "memory",
                   "the rows of '{}' pass through every layer; drop its key layers", memory.type);
     for (size_t j = 0; j < i; ++j) {
       const core::ModelOutline::Memory& other = model.memories[j];
@@ -225,7 +224,7 @@ void check_memories(const ModelOptions& options, const core::ModelOutline& model
 
 void check_embedding(const ModelOptions& options, const base::Where& where) {
   const EmbeddingOptions& embedding = options.embedding;
-  const int64_t dim = options.backbone.dim, width = embedding.dim.value_or(dim);
+  const int64_t dim = options.backbone.stack.dim, width = embedding.dim.value_or(dim);
   const bool adaptive = embedding.type == EmbeddingOptions::Type::adaptive;
   where.require(adaptive || width == dim, "embedding", "expected embedding.dim = backbone.dim = {}, found {}", dim,
                 width);
@@ -250,8 +249,8 @@ void check_pairs(const ModelOptions& options, const base::Where& where) {
                 "shared = \"all\" needs one vocabulary: expected source_vocab_size = vocab_size = {}, "
                 "found {}",
                 embedding.vocab_size, embedding.source_vocab_size.value_or(0));
-  const base::Node* tied = options.head.find("tied");
-  where.require(embedding.shared != Shared::none || (tied != nullptr && !tied->as_bool()), "embedding",
+  const bool tied = Mechanisms::all().heads.find(options.head.type()).is_tied(options.head);
+  where.require(embedding.shared != Shared::none || !tied, "embedding",
                 "shared = \"none\" gives the output a table of its own: expected head.tied = false");
   const SpecialTokens& tokens = options.tokens;
   for (const auto& [name, id] : {std::pair("pad", tokens.pad), std::pair("eos", tokens.eos),
@@ -277,9 +276,14 @@ void BackboneOptions::validate(const base::Where& where) const {
     std::visit([&](const auto& chosen) { chosen.validate(where); }, vision);
     return;
   }
-  backbones::EncoderOptions::validate(where);
-  where.require(!causal() || token_types == 0, "token_types", "requires type = \"encoder\"");
-  where.require(!causal() || !embed_norm, "embed_norm", "requires type = \"encoder\"");
+  stack.validate(where);
+  where.require(!causal() || stack.token_types == 0, "token_types", "requires type = \"encoder\"");
+  where.require(!causal() || !stack.embed_norm, "embed_norm", "requires type = \"encoder\"");
+}
+
+std::optional<int64_t> ModelOptions::num_classes() const {
+  const auto& count = Mechanisms::all().heads.find(head.type()).num_classes;
+  return count ? std::optional(count(head)) : std::nullopt;
 }
 
 void ModelOptions::validate(const base::Where& where) const {
@@ -292,8 +296,8 @@ void ModelOptions::validate(const base::Where& where) const {
   check_memories(*this, model, where);
   if (!images && !pairs) check_embedding(*this, where);
   if (pairs) check_pairs(*this, where);
-  if (model.whole || type_of(head) != type_of(ModelOptions().head))
-    Mechanisms::all().heads.find(type_of(head)).check(head, model, where);
+  if (model.whole || head.type() != Mechanisms::all().heads.names().front())
+    Mechanisms::all().heads.find(head.type()).check(head, model, where);
   if (!images && !pairs) check_places(*this, model);
 }
 

@@ -54,10 +54,12 @@ struct EmbeddingOptions {
   }
 };
 
-struct BackboneOptions : backbones::EncoderOptions {
+/// The type of a backbone and, of the options that follow, those that belong to it; the others are unused.
+struct BackboneOptions {
   std::string type;
-  backbones::VisionOptions vision;  ///< for that type, if it is an image backbone; the other keys are unused then
-  EncoderDecoderOptions pairs;      ///< for the type of translation models; the other keys are unused then
+  backbones::EncoderOptions stack;  ///< a stack of identical layers
+  backbones::VisionOptions vision;  ///< an image backbone
+  EncoderDecoderOptions pairs;      ///< a translation model
   template <class V>
   void visit(V&& v) {
     v("type", type, type_meaning(), base::one_of_names(type_names()));
@@ -70,8 +72,8 @@ struct BackboneOptions : backbones::EncoderOptions {
       pairs.visit(v);
       return;
     }
-    backbones::EncoderOptions::visit(v);
-    v("attention", attention, "the attention of every layer", base::poly(attention_types()));
+    stack.visit(v);
+    v("attention", stack.attention, "the attention of every layer", base::poly(attention_types()));
   }
   void validate(const base::Where& where) const;
   bool causal() const;
@@ -105,9 +107,9 @@ struct ModelOptions {
   Kind kind = Kind::model;
   EmbeddingOptions embedding;
   BackboneOptions backbone;
-  std::vector<base::Node> memory;
+  std::vector<base::TypedOptions> memory;
   std::optional<layers::AdapterOptions> adapters;
-  base::Node head;
+  base::TypedOptions head;
   int64_t segment_size = 32;
   SpecialTokens tokens;
   template <class V>
@@ -132,9 +134,12 @@ struct ModelOptions {
   }
   void validate(const base::Where& where) const;
   /// The memories of the model; of a translation model, those of its encoder.
-  const std::vector<base::Node>& memories() const {
+  const std::vector<base::TypedOptions>& memories() const {
     return backbone.is_pairs() ? backbone.pairs.encoder.memory : memory;
   }
+  /// Classes of a head that classifies, 0 if that is left to the data; unset for other heads.
+  std::optional<int64_t> num_classes() const;
+  void set_num_classes(int64_t count) { head.set("num_classes", count); }
   static const base::PolyType& memory_types();
   static const base::PolyType& head_types();
   ModelOptions();

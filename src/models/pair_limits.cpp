@@ -15,8 +15,8 @@ int64_t places_of(const backbones::PositionOptions& position) {
   return position.type == backbones::PositionOptions::Type::learned ? position.places() : kAny;
 }
 
-int64_t rows_of(const base::Node& attention) {
-  const auto limit = row_limit(pair_attention_types().complete(attention));
+int64_t rows_of(const base::TypedOptions& attention) {
+  const auto limit = row_limit(attention);
   return limit ? limit->rows : kAny;
 }
 
@@ -26,8 +26,8 @@ std::optional<int64_t> if_any(int64_t limit) { return limit == kAny ? std::nullo
 /// attention and positions and for the decoder.
 std::optional<int64_t> longest_source(const EncoderDecoderOptions& backbone) {
   int64_t beside = 0;
-  for (const base::Node& memory : backbone.encoder.memory)
-    beside += Mechanisms::all().memories.find(base::type_of(memory)).rows_beside(memory);
+  for (const base::TypedOptions& memory : backbone.encoder.memory)
+    beside += Mechanisms::all().memories.find(memory.type()).rows_beside(memory);
   const auto without = [&](int64_t rows) { return rows == kAny ? kAny : rows - beside; };
   int64_t longest = without(places_of(backbone.encoder_stack().position));
   const int64_t size = backbone.encoder.segment_size.value_or(kAny);

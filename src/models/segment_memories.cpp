@@ -40,12 +40,12 @@ void require_batch(const at::Tensor& of_state, const at::Tensor& rows) {
 
 }  // namespace
 
-SegmentMemories::SegmentMemories(const std::vector<base::Node>& list, core::MemoryBuild build, bool causal)
+SegmentMemories::SegmentMemories(const std::vector<base::TypedOptions>& list, core::MemoryBuild build, bool causal)
     : causal_(causal) {
   context_of_.assign(static_cast<size_t>(build.num_layers), -1);
   std::map<std::string, int64_t> seen;
-  for (const base::Node& memory : list) {
-    const std::string type = type_of(memory);
+  for (const base::TypedOptions& memory : list) {
+    const std::string type = memory.type();
     const memory::Entry& entry = Mechanisms::all().memories.find(type);
     if (entry.wrap_attention) continue;
     const int64_t count = ++seen[type];

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/node.h"
+#include "base/typed_options.h"
 #include "core/memory.h"
 #include "core/memory_build.h"
 #include "core/mode.h"
@@ -58,7 +58,7 @@ struct LayerTable {
 class SegmentMemories {
  public:
   /// Creates the memories of the list on these two seams; others belong to attentions or to image models.
-  SegmentMemories(const std::vector<base::Node>& list, core::MemoryBuild build, bool causal);
+  SegmentMemories(const std::vector<base::TypedOptions>& list, core::MemoryBuild build, bool causal);
 
   const std::vector<NamedMemory<core::LayerContext>>& contexts() const { return contexts_; }
   const std::vector<NamedMemory<core::SequenceMemory>>& sequences() const { return sequences_; }

@@ -28,7 +28,7 @@ SourceSide::SourceSide(const ModelOptions& options, const layers::Scope& root,
                                         table.init_std.value_or(backbone.init_std));
     embedding_.padding = table.padding_token.value_or(-1);
   }
-  const std::vector<base::Node>& memories = backbone.encoder.memory;
+  const std::vector<base::TypedOptions>& memories = backbone.encoder.memory;
   const auto attention = [&](const core::AttentionBuild& build) {
     return make_attention(backbone.encoder.attention, memories, build);
   };
@@ -42,7 +42,7 @@ SourceSide::SourceSide(const ModelOptions& options, const layers::Scope& root,
   parameters_ = scope.parameters();
   segment_size_ = backbone.encoder.segment_size;
   with_location(backbone.encoder.attention,
-                [&] { memories_->require_support(*encoder_, type_of(backbone.encoder.attention)); });
+                [&] { memories_->require_support(*encoder_, backbone.encoder.attention.type()); });
 }
 
 SourceSide::~SourceSide() = default;

@@ -120,7 +120,7 @@ void keep_for_attention(base::Node& model, const base::Node& under) {
   if (before.is_pairs() || !backbone->is_table() || base::type_of(*backbone) != before.type) return;
   const base::Node& said = backbone->at("attention");
   const base::Node attention = said.is_table() ? said : base::Node::table({{"type", said}});
-  if (base::type_of(attention) == base::type_of(before.attention)) return;
+  if (base::type_of(attention) == before.stack.attention.type()) return;
   backbone->set("attention", models::replaced_attention(before, attention, said.place().text()));
 }
 

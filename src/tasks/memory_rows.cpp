@@ -7,8 +7,8 @@
 namespace mnemo::tasks {
 
 bool memory_surrounds(const models::ModelOptions& model) {
-  return std::any_of(model.memory.begin(), model.memory.end(), [](const base::Node& memory) {
-    return models::Mechanisms::all().memories.find(base::type_of(memory)).seam(false) == core::Seam::sequence;
+  return std::any_of(model.memory.begin(), model.memory.end(), [](const base::TypedOptions& memory) {
+    return models::Mechanisms::all().memories.find(memory.type()).seam(false) == core::Seam::sequence;
   });
 }
 

@@ -74,30 +74,30 @@ base::Node bare_head(const std::string& pooler) {
 }
 
 std::string_view EncoderNames::of(const models::ModelOptions& options) const {
-  const base::Node* classes = options.head.find("num_classes");
-  return classes == nullptr ? masked : classes->as_int() > 0 ? classifier : bare;
+  const auto classes = options.num_classes();
+  return !classes ? masked : *classes > 0 ? classifier : bare;
 }
 
 base::Node encoder_config(const models::ModelOptions& options, const EncoderNames& names) {
   const std::string_view architecture = names.of(options);
-  const backbones::EncoderOptions& backbone = options.backbone;
+  const models::BackboneOptions& backbone = options.backbone;
   base::require(options.memory.empty(), "{}: the format has no memories: expected memory = [], found {} of them",
                 architecture, options.memory.size());
   base::Node config = base::Node::table({{"architectures", base::Node::array({base::Node(std::string(architecture))})},
                                          {"dtype", "float32"},
-                                         {"hidden_act", std::string(their_activation(backbone.activation))},
-                                         {"hidden_dropout_prob", backbone.dropout},
-                                         {"hidden_size", backbone.dim},
-                                         {"initializer_range", backbone.init_std},
-                                         {"intermediate_size", backbone.ffn_dim},
-                                         {"layer_norm_eps", backbone.norm_eps},
-                                         {"num_attention_heads", backbone.num_heads},
-                                         {"num_hidden_layers", backbone.num_layers},
+                                         {"hidden_act", std::string(their_activation(backbone.stack.activation))},
+                                         {"hidden_dropout_prob", backbone.stack.dropout},
+                                         {"hidden_size", backbone.stack.dim},
+                                         {"initializer_range", backbone.stack.init_std},
+                                         {"intermediate_size", backbone.stack.ffn_dim},
+                                         {"layer_norm_eps", backbone.stack.norm_eps},
+                                         {"num_attention_heads", backbone.stack.num_heads},
+                                         {"num_hidden_layers", backbone.stack.num_layers},
                                          {"tie_word_embeddings", true},
                                          {"vocab_size", options.embedding.vocab_size}});
   if (architecture != names.classifier) return config;
   base::Node labels = base::Node::table(), numbers = base::Node::table();
-  for (int64_t i = 0; i < options.head.at("num_classes").as_int(); ++i) {
+  for (int64_t i = 0; i < *options.num_classes(); ++i) {
     labels.set(fmt::format("{}", i), fmt::format("LABEL_{}", i));
     numbers.set(fmt::format("LABEL_{}", i), i);
   }

@@ -68,7 +68,8 @@ base::Node marian_config(const models::ModelOptions& options) {
   const models::EncoderDecoderOptions& pairs = options.backbone.pairs;
   base::require(pairs.encoder.memory.empty(), "{}: the format has no memories: expected memory = [], found {} of them",
                 kMarian, pairs.encoder.memory.size());
-  const base::Node* dropout = pairs.encoder.attention.find("dropout");
+  const base::Node attention = pairs.encoder.attention.table();
+  const base::Node* dropout = attention.find("dropout");
   return base::Node::table(
       {{"activation_dropout", pairs.activation_dropout},
        {"activation_function",

@@ -100,16 +100,16 @@ base::Node t5_config(const models::ModelOptions& options) {
   const models::EncoderDecoderOptions& pairs = options.backbone.pairs;
   base::require(pairs.encoder.memory.empty(), "{}: the format has no memories: expected memory = [], found {} of them",
                 kT5, pairs.encoder.memory.size());
-  const base::Node& attention = pairs.encoder.attention;
-  base::require(base::type_of(attention) == base::type_of(pairs.decoder.attention) &&
+  const base::Node attention = pairs.encoder.attention.table();
+  base::require(base::type_of(attention) == pairs.decoder.attention.type() &&
                     attention.find("max_distance") != nullptr && attention.find("scaled") != nullptr,
                 "{}: expected attention.type = \"relative_buckets\" in encoder and decoder, found \"{}\" and \"{}\"",
-                kT5, base::type_of(attention), base::type_of(pairs.decoder.attention));
+                kT5, base::type_of(attention), pairs.decoder.attention.type());
   const bool relu = pairs.activation == ops::Activation::relu, silu = pairs.activation == ops::Activation::silu;
   const std::string activation = relu ? "relu" : silu ? "silu" : "gelu";
   const bool tanh = pairs.activation == ops::Activation::gelu_tanh;
   const std::string ffn = pairs.ffn_gated ? "gated-" + activation : tanh ? "gelu_new" : activation;
-  const bool tied = options.head.at("tied").as_bool(), scaled = options.head.at("scaled").as_bool();
+  const bool tied = options.head.table().at("tied").as_bool(), scaled = options.head.table().at("scaled").as_bool();
   return base::Node::table({{"architectures", base::Node::array({base::Node(std::string(kT5))})},
                             {"d_ff", pairs.ffn_dim},
                             {"d_kv", pairs.head_dim.value_or(pairs.dim / pairs.num_heads)},

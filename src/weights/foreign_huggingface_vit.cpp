@@ -51,11 +51,11 @@ base::Node huggingface_vit_config(const models::ModelOptions& options) {
   const auto& vit = std::get<backbones::VitOptions>(options.backbone.vision);
   base::require(vit.image_size[0] == vit.image_size[1], "huggingface_vit: expected a square image_size, found {} x {}",
                 vit.image_size[0], vit.image_size[1]);
-  base::require(vit.cls_tokens == 1 && options.head.at("pool").as_string() == "cls",
+  base::require(vit.cls_tokens == 1 && options.head.table().at("pool").as_string() == "cls",
                 "huggingface_vit: its head reads a class token; expected "
                 "backbone.cls_tokens = 1 and head.pool = \"cls\"");
   base::Node names = base::Node::table(), numbers = base::Node::table();
-  for (int64_t i = 0; i < options.head.at("num_classes").as_int(); ++i) {
+  for (int64_t i = 0; i < options.num_classes().value_or(0); ++i) {
     names.set(fmt::format("{}", i), fmt::format("LABEL_{}", i));
     numbers.set(fmt::format("LABEL_{}", i), i);
   }

@@ -64,7 +64,7 @@ base::Node pvt_config(const models::ModelOptions& options) {
   base::require(pvt.norm_eps == 1e-6, "pvt: its norms have an epsilon of 1e-6, found backbone.norm_eps = {}",
                 pvt.norm_eps);
   base::require(pvt.depths.size() == 4, "pvt: expected four stages, found {}", pvt.depths.size());
-  base::require(options.head.at("pool").as_string() == "cls",
+  base::require(options.head.table().at("pool").as_string() == "cls",
                 "pvt: its head reads the class token; expected head.pool = \"cls\"");
   std::string architecture = "pvt_tiny";
   for (const PvtSize& size : kPvtSizes) {

@@ -93,7 +93,7 @@ base::Node timm_arguments_of(const models::ModelOptions& options, base::Node fac
   for (const auto& [argument, value] : factory.members()) {
     const std::string_view ours = ours_by_timm(argument);
     if (!ours.empty()) arguments.set(argument, backbone.at(ours));
-    if (argument == "num_classes") arguments.set(argument, options.head.at("num_classes").as_int());
+    if (argument == "num_classes") arguments.set(argument, options.head.table().at("num_classes").as_int());
     if (argument == "global_pool") arguments.set(argument, value);
   }
   return arguments;

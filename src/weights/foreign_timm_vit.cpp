@@ -99,11 +99,11 @@ base::Node timm_vit_config(const models::ModelOptions& options) {
       architecture = fmt::format("vit_{}_patch{}_{}", size.name, vit.patch_size, vit.image_size[0]);
     }
   }
-  const bool mean = options.head.at("pool").as_string() == "mean";
+  const bool mean = options.head.table().at("pool").as_string() == "mean";
   base::Node arguments = base::Node::table({{"img_size", base::Node::array({vit.image_size[0], vit.image_size[1]})},
                                             {"patch_size", vit.patch_size},
                                             {"in_chans", vit.in_channels},
-                                            {"num_classes", options.head.at("num_classes").as_int()},
+                                            {"num_classes", options.head.table().at("num_classes").as_int()},
                                             {"embed_dim", vit.dim},
                                             {"depth", vit.num_layers},
                                             {"num_heads", vit.num_heads},

@@ -62,11 +62,11 @@ bool adapters_of_task(const memory::LearnableTokensOptions& memory) {
 
 void set_memory(models::ModelOptions& options, const memory::LearnableTokensOptions& memory) {
   std::erase_if(options.memory,
-                [](const base::Node& one) { return base::type_of(one) == memory::LearnableTokens::kType; });
+                [](const base::TypedOptions& one) { return one.type() == memory::LearnableTokens::kType; });
   if (memory.tasks.empty()) return;
   base::Node node = base::write_options(memory);
   node.set("type", memory::LearnableTokens::kType);
-  options.memory.push_back(models::ModelOptions::memory_types().complete(node));
+  options.memory.push_back(models::ModelOptions::memory_types().read(node));
 }
 
 std::string text(const TensorFile& file, const char* key, const std::string& path) {
@@ -134,9 +134,8 @@ void check_fit(const StoredParts& model, const memory::TaskOptions& task, const 
 }  // namespace
 
 memory::LearnableTokensOptions tasks_of(const models::ModelOptions& options) {
-  for (const base::Node& memory : options.memory) {
-    if (base::type_of(memory) == memory::LearnableTokens::kType)
-      return base::read_typed_options<memory::LearnableTokensOptions>(memory);
+  for (const base::TypedOptions& memory : options.memory) {
+    if (memory.type() == memory::LearnableTokens::kType) return memory.as<memory::LearnableTokensOptions>();
   }
   return {};
 }
@@ -146,7 +145,7 @@ std::string backbone_checksum(const StoredParts& model) {
   base::Node options = base::write_options(model.options.backbone);
   for (const char* key : {"dropout", "drop_path", "init_std"}) options.erase(key);
   if (model.options.adapters && !leaves_adapters) options.set("adapters", base::write_options(*model.options.adapters));
-  options.set("pool", model.options.head.at("pool").as_string());
+  options.set("pool", model.options.head.table().at("pool").as_string());
   return checksum(base::to_json(options, -1) + "\n", model.tensors,
                   [&](const std::string& name) -> std::optional<std::string> {
                     if (!name.starts_with("backbone.") || (leaves_adapters && is_adapter(name))) return std::nullopt;

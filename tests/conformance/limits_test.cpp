@@ -216,8 +216,8 @@ TEST(Limits, GrcOfBothReadingsAroundOpenAttention) {
     layers::ParameterSet parameters(1, at::kDouble);
     const layers::Scope root = parameters.root();
     const core::AttentionBuild build{root, root, root, 8, 2, 4, false, 0.3};
-    const base::Node softmax = mechanisms.attention_types.complete(base::Node::table({{"type", "softmax"}}));
-    const base::Node grc = mechanisms.memory_types.complete(
+    const base::TypedOptions softmax = mechanisms.attention_types.read(base::Node::table({{"type", "softmax"}}));
+    const base::TypedOptions grc = mechanisms.memory_types.read(
         base::Node::table({{"type", "grc"}, {"variant", variant}, {"cache_len", 3}}));
     const auto attention = mechanisms.memories.find("grc").wrap_attention(
         grc, build, mechanisms.attentions.find("softmax").make(softmax, build));

@@ -69,12 +69,13 @@ TEST(RecomputedPairs, HaveTheBitsOfStoredOnes) {
       models::ModelOptions options = pair_options("softmax", cross, "abc");
       options.backbone.pairs.dropout = 0.2;
       if (memory)
-        options.backbone.pairs.encoder.memory = {base::Node::table({{"type", "recurrent_tokens"},
-                                                                    {"layout", "encoder"},
-                                                                    {"num_mem_tokens", 2},
-                                                                    {"pad_token", 1},
-                                                                    {"eos_token", 2},
-                                                                    {"memory_position", "front"}})};
+        options.backbone.pairs.encoder.memory = {
+            models::ModelOptions::memory_types().read(base::Node::table({{"type", "recurrent_tokens"},
+                                                                         {"layout", "encoder"},
+                                                                         {"num_mem_tokens", 2},
+                                                                         {"pad_token", 1},
+                                                                         {"eos_token", 2},
+                                                                         {"memory_position", "front"}}))};
       const auto model = models::build(options, 3, at::kDouble);
       core::Segment segment = pair_segment(pair_source(2, 9), Numbers(4).tokens({2, 6}, 19));
       segment.valid = at::ones({2, 6}, at::kBool);

@@ -73,24 +73,24 @@ const Combinations& combined() {
 
 bool Configuration::has(const std::string& memory) const {
   return std::any_of(options.memory.begin(), options.memory.end(),
-                     [&](const base::Node& node) { return node.at("type").as_string() == memory; });
+                     [&](const base::TypedOptions& one) { return one.type() == memory; });
 }
 
 bool Configuration::has_layer_context() const {
-  return std::any_of(options.memory.begin(), options.memory.end(), [](const base::Node& node) {
-    return models::Mechanisms::all().memories.find(node.at("type").as_string()).layer_context != nullptr;
+  return std::any_of(options.memory.begin(), options.memory.end(), [](const base::TypedOptions& one) {
+    return models::Mechanisms::all().memories.find(one.type()).layer_context != nullptr;
   });
 }
 
 base::Node Configuration::memory_option(const std::string& memory, const std::string& key,
                                         const base::Node& otherwise) const {
-  for (const base::Node& node : options.memory) {
-    if (node.at("type").as_string() == memory) return node.at(key);
+  for (const base::TypedOptions& one : options.memory) {
+    if (one.type() == memory) return one.table().at(key);
   }
   return otherwise;
 }
 
-std::string Configuration::attention() const { return options.backbone.attention.at("type").as_string(); }
+std::string Configuration::attention() const { return options.backbone.stack.attention.type(); }
 
 std::ostream& operator<<(std::ostream& stream, const Configuration& configuration) {
   return stream << configuration.name;
@@ -453,9 +453,10 @@ std::vector<base::Node> small_memories() {
 
 Configuration selecting_all(Configuration configuration) {
   bool selects = false;
-  for (base::Node& node : configuration.options.memory) {
-    if (node.find("top_k") == nullptr) continue;
-    node.set("top_k", node.at("memory_len"));
+  for (base::TypedOptions& memory : configuration.options.memory) {
+    const base::Node table = memory.table();
+    if (table.find("top_k") == nullptr) continue;
+    memory.set("top_k", table.at("memory_len"));
     selects = true;
   }
   if (selects) configuration.name += "_selecting_all";

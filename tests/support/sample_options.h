@@ -86,7 +86,7 @@ struct SampleOptions {
   bool causal = true;
   base::Node attention = base::Node::table({{"type", "gate"}, {"lambda", 0.5}});
   base::Node adapter;
-  std::vector<base::Node> memory;
+  std::vector<base::TypedOptions> memory;
   SampleOptimizer optimizer;
   std::vector<SampleOptimizer> phases;
   std::optional<SampleCache> cache;

@@ -92,7 +92,7 @@ Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budge
                                    causal,
                                    0.02,
                                    above ? 1 : 0};
-  const base::Node whole = mechanisms.attention_types.complete(options);
+  const base::TypedOptions whole = mechanisms.attention_types.read(options);
   auto core = mechanisms.attentions.find(type).make(whole, build);
   give_draw<attention::BigBird>(file, "block_mask", whole, *core);
   give_draw<attention::Lsh>(file, "rotations", whole, *core);
@@ -116,7 +116,7 @@ Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budge
     if (const base::Node* bias = options.find("qkv_bias")) memory.set("qkv_bias", *bias);
   }
   const auto& entry = mechanisms.memories.find(memory_type);
-  const base::Node complete = mechanisms.memory_types.complete(memory);
+  const base::TypedOptions complete = mechanisms.memory_types.read(memory);
   if (entry.wrap_attention) {
     attention = entry.wrap_attention(complete, build, std::move(core));
   } else {

@@ -14,8 +14,8 @@ namespace {
 
 struct ControlEntry {
   bool learns;
-  std::function<std::unique_ptr<AbcControl>(const base::Node&, const AbcControlBuild&)> make;
-  std::function<std::optional<core::RowLimit>(const base::Node& abc)> row_limit;
+  std::function<std::unique_ptr<AbcControl>(const base::TypedOptions&, const AbcControlBuild&)> make;
+  std::function<std::optional<AbcPlaces>(const base::TypedOptions&, int64_t num_slots)> row_limit;
 };
 
 /// Registers every control.
@@ -27,11 +27,14 @@ struct Controls {
   void add(const char* name, bool learns, const char* meaning) {
     types.add<typename C::Options>(name, meaning);
     ControlEntry entry{learns,
-                       [](const base::Node& options, const AbcControlBuild& build) {
-                         return std::make_unique<C>(base::read_typed_options<typename C::Options>(options), build);
+                       [](const base::TypedOptions& options, const AbcControlBuild& build) {
+                         return std::make_unique<C>(options.as<typename C::Options>(), build);
                        },
-                       [](const base::Node&) { return std::nullopt; }};
-    if constexpr (requires(const base::Node& abc) { C::row_limit(abc); }) entry.row_limit = C::row_limit;
+                       [](const base::TypedOptions&, int64_t) { return std::nullopt; }};
+    if constexpr (requires(const typename C::Options& options) { C::row_limit(options, int64_t{}); })
+      entry.row_limit = [](const base::TypedOptions& options, int64_t num_slots) {
+        return C::row_limit(options.as<typename C::Options>(), num_slots);
+      };
     entries.add(name, std::move(entry));
   }
 };
@@ -64,12 +67,12 @@ const base::PolyType& abc_control_types() { return controls().types; }
 
 bool abc_control_learns(const std::string& type) { return controls().entries.find(type).learns; }
 
-std::optional<core::RowLimit> abc_row_limit(const base::Node& abc) {
-  return controls().entries.find(abc.at("control").at("type").as_string()).row_limit(abc);
+std::optional<AbcPlaces> abc_row_limit(const base::TypedOptions& control, int64_t num_slots) {
+  return controls().entries.find(control.type()).row_limit(control, num_slots);
 }
 
-std::unique_ptr<AbcControl> make_abc_control(const base::Node& options, const AbcControlBuild& build) {
-  return controls().entries.find(options.at("type").as_string()).make(options, build);
+std::unique_ptr<AbcControl> make_abc_control(const base::TypedOptions& options, const AbcControlBuild& build) {
+  return controls().entries.find(options.type()).make(options, build);
 }
 
 }  // namespace mnemo::memory

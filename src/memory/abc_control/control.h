@@ -11,7 +11,6 @@
 #include "core/attention.h"
 #include "core/attention_build.h"
 #include "core/encoder_rows_decoder.h"
-#include "core/row_limit.h"
 #include "core/state.h"
 
 namespace mnemo::memory {
@@ -77,14 +76,18 @@ class AbcControl {
                                                          const AbcMaps& /*maps*/) const;
 };
 
+/// How many tokens a control has places for, and the key in the attention's table that says so.
+struct AbcPlaces {
+  int64_t rows;
+  const char* key;
+};
+
 /// The controls by name with their options: the possible values of `control`.
 const base::PolyType& abc_control_types();
 /// Whether the control has parameters, which layers could share.
 bool abc_control_learns(const std::string& type);
-/// The maximum number of tokens of a sequence that the control supports; unset: no limit. abc: the complete, validated
-/// options of the attention.
-std::optional<core::RowLimit> abc_row_limit(const base::Node& abc);
-/// Takes complete, validated options.
-std::unique_ptr<AbcControl> make_abc_control(const base::Node& options, const AbcControlBuild& build);
+/// The maximum number of tokens of a sequence that the control supports with so many slots; unset: no limit.
+std::optional<AbcPlaces> abc_row_limit(const base::TypedOptions& control, int64_t num_slots);
+std::unique_ptr<AbcControl> make_abc_control(const base::TypedOptions& options, const AbcControlBuild& build);
 
 }  // namespace mnemo::memory

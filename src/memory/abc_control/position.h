@@ -11,9 +11,7 @@ namespace mnemo::memory {
 class AbcIdentityControl final : public AbcSumControl {
  public:
   using Options = AbcNoOptions;
-  static std::optional<core::RowLimit> row_limit(const base::Node& abc) {
-    return core::RowLimit{abc.at("num_slots").as_int(), abc, "num_slots"};
-  }
+  static AbcPlaces row_limit(const Options&, int64_t num_slots) { return {num_slots, "num_slots"}; }
   AbcIdentityControl(const Options&, const AbcControlBuild& build)
       : AbcSumControl("identity", Keeps::positions, build) {}
 
@@ -35,9 +33,7 @@ struct AbcLinformerOptions {
 class AbcLinformerControl final : public AbcSumControl {
  public:
   using Options = AbcLinformerOptions;
-  static std::optional<core::RowLimit> row_limit(const base::Node& abc) {
-    return core::RowLimit{abc.at("control").at("max_len").as_int(), abc.at("control"), "max_len"};
-  }
+  static AbcPlaces row_limit(const Options& options, int64_t) { return {options.max_len, "control.max_len"}; }
   AbcLinformerControl(const Options& options, const AbcControlBuild& build);
 
  private:
@@ -81,9 +77,8 @@ struct AbcCompressiveOptions {
 class AbcCompressiveControl final : public AbcSumControl {
  public:
   using Options = AbcCompressiveOptions;
-  static std::optional<core::RowLimit> row_limit(const base::Node& abc) {
-    const int64_t slots = abc.at("num_slots").as_int();
-    return core::RowLimit{slots * abc.at("control").at("compression").as_int(), abc, "num_slots"};
+  static AbcPlaces row_limit(const Options& options, int64_t num_slots) {
+    return {num_slots * options.compression, "num_slots"};
   }
   AbcCompressiveControl(const Options& options, const AbcControlBuild& build)
       : AbcSumControl("compressive", Keeps::positions, build), compression_(options.compression) {}

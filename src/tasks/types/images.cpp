@@ -20,10 +20,7 @@ namespace {
 DataShape shape_of(const data::ImageSet& set) { return {.num_classes = set.num_classes(), .classes = set.classes()}; }
 
 /// Number of classes in the options of the model's head; 0 if it is left to the data.
-int64_t classes_of(const models::ModelOptions& model) {
-  const base::Node* classes = model.head.find("num_classes");
-  return classes == nullptr ? 0 : classes->as_int();
-}
+int64_t classes_of(const models::ModelOptions& model) { return model.num_classes().value_or(0); }
 
 }  // namespace
 

@@ -88,7 +88,7 @@ void MaskedTextSpec::check_model(const models::Model& model, const DataShape&) c
   base::require(head.input() == core::HeadInput::tokens && !head.predicts_next_token(),
                 "recipe: {} needs a model that predicts a token in its own place: expected model.head.type = "
                 "\"masked_language_model\", found \"{}\"",
-                title(), base::type_of(model.options().head));
+                title(), model.options().head.type());
 }
 
 Shown MaskedTextSpec::show(const ShowOptions& options) const { return show_text(options_, options); }

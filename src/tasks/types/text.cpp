@@ -67,7 +67,7 @@ void TextSpec::require_places(const core::RowLimit& limit, const models::ModelOp
       .require(options_.document_separator != data::DocumentRule::Kind::none, "reset",
                "expected \"segments\": the text has no documents, so it is one sequence "
                "without an end, and '{}.{}' allows only {} tokens",
-               limit.table.path(), limit.key, limit.rows);
+               limit.attention.table().path(), limit.key, limit.rows);
 }
 
 LoadedTask TextSpec::load(const models::ModelOptions& model, const TaskSettings& settings) const {

@@ -153,6 +153,51 @@ TEST(ReadOptions, AnErrorLeavesTheOptionsAlone) {
   EXPECT_EQ(options, SampleOptions());
 }
 
+/// Options that count how often they are read.
+struct CountedOptions {
+  static inline int reads = 0;
+  int64_t rows = 4;
+  template <class V>
+  void visit(V&& v) {
+    v("rows", rows, "rows", range(1, 64));
+  }
+  void validate(const Where&) const { ++reads; }
+};
+
+const OptionTypes& counted_types() {
+  static const OptionTypes types = [] {
+    OptionTypes made("memory");
+    made.add<CountedOptions>("counted", "counts").add<SampleNothing>("nothing", "no memory");
+    return made;
+  }();
+  return types;
+}
+
+struct CountedList {
+  std::vector<TypedOptions> memory;
+  template <class V>
+  void visit(V&& v) {
+    v("memory", memory, "the memories", poly(counted_types()));
+  }
+};
+
+TEST(TypedOptionsTest, AreReadOnceAndWrittenAsTheirTable) {
+  CountedOptions::reads = 0;
+  auto list = read_options<CountedList>(parse_toml("[[memory]]\ntype = 'counted'\n\nrows = 7", "r.toml"));
+  TypedOptions& memory = list.memory.at(0);
+  EXPECT_EQ(memory.as<CountedOptions>().rows, 7);
+  EXPECT_EQ(memory.table(), Node::table({{"type", "counted"}, {"rows", 7}}));
+  EXPECT_EQ(TypedOptions(memory).as<CountedOptions>().rows, 7);
+  EXPECT_EQ(CountedOptions::reads, 1);
+  EXPECT_EQ(memory.where("rows"), "r.toml:4: 'memory[0].rows'");
+  EXPECT_EQ(memory.where("unsaid"), "r.toml:1: 'memory[0].unsaid'") << "the place of the table";
+  EXPECT_THROW(memory.as<SampleNothing>(), InternalError);
+  memory.set("rows", 9);
+  EXPECT_EQ(memory.as<CountedOptions>().rows, 9);
+  expect_error<InputError>([&] { memory.set("rows", 65); }, {"'memory[0].rows'", "1 to 64"});
+  EXPECT_EQ(memory.as<CountedOptions>().rows, 9);
+}
+
 TEST(PolyOptions, AreCompletedAndKeepTheirPlaces) {
   const SampleOptions options = read(
       "attention.inner = 'segment_cache'\nmemory = ['nothing', {type = 'segment_cache', mem_len = 3}]");
@@ -161,9 +206,9 @@ TEST(PolyOptions, AreCompletedAndKeepTheirPlaces) {
       R"({"type":"gate","lambda":-5.0,"inner":{"type":"segment_cache","mem_len":64,"same_length":false,"variant":"paper","bptt_depth":"full"}})")
       << "a table without a type is of the type the field has by default";
   ASSERT_EQ(options.memory.size(), 2U);
-  EXPECT_EQ(options.memory[1].path(), "memory[1]");
-  EXPECT_EQ(options.memory[1].at("mem_len").place().text(), "r.toml:2");
-  const auto cache = read_typed_options<SampleCache>(options.memory[1]);
+  EXPECT_EQ(options.memory[1].table().path(), "memory[1]");
+  EXPECT_EQ(options.memory[1].table().at("mem_len").place().text(), "r.toml:2");
+  const auto& cache = options.memory[1].as<SampleCache>();
   EXPECT_EQ(cache.mem_len, 3);
   EXPECT_EQ(read("adapter.type = 'nothing'").adapter, Node::table({{"type", "nothing"}}));
 }

@@ -225,10 +225,10 @@ TEST(BenchMechanisms, EveryMechanismOfTheRegistryHasACase) {
   std::set<std::string> attentions, memories, controls = {"identity"};  // identity is softmax attention, for proofs
   for (const MechanismCase& mechanism : mechanism_cases()) {
     const models::ModelOptions options = mechanism.options();
-    attentions.insert(base::type_of(options.backbone.attention));
-    if (const base::Node* control = options.backbone.attention.find("control"))
-      controls.insert(base::type_of(*control));
-    for (const base::Node& memory : options.memory) memories.insert(base::type_of(memory));
+    attentions.insert(options.backbone.stack.attention.type());
+    const base::Node attention = options.backbone.stack.attention.table();
+    if (const base::Node* control = attention.find("control")) controls.insert(base::type_of(*control));
+    for (const base::TypedOptions& memory : options.memory) memories.insert(memory.type());
   }
   const models::Mechanisms& registry = models::Mechanisms::all();
   for (const std::string& name : registry.attentions.names()) EXPECT_TRUE(attentions.contains(name)) << name;

@@ -47,7 +47,7 @@ models::ModelOptions image_model(const recipes::Recipe& recipe) {
     return models::plan_finetuning(recipe.model, finetune, std::vector<std::string>(10, "class")).options;
   }
   models::ModelOptions model = recipe.model;
-  if (model.head.at("num_classes").as_int() == 0) model.head.set("num_classes", 10);
+  if (model.num_classes() == 0) model.set_num_classes(10);
   return model;
 }
 
@@ -58,13 +58,12 @@ int64_t parameters_of(const recipes::Recipe& recipe) {
   if (recipe.data.contains("tokenizer")) {  // a text that is not here
     if (model.embedding.vocab_size == 0)
       model.embedding.vocab_size = recipe.data.at("unit").as_string() == "bytes" ? 256 : 500;
-    if (const base::Node* classes = model.head.find("num_classes"); classes != nullptr && classes->as_int() == 0)
-      model.head.set("num_classes", 2);
+    if (model.num_classes() == 0) model.set_num_classes(2);
   } else if (recipe.task()->completes(recipe.model)) {
     const tasks::DataShape shape = recipe.task()->shape(recipe.model);
     model.embedding.vocab_size = shape.vocabulary;
     if (shape.segment_size) model.segment_size = *shape.segment_size;
-    if (shape.num_classes > 0) model.head.set("num_classes", shape.num_classes);
+    if (shape.num_classes > 0) model.set_num_classes(shape.num_classes);
   }
   return models::count_parameters(model);
 }

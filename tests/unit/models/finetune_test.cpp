@@ -128,8 +128,8 @@ TEST(Finetune, TasksWithoutAMaskInterfere) {
     const std::string head = std::string(R"({"regime": ")") + regime + R"(", "num_mem_tokens": 3, "name": ")";
     const FinetunePlan one = plan(head + R"(t"})");
     FinetunePlan two = one;
-    base::Node other = plan(head + R"(u"})").options.memory[0].at("tasks").items()[0];
-    base::Node tasks = two.options.memory[0].at("tasks");
+    base::Node other = plan(head + R"(u"})").options.memory[0].table().at("tasks").items()[0];
+    base::Node tasks = two.options.memory[0].table().at("tasks");
     tasks.push_back(other);
     two.options.memory[0].set("tasks", tasks);
     base::check_options(two.options);

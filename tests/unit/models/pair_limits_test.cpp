@@ -48,7 +48,8 @@ TEST_P(PairLimits, AreWhatTheModelRuns) {
   pairs.encoder.attention = option_table(limited.encoder);
   pairs.decoder.attention = option_table(limited.decoder);
   pairs.decoder.cross_attention = option_table(limited.cross);
-  for (const std::string& memory : limited.memory) pairs.encoder.memory.push_back(option_table(memory));
+  for (const std::string& memory : limited.memory)
+    pairs.encoder.memory.push_back(ModelOptions::memory_types().read(option_table(memory)));
   if (limited.segment_size > 0) pairs.encoder.segment_size = limited.segment_size;
   if (limited.learned > 0) {
     pairs.position.type = backbones::PositionOptions::Type::learned;

@@ -41,7 +41,7 @@ ModelOptions options_with(const Memories& memories, std::optional<int64_t> segme
                           const std::string& encoder = "softmax") {
   ModelOptions options = pair_options("softmax", "softmax", encoder);
   for (const base::Node& one : memories)
-    options.backbone.pairs.encoder.memory.push_back(ModelOptions::memory_types().complete(one));
+    options.backbone.pairs.encoder.memory.push_back(ModelOptions::memory_types().read(one));
   options.backbone.pairs.encoder.segment_size = segment;
   return options;
 }

@@ -70,19 +70,19 @@ TEST_F(Sweeps, PointsAreTheProductTheLastAxisFastest) {
 
 TEST_F(Sweeps, TiedKeysFollow) {
   const RecipeFile file = read(with("model.segment_size = [4, 9]\n"));
-  EXPECT_EQ(recipe(file, "cache, model.segment_size 4").model.memory[0].at("mem_len").as_int(), 4);
-  EXPECT_EQ(recipe(file, "Copy/cache, model.segment_size 9").model.memory[0].at("mem_len").as_int(), 9);
-  EXPECT_EQ(recipe(file, "RMT, model.segment_size 9").model.memory[0].at("num_mem_tokens").as_int(), 3);
+  EXPECT_EQ(recipe(file, "cache, model.segment_size 4").model.memory[0].table().at("mem_len").as_int(), 4);
+  EXPECT_EQ(recipe(file, "Copy/cache, model.segment_size 9").model.memory[0].table().at("mem_len").as_int(), 9);
+  EXPECT_EQ(recipe(file, "RMT, model.segment_size 9").model.memory[0].table().at("num_mem_tokens").as_int(), 3);
   // Without a sweep, a tied key uses the recipe's value.
-  EXPECT_EQ(recipe(read(with("")), "cache").model.memory[0].at("mem_len").as_int(), 6);
+  EXPECT_EQ(recipe(read(with("")), "cache").model.memory[0].table().at("mem_len").as_int(), 6);
 }
 
 TEST_F(Sweeps, NamesOfOnesOwnAreHandedOnByTies) {
   std::string text = with("memory_size = [2, 5]\n");
   text += "tied = { \"model.memory[0].num_mem_tokens\" = \"memory_size\" }\n";
   const RecipeFile file = read(text);
-  EXPECT_EQ(recipe(file, "RMT, memory_size 5").model.memory[0].at("num_mem_tokens").as_int(), 5);
-  EXPECT_EQ(recipe(file, "cache, memory_size 5").model.memory[0].at("mem_len").as_int(), 6);
+  EXPECT_EQ(recipe(file, "RMT, memory_size 5").model.memory[0].table().at("num_mem_tokens").as_int(), 5);
+  EXPECT_EQ(recipe(file, "cache, memory_size 5").model.memory[0].table().at("mem_len").as_int(), 6);
 }
 
 TEST_F(Sweeps, TheNumberOfSegmentsSaysHowLongOneIs) {
@@ -90,8 +90,8 @@ TEST_F(Sweeps, TheNumberOfSegmentsSaysHowLongOneIs) {
   text.erase(text.find("segment_size = 6"), 16);
   const RecipeFile file = read(text);
   EXPECT_EQ(recipe(file, "RMT, data.num_segments 9").data.at("num_segments").as_int(), 9);
-  EXPECT_EQ(recipe(file, "cache, data.num_segments 1").model.memory[0].at("mem_len").as_int(), 36);
-  EXPECT_EQ(recipe(file, "cache, data.num_segments 9").model.memory[0].at("mem_len").as_int(), 4);
+  EXPECT_EQ(recipe(file, "cache, data.num_segments 1").model.memory[0].table().at("mem_len").as_int(), 36);
+  EXPECT_EQ(recipe(file, "cache, data.num_segments 9").model.memory[0].table().at("mem_len").as_int(), 4);
 }
 
 TEST_F(Sweeps, KeysThatMoveTogetherAreOneAxis) {

@@ -83,7 +83,7 @@ TEST(ForeignPyramids, FactoriesHaveTheValuesOfThePresets) {
     const models::ModelOptions theirs = options_from(
         fmt::format(R"({{"architecture": "{}", "model_args": {{"drop_path_rate": 0.0}}}})", architecture));
     EXPECT_EQ(backbone(theirs), backbone(ours)) << architecture;
-    EXPECT_EQ(theirs.head.at("pool"), ours.head.at("pool")) << architecture;
+    EXPECT_EQ(theirs.head.table().at("pool"), ours.head.table().at("pool")) << architecture;
     const ForeignFormat& format = *foreign_format_of_backbone(ours.backbone.type);
     EXPECT_EQ(format.config(ours).at("architecture").as_string(), architecture);
     EXPECT_EQ(backbone(models::read_model_options(format.options(format.config(ours)))), backbone(ours))
@@ -98,7 +98,8 @@ TEST(ForeignPyramids, FactoriesHaveTheValuesOfThePresets) {
   EXPECT_EQ(b5.mlp_ratios, (std::vector<double>{4, 4, 4, 4}));
   EXPECT_EQ(b5.depths, (std::vector<int64_t>{3, 6, 40, 3}));
   // PVT always pools its class token, whatever else a config says.
-  EXPECT_EQ(options_from(R"({"architecture": "pvt_tiny", "global_pool": "avg"})").head.at("pool").as_string(), "cls");
+  EXPECT_EQ(options_from(R"({"architecture": "pvt_tiny", "global_pool": "avg"})").head.table().at("pool").as_string(),
+            "cls");
 }
 
 TEST(ForeignPyramids, ConfigsHaveTheirKeysInOrder) {

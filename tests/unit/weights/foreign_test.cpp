@@ -90,14 +90,17 @@ TEST(Foreign, ConfigsHaveTheFactorysOwnValues) {
   EXPECT_EQ(large.num_layers, 24);
   EXPECT_EQ(large.num_heads, 16);
   EXPECT_EQ(large.norm_eps, 1e-6);
-  EXPECT_EQ(read(R"({"architecture": "deit_tiny_patch16_224", "num_classes": 7})").head.at("num_classes").as_int(), 7);
+  EXPECT_EQ(
+      read(R"({"architecture": "deit_tiny_patch16_224", "num_classes": 7})").head.table().at("num_classes").as_int(),
+      7);
   EXPECT_EQ(
       vit(read(
               R"({"architecture": "vit_base_patch16_224", "model_args": {"img_size": 32, "patch_size": [4, 4], "init_values": 0.1}})"))
           .image_size,
       (std::vector<int64_t>{32, 32}));
   EXPECT_EQ(read(R"({"architecture": "vit_base_patch16_224", "model_args": {"global_pool": "avg", "fc_norm": false}})")
-                .head.at("pool")
+                .head.table()
+                .at("pool")
                 .as_string(),
             "mean");
   const auto hf = vit(read(R"({"architectures": ["ViTForImageClassification"]})"));
@@ -194,7 +197,7 @@ TEST(Foreign, RatesOfDroppingGoAlong) {
 
 TEST(Foreign, WhatAFormatCannotSayIsNamed) {
   models::ModelOptions options = options_of(config_of("timm_vit"));
-  options.memory = {base::Node::table({{"type", "grc"}, {"cache_len", 4}})};
+  options.memory = {models::ModelOptions::memory_types().read(base::Node::table({{"type", "grc"}, {"cache_len", 4}}))};
   options = models::read_model_options(base::write_options(options));
   const models::ImageModel model(options, 0, at::kFloat, {}, at::kMeta);
   expect_error<base::InputError>([&] { to_theirs(foreign_format("timm_vit"), model.parameters().named()); },
