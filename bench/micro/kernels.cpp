@@ -18,6 +18,7 @@
 #include "ops/attention/attention.h"
 #include "ops/attention/position.h"
 #include "ops/grc/grc.h"
+#include "ops/naive/attention.h"
 
 namespace {
 

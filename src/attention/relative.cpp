@@ -11,6 +11,7 @@
 #include "ops/attention/attention.h"
 #include "ops/attention/position.h"
 #include "ops/batch_rows.h"
+#include "ops/naive/attention.h"
 
 namespace mnemo::attention {
 

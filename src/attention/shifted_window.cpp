@@ -7,6 +7,7 @@
 #include "attention/inspect_linear.h"
 #include "base/error.h"
 #include "ops/image/window_attention.h"
+#include "ops/naive/image.h"
 
 namespace mnemo::attention {
 

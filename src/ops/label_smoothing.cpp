@@ -124,16 +124,4 @@ SmoothedLoss label_smoothing(const at::Tensor& logits, const at::Tensor& targets
   return {losses[0].view(targets.sizes()), losses[1].view(targets.sizes())};
 }
 
-SmoothedLoss label_smoothing_naive(const at::Tensor& logits, const at::Tensor& targets, double epsilon,
-                                   int64_t ignore) {
-  const int64_t words = logits.size(-1);
-  const at::Tensor real = (targets != ignore).unsqueeze(-1);
-  const at::Tensor chosen = (at::arange(words, targets.options()) == targets.unsqueeze(-1)).to(logits.scalar_type());
-  const at::Tensor losses = at::where(real, -at::log(at::softmax(logits, -1)), at::zeros({}, logits.options()));
-  const at::Tensor nll = (losses * chosen).sum(-1);
-  if (epsilon == 0.0 || words < 2) return {nll, nll};
-  const double other = epsilon / static_cast<double>(words - 1);
-  return {nll, (losses * (chosen * (1.0 - epsilon) + (1.0 - chosen) * other)).sum(-1)};
-}
-
 }  // namespace mnemo::ops

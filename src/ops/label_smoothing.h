@@ -18,7 +18,5 @@ struct SmoothedLoss {
 /// one for their gradient (first derivatives only). Source: Szegedy et al. 2016, section 7;
 /// fairseq, label_smoothed_cross_entropy.
 SmoothedLoss label_smoothing(const at::Tensor& logits, const at::Tensor& targets, double epsilon, int64_t ignore);
-/// The naive reference.
-SmoothedLoss label_smoothing_naive(const at::Tensor& logits, const at::Tensor& targets, double epsilon, int64_t ignore);
 
 }  // namespace mnemo::ops

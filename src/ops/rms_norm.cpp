@@ -8,10 +8,6 @@
 
 namespace mnemo::ops {
 
-at::Tensor rms_norm_naive(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  return x / (x.square().mean(-1, true) + eps).sqrt() * weight;
-}
-
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
   const int64_t dim = weight.size(0);
   base::require(x.dim() > 0 && x.size(-1) == dim, "[rms_norm] expected x [..,{}], found {}", dim, c10::str(x.sizes()));

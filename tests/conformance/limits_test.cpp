@@ -3,6 +3,8 @@
 #include "models/registry.h"
 #include "ops/abc/abc_scan.h"
 #include "ops/attention/attention.h"
+#include "ops/naive/abc.h"
+#include "ops/naive/attention.h"
 #include "tests/conformance/suite.h"
 
 namespace mnemo::test {

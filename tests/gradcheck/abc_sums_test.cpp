@@ -4,6 +4,7 @@
 
 #include "ops/abc/abc_sums.h"
 #include "ops/abc/abc_window.h"
+#include "ops/naive/abc.h"
 #include "tests/gradcheck/check.h"
 
 namespace mnemo::test::abc_sums_test {

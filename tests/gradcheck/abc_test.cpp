@@ -1,6 +1,7 @@
 // Gradients of the ABC recurrence, including the initial memory: against differences, and fast against naive.
 #include "ops/abc/abc.h"
 
+#include "ops/naive/abc.h"
 #include "tests/gradcheck/check.h"
 
 namespace mnemo::test {

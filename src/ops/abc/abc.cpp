@@ -12,12 +12,6 @@ namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
-/// exp(a - b), where a = b = -inf (nothing written) gives 0.
-at::Tensor exp_difference(const at::Tensor& a, const at::Tensor& b) {
-  const at::Tensor empty = at::isneginf(b);
-  return at::exp(at::where(empty, at::full_like(a, kMinusInfinity), a) - b.masked_fill(empty, 0.0));
-}
-
 /// The weights of relu and sigmoid controls, zero for padding. s [B,H,T,n].
 at::Tensor plain_weights(const at::Tensor& s, const at::Tensor& valid, AbcActivation activation) {
   const at::Tensor a = activation == AbcActivation::relu ? at::relu(s) : at::sigmoid(s);
@@ -42,38 +36,6 @@ AbcMemory abc_empty(int64_t batch, int64_t heads, int64_t slots, int64_t head_di
                     const at::TensorOptions& options) {
   return {at::zeros({batch, heads, slots, head_dim}, options), at::zeros({batch, heads, slots, head_dim}, options),
           at::full({batch, heads, slots}, activation == AbcActivation::exp ? kMinusInfinity : 0.0, options)};
-}
-
-AbcOutput abc_causal_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
-                           const AbcMemory& memory, const at::Tensor& valid, AbcActivation activation, double eps,
-                           double scale) {
-  const bool exp = activation == AbcActivation::exp;
-  const at::Tensor weights = exp ? masked_logits(s, valid) : plain_weights(s, valid, activation);
-  AbcMemory now = memory;
-  std::vector<at::Tensor> outputs;
-  for (int64_t t = 0; t < q.size(2); ++t) {
-    const at::Tensor w = weights.select(2, t);          // [B,H,n]
-    const at::Tensor kt = k.select(2, t).unsqueeze(2);  // [B,H,1,d]
-    const at::Tensor vt = v.select(2, t).unsqueeze(2);
-    at::Tensor read_k, read_v;
-    if (exp) {
-      const at::Tensor both_empty = at::logical_and(at::isneginf(now.z), at::isneginf(w));
-      const at::Tensor z = at::where(both_empty, now.z,
-                                     at::logaddexp(now.z.masked_fill(both_empty, 0.0), w.masked_fill(both_empty, 0.0)));
-      const at::Tensor keep = exp_difference(now.z, z).unsqueeze(-1), write = exp_difference(w, z).unsqueeze(-1);
-      now = {keep * now.k + write * kt, keep * now.v + write * vt, z};
-      read_k = now.k;
-      read_v = now.v;
-    } else {
-      const at::Tensor a = w.unsqueeze(-1);
-      now = {now.k + a * kt, now.v + a * vt, now.z + w};
-      read_k = now.k / (now.z + eps).unsqueeze(-1);
-      read_v = now.v / (now.z + eps).unsqueeze(-1);
-    }
-    const at::Tensor p = at::softmax(at::matmul(read_k, q.select(2, t).unsqueeze(-1)) * scale, -2);  // [B,H,n,1]
-    outputs.push_back((p * read_v).sum(-2));
-  }
-  return {at::stack(outputs, 2), now};
 }
 
 AbcOutput abc_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,

@@ -21,21 +21,16 @@ struct AbcOutput {
   AbcMemory memory;
 };
 
-/// Causal attention with bounded memory (Peng et al. 2022, eq. 4-6 and B.1); naive reference, token by token.
+/// Causal attention with bounded memory (Peng et al. 2022, eq. 4-6 and B.1), by one scan forward and one backward with
+/// weights that never exceed 1 (exp), or as running sums (relu, sigmoid; ops/abc_sums.h).
 ///   exp:  z_t = logaddexp(z_{t-1}, s_t),  K_t = e^{z_{t-1}-z_t} K_{t-1} + e^{s_t-z_t} k_t^T,  likewise V
 ///   relu, sigmoid:  a = relu(s) or sigma(s),  K_t = (sum a_i k_i^T) / (sum a_i + eps),  likewise V
 ///   o_t = V_t^T softmax(K_t q_t * scale)
 /// B batch, H heads, T tokens, n slots, d head width.
 ///   q, k, v [B,H,T,d]  s [B,H,T,n] control logits, any finite value  memory: after earlier tokens; all defined
 ///   valid [B,T] bool, undefined = all: other tokens write nothing
-/// Returns o and the memory after token T; arguments are left alone.
-AbcOutput abc_causal_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
-                           const AbcMemory& memory, const at::Tensor& valid, AbcActivation activation, double eps,
-                           double scale);
-
-/// Causal attention with bounded memory by one scan forward and one backward with weights that never exceed 1 (exp), or
-/// by running sums (relu, sigmoid; ops/abc_sums.h). If q is bfloat16, all tensors are copied to float32 on the CPU, o
-/// and the gradients are rounded to bfloat16, and the memory keeps its type, which may be float32.
+/// Returns o and the memory after token T; arguments are left alone. If q is bfloat16, all tensors are copied to
+/// float32 on the CPU, o and the gradients are rounded to bfloat16, and the memory keeps its type, which may be float32.
 AbcOutput abc_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
                      const AbcMemory& memory, const at::Tensor& valid, AbcActivation activation, double eps,
                      double scale);

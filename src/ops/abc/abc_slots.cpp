@@ -82,25 +82,6 @@ at::Tensor random_slots(const at::Tensor& numbers, int64_t slots, uint64_t seed,
   return drawn.to(numbers.device());
 }
 
-at::Tensor nearest_means_naive(const at::Tensor& keys, const at::Tensor& sums, const at::Tensor& counts,
-                               const at::Tensor& valid) {
-  const at::NoGradGuard no_grad;
-  at::Tensor sum = sums.clone(), count = counts.clone();
-  const at::Tensor numbers = at::arange(sums.size(1), counts.options().dtype(at::kLong).requires_grad(false));
-  std::vector<at::Tensor> chosen;
-  for (int64_t t = 0; t < keys.size(1); ++t) {
-    const at::Tensor key = keys.narrow(1, t, 1);
-    const at::Tensor distance = (sum / count.clamp_min(1).unsqueeze(-1) - key).square().sum(-1);
-    const at::Tensor slot = distance.masked_fill(count <= 0, -1.0).argmin(1);  // empty ones come first
-    const at::Tensor real = valid.defined() ? valid.select(1, t) : at::ones_like(slot, at::kBool);
-    const at::Tensor joins = ((numbers == slot.unsqueeze(1)).logical_and(real.unsqueeze(1))).to(sum.scalar_type());
-    sum = sum + joins.unsqueeze(-1) * key;
-    count = count + joins;
-    chosen.push_back(slot * real);
-  }
-  return at::stack(chosen, 1);
-}
-
 at::Tensor nearest_means(const at::Tensor& keys, const at::Tensor& sums, const at::Tensor& counts,
                          const at::Tensor& valid) {
   const at::NoGradGuard no_grad;

@@ -17,14 +17,11 @@ at::Tensor random_slots(const at::Tensor& numbers, int64_t slots, uint64_t seed,
 int64_t random_slot(int64_t number, int64_t slots, uint64_t seed, uint64_t layer);
 
 /// Online k-means (MacQueen 1967): each key joins the first empty cluster or, if there is none, the cluster with the
-/// nearest mean of its members so far, the first among equals. Naive reference: step by step with ATen operations.
+/// nearest mean of its members so far, the first among equals. Loops over rows on the CPU (tensors on other devices are
+/// copied there).
 ///   keys [B,T,D]  sums [B,n,D] and counts [B,n] of earlier members  valid bool [B,T], undefined = all: other
 ///   keys join no cluster
 /// Returns int64 [B,T], 0 if not valid. Has no gradient.
-at::Tensor nearest_means_naive(const at::Tensor& keys, const at::Tensor& sums, const at::Tensor& counts,
-                               const at::Tensor& valid);
-
-/// Online k-means with loops over rows on the CPU (tensors on other devices are copied there).
 at::Tensor nearest_means(const at::Tensor& keys, const at::Tensor& sums, const at::Tensor& counts,
                          const at::Tensor& valid);
 

@@ -136,21 +136,6 @@ at::Tensor as_float(const at::Tensor& x) { return x.defined() && x.is_floating_p
 
 }  // namespace
 
-AbcSumsOutput abc_sums_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi,
-                             const AbcSums& sums, const AbcReading& reading, double scale) {
-  AbcSums now = sums;
-  std::vector<at::Tensor> outputs;
-  const auto at_token = [](const at::Tensor& x, int64_t t) { return x.defined() ? x.select(2, t) : x; };
-  for (int64_t t = 0; t < q.size(2); ++t) {
-    const at::Tensor write = phi.select(2, t).unsqueeze(-1);  // [B,H,n,1]
-    now = {now.k + write * k.select(2, t).unsqueeze(2), now.v + write * v.select(2, t).unsqueeze(2)};
-    const at::Tensor y = at::matmul(now.k, q.select(2, t).unsqueeze(-1)).squeeze(-1) * scale;  // [B,H,n]
-    const at::Tensor weights = weights_of(y, at_token(reading.factor, t), at_token(reading.open, t));
-    outputs.push_back((weights.unsqueeze(-1) * now.v).sum(2));
-  }
-  return {at::stack(outputs, 2), now};
-}
-
 AbcSumsOutput abc_sums_by_products(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi,
                                    const AbcSums& sums, const AbcReading& reading, double scale) {
   AbcSums now = sums;

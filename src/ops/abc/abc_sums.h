@@ -21,18 +21,14 @@ struct AbcSumsOutput {
   AbcSums sums;
 };
 
-/// Attention to running sums (Peng et al. 2022, eq. 3 to 5); naive reference, token by token.
+/// Attention to running sums (Peng et al. 2022, eq. 3 to 5), in chunks of 64 tokens as matrix products, with a custom
+/// backward pass (abc_sum_chunks.h); first derivatives only.
 ///   K_t = K_0 + sum_{i<=t} phi_i k_i^T, likewise V;   p_t = softmax over open slots (f_t . (K_t q_t) scale),   o_t =
 ///   V_t^T (f_t . p_t)
 /// B batch, H heads, T tokens, n slots, d head width, f the factor.
 ///   q, k [B,H,T,d]  v [B,H,T,dv]  phi [B,H,T,n] of any sign, may be expanded; zero where nothing is written
-/// Returns o and the sums after token T; the arguments are not changed.
-AbcSumsOutput abc_sums_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi,
-                             const AbcSums& sums, const AbcReading& reading, double scale);
-
-/// Attention to running sums in chunks of 64 tokens as matrix products, with a custom backward pass
-/// (abc_sum_chunks.h); first derivatives only. If q is bfloat16, all tensors are copied to float32, o and the gradients
-/// are rounded, and the sums keep their type.
+/// Returns o and the sums after token T; the arguments are not changed. If q is bfloat16, all tensors are copied to
+/// float32, o and the gradients are rounded, and the sums keep their type.
 AbcSumsOutput abc_sums(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& phi,
                        const AbcSums& sums, const AbcReading& reading, double scale);
 

@@ -2,42 +2,10 @@
 
 #include <torch/types.h>
 
-#include <limits>
-
 #include "base/error.h"
 #include "ops/attention/attention.h"
 
 namespace mnemo::ops {
-
-AbcSumsOutput abc_window_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AbcSums& queue,
-                               const at::Tensor& open, const std::vector<int64_t>& seen, double scale) {
-  const int64_t slots = queue.k.size(2);
-  AbcSums now = queue;
-  at::Tensor open_now = open.defined()
-                            ? open
-                            : at::ones({q.size(0), slots}, q.options().dtype(at::kBool).requires_grad(false));
-  int64_t written = 0;
-  const auto write_until = [&](int64_t keys) {
-    for (; written < keys; ++written) {
-      const auto push = [&](const at::Tensor& rows, const at::Tensor& all) {
-        return at::cat({rows.narrow(2, 1, slots - 1), all.narrow(2, written, 1)}, 2);
-      };
-      now = {push(now.k, k), push(now.v, v)};
-      open_now = at::cat({open_now.narrow(1, 1, slots - 1), at::ones_like(open_now.narrow(1, 0, 1))}, 1);
-    }
-  };
-  std::vector<at::Tensor> outputs;
-  for (size_t t = 0; t < seen.size(); ++t) {
-    write_until(seen[t]);
-    const at::Tensor scores = at::matmul(now.k, q.select(2, static_cast<int64_t>(t)).unsqueeze(-1)).squeeze(-1) *
-                              scale;  // [B,H,n]
-    const at::Tensor closed = open_now.logical_not().unsqueeze(1);
-    const at::Tensor p = at::_safe_softmax(scores.masked_fill(closed, -std::numeric_limits<double>::infinity()), -1);
-    outputs.push_back((p.unsqueeze(-1) * now.v).sum(2));
-  }
-  write_until(k.size(2));
-  return {at::stack(outputs, 2), now};
-}
 
 AbcSumsOutput abc_window(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AbcSums& queue,
                          const at::Tensor& open, const std::vector<int64_t>& seen, double scale) {

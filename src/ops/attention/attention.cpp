@@ -15,6 +15,7 @@
 #include "ops/cuda.h"
 #include "ops/dropout.h"
 #include "ops/linear/products.h"
+#include "ops/naive/attention.h"
 
 namespace mnemo::ops {
 namespace {
@@ -229,21 +230,6 @@ at::Tensor attention_weights(const at::Tensor& q, const at::Tensor& k, const at:
   // Rows without keys get a harmless softmax first and are zeroed after it, so that no gradient is NaN.
   scores = scores.masked_fill(at::logical_and(at::logical_not(allowed), any), -std::numeric_limits<double>::infinity());
   return at::softmax(scores, -1) * any;
-}
-
-at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& position,
-                           RelShift shift, const at::Tensor& mask, double scale, double dropout) {
-  const at::Tensor weights = attention_weights(q, k, position, shift, mask, scale);
-  return at::matmul(dropout > 0.0 ? ops::dropout(weights, dropout) : weights, v);
-}
-
-at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
-                           const KeyRanges& ranges, double scale, double dropout) {
-  const auto plus = [&q](const at::Tensor& bias) { return bias.defined() ? q + bias.unsqueeze(1) : q; };
-  const at::Tensor position = positions.r.defined() ? at::matmul(plus(positions.v), positions.r.permute({1, 2, 0}))
-                                                    : positions.scores;
-  return attention_naive(plus(positions.u), k, v, position, position.defined() ? RelShift::signed_ : RelShift::none,
-                         ranges.mask(), scale, dropout);
 }
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,

@@ -20,27 +20,11 @@ struct Positions {
   at::Tensor u, v, r, scores;
 };
 
-/// Softmax attention with optional relative position scores, by definition; naive reference for attention().
-///   s_ij = (q_i . k_j + shift(position)_ij) * scale,  -inf where the mask says no;  o_i = sum_j softmax_j(s)_ij v_j
-/// B batch, H heads, Q queries, K keys, d head width, P distances.
-///   q [B,H,Q,d]  k, v [B,H,K,d]
-///   position [B,H,Q,P]  (q + v) . r(p) before shifting, P >= K, columns from p = K-1 downwards; undefined = none
-///   mask bool [Q,K] or [B,Q,K], true = may attend; undefined = all. A query without keys gets zeros.
-///   dropout           probability that a softmax weight becomes 0, while others are scaled by 1 / (1 - dropout);
-///   ops/dropout.h
-/// Returns o [B,H,Q,d]. Source: Vaswani et al. 2017 eq. 1; Dai et al. 2019, section 3.3.
-at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& position,
-                           RelShift shift, const at::Tensor& mask, double scale, double dropout = 0.0);
-
-/// attention() by that definition.
-at::Tensor attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
-                           const KeyRanges& ranges, double scale, double dropout = 0.0);
-
-/// The scores [B,H,Q,K] of that definition before the mask.
+/// The scores [B,H,Q,K] of attention_naive() (ops/naive/attention.h) before the mask.
 at::Tensor attention_scores(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position, RelShift shift,
                             double scale);
 
-/// The weights [B,H,Q,K] of that mean: every row sums to 1, or is 0 if a query has no keys.
+/// The weights [B,H,Q,K] of its mean: every row sums to 1, or is 0 if a query has no keys.
 at::Tensor attention_weights(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position, RelShift shift,
                              const at::Tensor& mask, double scale);
 

@@ -44,18 +44,6 @@ at::Tensor DistanceRowsOfTable::rows(int64_t queries, int64_t keys) const {
   return all;
 }
 
-at::Tensor disentangled_scores_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position_keys,
-                                     const at::Tensor& position_queries, const at::Tensor& rows, double scale) {
-  const at::Tensor each_q = q.unsqueeze(3), each_k = k.unsqueeze(2);  // [B,H,Q,1,d], [B,H,1,K,d]
-  const auto of_pairs = [&](const at::Tensor& table) {                // [H,R,d] -> [H,Q,K,d]
-    return table.index_select(1, rows.flatten()).unflatten(1, {rows.size(0), rows.size(1)});
-  };
-  at::Tensor scores = (each_q * each_k).sum(-1);
-  if (position_keys.defined()) scores = scores + (each_q * of_pairs(position_keys)).sum(-1);
-  if (position_queries.defined()) scores = scores + (each_k * of_pairs(position_queries)).sum(-1);
-  return scores * scale;
-}
-
 at::Tensor disentangled_scores(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position_keys,
                                const at::Tensor& position_queries, const at::Tensor& rows, double scale) {
   at::Tensor scores = at::matmul(q, k.transpose(-1, -2));

@@ -25,15 +25,12 @@ struct DistanceRowsOfTable {
   at::Tensor rows(int64_t queries, int64_t keys) const;
 };
 
-/// Scores of contents and relative positions (He et al. 2021, eq. 4), by definition; naive reference for
-/// disentangled_scores().
+/// Scores of contents and relative positions (He et al. 2021, eq. 4), by one product for each row of the table instead
+/// of one for each pair.
 ///   s_ij = ( q_i . k_j + q_i . K_r(ij) [c2p] + k_j . Q_r(ij) [p2c] ) * scale
 ///   q [B,H,Q,d]  k [B,H,K,d]  rows [Q,K] int64: r(ij)
 ///   position_keys K, position_queries Q [H,R,d]; undefined: no such term
 /// Returns [B,H,Q,K].
-at::Tensor disentangled_scores_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position_keys,
-                                     const at::Tensor& position_queries, const at::Tensor& rows, double scale);
-/// The scores with one product for each row of the table instead of one for each pair.
 at::Tensor disentangled_scores(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position_keys,
                                const at::Tensor& position_queries, const at::Tensor& rows, double scale);
 

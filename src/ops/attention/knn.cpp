@@ -274,12 +274,6 @@ at::Tensor knn_attention_composed(const at::Tensor& q, const at::Tensor& k, cons
   return at::matmul(masked_softmax(scores, real).unsqueeze(-2), gather_rows(v, index)).squeeze(-2);
 }
 
-at::Tensor knn_attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& valid,
-                               int64_t top_k) {
-  if (k.size(2) == 0) return at::zeros_like(q);
-  return at::matmul(knn_weights(q, k, valid, top_k), v);
-}
-
 at::Tensor knn_weights(const at::Tensor& q, const at::Tensor& k, const at::Tensor& valid, int64_t top_k) {
   const at::Tensor scores = block_scores(q, k, valid, 0, k.size(2));
   if (k.size(2) == 0) return scores;

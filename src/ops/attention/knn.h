@@ -35,10 +35,6 @@ at::Tensor knn_attention_composed(const at::Tensor& q, const at::Tensor& k, cons
 at::Tensor knn_select(const at::Tensor& q, const at::Tensor& k, const at::Tensor& valid, int64_t top_k,
                       int64_t max_scores = int64_t{1} << 23);
 
-/// The naive reference of knn_attention: computes and sorts all scores.
-at::Tensor knn_attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& valid,
-                               int64_t top_k);
-
 /// The weights of N_i as a matrix, [B,H,Q,M]: the weight of each row for each query.
 at::Tensor knn_weights(const at::Tensor& q, const at::Tensor& k, const at::Tensor& valid, int64_t top_k);
 

@@ -8,21 +8,19 @@
 #include <vector>
 
 namespace mnemo::ops {
+
+at::Tensor LinearNormaliser::divide(const at::Tensor& numerator, const at::Tensor& a, bool causal) const {
+  at::Tensor divisor = a;
+  if (kind == Kind::plus_eps) divisor = a + eps;
+  if (kind == Kind::at_least_one) divisor = (causal ? a : a.abs()).clamp_min(1.0);
+  // If nothing was written, both are zero, and without eps the result would be 0 / 0.
+  if (kind == Kind::plain) divisor = at::where(a == 0.0, 1.0, a);
+  return numerator / divisor.unsqueeze(-1);
+}
+
 namespace {
 
 constexpr int64_t kLinearChunk = 64;
-
-/// numerator / normaliser(a); a [..], numerator [..,d].
-at::Tensor normalised(const at::Tensor& numerator, const at::Tensor& a, const LinearNormaliser& normaliser,
-                      bool causal) {
-  using Kind = LinearNormaliser::Kind;
-  at::Tensor divisor = a;
-  if (normaliser.kind == Kind::plus_eps) divisor = a + normaliser.eps;
-  if (normaliser.kind == Kind::at_least_one) divisor = (causal ? a : a.abs()).clamp_min(1.0);
-  // If nothing was written, both are zero, and without eps the result would be 0 / 0.
-  if (normaliser.kind == Kind::plain) divisor = at::where(a == 0.0, 1.0, a);
-  return numerator / divisor.unsqueeze(-1);
-}
 
 at::Tensor into_chunks(const at::Tensor& x, int64_t chunks, int64_t chunk) {
   const int64_t missing = chunks * chunk - x.size(2);
@@ -74,28 +72,6 @@ std::pair<at::Tensor, at::Tensor> weighted_sums(const at::Tensor& q, const at::T
 
 }  // namespace
 
-LinearOutput linear_attention_causal_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                           const at::Tensor& log_gate, const at::Tensor& written,
-                                           const LinearSums& sums, const LinearNormaliser& normaliser,
-                                           const TurnedFeatures& turned) {
-  const at::Tensor &q_above = turned.q.defined() ? turned.q : q, &k_above = turned.k.defined() ? turned.k : k;
-  LinearSums now = sums;
-  std::vector<at::Tensor> outputs;
-  for (int64_t t = 0; t < q.size(2); ++t) {
-    at::Tensor kt = k.select(2, t), above = k_above.select(2, t);  // [B,H,f]
-    if (log_gate.defined()) {
-      const at::Tensor keep = log_gate.select(2, t).exp().unsqueeze(-1);
-      kt = kt * written.select(2, t).unsqueeze(-1);
-      above = above * written.select(2, t).unsqueeze(-1);
-      now = {now.s * keep.unsqueeze(-1), now.z * keep};
-    }
-    now = {now.s + above.unsqueeze(-1) * v.select(2, t).unsqueeze(2), now.z + kt};
-    outputs.push_back(normalised((q_above.select(2, t).unsqueeze(-1) * now.s).sum(2), (q.select(2, t) * now.z).sum(-1),
-                                 normaliser, true));
-  }
-  return {at::stack(outputs, 2), now};
-}
-
 LinearOutput linear_attention_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                      const at::Tensor& log_gate, const at::Tensor& written, const LinearSums& sums,
                                      const LinearNormaliser& normaliser, const TurnedFeatures& turned) {
@@ -104,12 +80,12 @@ LinearOutput linear_attention_causal(const at::Tensor& q, const at::Tensor& k, c
     const auto [above, s] = weighted_sums(turned.q, turned.k, v, log_gate, written, sums.s);
     const auto [below, z] = weighted_sums(q, k, at::ones_like(v.narrow(3, 0, 1)), log_gate, written,
                                           sums.z.unsqueeze(-1));
-    return {normalised(above, below.select(-1, 0), normaliser, true), {s, z.squeeze(-1)}};
+    return {normaliser.divide(above, below.select(-1, 0), true), {s, z.squeeze(-1)}};
   }
   // v gets an additional column of ones: its sums are those of the weights.
   const auto [both, now] = weighted_sums(q, k, at::constant_pad_nd(v, {0, 1}, 1.0), log_gate, written,
                                          at::cat({sums.s, sums.z.unsqueeze(-1)}, -1));
-  return {normalised(both.narrow(-1, 0, width), both.select(-1, width), normaliser, true),
+  return {normaliser.divide(both.narrow(-1, 0, width), both.select(-1, width), true),
           {now.narrow(-1, 0, width).contiguous(), now.select(-1, width).contiguous()}};
 }
 
@@ -117,7 +93,7 @@ at::Tensor linear_attention_full(const at::Tensor& q, const at::Tensor& k, const
                                  const LinearNormaliser& normaliser, const TurnedFeatures& turned) {
   const at::Tensor s = at::matmul((turned.k.defined() ? turned.k : k).transpose(-1, -2), v);  // [B,H,f,d]
   const at::Tensor z = k.sum(2).unsqueeze(-1);                                                // [B,H,f,1]
-  return normalised(at::matmul(turned.q.defined() ? turned.q : q, s), at::matmul(q, z).squeeze(-1), normaliser, false);
+  return normaliser.divide(at::matmul(turned.q.defined() ? turned.q : q, s), at::matmul(q, z).squeeze(-1), false);
 }
 
 at::Tensor elu_features(const at::Tensor& x) { return at::elu(x) + 1.0; }

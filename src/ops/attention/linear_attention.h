@@ -13,6 +13,8 @@ struct LinearNormaliser {
   enum class Kind { plus_eps, plain, at_least_one };
   Kind kind = Kind::plus_eps;
   double eps = 1e-6;
+  /// numerator [..,d] over the divisor of a [..].
+  at::Tensor divide(const at::Tensor& numerator, const at::Tensor& a, bool causal) const;
 };
 
 /// The sums of linear attention: s [B,H,f,d] of f(k) v^T (turned features, where there are any), z [B,H,f] of f(k).
@@ -31,22 +33,16 @@ struct TurnedFeatures {
   at::Tensor q = {}, k = {};
 };
 
-/// Causal linear attention (Katharopoulos et al. 2020, eq. 18-20; with a gate Peng et al. 2021, eq. 7 and 8); naive
-/// reference, token by token.
+/// Causal linear attention (Katharopoulos et al. 2020, eq. 18-20; with a gate Peng et al. 2021, eq. 7 and 8), in chunks
+/// of 64 tokens: a causal product inside a chunk, and sums carried across chunks; no [T,f,d] buffer. Gates are applied
+/// as e^{log g_{j+1} + ... + log g_t} <= 1.
 ///   S_t = g_t S_{t-1} + (1 - g_t) f(k_t) v_t^T,   z_t likewise with f(k_t);  without a gate both factors are 1
 ///   o_t = S_t^T f(q_t) / normaliser(f(q_t) . z_t)
 /// B batch, H heads, T tokens, f features, d head width.
 ///   q, k [B,H,T,f] features, those of k zero for padding   v [B,H,T,d]
-///   log_gate [B,H,T] log g; undefined = no gate             written [B,H,T] 1 - g, zero for padding; defined with
-///   log_gate   turned: in the place of q and k in the numerator and in s
+///   log_gate [B,H,T] log g; undefined = no gate   written [B,H,T] 1 - g, zero for padding; defined with log_gate
+///   turned: in the place of q and k in the numerator and in s
 /// Returns o and the sums after token T; the arguments are not changed.
-LinearOutput linear_attention_causal_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                           const at::Tensor& log_gate, const at::Tensor& written,
-                                           const LinearSums& sums, const LinearNormaliser& normaliser,
-                                           const TurnedFeatures& turned = {});
-
-/// Causal linear attention in chunks of 64 tokens: products inside a chunk, sums across chunks, no [T,f,d] buffer.
-/// Gates are applied as e^{log g_{j+1} + ... + log g_t} <= 1.
 LinearOutput linear_attention_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                      const at::Tensor& log_gate, const at::Tensor& written, const LinearSums& sums,
                                      const LinearNormaliser& normaliser, const TurnedFeatures& turned = {});

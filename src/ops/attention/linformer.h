@@ -12,8 +12,4 @@ namespace mnemo::ops {
 at::Tensor linformer(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& e,
                      const at::Tensor& f, const at::Tensor& valid, double scale);
 
-/// Naive reference: slot by slot, key by key.
-at::Tensor linformer_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& e,
-                           const at::Tensor& f, const at::Tensor& valid, double scale);
-
 }  // namespace mnemo::ops

@@ -107,33 +107,6 @@ at::Tensor lsh_attention(const at::Tensor& qk, const at::Tensor& v, const at::Te
   return (outputs * at::softmax(sums, 2)).sum(2);
 }
 
-at::Tensor lsh_attention_naive(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& buckets,
-                               const at::Tensor& valid, const LshOptions& options) {
-  const int64_t batch = qk.size(0), time = qk.size(2);
-  const at::Tensor place = arange_like(time, buckets);
-  const at::Tensor real = valid.defined() ? valid : at::ones({batch, time}, buckets.options().dtype(at::kBool));
-  const at::Tensor self = at::eye(time, real.options());
-  const at::Tensor both = real.unsqueeze(2).logical_and(real.unsqueeze(1)).unsqueeze(1);
-  const at::Tensor plain = at::matmul(qk, unit_rows(qk).transpose(-1, -2)) / std::sqrt(static_cast<double>(qk.size(3)));
-  std::vector<at::Tensor> outputs, sums;
-  for (int64_t r = 0; r < buckets.size(2); ++r) {
-    const at::Tensor bucket = buckets.select(2, r), key = bucket * time + place;  // [B,H,T]
-    const at::Tensor rank = (key.unsqueeze(-1) > key.unsqueeze(-2)).sum(-1),
-                     chunk = at::floor_divide(rank, options.chunk_len);
-    const at::Tensor last = at::floor_divide(real.sum(1) - 1, options.chunk_len).view({batch, 1, 1});
-    const at::Tensor previous = at::where(chunk == 0, last, chunk - 1);
-    at::Tensor sees = (chunk.unsqueeze(-1) == chunk.unsqueeze(-2))
-                          .logical_or(previous.unsqueeze(-1) == chunk.unsqueeze(-2));
-    if (!options.attend_across_buckets) sees = sees.logical_and(bucket.unsqueeze(-1) == bucket.unsqueeze(-2));
-    if (options.causal) sees = sees.logical_and(place.unsqueeze(-1) >= place);
-    const at::Tensor scores = plain.masked_fill(sees.logical_and(both).logical_not(), kHidden).masked_fill(self, kSelf);
-    const at::Tensor sum = at::logsumexp(scores, {-1}, true);
-    outputs.push_back(at::matmul((scores - sum).exp(), v));
-    sums.push_back(sum);
-  }
-  return (at::stack(outputs) * at::softmax(at::stack(sums), 0)).sum(0);
-}
-
 namespace {
 
 /// The rows as in the arena's code, padded with zeros.
@@ -161,19 +134,6 @@ at::Tensor lsh_attention_arena(const at::Tensor& qk, const at::Tensor& v, const 
   const at::Tensor row = ranks.narrow(2, 0, qk.size(2)) +
                          arange_like(batch * heads, buckets).view({batch, heads, 1}) * time;
   return o.reshape({-1, v.size(3)}).index_select(0, row.flatten()).view(v.sizes());
-}
-
-at::Tensor lsh_attention_arena_naive(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& rotations,
-                                     const LshOptions& options) {
-  const at::Tensor rows = arena_rows(qk, options);
-  const int64_t time = rows.size(2), chunk = time / options.num_buckets;
-  const at::Tensor buckets = lsh_buckets(rows, rotations, {}).squeeze(2);
-  const at::Tensor key = buckets * time + arange_like(time, buckets);
-  const at::Tensor number = at::floor_divide((key.unsqueeze(-1) > key.unsqueeze(-2)).sum(-1), chunk);
-  const at::Tensor back = (number.unsqueeze(-1) - number.unsqueeze(-2)).remainder(options.num_buckets);
-  const at::Tensor scores = at::matmul(rows, rows.transpose(-1, -2)) * std::sqrt(static_cast<double>(qk.size(3)));
-  const at::Tensor p = at::softmax(scores.masked_fill(back > 1, kHidden), -1);
-  return at::matmul(p, arena_rows(v, options)).narrow(2, 0, qk.size(2));
 }
 
 }  // namespace mnemo::ops

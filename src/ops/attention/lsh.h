@@ -30,9 +30,6 @@ at::Tensor lsh_buckets(const at::Tensor& qk, const at::Tensor& rotations, const 
 /// In chunks, without a [T,T] buffer.
 at::Tensor lsh_attention(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& buckets, const at::Tensor& valid,
                          const LshOptions& options);
-/// Naive reference, with masks [T,T].
-at::Tensor lsh_attention_naive(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& buckets,
-                               const at::Tensor& valid, const LshOptions& options);
 
 /// The Long Range Arena's variant with one round: buckets are not compared, and no rows are masked.
 ///   Rows are padded with zeros to the next multiple of chunk_len, by at least one, sorted by (bucket, position) and
@@ -41,8 +38,5 @@ at::Tensor lsh_attention_naive(const at::Tensor& qk, const at::Tensor& v, const 
 ///   qk, v [B,H,T,d]  rotations [1,H,d,b/2]. Returns o [B,H,T,d]. chunk_len is a multiple of num_buckets.
 at::Tensor lsh_attention_arena(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& rotations,
                                const LshOptions& options);
-/// Naive reference, with masks [T,T].
-at::Tensor lsh_attention_arena_naive(const at::Tensor& qk, const at::Tensor& v, const at::Tensor& rotations,
-                                     const LshOptions& options);
 
 }  // namespace mnemo::ops

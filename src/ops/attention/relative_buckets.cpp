@@ -37,14 +37,6 @@ at::Tensor RelativeBuckets::buckets(int64_t first, int64_t count) const {
   return all;
 }
 
-at::Tensor bucket_bias_naive(const at::Tensor& table, const RelativeBuckets& buckets, int64_t queries, int64_t keys) {
-  at::Tensor index = at::empty({queries, keys}, at::kLong);
-  for (int64_t i = 0; i < queries; ++i) {
-    for (int64_t j = 0; j < keys; ++j) index[i][j] = buckets.bucket(i + keys - queries - j);
-  }
-  return table.t().index_select(1, index.flatten().to(table.device())).unflatten(1, {queries, keys});
-}
-
 at::Tensor bucket_positions(const at::Tensor& table, const RelativeBuckets& buckets, int64_t queries, int64_t keys,
                             bool looks_right) {
   const int64_t columns = looks_right ? keys + queries - 1 : keys;

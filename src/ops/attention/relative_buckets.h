@@ -27,12 +27,9 @@ struct RelativeBuckets {
   at::Tensor buckets(int64_t first, int64_t count) const;
 };
 
-/// The bias of every query and key by definition; naive reference for bucket_positions().
-///   table [n,H]; Q queries at the end of K keys; returns [H,Q,K]: table[bucket(i + K - Q - j), h]
-at::Tensor bucket_bias_naive(const at::Tensor& table, const RelativeBuckets& buckets, int64_t queries, int64_t keys);
-
-/// The bias as position scores of ops::attention: column c stands for the distance K-1-c, one row for all queries,
-/// [1,H,Q,P]. P = K, or K+Q-1 if queries look to the right.
+/// The bias of every query and key, table[bucket(i + K - Q - j), h], as position scores of ops::attention.
+///   table [n,H]; Q queries at the end of K keys; column c stands for the distance K-1-c, one row for all queries
+/// Returns [1,H,Q,P]. P = K, or K+Q-1 if queries look to the right.
 at::Tensor bucket_positions(const at::Tensor& table, const RelativeBuckets& buckets, int64_t queries, int64_t keys,
                             bool looks_right);
 

@@ -48,16 +48,6 @@ std::vector<double> rotary_frequencies(int64_t dims, double base, const RotarySc
   return frequencies;
 }
 
-at::Tensor rotate_naive(const at::Tensor& x, int64_t first, const std::vector<double>& frequencies) {
-  const auto half = static_cast<int64_t>(frequencies.size());
-  const at::Tensor angles = angles_of(x, numbers_from(first, x), frequencies);
-  const at::Tensor pairs = at::complex(x.narrow(3, 0, half).to(at::kDouble), x.narrow(3, half, half).to(at::kDouble));
-  const at::Tensor turned = pairs * at::polar(at::ones_like(angles), angles);
-  return at::cat({at::real(turned).to(x.scalar_type()), at::imag(turned).to(x.scalar_type()),
-                  x.narrow(3, 2 * half, x.size(3) - 2 * half)},
-                 3);
-}
-
 at::Tensor rotate(const at::Tensor& x, int64_t first, const std::vector<double>& frequencies, bool inverse) {
   return rotate(x, numbers_from(first, x), frequencies, inverse);
 }

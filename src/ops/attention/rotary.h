@@ -27,9 +27,7 @@ std::vector<double> rotary_frequencies(int64_t dims, double base, const RotarySc
 /// each head is turned by n f_k, channels r and above stay.
 ///   u = x_k, v = x_{k+r/2}:  u' = u cos(n f_k) - v sin(n f_k),  v' = v cos(n f_k) + u sin(n f_k)
 ///   x [B,H,T,d], rows n = first .. first + T - 1; frequencies r/2 of them, r <= d
-/// Naive reference for rotate(): each pair as a complex number times exp(i n f_k).
-at::Tensor rotate_naive(const at::Tensor& x, int64_t first, const std::vector<double>& frequencies);
-/// The same. Angles are computed in float64 whatever x's type; inverse: turned back.
+/// Angles are computed in float64 whatever x's type; inverse: turned back.
 at::Tensor rotate(const at::Tensor& x, int64_t first, const std::vector<double>& frequencies, bool inverse = false);
 /// Row i of sequence b is turned by numbers[b,i]. numbers int64 [B,T] or [T]; [B,1] or [1]: the same for all rows.
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& numbers, const std::vector<double>& frequencies,

@@ -69,18 +69,6 @@ at::Tensor task_mask(const std::vector<TaskSight>& sights, int64_t old_rows, int
   return mask;
 }
 
-at::Tensor task_attention_naive(const at::Tensor& q, const TaskKeys& keys, const std::vector<TaskSight>& sights,
-                                double scale) {
-  std::vector<at::Tensor> k = {keys.old_k, keys.class_k}, v = {keys.old_v, keys.class_v};
-  if (keys.memory_k.defined()) {
-    const auto each = [&](const at::Tensor& memory) { return memory.unsqueeze(0).expand({q.size(0), -1, -1, -1}); };
-    k.push_back(each(keys.memory_k));
-    v.push_back(each(keys.memory_v));
-  }
-  const at::Tensor mask = task_mask(sights, keys.old_k.size(2), memory_rows(keys)).to(q.device());
-  return attention_naive(q, at::cat(k, 2), at::cat(v, 2), {}, RelShift::none, mask, scale);
-}
-
 at::Tensor task_attention(const at::Tensor& q, const TaskKeys& keys, const std::vector<TaskSight>& sights,
                           double scale) {
   base::ensure(q.is_cpu() && q.scalar_type() == at::kFloat, "task_attention is for float on the CPU, found {} on {}",

@@ -27,15 +27,11 @@ struct TaskKeys {
 /// The attention mask over [existing rows; class rows; memory]: bool [K, T+K+M]; source: Sandler et al. 2022, table 1.
 at::Tensor task_mask(const std::vector<TaskSight>& sights, int64_t old_rows, int64_t memory_rows);
 
-/// Softmax attention of the tasks' class rows by definition: all keys concatenated, with a dense mask; naive reference
-/// for task_attention().
+/// Softmax attention of the tasks' class rows, without a mask and without invisible keys: every class row reads the
+/// existing keys and then those it sees.
 ///   q [B,H,K,d] -> o [B,H,K,d]
-at::Tensor task_attention_naive(const at::Tensor& q, const TaskKeys& keys, const std::vector<TaskSight>& sights,
-                                double scale);
-
-/// task_attention_naive() without a mask: every class row reads the existing keys, then the keys that it sees. Row k
-/// depends, bit for bit, only on the existing rows and the rows that task k sees, not on other tasks or their order.
-/// Float on the CPU; no derivatives. Returns o [B,H,K,d], whose memory is [B,K,H,d].
+/// Row k depends, bit for bit, only on the existing rows and the rows that task k sees, not on other tasks or their
+/// order. Float on the CPU; no derivatives. Returns o [B,H,K,d], whose memory is [B,K,H,d].
 at::Tensor task_attention(const at::Tensor& q, const TaskKeys& keys, const std::vector<TaskSight>& sights,
                           double scale);
 

@@ -14,6 +14,7 @@
 #include "ops/attention/heads.h"
 #include "ops/cuda/attention_body.h"
 #include "ops/cuda/tensors.h"
+#include "ops/naive/attention.h"
 
 namespace mnemo::ops::cuda {
 

@@ -8,6 +8,7 @@
 #include "ops/cuda/abc_tensors.h"
 #include "ops/cuda/attention_tensors.h"
 #include "ops/cuda/launch.h"
+#include "ops/naive/abc.h"
 
 namespace mnemo::ops::cuda {
 

@@ -50,14 +50,6 @@ GrcGateValues grc_gate_values(const at::Tensor& cache, const at::Tensor& input, 
   return {at::sigmoid(of_both[0]), at::sigmoid(of_both[1])};
 }
 
-at::Tensor grc_step_naive(const at::Tensor& shared, const at::Tensor& input, const GrcGates& gates, bool authors) {
-  const at::Tensor cache = shared.expand_as(input);
-  const auto [reset, update] = grc_gate_values(cache, input, gates, authors);
-  const at::Tensor candidate = linear(join(reset * cache, input, authors), gates.candidate_weight,
-                                      gates.candidate_bias);
-  return at::lerp(cache, authors ? through_norm(candidate, gates) : candidate, update);
-}
-
 at::Tensor grc_step(const at::Tensor& cache, const at::Tensor& input, const GrcGates& gates, bool authors) {
   const Halves reset = halves(gates.reset_weight, authors), update = halves(gates.update_weight, authors),
                candidate = halves(gates.candidate_weight, authors);

@@ -24,15 +24,12 @@ struct GrcGateValues {
 };
 GrcGateValues grc_gate_values(const at::Tensor& cache, const at::Tensor& input, const GrcGates& gates, bool authors);
 
-/// One step of the gated recurrent cache (Zhang et al. 2024, eq. 4 and 5), by definition; naive reference for
-/// grc_step().
+/// One step of the gated recurrent cache (Zhang et al. 2024, eq. 4 and 5), with every projection split in
+/// two, W [X, C] = W_x X + W_c C: the contribution of a cache shared by all sequences is computed once.
 ///   paper:    r, u = sigma(W [X, C]),  N = W [X, r*C],                          C' = u*N + (1-u)*C
 ///   authors:  r, u = sigma(W [C, X]),  N = LayerNorm(gelu(W [r*C, X])), eps 1e-5, C' = u*N + (1-u)*C
 /// cache C [B,N,C] or [1,N,C], one for all sequences; input X [B,N,C] -> C' [B,N,C]. The order inside [ , ] depends on
 /// the variant.
-at::Tensor grc_step_naive(const at::Tensor& cache, const at::Tensor& input, const GrcGates& gates, bool authors);
-/// One step with every projection split in two, W [X, C] = W_x X + W_c C: the contribution of a cache shared by all
-/// sequences is computed once.
 at::Tensor grc_step(const at::Tensor& cache, const at::Tensor& input, const GrcGates& gates, bool authors);
 
 /// y_h = sigma(lambda_h) [m_h, 0] + (1 - sigma(lambda_h)) o_h

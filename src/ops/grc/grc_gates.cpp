@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ops/grc/grc_kernels.h"
+#include "ops/naive/rows.h"
 
 namespace mnemo::ops {
 namespace {
@@ -176,21 +177,11 @@ struct MixFunction : torch::autograd::Function<MixFunction> {
 
 }  // namespace
 
-at::Tensor gate_keep_naive(const GateTerms& gate, const at::Tensor& old) {
-  return at::sigmoid(gate.input + gate.cache) * old;
-}
-
 at::Tensor gate_keep(const GateTerms& gate, const at::Tensor& old) {
   if (!ours(gate.input)) return gate_keep_naive(gate, old);
   const at::Tensor input = gate.input.contiguous(), cache = gate.cache.contiguous(), before = old.contiguous();
   return at::GradMode::is_enabled() ? KeepFunction::apply(input, cache, before)
                                     : KeepFunction::run(input, cache, before);
-}
-
-at::Tensor gate_blend_naive(const GateTerms& gate, const at::Tensor& old, const at::Tensor& fresh,
-                            const at::Tensor& more) {
-  const at::Tensor share = at::sigmoid(gate.input + gate.cache);
-  return share * (more.defined() ? fresh + more : fresh) + (1 - share) * old;
 }
 
 at::Tensor gate_blend(const GateTerms& gate, const at::Tensor& old, const at::Tensor& fresh, const at::Tensor& more) {
@@ -200,15 +191,6 @@ at::Tensor gate_blend(const GateTerms& gate, const at::Tensor& old, const at::Te
   const at::Tensor added = more.defined() ? more.contiguous() : more;
   if (!at::GradMode::is_enabled()) return BlendFunction::run(input, cache, before, from, added);
   return BlendFunction::apply(input, cache, before, from, added.defined() ? std::optional(added) : std::nullopt);
-}
-
-at::Tensor mix_heads_naive(const at::Tensor& m, const at::Tensor& o, const at::Tensor& share) {
-  const int64_t heads = share.size(0);
-  const at::Tensor gate = share.unsqueeze(-1), by_head = o.unflatten(-1, {heads, -1}),
-                   memory = m.unflatten(-1, {heads, -1});
-  const int64_t mixed = memory.size(-1);
-  const auto parts = by_head.split_with_sizes({mixed, by_head.size(-1) - mixed}, -1);
-  return at::cat({at::lerp(parts[0], memory, gate), parts[1] * (1 - gate)}, -1).flatten(-2);
 }
 
 at::Tensor mix_heads(const at::Tensor& m, const at::Tensor& o, const at::Tensor& share) {

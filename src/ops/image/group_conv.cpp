@@ -13,6 +13,7 @@
 #include "ops/grc/grc_kernels.h"
 #include "ops/image/image_rows.h"
 #include "ops/linear/products.h"
+#include "ops/naive/image.h"
 #include "ops/row_kernels.h"
 
 namespace mnemo::ops {
@@ -170,12 +171,6 @@ struct GroupConvFunction : torch::autograd::Function<GroupConvFunction> {
 };
 
 }  // namespace
-
-at::Tensor group_conv_naive(const at::Tensor& rows, int64_t height, int64_t width, const at::Tensor& weight,
-                            const at::Tensor& bias) {
-  const at::Tensor image = rows_to_image(rows, height, width);
-  return image_to_rows(at::conv2d(image, weight, bias, {1, 1}, {1, 1}, {1, 1}, weight.size(0) / weight.size(1)));
-}
 
 at::Tensor group_conv(const at::Tensor& rows, int64_t height, int64_t width, const at::Tensor& weight,
                       const at::Tensor& bias) {

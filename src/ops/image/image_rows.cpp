@@ -27,11 +27,6 @@ const PackedLinear* packed_kernel(const at::Tensor& x, const at::Tensor& weight)
 
 }  // namespace
 
-at::Tensor strided_conv_naive(const at::Tensor& rows, int64_t height, int64_t width, const at::Tensor& weight,
-                              const at::Tensor& bias) {
-  return image_to_rows(at::conv2d(rows_to_image(rows, height, width), weight, bias, {weight.size(2), weight.size(3)}));
-}
-
 at::Tensor strided_conv(const at::Tensor& rows, int64_t height, int64_t width, const at::Tensor& weight,
                         const at::Tensor& bias) {
   base::ensure(rows.size(1) == height * width, "{} rows are no image of {}x{}", rows.size(1), height, width);

@@ -14,6 +14,7 @@
 #include "ops/attention/heads.h"
 #include "ops/linear/gemm.h"
 #include "ops/linear/products.h"
+#include "ops/naive/image.h"
 #include "ops/row_kernels.h"
 #include "ops/scratch.h"
 
@@ -160,14 +161,6 @@ struct WindowAttentionFunction : torch::autograd::Function<WindowAttentionFuncti
 };
 
 }  // namespace
-
-at::Tensor window_attention_naive(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& bias,
-                                  const at::Tensor& window_bias, double scale) {
-  at::Tensor scores = at::matmul(q, k.transpose(2, 3)) * scale;
-  if (bias.defined()) scores = scores + bias;
-  if (window_bias.defined()) scores = scores + window_bias.repeat({q.size(0) / window_bias.size(0), 1, 1}).unsqueeze(1);
-  return at::matmul(at::softmax(scores, -1), v);
-}
 
 at::Tensor window_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& bias,
                             const at::Tensor& window_bias, double scale) {

@@ -11,6 +11,7 @@
 #include "ops/linear/gemm.h"
 #include "ops/linear/packed_maps.h"
 #include "ops/linear/products.h"
+#include "ops/naive/rows.h"
 #include "ops/scratch.h"
 
 namespace mnemo::ops {
@@ -55,10 +56,6 @@ at::Tensor by_tiles(const at::Tensor& x, const LinearMap& in, const LinearMap& o
 }
 
 }  // namespace
-
-at::Tensor feed_forward_naive(const at::Tensor& x, const LinearMap& in, const LinearMap& out) {
-  return linear(at::gelu(linear(x, in.weight, in.bias)), out.weight, out.bias);
-}
 
 at::Tensor feed_forward(const at::Tensor& x, const LinearMap& in, const LinearMap& out) {
   const bool plain = !at::GradMode::is_enabled() && x.is_cpu() && x.scalar_type() == at::kFloat &&

@@ -17,6 +17,7 @@
 #include "core/kv_state.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/position.h"
+#include "ops/naive/attention.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::attention {

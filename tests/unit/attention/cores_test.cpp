@@ -16,6 +16,7 @@
 #include "ops/attention/block_pattern.h"
 #include "ops/attention/linformer.h"
 #include "ops/counter_rng.h"
+#include "ops/naive/attention.h"
 #include "tests/support/attention_subject.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "core/kv_state.h"
 #include "ops/attention/attention.h"
+#include "ops/naive/attention.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 

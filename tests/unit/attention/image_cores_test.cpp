@@ -10,6 +10,8 @@
 #include "ops/image/image_rows.h"
 #include "ops/image/window_attention.h"
 #include "ops/image/windows.h"
+#include "ops/naive/attention.h"
+#include "ops/naive/image.h"
 #include "tests/support/attention_subject.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"

@@ -2,6 +2,7 @@
 #include <torch/types.h>
 
 #include "core/rotary.h"
+#include "ops/naive/attention.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::core {

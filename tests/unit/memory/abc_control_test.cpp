@@ -13,6 +13,8 @@
 #include "memory/abc_control/sums.h"
 #include "ops/abc/abc_slots.h"
 #include "ops/attention/attention.h"
+#include "ops/naive/abc.h"
+#include "ops/naive/attention.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "memory/abc_control/mlp.h"
+#include "ops/naive/abc.h"
 #include "tests/support/attention_subject.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include "ops/naive/abc.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops::abc_slots_test {

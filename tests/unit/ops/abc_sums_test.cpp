@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "ops/naive/abc.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops::abc_sums_test {

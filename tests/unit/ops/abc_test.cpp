@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ops/naive/abc.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops {

@@ -6,6 +6,8 @@
 #include <numeric>
 
 #include "ops/attention/attention.h"
+#include "ops/naive/abc.h"
+#include "ops/naive/attention.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops::abc_window_test {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "ops/linear/gemm.h"
+#include "ops/naive/attention.h"
 #include "tests/support/numbers.h"
 
 /// The number of threads that MKL would use for a product called by this thread.

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ops/cuda/abc_tensors.h"
+#include "ops/naive/abc.h"
 #include "tests/support/block_emulator.h"
 #include "tests/support/numbers.h"
 

@@ -8,6 +8,7 @@
 
 #include "ops/abc/abc.h"
 #include "ops/activation.h"
+#include "ops/naive/abc.h"
 #include "tests/support/instruction_sets.h"
 
 namespace mnemo::ops {

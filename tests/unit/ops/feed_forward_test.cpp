@@ -6,6 +6,7 @@
 
 #include "ops/linear/feed_forward.h"
 #include "ops/linear/products.h"
+#include "ops/naive/rows.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops::feed_forward_test {

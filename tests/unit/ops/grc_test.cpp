@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "ops/grc/grc_gates.h"
+#include "ops/naive/rows.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops {

@@ -5,6 +5,7 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
+#include "ops/naive/image.h"
 #include "tests/support/instruction_sets.h"
 #include "tests/support/numbers.h"
 

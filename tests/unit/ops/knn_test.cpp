@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include "ops/naive/attention.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops {

@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include "base/ignore_target.h"
+#include "ops/naive/rows.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops {

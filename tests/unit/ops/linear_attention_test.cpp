@@ -5,6 +5,7 @@
 
 #include <functional>
 
+#include "ops/naive/attention.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops::linear_attention_test {

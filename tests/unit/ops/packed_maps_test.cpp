@@ -11,6 +11,8 @@
 #include "ops/linear/feed_forward.h"
 #include "ops/linear/linear.h"
 #include "ops/linear/products.h"
+#include "ops/naive/image.h"
+#include "ops/naive/rows.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops::packed_maps_test {

@@ -10,6 +10,7 @@
 #include "ops/attention/attention.h"
 #include "ops/attention/disentangled.h"
 #include "ops/attention/relative_buckets.h"
+#include "ops/naive/attention.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 

@@ -7,6 +7,7 @@
 #include "ops/abc/abc.h"
 #include "ops/attention/attention.h"
 #include "ops/linear/linear.h"
+#include "ops/naive/attention.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops {

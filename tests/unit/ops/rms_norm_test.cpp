@@ -1,4 +1,5 @@
 #include "ops/rms_norm.h"
+#include "ops/naive/rows.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "ops/naive/attention.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops {

@@ -10,6 +10,7 @@
 #include "ops/attention/linformer.h"
 #include "ops/attention/lsh.h"
 #include "ops/counter_rng.h"
+#include "ops/naive/attention.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops::sparse_test {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ops/naive/attention.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops {

@@ -7,6 +7,7 @@
 #include "ops/image/image_rows.h"
 #include "ops/image/window_attention.h"
 #include "ops/image/windows.h"
+#include "ops/naive/image.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::ops::windows_test {
