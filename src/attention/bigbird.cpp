@@ -4,23 +4,17 @@
 
 #include <cmath>
 
-#include "attention/inspect_linear.h"
 #include "attention/key_rows.h"
 #include "ops/attention/attention.h"
 
 namespace mnemo::attention {
 
 BigBird::BigBird(const Options& options, const core::AttentionBuild& build)
-    : options_(options),
-      layer_(static_cast<uint64_t>(build.layer_number)),
-      maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
-            options.bias, build.init_std) {
+    : LinearInValues(build, options), options_(options), layer_(static_cast<uint64_t>(build.layer_number)) {
   base::require(
       !build.causal,
       "bigbird: every row sees the last block, so it is not causal; use sliding_window or abc in a causal model");
 }
-
-core::State BigBird::initial_state(int64_t) const { return {}; }
 
 at::Tensor BigBird::blocks(int64_t rows) const {
   const int64_t count = (rows + options_.block_size - 1) / options_.block_size;
@@ -42,12 +36,6 @@ core::CoreAttention::Heads BigBird::run(const core::AttentionInput& input, const
   return {maps_.join(ops::attention(q, k, ops::replaced(replace, v), {}, ranges,
                                     1.0 / std::sqrt(static_cast<double>(maps_.head_dim)))),
           state};
-}
-
-core::AttentionView BigBird::inspect(const core::AttentionInput& input, const core::State& state,
-                                     const core::State&) const {
-  return inspect_linear_in_values(input, maps_.num_heads,
-                                  [&](const ops::ReplaceValues& replace) { return run(input, state, replace).heads; });
 }
 
 }  // namespace mnemo::attention

@@ -1,23 +1,18 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
+#include "attention/linear_in_values.h"
 #include "base/options.h"
-#include "core/attention.h"
-#include "core/attention_build.h"
-#include "layers/parts.h"
+#include "core/projected_attention.h"
 #include "ops/attention/block_pattern.h"
-#include "ops/weights_from_outputs.h"
 
 namespace mnemo::attention {
 
-struct BigBirdOptions {
+struct BigBirdOptions : core::ProjectionOptions {
   int64_t block_size = 64;
   int64_t num_random_blocks = 3;
   int64_t seed = 0;
-  bool bias = true;
-  std::optional<bool> qkv_bias;
   template <class V>
   void visit(V&& v) {
     v("block_size", block_size, "rows per block", base::range(1, 1 << 20));
@@ -26,9 +21,7 @@ struct BigBirdOptions {
       base::range(0, 1 << 20));
     v("seed", seed, "seed of the random blocks, combined with the layer and block number",
       base::range(0, int64_t{1} << 53));
-    v("bias", bias, "use a bias in the q, k, v and o projections");
-    v("qkv_bias", qkv_bias,
-      "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
+    ProjectionOptions::visit(v);
   }
 };
 
@@ -36,29 +29,23 @@ struct BigBirdOptions {
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d)) v ) over the keys in blocks that the query's block sees
 ///   (ops/block_pattern.h)
 /// Bidirectional: the last block attends to all blocks and all attend to it. No state.
-class BigBird final : public core::CoreAttention {
+class BigBird final : public LinearInValues<core::ProjectedAttention> {
  public:
   using Options = BigBirdOptions;
   /// Throws InputError in a causal model.
   BigBird(const Options& options, const core::AttentionBuild& build);
-  Heads heads(const core::AttentionInput& input, const core::State& state) const override {
-    return run(input, state, {});
-  }
-  core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
-                              const core::State& history) const override;
-  at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
-  core::State initial_state(int64_t batch) const override;
+  core::State initial_state(int64_t) const override { return {}; }
   core::AttentionSupport support() const override { return {false, false, false}; }
   /// Uses this pattern, bool [N,N], instead of a random one, for segments of N blocks.
   void set_draw(const at::Tensor& blocks) { given_ = blocks.to(at::kCPU); }
 
  private:
-  Heads run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const;
+  Heads run(const core::AttentionInput& input, const core::State& state,
+            const ops::ReplaceValues& replace) const override;
   at::Tensor blocks(int64_t rows) const;
 
   Options options_;
   uint64_t layer_;
-  layers::AttentionProjections maps_;
   at::Tensor given_;
 };
 

@@ -12,9 +12,9 @@
 namespace mnemo::attention {
 
 Disentangled::Disentangled(const Options& options, const core::AttentionBuild& build)
-    : options_(options),
-      distances_{options.num_buckets, options.max_distance},
-      maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.bias, options.bias, build.init_std) {
+    : ProjectedAttention(build, options.bias, options.bias),
+      options_(options),
+      distances_{options.num_buckets, options.max_distance} {
   base::require(!build.causal, "{}",
                 "disentangled attention reads rows on both sides: expected backbone.type = \"encoder\"");
   distances_.validate();
@@ -32,8 +32,6 @@ Disentangled::Disentangled(const Options& options, const core::AttentionBuild& b
   if (options.p2c)
     position_q_ = layers::Linear(build.attn / "position_q", build.dim, width, options.bias, build.init_std);
 }
-
-core::State Disentangled::initial_state(int64_t) const { return {}; }
 
 at::Tensor Disentangled::project_positions(const layers::Linear& map, const at::Tensor& positions) const {
   return map(positions).view({positions.size(0), maps_.num_heads, maps_.head_dim}).transpose(0, 1);

@@ -1,9 +1,7 @@
 #pragma once
 
 #include "base/options.h"
-#include "core/attention.h"
-#include "core/attention_build.h"
-#include "layers/parts.h"
+#include "core/projected_attention.h"
 #include "ops/attention/disentangled.h"
 
 namespace mnemo::attention {
@@ -42,14 +40,13 @@ struct DisentangledOptions {
 ///   o = W_o concat_h( softmax_j(s, table) v_j ),  K_R = W_k R, Q_R = W_q R, R = norm(rel_embeddings)
 /// r as in ops::DistanceRowsOfTable. `rel_embeddings` [2 span,D] and its norm are shared by all layers. Bidirectional
 /// models only. No state.
-class Disentangled final : public core::CoreAttention {
+class Disentangled final : public core::ProjectedAttention {
  public:
   using Options = DisentangledOptions;
   /// Throws InputError in a causal model, and for numbers of buckets that do not fit max_distance.
   Disentangled(const Options& options, const core::AttentionBuild& build);
   Heads heads(const core::AttentionInput& input, const core::State& state) const override;
-  at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
-  core::State initial_state(int64_t batch) const override;
+  core::State initial_state(int64_t) const override { return {}; }
   core::AttentionSupport support() const override { return {.contexts = false}; }
   const layers::AttentionProjections* projections() const override { return &maps_; }
   core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
@@ -63,7 +60,6 @@ class Disentangled final : public core::CoreAttention {
 
   Options options_;
   ops::DistanceRowsOfTable distances_;
-  layers::AttentionProjections maps_;
   layers::Linear position_k_, position_q_;  ///< undefined weights: the maps of the contents
   at::Tensor table_;                        ///< [2 span,D]
   layers::LayerNorm norm_;                  ///< undefined weight: none

@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "attention/inspect_linear.h"
 #include "attention/key_rows.h"
 #include "core/draws.h"
 #include "core/grouped_queries.h"
@@ -43,11 +42,10 @@ void LinearOptions::validate(const base::Where& where) const {
 }
 
 Linear::Linear(const Options& options, const core::AttentionBuild& build)
-    : options_(options),
+    : LinearInValues(build, options),
+      options_(options),
       causal_(build.causal),
       num_features_(features_of(options, build.head_dim)),
-      maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
-            options.bias, build.init_std, core::kv_heads(options.num_kv_heads, build.num_heads)),
       frequencies_(options.rotary ? options.rotary->frequencies(num_features_, "the number of features")
                                   : std::vector<double>()),
       layer_(build.layer_number),
@@ -176,8 +174,7 @@ core::AttentionView Linear::inspect(const core::AttentionInput& input, const cor
                                     const core::State& history) const {
   const LinearState& past = state.as<LinearState>();
   const core::State nothing = causal_ ? core::State(LinearState{at::zeros_like(past.s), past.z, past.draw}) : state;
-  core::AttentionView view = inspect_linear_in_values(
-      input, maps_.num_heads, [&](const ops::ReplaceValues& replace) { return run(input, nothing, replace).heads; });
+  core::AttentionView view = LinearInValues::inspect(input, nothing, {});
   if (history.empty()) return view;
   // With values of one since the start of the sequence, the output is the total weight that reaches a query.
   const at::Tensor all = run(input, history, [](const at::Tensor& v) { return at::ones_like(v); }).heads;

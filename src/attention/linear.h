@@ -3,18 +3,15 @@
 #include <optional>
 #include <string>
 
+#include "attention/linear_in_values.h"
 #include "base/options.h"
-#include "core/attention.h"
-#include "core/attention_build.h"
+#include "core/projected_attention.h"
 #include "core/reads_heads.h"
-#include "core/rotary.h"
-#include "layers/parts.h"
 #include "ops/attention/linear_attention.h"
-#include "ops/weights_from_outputs.h"
 
 namespace mnemo::attention {
 
-struct LinearOptions {
+struct LinearOptions : core::GroupedProjectionOptions {
   enum class FeatureMap { elu, t2r, rfa };
   enum class Variant { paper, authors };
   enum class Redraw { never, sequence };
@@ -26,10 +23,6 @@ struct LinearOptions {
   std::optional<int64_t> seed;
   Redraw redraw = Redraw::never;
   bool gate = false;
-  bool bias = true;
-  std::optional<bool> qkv_bias;
-  std::optional<int64_t> num_kv_heads;
-  std::optional<core::RotaryOptions> rotary;
   base::Depth bptt_depth = base::Depth::all();
   template <class V>
   void visit(V&& v) {
@@ -49,9 +42,7 @@ struct LinearOptions {
       "rfa: when the random projections are drawn anew in training: never (evaluation's), or for every sequence",
       base::one_of("never", "sequence"));
     v("gate", gate, "use a forget gate per head (causal models only)");
-    v("bias", bias, "use a bias in the q, k, v and o projections");
-    v("qkv_bias", qkv_bias,
-      "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
+    ProjectionOptions::visit(v);
     v("num_kv_heads", num_kv_heads,
       "heads of keys and values, a divisor of num_heads: each is read by several query heads (grouped queries); unset: "
       "num_heads",
@@ -85,19 +76,15 @@ struct DecodeFeatures;
 /// Rotary positions turn f(q) and f(k) in the numerator, not in the divisor (Su et al. 2021, eq. 19).
 /// No 1/sqrt(d). Padding has f(k) = 0 and does not affect the gate. Causal models carry (S, z) exactly from segment to
 /// segment.
-class Linear final : public core::CoreAttention, public core::ReadsHeads {
+class Linear final : public LinearInValues<core::ProjectedAttention>, public core::ReadsHeads {
  public:
   using Options = LinearOptions;
   /// Throws InputError for a gate in a bidirectional model.
   Linear(const Options& options, const core::AttentionBuild& build);
-  Heads heads(const core::AttentionInput& input, const core::State& state) const override {
-    return run(input, state, {});
-  }
   core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
                               const core::State& history) const override;
   core::State history(const core::AttentionInput& input, const core::State& state,
                       const core::State& history) const override;
-  at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t batch) const override;
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
   std::unique_ptr<core::DecodeCross> cross_decoder(const core::DecodeBuild& build) const override;
@@ -116,7 +103,8 @@ class Linear final : public core::CoreAttention, public core::ReadsHeads {
   void set_draw(const at::Tensor& random);
 
  private:
-  Heads run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const;
+  Heads run(const core::AttentionInput& input, const core::State& state,
+            const ops::ReplaceValues& replace) const override;
   at::Tensor features(const at::Tensor& x, const at::Tensor& weight) const;
   DecodeFeatures decode_features() const;
   bool redraws() const { return options_.redraw != Options::Redraw::never; }
@@ -127,8 +115,7 @@ class Linear final : public core::CoreAttention, public core::ReadsHeads {
 
   Options options_;
   bool causal_;
-  int64_t num_features_;  // f
-  layers::AttentionProjections maps_;
+  int64_t num_features_;              // f
   std::vector<double> frequencies_;   // of rotary positions; empty: none
   at::Tensor weight_, feature_bias_;  // t2r [H,f,d], [H,f]
   at::Tensor sigma_, random_;         // rfa [H,1,d], float64 [H,m,d] of evaluation's draw

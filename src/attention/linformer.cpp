@@ -4,16 +4,13 @@
 
 #include <cmath>
 
-#include "attention/inspect_linear.h"
 #include "attention/key_rows.h"
 #include "core/encoder_rows_decoder.h"
 #include "ops/attention/linformer.h"
 
 namespace mnemo::attention {
 
-Linformer::Linformer(const Options& options, const core::AttentionBuild& build)
-    : maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
-            options.bias, build.init_std) {
+Linformer::Linformer(const Options& options, const core::AttentionBuild& build) : LinearInValues(build, options) {
   base::require(!build.causal,
                 "linformer: a projected key mixes all rows, so it is not causal; use abc with control.type = "
                 "\"linformer\" in a causal model");
@@ -23,8 +20,6 @@ Linformer::Linformer(const Options& options, const core::AttentionBuild& build)
   e_ = (scope / "k").add("weight", {options.num_slots, options.max_len}, start, layers::ParameterKind::memory);
   f_ = (scope / "v").add("weight", {options.num_slots, options.max_len}, start, layers::ParameterKind::memory);
 }
-
-core::State Linformer::initial_state(int64_t) const { return {}; }
 
 void Linformer::require_readable(int64_t, int64_t keys) const {
   base::require(keys <= e_.size(1), "linformer: {} rows exceed max_len = {}", keys, e_.size(1));
@@ -65,12 +60,6 @@ core::CoreAttention::Heads Linformer::run(const core::AttentionInput& input, con
   const at::Tensor& valid = plain_validity(input.table, false, "linformer");
   const auto [q, k, v] = maps_.heads(input.x, cross ? input.context : input.x);
   return {maps_.join(mix(q, k, ops::replaced(replace, v), valid)), state};
-}
-
-core::AttentionView Linformer::inspect(const core::AttentionInput& input, const core::State& state,
-                                       const core::State&) const {
-  return inspect_linear_in_values(input, maps_.num_heads,
-                                  [&](const ops::ReplaceValues& replace) { return run(input, state, replace).heads; });
 }
 
 }  // namespace mnemo::attention

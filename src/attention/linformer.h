@@ -2,28 +2,22 @@
 
 #include <optional>
 
+#include "attention/linear_in_values.h"
 #include "base/options.h"
-#include "core/attention.h"
-#include "core/attention_build.h"
+#include "core/projected_attention.h"
 #include "core/reads_heads.h"
 #include "core/row_limit.h"
-#include "layers/parts.h"
-#include "ops/weights_from_outputs.h"
 
 namespace mnemo::attention {
 
-struct LinformerOptions {
+struct LinformerOptions : core::ProjectionOptions {
   int64_t num_slots = 32;
   int64_t max_len = 512;
-  bool bias = true;
-  std::optional<bool> qkv_bias;
   template <class V>
   void visit(V&& v) {
     v("num_slots", num_slots, "number of rows that keys and values are projected to", base::range(1, 1 << 16));
     v("max_len", max_len, "maximum segment length; longer segments are an error", base::range(1, 1 << 24));
-    v("bias", bias, "use a bias in the q, k, v and o projections");
-    v("qkv_bias", qkv_bias,
-      "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
+    ProjectionOptions::visit(v);
   }
 };
 
@@ -32,7 +26,7 @@ struct LinformerOptions {
 ///   linformer.v.weight [n,max_len]
 /// All heads share the tables; each layer has its own. Padding is excluded. Bidirectional, or cross-attention. No
 /// state.
-class Linformer final : public core::CoreAttention, public core::ReadsHeads {
+class Linformer final : public LinearInValues<core::ProjectedAttention>, public core::ReadsHeads {
  public:
   using Options = LinformerOptions;
   /// The number of columns of its tables.
@@ -41,13 +35,7 @@ class Linformer final : public core::CoreAttention, public core::ReadsHeads {
   }
   /// Throws InputError in a causal model.
   Linformer(const Options& options, const core::AttentionBuild& build);
-  Heads heads(const core::AttentionInput& input, const core::State& state) const override {
-    return run(input, state, {});
-  }
-  core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
-                              const core::State& history) const override;
-  at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
-  core::State initial_state(int64_t batch) const override;
+  core::State initial_state(int64_t) const override { return {}; }
   core::AttentionSupport support() const override { return {.tables = false, .contexts = false, .cross = true}; }
   const core::ReadsHeads* reads_heads() const override { return this; }
   at::Tensor read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const override;
@@ -55,10 +43,10 @@ class Linformer final : public core::CoreAttention, public core::ReadsHeads {
   std::unique_ptr<core::DecodeCross> cross_decoder(const core::DecodeBuild& build) const override;
 
  private:
-  Heads run(const core::AttentionInput& input, const core::State& state, const ops::ReplaceValues& replace) const;
+  Heads run(const core::AttentionInput& input, const core::State& state,
+            const ops::ReplaceValues& replace) const override;
   at::Tensor mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& valid) const;
 
-  layers::AttentionProjections maps_;
   at::Tensor e_, f_;  // [n,max_len]
 };
 

@@ -2,8 +2,8 @@
 
 #include <torch/types.h>
 
-#include "attention/inspect_linear.h"
 #include "attention/key_rows.h"
+#include "attention/linear_in_values.h"
 #include "core/kv_state.h"
 #include "ops/counter_rng.h"
 #include "ops/linear/linear.h"

@@ -7,7 +7,6 @@
 #include "attention/key_rows.h"
 #include "base/error.h"
 #include "core/inspection.h"
-#include "core/kv_state.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/position.h"
 #include "ops/batch_rows.h"
@@ -16,9 +15,9 @@
 namespace mnemo::attention {
 
 Relative::Relative(const Options& options, const core::AttentionBuild& build)
-    : options_(options),
+    : KeyValueAttention(build, options.bias, options.bias),
+      options_(options),
       dim_(build.dim),
-      maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.bias, options.bias, build.init_std),
       r_(build.attn / "r", build.dim, build.num_heads * build.head_dim, false, build.init_std) {
   base::require(build.dim % 2 == 0, "relative attention: expected an even dim, found {}", build.dim);
   const layers::Scope& owner = options.shared_uv ? build.shared : build.layer;
@@ -26,8 +25,6 @@ Relative::Relative(const Options& options, const core::AttentionBuild& build)
   u_ = owner.share("u", {build.num_heads, build.head_dim}, start, layers::ParameterKind::bias);
   v_ = owner.share("v", {build.num_heads, build.head_dim}, start, layers::ParameterKind::bias);
 }
-
-core::State Relative::initial_state(int64_t) const { return core::KvState{}; }
 
 ops::Positions Relative::positions(const at::Tensor& q, const at::Tensor& sinusoids) const {
   const int64_t heads = maps_.num_heads, width = maps_.head_dim, batch = q.size(0), queries = q.size(2);

@@ -3,10 +3,8 @@
 #include <optional>
 #include <string>
 
+#include "attention/key_value_attention.h"
 #include "base/options.h"
-#include "core/attention.h"
-#include "core/attention_build.h"
-#include "layers/parts.h"
 #include "ops/attention/attention.h"
 
 namespace mnemo::attention {
@@ -42,16 +40,13 @@ struct RelativeOptions {
 ///   o = W_o concat_h( softmax_j(s, table) v_j ),  q from x, k and v from [context; x]
 /// M is the number of rows to the left of the segment; R is a sinusoid, sines in the first half (ops/position.h).
 /// State: kv_cache, only while a segment is open.
-class Relative final : public core::CoreAttention {
+class Relative final : public KeyValueAttention {
  public:
   using Options = RelativeOptions;
   /// Throws InputError if `dim` is odd.
   Relative(const Options& options, const core::AttentionBuild& build);
   Heads heads(const core::AttentionInput& input, const core::State& state) const override;
-  at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
-  core::State initial_state(int64_t batch) const override;
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
-  const layers::AttentionProjections* projections() const override { return &maps_; }
   core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
                               const core::State& history) const override;
   /// s(i,j) above, [B,H,Q,K]; 0 where the table does not allow it.
@@ -74,7 +69,6 @@ class Relative final : public core::CoreAttention {
 
   Options options_;
   int64_t dim_;
-  layers::AttentionProjections maps_;
   layers::Linear r_;
   at::Tensor u_, v_;  // [H,d]
 };

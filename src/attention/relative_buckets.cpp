@@ -7,22 +7,19 @@
 #include "attention/key_rows.h"
 #include "base/error.h"
 #include "core/inspection.h"
-#include "core/kv_state.h"
 #include "ops/attention/attention.h"
 
 namespace mnemo::attention {
 
 RelativeBuckets::RelativeBuckets(const Options& options, const core::AttentionBuild& build)
-    : buckets_{!build.causal, options.num_buckets, options.max_distance},
+    : KeyValueAttention(build, options.bias, options.bias),
+      buckets_{!build.causal, options.num_buckets, options.max_distance},
       scaled_(options.scaled),
-      dropout_(options.dropout),
-      maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.bias, options.bias, build.init_std) {
+      dropout_(options.dropout) {
   buckets_.validate();
   table_ = build.shared.share("relative_bias", {options.num_buckets, build.num_heads}, layers::normal(build.init_std),
                               layers::ParameterKind::bias);
 }
-
-core::State RelativeBuckets::initial_state(int64_t) const { return core::KvState{}; }
 
 double RelativeBuckets::scale() const { return scaled_ ? 1.0 / std::sqrt(static_cast<double>(maps_.head_dim)) : 1.0; }
 

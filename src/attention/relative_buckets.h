@@ -1,9 +1,7 @@
 #pragma once
 
+#include "attention/key_value_attention.h"
 #include "base/options.h"
-#include "core/attention.h"
-#include "core/attention_build.h"
-#include "layers/parts.h"
 #include "ops/attention/relative_buckets.h"
 
 namespace mnemo::attention {
@@ -30,16 +28,13 @@ struct RelativeBucketsOptions {
 ///   s(i,j) = q_i . k_j + table[bucket(i - j), h]        o = W_o concat_h( softmax_j(s, table) v_j )
 /// q_i . k_j is divided by sqrt(d) with `scaled`. Distances are counted over all rows [contexts; rows]. One table
 /// `relative_bias` [num_buckets,H] is shared by all layers. State: kv_cache, only while a segment is open.
-class RelativeBuckets final : public core::CoreAttention {
+class RelativeBuckets final : public KeyValueAttention {
  public:
   using Options = RelativeBucketsOptions;
   /// Throws InputError for numbers of buckets that do not fit the direction of the model.
   RelativeBuckets(const Options& options, const core::AttentionBuild& build);
   Heads heads(const core::AttentionInput& input, const core::State& state) const override;
-  at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
-  core::State initial_state(int64_t batch) const override;
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build) const override;
-  const layers::AttentionProjections* projections() const override { return &maps_; }
   core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
                               const core::State& history) const override;
 
@@ -51,7 +46,6 @@ class RelativeBuckets final : public core::CoreAttention {
   ops::RelativeBuckets buckets_;
   bool scaled_;
   double dropout_;
-  layers::AttentionProjections maps_;
   at::Tensor table_;  // [n,H]
 };
 

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "attention/inspect_linear.h"
+#include "attention/linear_in_values.h"
 #include "base/error.h"
 #include "ops/image/window_attention.h"
 #include "ops/naive/image.h"
@@ -17,7 +17,7 @@ void ShiftedWindowOptions::validate(const base::Where& where) const {
 }
 
 ShiftedWindow::ShiftedWindow(const Options& options, const core::AttentionBuild& build)
-    : maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias, true, build.init_std),
+    : ProjectedAttention(build, options.qkv_bias, true),
       position_(build.attn, options.window_size[0], options.window_size[1], build.num_heads, build.init_std) {
   base::require(!build.causal, "shifted_window: not causal, because all rows of a window see each other");
 }

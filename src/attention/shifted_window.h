@@ -3,9 +3,7 @@
 #include <vector>
 
 #include "base/options.h"
-#include "core/attention.h"
-#include "core/attention_build.h"
-#include "layers/parts.h"
+#include "core/projected_attention.h"
 #include "layers/relative_position_bias.h"
 
 namespace mnemo::attention {
@@ -25,13 +23,12 @@ struct ShiftedWindowOptions {
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d) + table[index] + window_bias) v )
 /// Each sample of x is one window, `grid` is the window's size, at most window_size; `window_bias` separates the
 /// regions of a rolled image. The caller cuts, rolls and pads. No state.
-class ShiftedWindow final : public core::CoreAttention {
+class ShiftedWindow final : public core::ProjectedAttention {
  public:
   using Options = ShiftedWindowOptions;
   /// Throws InputError in a causal model.
   ShiftedWindow(const Options& options, const core::AttentionBuild& build);
   Heads heads(const core::AttentionInput& input, const core::State& state) const override;
-  at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t) const override { return {}; }
   core::AttentionSupport support() const override { return {false, false, false}; }
   core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
@@ -40,7 +37,6 @@ class ShiftedWindow final : public core::CoreAttention {
  private:
   void require_window(const core::AttentionInput& input) const;
 
-  layers::AttentionProjections maps_;
   layers::RelativePositionBias position_;
 };
 

@@ -5,23 +5,17 @@
 #include <cmath>
 
 #include "attention/compared_rows.h"
-#include "attention/inspect_linear.h"
 #include "attention/key_rows.h"
-#include "core/grouped_queries.h"
-#include "core/kv_state.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/key_window.h"
 
 namespace mnemo::attention {
 
 SlidingWindow::SlidingWindow(const Options& options, const core::AttentionBuild& build)
-    : window_(options.window_size),
+    : LinearInValues(build, options),
+      window_(options.window_size),
       causal_(build.causal),
-      maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
-            options.bias, build.init_std, core::kv_heads(options.num_kv_heads, build.num_heads)),
-      frequencies_(options.rotary ? options.rotary->frequencies(build.head_dim) : std::vector<double>()) {}
-
-core::State SlidingWindow::initial_state(int64_t) const { return core::KvState{}; }
+      frequencies_(options.frequencies(build.head_dim)) {}
 
 core::CoreAttention::Heads SlidingWindow::run(const core::AttentionInput& input, const core::State& state,
                                               const ops::ReplaceValues& replace) const {
@@ -44,12 +38,6 @@ core::CoreAttention::Heads SlidingWindow::run(const core::AttentionInput& input,
   const int64_t kept = std::min(keys, window_ - 1);
   if (!input.ends) made.state = core::KvState{kv.k.narrow(2, keys - kept, kept), kv.v.narrow(2, keys - kept, kept)};
   return made;
-}
-
-core::AttentionView SlidingWindow::inspect(const core::AttentionInput& input, const core::State& state,
-                                           const core::State&) const {
-  return inspect_linear_in_values(input, maps_.num_heads,
-                                  [&](const ops::ReplaceValues& replace) { return run(input, state, replace).heads; });
 }
 
 }  // namespace mnemo::attention

@@ -6,7 +6,6 @@
 
 #include "attention/compared_rows.h"
 #include "attention/key_rows.h"
-#include "core/grouped_queries.h"
 #include "core/inspection.h"
 #include "ops/attention/attention.h"
 #include "ops/linear/linear.h"
@@ -15,17 +14,14 @@
 namespace mnemo::attention {
 
 Softmax::Softmax(const Options& options, const core::AttentionBuild& build)
-    : maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
-            options.bias, build.init_std, core::kv_heads(options.num_kv_heads, build.num_heads)),
-      frequencies_(options.rotary ? options.rotary->frequencies(build.head_dim) : std::vector<double>()),
+    : KeyValueAttention(build, options),
+      frequencies_(options.frequencies(build.head_dim)),
       scaled_(options.scaled),
       dropout_(options.dropout) {}
 
 double Softmax::scale_of(int64_t head_dim) const {
   return scaled_ ? 1.0 / std::sqrt(static_cast<double>(head_dim)) : 1.0;
 }
-
-core::State Softmax::initial_state(int64_t) const { return core::KvState{}; }
 
 at::Tensor Softmax::read(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) const {
   return ops::attention(q, k, v, {}, ops::KeyRanges::all(q.size(2), k.size(2)), scale_of(q.size(3)));

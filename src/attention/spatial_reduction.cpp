@@ -11,7 +11,7 @@
 namespace mnemo::attention {
 
 SpatialReduction::SpatialReduction(const Options& options, const core::AttentionBuild& build)
-    : maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias, true, build.init_std),
+    : ProjectedAttention(build, options.qkv_bias, true),
       reduction_(build.attn, build.dim, options.sr_ratio,
                  options.reduction == Options::Reduction::pool ? options.pool_size : 0, options.norm_eps,
                  build.init_std) {

@@ -4,10 +4,8 @@
 #include <utility>
 
 #include "base/options.h"
-#include "core/attention.h"
-#include "core/attention_build.h"
+#include "core/projected_attention.h"
 #include "layers/grid_reduction.h"
-#include "layers/parts.h"
 
 namespace mnemo::attention {
 
@@ -36,13 +34,12 @@ struct SpatialReductionOptions {
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d)) v ),  q from x, k and v from [context; reduce(x)], reduce as in
 ///   layers::GridReduction
 /// x has the rows of `grid`, preceded by class tokens if nothing is reduced. Needs the whole image. No state.
-class SpatialReduction final : public core::CoreAttention {
+class SpatialReduction final : public core::ProjectedAttention {
  public:
   using Options = SpatialReductionOptions;
   /// Throws InputError in a causal model.
   SpatialReduction(const Options& options, const core::AttentionBuild& build);
   Heads heads(const core::AttentionInput& input, const core::State& state) const override;
-  at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   core::State initial_state(int64_t) const override { return {}; }
   core::AttentionSupport support() const override { return {false, true, false}; }
   const layers::AttentionProjections* projections() const override { return reduction_.reduces() ? nullptr : &maps_; }
@@ -57,7 +54,6 @@ class SpatialReduction final : public core::CoreAttention {
   /// The rows that keys and values are computed from, and which of them are real (undefined = all).
   std::pair<at::Tensor, at::Tensor> sources(const core::AttentionInput& input) const;
 
-  layers::AttentionProjections maps_;
   layers::GridReduction reduction_;
 };
 

@@ -46,11 +46,10 @@ std::optional<core::RowLimit> Abc::row_limit(const base::TypedOptions& options) 
 }
 
 Abc::Abc(const Options& options, const core::AttentionBuild& build)
-    : options_(options),
+    : ProjectedAttention(build, options),
+      options_(options),
       causal_(build.causal),
-      maps_(build.attn, build.dim, build.num_heads, build.head_dim, options.qkv_bias.value_or(options.bias),
-            options.bias, build.init_std, core::kv_heads(options.num_kv_heads, build.num_heads)),
-      frequencies_(options.rotary ? options.rotary->frequencies(build.head_dim) : std::vector<double>()) {
+      frequencies_(options.frequencies(build.head_dim)) {
   scale_ = options.scale == AbcOptions::Scale::sqrt_d ? 1.0 / std::sqrt(static_cast<double>(build.head_dim)) : 1.0;
   const layers::Scope shared = shared_control(build), own = build.attn / "control";
   control_ = make_abc_control(options.control, {build, options.tied_across_layers ? shared : own, shared,

@@ -4,25 +4,18 @@
 #include <string>
 
 #include "base/options.h"
-#include "core/attention.h"
-#include "core/attention_build.h"
-#include "core/rotary.h"
-#include "layers/parts.h"
+#include "core/projected_attention.h"
 #include "memory/abc_control/control.h"
 
 namespace mnemo::memory {
 
-struct AbcOptions {
+struct AbcOptions : core::GroupedProjectionOptions {
   enum class Scale { sqrt_d, none };
   int64_t num_slots = 32;
   base::TypedOptions control;
   Scale scale = Scale::sqrt_d;
   bool mask_empty_slots = false;
   bool tied_across_layers = false;
-  bool bias = true;
-  std::optional<bool> qkv_bias;
-  std::optional<int64_t> num_kv_heads;
-  std::optional<core::RotaryOptions> rotary;
   base::Depth bptt_depth = base::Depth::all();
   template <class V>
   void visit(V&& v) {
@@ -34,9 +27,7 @@ struct AbcOptions {
     v("mask_empty_slots", mask_empty_slots,
       "exclude empty slots from the softmax; false: they count with score 0, as in the paper's formula");
     v("tied_across_layers", tied_across_layers, "share one control across all layers (mlp, linformer, luna)");
-    v("bias", bias, "use a bias in the q, k, v and o projections");
-    v("qkv_bias", qkv_bias,
-      "use a bias in the q, k and v projections; `bias` then only applies to o; unset: same as `bias`");
+    ProjectionOptions::visit(v);
     v("num_kv_heads", num_kv_heads,
       "heads of keys and values, a divisor of num_heads: each is written for several query heads (grouped queries); "
       "unset: num_heads",
@@ -53,14 +44,13 @@ struct AbcOptions {
 /// Causal models carry the control's state from segment to segment, without approximation. A query that reads an empty
 /// memory returns the bias of o. With rotary positions keys are turned by their row's number before they are written
 /// and queries before they read; slots are kept turned back, so that the row to come has number 0 (core/rotary.h).
-class Abc final : public core::CoreAttention {
+class Abc final : public core::ProjectedAttention {
  public:
   using Options = AbcOptions;
   /// For controls that depend on token positions.
   static std::optional<core::RowLimit> row_limit(const base::TypedOptions& options);
   Abc(const Options& options, const core::AttentionBuild& build);
   Heads heads(const core::AttentionInput& input, const core::State& state) const override;
-  at::Tensor project(const at::Tensor& heads) const override { return maps_.o(heads); }
   /// forward() with the slot of each key, slot_index [B,S] int64. Throws InputError if the control chooses slots in
   /// another way.
   core::AttentionResult forward_assigned(const core::AttentionInput& input, const core::State& state,
@@ -89,7 +79,6 @@ class Abc final : public core::CoreAttention {
   Options options_;
   bool causal_;
   double scale_ = 1.0;
-  layers::AttentionProjections maps_;
   std::vector<double> frequencies_;  ///< of rotary positions; empty: none
   std::unique_ptr<AbcControl> control_;
 };

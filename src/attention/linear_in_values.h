@@ -19,4 +19,24 @@ core::AttentionView inspect_linear_in_values(const core::AttentionInput& input, 
             at::constant_pad_nd(weights, {input.table.num_keys() - weights.size(3), 0})}}};
 }
 
+/// An attention whose heads are linear in its values. Base: ProjectedAttention, or one that derives from it.
+template <class Base>
+class LinearInValues : public Base {
+ public:
+  using Heads = core::CoreAttention::Heads;
+  Heads heads(const core::AttentionInput& input, const core::State& state) const final { return run(input, state, {}); }
+  core::AttentionView inspect(const core::AttentionInput& input, const core::State& state,
+                              const core::State& /*history*/) const override {
+    return inspect_linear_in_values(input, this->maps_.num_heads, [&](const ops::ReplaceValues& replace) {
+      return run(input, state, replace).heads;
+    });
+  }
+
+ protected:
+  using Base::Base;
+  /// heads() with replaced values.
+  virtual Heads run(const core::AttentionInput& input, const core::State& state,
+                    const ops::ReplaceValues& replace) const = 0;
+};
+
 }  // namespace mnemo::attention
