@@ -6,6 +6,7 @@
 
 #include "attention/shifted_window.h"
 #include "attention/spatial_reduction.h"
+#include "core/inspection.h"
 #include "ops/attention/attention.h"
 #include "ops/image/image_rows.h"
 #include "ops/image/window_attention.h"
