@@ -109,12 +109,6 @@ State select_batch(const State& state, const at::Tensor& rows) {
   });
 }
 
-State repeat_batch(const State& state, int64_t times) {
-  return state.map([&](const Field& field, const at::Tensor& tensor) {
-    return field.per_sequence() ? tensor.repeat_interleave(times, field.dim("B")) : tensor;
-  });
-}
-
 State concat_batch(const std::vector<State>& states) {
   base::ensure(!states.empty(), "concat_batch of no states");
   if (states.size() == 1) return states.front();

@@ -118,8 +118,6 @@ State clone(const State& state);
 State to(const State& state, at::ScalarType dtype, at::Device device);
 /// Selects the batch rows listed in rows [n] int64, in that order (beam search, batched serving).
 State select_batch(const State& state, const at::Tensor& rows);
-/// Repeats every row `times` times, row after row: batch B becomes B * times.
-State repeat_batch(const State& state, int64_t times);
 /// Joins several batches; right-aligned rows of the past (M) are padded on the left. Per-model fields are taken from
 /// the first state. Throws ShapeError if the states do not have the same fields.
 State concat_batch(const std::vector<State>& states);

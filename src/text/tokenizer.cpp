@@ -1,9 +1,5 @@
 #include "text/tokenizer.h"
 
-#include <ATen/ops/empty.h>
-
-#include <algorithm>
-
 #include "base/error.h"
 #include "base/log.h"
 #include "base/printable.h"
@@ -42,13 +38,6 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, std::string where)
   encoder->put(text, ids);
   encoder->finish(ids);
   return ids;
-}
-
-at::Tensor Tokenizer::encode_tensor(std::string_view text, std::string where) const {
-  const std::vector<int32_t> ids = encode(text, std::move(where));
-  at::Tensor out = at::empty({static_cast<int64_t>(ids.size())}, at::kLong);
-  std::copy(ids.begin(), ids.end(), out.mutable_data_ptr<int64_t>());
-  return out;
 }
 
 ModelInput Tokenizer::with_special_tokens(std::span<const int32_t> first,

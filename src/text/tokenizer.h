@@ -82,8 +82,6 @@ class Tokenizer {
   std::vector<int32_t> encode(std::string_view text, std::string where = "text") const;
   /// encode() that reports or refuses units outside the vocabulary.
   std::vector<int32_t> encode(std::string_view text, std::string where, Unknown unknown) const;
-  /// encode() into a tensor [T] int64.
-  at::Tensor encode_tensor(std::string_view text, std::string where = "text") const;
   /// Decodes tokens exactly; with bytes the result may be any bytes. Throws InputError if an id is out of range.
   virtual std::string decode(std::span<const int64_t> ids) const;
   /// Same for a tensor of any integer type.

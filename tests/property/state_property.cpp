@@ -115,13 +115,6 @@ RC_GTEST_PROP(StateProperty, SelectingIsIndexingAndComposes, ()) {
   RC_ASSERT(same(core::select_batch(any.state, at::arange(any.batch)), any.state));
 }
 
-RC_GTEST_PROP(StateProperty, RepeatingIsSelectingEveryRowSeveralTimes, ()) {
-  const Any any = any_state();
-  const int64_t times = between<int64_t>(1, 4);
-  RC_ASSERT(same(core::repeat_batch(any.state, times),
-                 core::select_batch(any.state, at::arange(any.batch).repeat_interleave(times))));
-}
-
 RC_GTEST_PROP(StateProperty, JoiningAndSelectingApartGivesTheParts, ()) {
   const Any any = any_state();
   Numbers numbers(*rc::gen::arbitrary<uint64_t>());
@@ -217,7 +210,8 @@ RC_GTEST_PROP(StateProperty, CopiesAreCopiesAndBytesAreCounted, ()) {
   RC_ASSERT(core::num_bytes(any.state, core::Lifetime::sequence) == sequence);
   RC_ASSERT(core::num_bytes(any.state, core::Lifetime::model) == model);
   RC_ASSERT(core::num_bytes(any.state) == sequence + model);
-  RC_ASSERT(core::num_bytes(core::repeat_batch(any.state, 3), core::Lifetime::sequence) == 3 * sequence);
+  const State three = core::select_batch(any.state, at::arange(any.batch).repeat_interleave(3));
+  RC_ASSERT(core::num_bytes(three, core::Lifetime::sequence) == 3 * sequence);
   // A clone shares nothing: changing it does not affect the original.
   for (const auto& [field, tensor] : copy.fields()) tensor.zero_();
   for (const auto& [field, tensor] : any.state.fields()) {
@@ -235,7 +229,7 @@ RC_GTEST_PROP(StateProperty, DetachingCutsTheGraphAndSelectingKeepsIt, ()) {
     return tensor.is_floating_point() ? tensor.clone().set_requires_grad(true) : tensor;
   });
   for (const auto& [field, tensor] : core::detach(leaves).fields()) RC_ASSERT(!tensor.requires_grad());
-  const State kept = core::repeat_batch(core::select_batch(leaves, at::arange(any.batch)), 2);
+  const State kept = core::select_batch(leaves, at::arange(any.batch).repeat_interleave(2));
   for (const auto& [field, tensor] : kept.fields()) RC_ASSERT(tensor.requires_grad() == tensor.is_floating_point());
 }
 

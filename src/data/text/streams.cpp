@@ -183,12 +183,6 @@ std::optional<Batch> EvalStream::next(int64_t tgt_len, int64_t context) {
   return cut(tgt_len, true, context);
 }
 
-void EvalStream::restart() {
-  std::fill(rows_.begin(), rows_.end(), Row{});
-  next_item_ = 0;
-  predicted_ = 0;
-}
-
 PieceStreams::Row EvalStream::take(int64_t) {
   if (next_item_ == static_cast<int64_t>(pieces_.size())) return {};
   const int64_t item = next_item_++;

@@ -115,8 +115,6 @@ class EvalStream final : private PieceStreams {
   /// Number of predictions in the whole pass.
   int64_t total() const { return predictions_; }
   int64_t predicted() const { return predicted_; }
-  /// Restarts from the beginning.
-  void restart();
 
  private:
   Row take(int64_t row) override;

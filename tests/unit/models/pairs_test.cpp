@@ -67,7 +67,7 @@ TEST_P(PairModels, PaddingChangesNothing) {
   }
 }
 
-// select_batch and repeat_batch of an open target equal recomputing (law 8), as beam search needs.
+// select_batch of an open target, rows repeated too, equals recomputing (law 8), as beam search needs.
 TEST_P(PairModels, StatesCanBeSelectedAndRepeated) {
   const at::NoGradGuard no_grad;
   const auto model = make();
