@@ -30,7 +30,8 @@ struct AbcOutput {
 ///   q, k, v [B,H,T,d]  s [B,H,T,n] control logits, any finite value  memory: after earlier tokens; all defined
 ///   valid [B,T] bool, undefined = all: other tokens write nothing
 /// Returns o and the memory after token T; arguments are left alone. If q is bfloat16, all tensors are copied to
-/// float32 on the CPU, o and the gradients are rounded to bfloat16, and the memory keeps its type, which may be float32.
+/// float32 on the CPU, o and the gradients are rounded to bfloat16, and the memory keeps its type, which may be
+/// float32.
 AbcOutput abc_causal(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
                      const AbcMemory& memory, const at::Tensor& valid, AbcActivation activation, double eps,
                      double scale);

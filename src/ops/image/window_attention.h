@@ -5,8 +5,8 @@
 namespace mnemo::ops {
 
 /// Softmax attention inside windows, with biases added to the scores: window by window and head by head, without a
-/// buffer of all scores, which are recomputed in the backward pass (first derivatives only). float or double on the CPU;
-/// elsewhere, and for bfloat16, by definition.
+/// buffer of all scores, which are recomputed in the backward pass (first derivatives only). float or double on the
+/// CPU; elsewhere, and for bfloat16, by definition.
 ///   o_i = sum_j softmax_j(q_i . k_j scale + bias_hij + window_bias_(b mod W)ij) v_j
 /// B windows of all samples, H heads, Q queries, K keys, d head width.
 ///   q [B,H,Q,d]  k, v [B,H,K,d]
