@@ -94,7 +94,7 @@ class TrainedSubject {
   void require_known_shape(const std::string& folder) const {
     const models::ModelOptions& options = model_->options();
     const models::EncoderDecoderOptions& pairs = options.backbone.pairs;
-    const auto plain = [](const base::Node& attention) { return attention.at("type").as_string() == "softmax"; };
+    const auto plain = [](const base::TypedOptions& attention) { return attention.type() == "softmax"; };
     using Positions = models::PairPositionOptions;
     const bool known = options.embedding.shared == models::EmbeddingOptions::Shared::all && options.embedding.scale &&
                        pairs.encoder.memory.empty() && !pairs.encoder.segment_size &&

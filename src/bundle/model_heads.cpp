@@ -17,7 +17,7 @@ constexpr const char* kOwnHead = "base";
 }  // namespace
 
 ModelHead own_head(const models::Model& model, const std::string& folder) {
-  ModelHead own{kOwnHead, model.options().head.at("num_classes").as_int(), class_names(folder)};
+  ModelHead own{kOwnHead, model.options().num_classes().value_or(0), class_names(folder)};
   base::require(own.labels.empty() || static_cast<int64_t>(own.labels.size()) == own.num_classes,
                 "{}: expected {} lines, as many as the head has classes, found {}",
                 base::join_path(folder, kClassesFile), own.num_classes, own.labels.size());

@@ -38,12 +38,8 @@ struct Writer {
 Writer writer_of(const models::Model& model, int64_t endless) {
   if (const auto* pairs = dynamic_cast<const models::PairModel*>(&model)) {
     const models::PairDecoderOptions& decoder = model.options().backbone.pairs.decoder;
-    return {pairs->target(),
-            &pairs->source(),
-            pairs->vocabularies().target_vocab_size,
-            endless,
-            base::type_of(decoder.attention),
-            base::type_of(decoder.cross_attention)};
+    return {pairs->target(), &pairs->source(),         pairs->vocabularies().target_vocab_size,
+            endless,         decoder.attention.type(), decoder.cross_attention.type()};
   }
   models::require_next_token_model(model, "decoding engine");
   const auto& text = models::as<models::TextModel>(model, "decoding engine");
@@ -51,7 +47,7 @@ Writer writer_of(const models::Model& model, int64_t endless) {
           nullptr,
           text.vocab_size(),
           text.segment_size(),
-          base::type_of(model.options().backbone.attention),
+          model.options().backbone.stack.attention.type(),
           ""};
 }
 
@@ -133,8 +129,7 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
   first_position = stack->first_position;
   const models::TokenEmbeddings& table = writer.tokens.embedding();
   embedding = table.plain ? EmbeddingRows(*table.plain) : EmbeddingRows(build, *table.adaptive, dim);
-  head = decoder_of(fmt::format("head '{}'", model.options().head.type()),
-                    [&] { return model.head().decoder(build); });
+  head = decoder_of(fmt::format("head '{}'", model.options().head.type()), [&] { return model.head().decoder(build); });
 }
 
 std::string unsupported_reason(const core::Model& model) {

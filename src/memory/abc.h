@@ -5,6 +5,7 @@
 
 #include "base/options.h"
 #include "core/projected_attention.h"
+#include "core/row_limit.h"
 #include "memory/abc_control/control.h"
 
 namespace mnemo::memory {

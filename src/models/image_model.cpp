@@ -42,8 +42,8 @@ ImageModel::ImageModel(const ModelOptions& options, uint64_t seed, at::ScalarTyp
   require_layers(options_.memory, backbone_->num_layers());
   if (!is_whole()) return;
   make_head(root / "head");
-  for (const base::Node& memory : options_.memory) {
-    const memory::Entry& entry = Mechanisms::all().memories.find(type_of(memory));
+  for (const base::TypedOptions& memory : options_.memory) {
+    const memory::Entry& entry = Mechanisms::all().memories.find(memory.type());
     if (!entry.tasks) continue;
     tasks_ = entry.tasks(memory, root, backbone_->num_layers(), backbone_->dim(), options_.backbone.weight_std());
   }
@@ -61,7 +61,7 @@ void ImageModel::make_backbone(const layers::Scope& scope) {
 
 void ImageModel::make_head(const layers::Scope& scope) {
   const heads::HeadBuild build{scope, backbone_->dim(), options_.embedding.vocab_size, options_.backbone.weight_std()};
-  head_ = Mechanisms::all().heads.find(type_of(options_.head)).make(options_.head, build);
+  head_ = Mechanisms::all().heads.find(options_.head.type()).make(options_.head, build);
   const bool first = head_->input() == core::HeadInput::first_row || head_->input() == core::HeadInput::first_token;
   base::require(!first || backbone_->num_class_tokens() > 0,
                 "model: head.pool = \"cls\" reads a class token, but backbone.type = \"{}\" has none in these "

@@ -42,7 +42,7 @@ SourceSide PairModel::make_source() {
 
 TokenSide::Parts PairModel::make_target() {
   const PairDecoderOptions& decoder = options_.backbone.pairs.decoder;
-  const auto maker = [](const base::Node& attention) {
+  const auto maker = [](const base::TypedOptions& attention) {
     return [&attention](const core::AttentionBuild& build) { return make_attention(attention, {}, build); };
   };
   TokenSide::Parts parts{.embedding = embedding_, .attention = decoder.attention};
@@ -52,7 +52,7 @@ TokenSide::Parts PairModel::make_target() {
   with_location(decoder.cross_attention, [&] {
     base::require(parts.backbone->cross_attention(0)->support().cross,
                   "'{}' reads only its own rows and cannot attend to an encoder's output",
-                  type_of(decoder.cross_attention));
+                  decoder.cross_attention.type());
   });
   return parts;
 }

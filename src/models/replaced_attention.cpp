@@ -39,7 +39,8 @@ void require_positions(const BackboneOptions& backbone, const base::Node& made, 
                                                       [&](const char* key) { return attention.find(key) != nullptr; });
   };
   base::require(
-      backbone.stack.position.type != backbones::PositionOptions::Type::none || !has(backbone.stack.attention.table()) || has(made),
+      backbone.stack.position.type != backbones::PositionOptions::Type::none ||
+          !has(backbone.stack.attention.table()) || has(made),
       "{}: the model has positions only in its attention ('{}'), and '{}' has none, so the order of tokens would be "
       "lost; expected an attention with positions",
       who, backbone.stack.attention.type(), base::type_of(made));

@@ -44,7 +44,7 @@ TokenSide::TokenSide(const ModelOptions& options, layers::ParameterSet& paramete
   if (embedding_.exists())
     build.embed = [embedding = embedding_](const at::Tensor& tokens) { return embedding(tokens); };
   memories_.emplace(parts.memories, build, options.backbone.causal());
-  with_location(parts.attention, [&] { memories_->require_support(*backbone_, type_of(parts.attention)); });
+  with_location(parts.attention, [&] { memories_->require_support(*backbone_, parts.attention.type()); });
   if (embedding_.exists()) make_head(options, root / "head");
 }
 
@@ -52,7 +52,7 @@ void TokenSide::make_head(const ModelOptions& options, const layers::Scope& scop
   heads::HeadBuild build{scope, backbone_->dim(), options.embedding.vocab_size, options.backbone.weight_std()};
   build.table = embedding_.plain ? embedding_.plain->weight : embedding_.adaptive->whole_table();
   build.adaptive = embedding_.adaptive ? &*embedding_.adaptive : nullptr;
-  head_ = Mechanisms::all().heads.find(type_of(options.head)).make(options.head, build);
+  head_ = Mechanisms::all().heads.find(options.head.type()).make(options.head, build);
   if (head_->input() == core::HeadInput::first_row && memories_->sequences().empty())
     cls_ = scope.add("cls", {backbone_->dim()}, layers::constant(0.0), layers::ParameterKind::memory);
 }

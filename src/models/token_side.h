@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/typed_options.h"
 #include "core/backbone.h"
 #include "core/head.h"
 #include "core/model.h"
@@ -41,8 +42,8 @@ class TokenSide {
   struct Parts {
     TokenEmbeddings embedding = {};
     std::unique_ptr<core::Backbone> backbone = {};
-    std::vector<base::Node> memories = {};
-    base::Node attention = {};  ///< of the backbone's layers; errors name its place
+    std::vector<base::TypedOptions> memories = {};
+    base::TypedOptions attention = {};  ///< of the backbone's layers; errors name its place
   };
   /// Makes the memories and the head, whose parameters come after those of the parts.
   TokenSide(const ModelOptions& options, layers::ParameterSet& parameters, Parts parts);

@@ -131,7 +131,7 @@ std::vector<Wrapper> wrappers(const core::ImageLayout& image) {
   std::vector<Wrapper> all;
   const auto add = [&](const std::string& type, const base::Node& table, const std::string& name) {
     const memory::Entry& entry = mechanisms.memories.find(type);
-    const base::Node options = mechanisms.memory_types.complete(table);
+    const base::TypedOptions options = mechanisms.memory_types.read(table);
     if (!image.given() && entry.wrap_attention)
       all.push_back({name, [&entry, options](const auto& build, auto inner) {
                        return entry.wrap_attention(options, build, std::move(inner));
@@ -229,7 +229,7 @@ TEST(Capabilities, OfEveryAttentionAreThereThroughEveryMemory) {
     }
   };
   for (const std::string& type : mechanisms.attentions.names()) {
-    const base::Node options = mechanisms.attention_types.complete(base::Node::table({{"type", type}}));
+    const base::TypedOptions options = mechanisms.attention_types.read(base::Node::table({{"type", type}}));
     const MakeCore make = [&](const auto& build) { return mechanisms.attentions.find(type).make(options, build); };
     for (const bool causal : {true, false}) check(type, causal, {}, make);
     if (type == "softmax") check(type, false, {.grid = kGrid}, make);
@@ -238,7 +238,7 @@ TEST(Capabilities, OfEveryAttentionAreThereThroughEveryMemory) {
     const bool reduces = type == "spatial_reduction", windows = type == "shifted_window";
     base::Node table = base::Node::table({{"type", type}});
     if (reduces) table.set("sr_ratio", 2);
-    const base::Node options = mechanisms.image_attention_types.complete(table);
+    const base::TypedOptions options = mechanisms.image_attention_types.read(table);
     check(type, false, {.grid = kGrid, .sr_ratio = reduces ? 2 : 0, .windows = windows},
           [&](const auto& build) { return mechanisms.image_attentions.find(type).make(options, build); });
   }

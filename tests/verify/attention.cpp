@@ -94,9 +94,9 @@ Subject::Subject(const GoldenFile& file) : parameters(0, at::kDouble, file.budge
                                    above ? 1 : 0};
   const base::TypedOptions whole = mechanisms.attention_types.read(options);
   auto core = mechanisms.attentions.find(type).make(whole, build);
-  give_draw<attention::BigBird>(file, "block_mask", whole, *core);
-  give_draw<attention::Lsh>(file, "rotations", whole, *core);
-  give_draw<attention::Linear>(file, "feature.random", whole, *core);
+  give_draw<attention::BigBird>(file, "block_mask", whole.table(), *core);
+  give_draw<attention::Lsh>(file, "rotations", whole.table(), *core);
+  give_draw<attention::Linear>(file, "feature.random", whole.table(), *core);
   const base::Node* memories = file.config().find("memory");
   base::require(memories == nullptr || (memories->is_array() && memories->size() <= 1),
                 "{}: expected at most one memory for one attention", file.path());

@@ -117,7 +117,7 @@ SampleOptions options() {
   made.causal = coin();
   made.attention = part(3);
   if (coin()) made.adapter = part(1);
-  for (int i = *rc::gen::inRange(0, 3); i > 0; --i) made.memory.push_back(part(2));
+  for (int i = *rc::gen::inRange(0, 3); i > 0; --i) made.memory.emplace_back(test::sample_memories(), part(2));
   made.optimizer = optimizer();
   for (int i = *rc::gen::inRange(0, 3); i > 0; --i) made.phases.push_back(optimizer());
   if (coin()) made.cache = cache();

@@ -57,8 +57,8 @@ TEST(SourceWeightsOfSoftmax, AreThoseOfTheLastLayer) {
 TEST(SourceWeightsOfSoftmax, LeaveMemoryRowsOut) {
   models::ModelOptions options = test::pair_options();
   options.backbone.pairs.encoder.segment_size = 4;
-  options.backbone.pairs.encoder.memory = {models::ModelOptions::memory_types().read(
-      base::Node::table({{"type", "memory_tokens"}, {"num_mem_tokens", 2}}))};
+  options.backbone.pairs.encoder.memory = {
+      models::ModelOptions::memory_types().read(base::Node::table({{"type", "memory_tokens"}, {"num_mem_tokens", 2}}))};
   const auto model = models::build_as<models::PairModel>(options, 3, at::kDouble);
   core::Segment batch = some_pairs();
   batch.source = test::pair_source(1, 7);
