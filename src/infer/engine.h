@@ -96,6 +96,8 @@ class Engine {
   /// The rows of a pass as seen by layers with context `context`; -1: none.
   void list_rows(const Workspace& workspace, int context, std::vector<core::DecodeRow>& rows) const;
   void forward(Workspace& workspace) const;
+  /// Opens the segments that pieces start, makes room for their rows, and lists the rows that each row reads.
+  void start_pieces(Workspace& workspace) const;
   void embed(Workspace& workspace) const;
   void end_segment(EngineSequence& sequence, int64_t write) const;
   /// Recomputes the keys of layer `layer` from the rows of its context.

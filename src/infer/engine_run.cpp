@@ -129,9 +129,26 @@ void Engine::list_rows(const Workspace& workspace, int context, std::vector<core
   }
 }
 
-void Engine::forward(Workspace& workspace) const {
+namespace {
+
+/// The activation of ffn [count, layer.in.out()], times the gated half, into its first layer.out.in() columns.
+template <class Layer>
+void activate(const Layer& layer, float* ffn, int64_t count) {
+  const int64_t wide = layer.in.out(), hidden = layer.out.in();
+  at::parallel_for(0, count, core::thread_grain(8 * wide), [&](int64_t begin, int64_t end) {
+    if (!layer.gated) return ops::activate_row(layer.activation, ffn + begin * wide, (end - begin) * wide);
+    for (int64_t row = begin; row < end; ++row) {
+      float* gate = ffn + row * wide;
+      ops::activate_row(layer.activation, gate, hidden);
+      for (int64_t c = 0; c < hidden; ++c) gate[c] *= gate[hidden + c];
+    }
+  });
+}
+
+}  // namespace
+
+void Engine::start_pieces(Workspace& workspace) const {
   const Parts& parts = *parts_;
-  const int64_t dim = parts.dim;
   for (size_t i = 0; i < workspace.pieces.size(); ++i) {
     EngineSequence& sequence = *workspace.pieces[i].sequence;
     const core::DecodePiece& piece = workspace.shapes[i];
@@ -146,6 +163,12 @@ void Engine::forward(Workspace& workspace) const {
   }
   workspace.rows.resize(std::max(workspace.rows.size(), parts.contexts.size() + 1));
   for (const int context : parts.views) list_rows(workspace, context, workspace.rows[static_cast<size_t>(context + 1)]);
+}
+
+void Engine::forward(Workspace& workspace) const {
+  start_pieces(workspace);
+  const Parts& parts = *parts_;
+  const int64_t dim = parts.dim;
   const int64_t count = workspace.shapes.back().first_row + workspace.shapes.back().rows();
   float *h = core::at_least(workspace.h, count * dim), *y = core::at_least(workspace.y, count * dim),
         *normed = core::at_least(workspace.x, count * dim);
@@ -192,17 +215,10 @@ void Engine::forward(Workspace& workspace) const {
       read(heads, count, read.in(), y, dim);
       add_branch(layer.cross_norm);
     }
-    const int64_t wide = layer.in.out(), hidden = layer.out.in();
+    const int64_t wide = layer.in.out();
     float* ffn = core::at_least(workspace.ffn, count * wide);
     layer.in(into_ffn != nullptr ? into_ffn : entering(layer.norm2), count, dim, ffn, wide);
-    at::parallel_for(0, count, core::thread_grain(8 * wide), [&](int64_t begin, int64_t end) {
-      if (!layer.gated) return ops::activate_row(layer.activation, ffn + begin * wide, (end - begin) * wide);
-      for (int64_t row = begin; row < end; ++row) {
-        float* gate = ffn + row * wide;
-        ops::activate_row(layer.activation, gate, hidden);
-        for (int64_t c = 0; c < hidden; ++c) gate[c] *= gate[hidden + c];
-      }
-    });
+    activate(layer, ffn, count);
     layer.out(ffn, count, wide, y, dim);
     add_branch(layer.norm2);
   }

@@ -161,6 +161,38 @@ PaperValue read_paper(const base::Node& table, const std::string& path, const Re
   return value;
 }
 
+/// The points of a study's sweep at which it trains any variant. Throws InputError where one lacks the baseline.
+std::vector<SweepPoint> trained_points(const Sweep& sweep, const std::vector<std::string>& variants,
+                                       const base::Place& place, const std::string& path) {
+  std::vector<SweepPoint> trained;
+  for (SweepPoint& point : sweep_points(sweep, place)) {
+    if (std::ranges::all_of(variants, [&](const std::string& name) { return is_skipped(sweep, point, name); }))
+      continue;
+    base::require(!is_skipped(sweep, point, variants.front()),
+                  "{}: '{}': 'skip' leaves out the baseline '{}' at {}; skip the whole point, or other variants",
+                  place.text(), path, variants.front(), point_label(sweep, point));
+    trained.push_back(std::move(point));
+  }
+  base::require(!trained.empty(), "{}: '{}': 'skip' leaves no point of the sweep", place.text(), path);
+  return trained;
+}
+
+/// Throws InputError if the task of a recipe does not measure the study's metric.
+void require_metric(const RecipeStudy& study, const base::Node& table, const std::string& path) {
+  if (study.metric.empty()) return;
+  for (const RecipeVariant& variant : study.variants) {
+    for (const std::optional<base::Node>& recipe : variant.recipes) {
+      if (!recipe) continue;
+      try {
+        (void)read_recipe(*recipe).task()->metric_named(study.metric);
+      } catch (const base::InputError& error) {
+        base::input_error("{}: '{}.metric': variant '{}': {}", table.at("metric").place().text(), path, variant.name,
+                          error.what());
+      }
+    }
+  }
+}
+
 RecipeStudy read_study(const base::Node& table, const base::Node* common_sweep, const std::string& path,
                        const base::Node& common, const FinishRecipe& finish) {
   const auto keys = named_keys_of<StudyKeys>(table, path, sections_and({"variant", "paper", kSweep, kTied}));
@@ -199,18 +231,7 @@ RecipeStudy read_study(const base::Node& table, const base::Node* common_sweep, 
   const bool own_sweep = table.find(kSweep) != nullptr;
   study.sweep = read_sweep(sweep, own_sweep ? path + "." + kSweep : kSweep, names, variant_names);
   const base::Node under = merge(common, sections_of(table));
-  std::vector<SweepPoint> points = sweep_points(study.sweep, table.place());
-  for (SweepPoint& point : points) {
-    const bool is_anywhere = std::any_of(variant_names.begin(), variant_names.end(), [&](const std::string& name) {
-      return !is_skipped(study.sweep, point, name);
-    });
-    if (!is_anywhere) continue;
-    base::require(!is_skipped(study.sweep, point, variant_names.front()),
-                  "{}: '{}': 'skip' leaves out the baseline '{}' at {}; skip the whole point, or other variants",
-                  table.place().text(), path, variant_names.front(), point_label(study.sweep, point));
-    study.points.push_back(std::move(point));
-  }
-  base::require(!study.points.empty(), "{}: '{}': 'skip' leaves no point of the sweep", table.place().text(), path);
+  study.points = trained_points(study.sweep, variant_names, table.place(), path);
   for (size_t v = 0; v < variants.size(); ++v) {
     RecipeVariant& variant = study.variants[v];
     const base::Node own = merge(under, sections_of(variants[v]));
@@ -226,17 +247,7 @@ RecipeStudy read_study(const base::Node& table, const base::Node* common_sweep, 
       variant.recipes.push_back(finish(std::move(recipe), study.name, study.title(variant, p)));
     }
   }
-  for (const RecipeVariant& variant : study.variants) {
-    for (const std::optional<base::Node>& recipe : variant.recipes) {
-      if (!recipe || keys.metric.empty()) continue;
-      try {
-        (void)read_recipe(*recipe).task()->metric_named(keys.metric);
-      } catch (const base::InputError& error) {
-        base::input_error("{}: '{}.metric': variant '{}': {}", table.at("metric").place().text(), path, variant.name,
-                          error.what());
-      }
-    }
-  }
+  require_metric(study, table, path);
   if (table.find("paper") != nullptr) {
     const base::Node::Array& paper = list_at(table, "paper", path + ".paper");
     for (size_t i = 0; i < paper.size(); ++i)

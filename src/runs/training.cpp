@@ -207,6 +207,25 @@ double tokens_per_second(const experiment::Experiment& experiment, const train::
 
 double Training::speed() const { return tokens_per_second(experiment, report); }
 
+namespace {
+
+/// The recipe with the number of threads that is chosen for the model, the same on every rank: another number would not
+/// resume bit for bit.
+recipes::Recipe with_threads(const TrainingOptions& options, experiment::Experiment& experiment) {
+  recipes::Recipe recipe = options.recipe;
+  if (recipe.train.threads != 0 || !options.choose_threads) return recipe;
+  recipe.train.threads = options.choose_threads(experiment.model->parameters().count(),
+                                                experiment.tokens_per_step * recipe.task()->rows_of_each());
+  if (options.group) {
+    const int64_t mine = std::max<int64_t>(1, recipe.train.threads / options.group->place().local_size);
+    recipe.train.threads = std::stoll(options.group->broadcast(std::to_string(mine)));
+  }
+  experiment.recipe.train.threads = recipe.train.threads;
+  return recipe;
+}
+
+}  // namespace
+
 Training run_training(const TrainingOptions& options) {
   require_folder(options);
   require_samples_fit(options.recipe);
@@ -222,18 +241,7 @@ Training run_training(const TrainingOptions& options) {
                 options.init.value_or(""));
   if (options.init) start_from(*options.init, experiment);
   experiment::move_to(*experiment.model, options.device);
-  // Part of the recipe from now on: another number of threads would not resume bit for bit.
-  recipes::Recipe recipe = options.recipe;
-  if (recipe.train.threads == 0 && options.choose_threads) {
-    recipe.train.threads = options.choose_threads(experiment.model->parameters().count(),
-                                                  experiment.tokens_per_step * recipe.task()->rows_of_each());
-    if (options.group) {
-      // One number for all, as part of the recipe.
-      const int64_t mine = std::max<int64_t>(1, recipe.train.threads / options.group->place().local_size);
-      recipe.train.threads = std::stoll(options.group->broadcast(std::to_string(mine)));
-    }
-    experiment.recipe.train.threads = recipe.train.threads;
-  }
+  const recipes::Recipe recipe = with_threads(options, experiment);
   if (options.group) require_same_ranks(options, experiment, recipe);
   const bool writes = options.group == nullptr || options.group->rank() == 0;
   train::Trainer trainer(*experiment.model, *experiment.task, experiment.recipe.train, options.folder,

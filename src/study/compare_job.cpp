@@ -219,6 +219,27 @@ void remove_checkpoints(const std::string& folder) {
 
 namespace {
 
+/// What a training measured, as it is compared. Throws NotFinite if the metric is not a number.
+RunResult result_of(const CompareJob& job, const experiment::Experiment& bench, const train::TrainReport& report,
+                    const tasks::Evaluation& measured) {
+  RunResult result{.study = job.study, .variant = job.variant, .point = job.point, .seed = job.seed};
+  result.peak_memory = base::peak_memory();
+  result.value = finite(measured.at(bench.task->metric()));
+  result.loss = finite(measured.at("nll"));
+  result.predictions = measured.predictions;
+  for (const auto& [name, value] : measured.metrics) result.metrics.push_back({name, finite(value)});
+  if (!result.value)
+    throw base::NotFinite(
+        fmt::format("the held-out {} is not finite after {} steps", bench.task->metric(), report.steps));
+  result.steps = report.steps;
+  result.tokens = report.tokens;
+  result.seconds = report.seconds;
+  result.train_tokens_per_second = finite(runs::tokens_per_second(bench, report));
+  result.curve = curve_of(report.history, *bench.task);
+  result.parameters = bench.model->parameters().count();
+  return result;
+}
+
 int run_locked(const CompareJob& job, const std::optional<std::string>& device, const JobHooks& asked) {
   const at::Device where = experiment::device_named(device);
   experiment::Experiment bench = experiment::make_experiment(job.recipe);
@@ -264,25 +285,10 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
   }
   experiment::move_to(*bench.model, at::kCPU);
 
-  RunResult result{.study = job.study, .variant = job.variant, .point = job.point, .seed = job.seed};
-  result.peak_memory = base::peak_memory();
   base::require(evaluation.has_value(),
                 "compare: the data has no held-out part; set data.valid or a data.valid_fraction above 0");
   const tasks::Evaluation& measured = evaluation->evaluation;
-  result.value = finite(measured.at(bench.task->metric()));
-  result.loss = finite(measured.at("nll"));
-  result.predictions = measured.predictions;
-  for (const auto& [name, value] : measured.metrics) result.metrics.push_back({name, finite(value)});
-  if (!result.value)
-    throw base::NotFinite(
-        fmt::format("the held-out {} is not finite after {} steps", bench.task->metric(), report.steps));
-  result.steps = report.steps;
-  result.tokens = report.tokens;
-  result.seconds = report.seconds;
-  result.train_tokens_per_second = finite(runs::tokens_per_second(bench, report));
-  result.curve = curve_of(report.history, *bench.task);
-
-  result.parameters = bench.model->parameters().count();
+  RunResult result = result_of(job, bench, report, measured);
   unless_refused("the size of its state and its cost", [&] { show_model(bench, result); });
   for (const train::LossPoint& point : report.history.losses) {
     if (!point.scalars.empty()) result.cache_share_curve.push_back({point.step, inspect::cache_shares(point.scalars)});

@@ -13,7 +13,7 @@ namespace {
 
 /// How far apart logits of one chunk may be: e to this power and its inverse are normal numbers, as are their products.
 template <class T>
-constexpr T kSpread = sizeof(T) == sizeof(float) ? T(40) : T(300);
+constexpr T kSpread = sizeof(T) == sizeof(float) ? T{40} : T{300};
 
 template <class T>
 struct HeadMemory {

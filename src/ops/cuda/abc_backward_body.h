@@ -75,23 +75,44 @@ struct AbcBackward {
   }
 
  private:
+  /// Where a chunk stands: its head, its first token, and how many it has.
+  struct Span {
+    int64_t b, h, begin, place;  ///< place: of the memory before it, in `pieces`
+    int count;
+    A *own_k, *own_v;  ///< this head's gradient of the memory
+  };
+
   /// One chunk, given the memory before it: pieces[piece] of this head.
   template <class Block>
   MNEMO_BODY void chunk(Block& block, const AbcChunk<S>& x, const Areas& g, int64_t b, int64_t h, int64_t begin,
                         int piece) const {
-    const int n = x.n, nn = x.nn, dk = x.dk, dv = x.dv, count = least(kAbcTokens, in.time - begin);
-    const int64_t head = b * in.heads + h, place = head * kAbcChunksKept + piece;
-    const A* u_last = x.u + (count - 1) * nn;
-    A *own_k = grad_memory_k + head * n * in.width, *own_v = grad_memory_v + head * n * in.value_width;
-    auto load_keys = [&](int thread) {
-      load_rows(thread, g.state, n, in.width, [&](int j) { return pieces.k + (place * n + j) * in.width; });
-      load_rows(thread, g.grad, n, in.width, [&](int j) { return own_k + j * in.width; });
-    };
+    const int64_t head = b * in.heads + h;
+    const Span at{b,
+                  h,
+                  begin,
+                  head * kAbcChunksKept + piece,
+                  least(kAbcTokens, in.time - begin),
+                  grad_memory_k + head * x.n * in.width,
+                  grad_memory_v + head * x.n * in.value_width};
+    this->products_of(block, x, g, at);
+    this->slot_gradients(block, x, g, at);
+    this->row_gradients(block, x, g, at);
+  }
+
+  MNEMO_BODY void load_keys(int thread, const AbcChunk<S>& x, const Areas& g, const Span& at) const {
+    load_rows(thread, g.state, x.n, in.width, [&](int j) { return pieces.k + (at.place * x.n + j) * in.width; });
+    load_rows(thread, g.grad, x.n, in.width, [&](int j) { return at.own_k + j * in.width; });
+  }
+
+  /// c, r, x, f and f0: products of grad_o, queries, keys and values with the memory and its gradient.
+  template <class Block>
+  MNEMO_BODY void products_of(Block& block, const AbcChunk<S>& x, const Areas& g, const Span& at) const {
+    const int n = x.n, nn = x.nn, dk = x.dk, dv = x.dv, count = at.count;
     block.each([&](int thread) {
-      x.load(thread, b, h, begin, count);
-      load_rows(thread, g.go, count, in.value_width, [&](int t) { return grad_o.row(b, h, begin + t); });
-      x.load_sums(thread, pieces, place);
-      load_keys(thread);
+      x.load(thread, at.b, at.h, at.begin, count);
+      load_rows(thread, g.go, count, in.value_width, [&](int t) { return grad_o.row(at.b, at.h, at.begin + t); });
+      x.load_sums(thread, pieces, at.place);
+      this->load_keys(thread, x, g, at);
     });
     block.each([&](int thread) {
       x.run(thread, count);
@@ -110,8 +131,9 @@ struct AbcBackward {
       this->row_products(thread, n, in.width, g.grad, g.state, [&](int j, A sum) { g.f0[j] = sum; });
     });
     block.each([&](int thread) {
-      load_rows(thread, g.state, n, in.value_width, [&](int j) { return pieces.v + (place * n + j) * in.value_width; });
-      load_rows(thread, g.grad, n, in.value_width, [&](int j) { return own_v + j * in.value_width; });
+      load_rows(thread, g.state, n, in.value_width,
+                [&](int j) { return pieces.v + (at.place * n + j) * in.value_width; });
+      load_rows(thread, g.grad, n, in.value_width, [&](int j) { return at.own_v + j * in.value_width; });
     });
     block.each([&](int thread) {
       products<A, 2>(
@@ -123,6 +145,13 @@ struct AbcBackward {
       this->row_products(thread, n, in.value_width, g.grad, g.state, [&](int j, A sum) { g.f0[j] += sum; });
       x.weights_of_last(thread, count);
     });
+  }
+
+  /// p, gy and H of every slot; F of the memory.
+  template <class Block>
+  MNEMO_BODY void slot_gradients(Block& block, const AbcChunk<S>& x, const Areas& g, const Span& at) const {
+    const int n = x.n, nn = x.nn, count = at.count;
+    const A* u_last = x.u + (count - 1) * nn;
     block.each([&](int thread) {
       x.each_slot(thread, count, [&](int t, int j) {
         A y = x.u[t * nn + j] * g.r[t * nn + j], gp = x.u[t * nn + j] * g.x[t * nn + j];
@@ -155,7 +184,13 @@ struct AbcBackward {
         g.gp[t * nn + j] = gy;
       });
     });
-    const A *gy = g.gp, *big_h = x.y;
+  }
+
+  /// Gradients of queries, keys, values, logits and of the memory before the chunk.
+  template <class Block>
+  MNEMO_BODY void row_gradients(Block& block, const AbcChunk<S>& x, const Areas& g, const Span& at) const {
+    const int n = x.n, nn = x.nn, dk = x.dk, dv = x.dv, count = at.count;
+    const A *u_last = x.u + (count - 1) * nn, *gy = g.gp, *big_h = x.y;
     block.each([&](int thread) {
       const int t = thread / kAbcTokens, i = thread % kAbcTokens;
       if (t >= count || i >= count) return;
@@ -174,7 +209,7 @@ struct AbcBackward {
           sum += x.weight(t, i, j) * (x.p[t * nn + j] * g.c[t * kAbcTokens + i] +
                                       gy[t * nn + j] * x.a[t * kAbcTokens + i] - big_h[t * nn + j]);
         }
-        grad_s.row(b, h, begin + i)[j] = static_cast<S>(sum);
+        grad_s.row(at.b, at.h, at.begin + i)[j] = static_cast<S>(sum);
       });
       // For the values: from `state` and `grad` as they are now.
       products<A, 2>(
@@ -182,24 +217,24 @@ struct AbcBackward {
           [&](int, int j, int e) { return g.grad[j * dv + e]; },
           [&](int i, int e, A sum) {
             for (int t = i; t < count; ++t) sum += x.b[t * kAbcTokens + i] * g.go[t * dv + e];
-            grad_v.row(b, h, begin + i)[e] = static_cast<S>(sum);
+            grad_v.row(at.b, at.h, at.begin + i)[e] = static_cast<S>(sum);
           });
       products<A, 4>(
           thread, n, in.value_width, count, [&](int j, int t) { return x.p[t * nn + j] * x.u[t * nn + j]; },
           [&](int, int t, int e) { return g.go[t * dv + e]; },
-          [&](int j, int e, A sum) { own_v[j * in.value_width + e] = u_last[j] * g.grad[j * dv + e] + sum; });
+          [&](int j, int e, A sum) { at.own_v[j * in.value_width + e] = u_last[j] * g.grad[j * dv + e] + sum; });
     });
     block.each([&](int thread) {
       if (thread < n) {
         const int j = thread;
         A sum = u_last[j] * (g.f0[j] - g.total_f[j] + g.gz[j]);
         for (int t = 0; t < count; ++t) {
-          const int at = t * nn + j;
-          sum += x.u[at] * (x.p[at] * g.x[at] + gy[at] * g.r[at] - big_h[at]);
+          const int k = t * nn + j;
+          sum += x.u[k] * (x.p[k] * g.x[k] + gy[k] * g.r[k] - big_h[k]);
         }
         g.gz[j] = sum;
       }
-      load_keys(thread);
+      this->load_keys(thread, x, g, at);
     });
     block.each([&](int thread) {
       products<A, 2>(
@@ -207,7 +242,7 @@ struct AbcBackward {
           [&](int, int j, int e) { return g.state[j * dk + e]; },
           [&](int t, int e, A sum) {
             for (int i = 0; i <= t; ++i) sum += g.ga[t * kAbcTokens + i] * x.k[i * dk + e];
-            grad_q.row(b, h, begin + t)[e] = static_cast<S>(sum * in.scale);
+            grad_q.row(at.b, at.h, at.begin + t)[e] = static_cast<S>(sum * in.scale);
           });
       products<A, 2>(
           thread, count, in.width, n, [&](int i, int j) { return x.last[i * nn + j]; },
@@ -215,12 +250,12 @@ struct AbcBackward {
           [&](int i, int e, A sum) {
             A inside = 0;
             for (int t = i; t < count; ++t) inside += g.ga[t * kAbcTokens + i] * x.q[t * dk + e];
-            grad_k.row(b, h, begin + i)[e] = static_cast<S>(sum + inside * in.scale);
+            grad_k.row(at.b, at.h, at.begin + i)[e] = static_cast<S>(sum + inside * in.scale);
           });
       products<A, 4>(
           thread, n, in.width, count, [&](int j, int t) { return gy[t * nn + j] * x.u[t * nn + j]; },
           [&](int, int t, int e) { return x.q[t * dk + e]; },
-          [&](int j, int e, A sum) { own_k[j * in.width + e] = u_last[j] * g.grad[j * dk + e] + sum * in.scale; });
+          [&](int j, int e, A sum) { at.own_k[j * in.width + e] = u_last[j] * g.grad[j * dk + e] + sum * in.scale; });
     });
   }
   /// to(j, row j of a . row j of b)
