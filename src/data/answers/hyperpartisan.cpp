@@ -1,111 +1,23 @@
 #include "data/answers/hyperpartisan.h"
 
-#include <expat.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
-#include <exception>
 #include <filesystem>
 #include <map>
-#include <memory>
 
 #include "base/error.h"
 #include "base/node.h"
 #include "base/printable.h"
-#include "data/text/text_files.h"
+#include "data/xml_reader.h"
 
 namespace mnemo::data {
 namespace {
 
-using Attributes = std::map<std::string, std::string>;
-
-constexpr int kMaxElements = 256;  // inside one another; the parser keeps every open one
 constexpr std::array<const char*, 2> kLabels = {"false", "true"};
 
-/// Calls handlers for the elements and the characters of an XML file. An exception of a handler ends the reading.
-class XmlReader {
- public:
-  virtual ~XmlReader() = default;
-
-  void read(const std::string& path) {
-    path_ = path;
-    const std::unique_ptr<XML_ParserStruct, decltype(&XML_ParserFree)> parser(XML_ParserCreate(nullptr),
-                                                                              &XML_ParserFree);
-    base::ensure(parser != nullptr, "no memory for a parser of XML");
-    parser_ = parser.get();
-    XML_SetUserData(parser_, this);
-    XML_SetElementHandler(
-        parser_,
-        [](void* self, const char* name, const char** attributes) {
-          of(self).guarded([&] {
-            of(self).enters();
-            Attributes found;
-            for (; *attributes != nullptr; attributes += 2) found[attributes[0]] = attributes[1];
-            of(self).starts(name, found);
-          });
-        },
-        [](void* self, const char* name) {
-          of(self).guarded([&] {
-            --of(self).depth_;
-            of(self).ends(name);
-          });
-        });
-    XML_SetCharacterDataHandler(parser_, [](void* self, const char* text, int length) {
-      of(self).guarded([&] { of(self).characters({text, static_cast<size_t>(length)}); });
-    });
-    XML_SetStartDoctypeDeclHandler(parser_, [](void* self, const char*, const char*, const char*, int) {
-      of(self).guarded(
-          [&] { base::input_error("{}: expected XML without a document type, found <!DOCTYPE", of(self).where()); });
-    });
-    open_text(path).for_each_chunk([&](std::string_view chunk) {
-      parse(chunk, false);
-      return true;
-    });
-    parse({}, true);
-  }
-
- protected:
-  virtual void starts(std::string_view name, const Attributes& attributes) = 0;
-  virtual void ends(std::string_view /*name*/) {}
-  virtual void characters(std::string_view /*text*/) {}
-  uint64_t line() const { return XML_GetCurrentLineNumber(parser_); }
-  std::string where() const { return fmt::format("{}:{}", path_, line()); }
-
- private:
-  static XmlReader& of(void* self) { return *static_cast<XmlReader*>(self); }
-
-  void enters() {
-    base::require(++depth_ <= kMaxElements, "{}: expected elements at most {} deep, found one inside {} others",
-                  where(), kMaxElements, kMaxElements);
-  }
-
-  /// Exceptions must not pass through the parser, which is C.
-  template <class F>
-  void guarded(F&& f) {
-    if (thrown_) return;
-    try {
-      f();
-    } catch (...) {
-      thrown_ = std::current_exception();
-      XML_StopParser(parser_, XML_FALSE);
-    }
-  }
-
-  void parse(std::string_view chunk, bool last) {
-    const XML_Status status = XML_Parse(parser_, chunk.data(), static_cast<int>(chunk.size()), last ? 1 : 0);
-    if (thrown_) std::rethrow_exception(thrown_);
-    base::require(status != XML_STATUS_ERROR, "{}:{}: broken XML: {}", where(), XML_GetCurrentColumnNumber(parser_) + 1,
-                  XML_ErrorString(XML_GetErrorCode(parser_)));
-  }
-
-  std::string path_;
-  XML_Parser parser_ = nullptr;
-  int depth_ = 0;  // elements that are open
-  std::exception_ptr thrown_;
-};
-
-const std::string& attribute(const Attributes& attributes, const std::string& name, const std::string& where) {
+const std::string& attribute(const XmlAttributes& attributes, const std::string& name, const std::string& where) {
   const auto found = attributes.find(name);
   base::require(found != attributes.end(), "{}: expected an article with the attribute '{}', found none", where, name);
   return found->second;
@@ -120,7 +32,7 @@ class Labels final : public XmlReader {
   std::map<std::string, Label> of_id;
 
  private:
-  void starts(std::string_view name, const Attributes& attributes) override {
+  void starts(std::string_view name, const XmlAttributes& attributes) override {
     if (name != "article") return;
     const std::string &id = attribute(attributes, "id", where()),
                       &label = attribute(attributes, "hyperpartisan", where());
@@ -140,7 +52,7 @@ class Articles final : public XmlReader {
   std::vector<LabelledText> texts;
 
  private:
-  void starts(std::string_view name, const Attributes& attributes) override {
+  void starts(std::string_view name, const XmlAttributes& attributes) override {
     if (name == "p") space();
     if (name != "article") return;
     const std::string& id = attribute(attributes, "id", where());

@@ -45,10 +45,10 @@ inline constexpr int64_t kMaxObjectsOfImage = int64_t{1} << 16;
 
 /// Annotations of instances in COCO's format.
 struct CocoSet {
-  std::string path;
-  std::vector<CocoImage> images;         ///< by rising id
-  std::vector<CocoCategory> categories;  ///< by rising id
-  std::vector<CocoObject> objects;       ///< in the order of the file
+  std::string path = {};
+  std::vector<CocoImage> images = {};         ///< by rising id
+  std::vector<CocoCategory> categories = {};  ///< by rising id
+  std::vector<CocoObject> objects = {};       ///< in the order of the file
 
   /// "FILE: annotation 17".
   std::string where(const CocoObject& object) const;

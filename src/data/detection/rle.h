@@ -23,15 +23,15 @@ struct Rle {
 /// Pixels of a mask, as the image reader allows them.
 inline constexpr int64_t kMaxMaskPixels = 178'956'970;
 /// Places of a polygon's outline, in fifths of a pixel.
-inline constexpr int64_t kMaxOutline = int64_t{1} << 26;
+inline constexpr int64_t kMaxOutline = int64_t{1} << 24;
 
 /// mask: height * width bytes row by row, 0 or other.
 Rle rle_encode(const uint8_t* mask, int64_t height, int64_t width);
 /// Writes height * width bytes, 0 or 1, row by row.
 void rle_decode(const Rle& rle, uint8_t* mask);
 
-/// Count i, minus count i-2 if i > 2, as a signed number in groups of five bits, lowest first: + 32 if more follow, + 48
-/// as a character.
+/// Count i, minus count i-2 if i > 2, as a signed number in groups of five bits, lowest first: + 32 if more follow,
+/// + 48 as a character.
 std::string rle_text(const Rle& rle);
 /// Reads such a text. Throws InputError "WHERE: ..." unless its counts are a mask of that size.
 Rle rle_parse(std::string_view text, int64_t height, int64_t width, const std::string& where);

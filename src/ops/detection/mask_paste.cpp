@@ -11,8 +11,8 @@
 namespace mnemo::ops {
 namespace {
 
-/// Pixels of one axis that read the mask: pixel first + k reads `low[k]` and `low[k] + 1` of a mask with a border of one
-/// zero on each side, the second with weight[k].
+/// Pixels of one axis that read the mask: pixel first + k reads `low[k]` and `low[k] + 1` of a mask with a border of
+/// one zero on each side, the second with weight[k].
 struct PasteAxis {
   int64_t first = 0;
   std::vector<int64_t> low = {};

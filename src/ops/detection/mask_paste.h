@@ -12,8 +12,8 @@ enum class MaskPaste {
   continuous,  ///< Detectron and mmdetection: sampled at the centre of each pixel, zeros outside of the mask
 };
 
-/// Masks [N,M,M] in the places of their boxes [N,4] in an image: probabilities [N,height,width], 0 elsewhere. A box that
-/// is not finite gives zeros.
+/// Masks [N,M,M] in the places of their boxes [N,4] in an image: probabilities [N,height,width], 0 elsewhere. A box
+/// that is not finite gives zeros.
 ///   integer: box widened about its centre by (M+2)/M; pixel i of `size` reads (i + 0.5)(M+2)/size - 0.5, limited to
 ///   the mask; continuous: pixel (i,j) reads ((j + 0.5 - x1)/(x2 - x1) M - 0.5, the same in y). Bilinear.
 at::Tensor paste_masks(const at::Tensor& masks, const at::Tensor& boxes, int64_t height, int64_t width,

@@ -19,7 +19,8 @@ struct MatchOptions {
 /// kBackground or kBetweenThresholds. With allow_low_quality every anchor that has the highest IoU of some box gets its
 /// own best box, which may be another one; the anchors of a box that meets none are all those of IoU 0 with it.
 /// Returns [N] int64; without boxes all are background. No table of G x N is made on the CPU.
-/// Source: Ren et al. 2015, section 3.1.2; torchvision's Matcher. Naive reference: match_table(box_iou(boxes, anchors)).
+/// Source: Ren et al. 2015, section 3.1.2; torchvision's Matcher. Naive reference: match_table(box_iou(boxes,
+/// anchors)).
 at::Tensor match_boxes(const at::Tensor& boxes, const at::Tensor& anchors, const MatchOptions& options);
 
 /// Matches a table of IoU [G,N].
