@@ -16,6 +16,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/disk_full.h"
 #include "base/error.h"
 #include "base/printable.h"
 
@@ -81,8 +82,13 @@ void remove_unless_locked(const std::string& path) {
 
 }  // namespace
 
+bool is_disk_full(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
+
 void system_failure(const std::string& path, std::string_view action, int error) {
-  input_error("{}: {}: {}", printable(path, 400), action, std::generic_category().message(error));
+  const std::string text = fmt::format("{}: {}: {}", printable(path, 400), action,
+                                       std::generic_category().message(error));
+  if (is_disk_full(error)) throw DiskFull(text + "; free some space and run the command again");
+  throw InputError(text);
 }
 
 std::string read_file(const std::string& path, uint64_t max_bytes) {

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/colour.h"
+
 namespace mnemo::base {
 namespace {
 
@@ -39,7 +41,9 @@ Console::Console() : sink_(write_stderr), terminal_(stderr_is_terminal()) {}
 Console::Console(Sink sink, bool terminal) : sink_(std::move(sink)), terminal_(terminal) {}
 
 void Console::write(LogLevel level, std::string_view text) {
-  std::string line = level == LogLevel::warning ? "warning: " : level == LogLevel::debug ? "debug: " : "";
+  std::string line = level == LogLevel::warning ? styled("warning:", kWarningStyle, is_coloured(STDERR_FILENO)) + " "
+                     : level == LogLevel::debug ? "debug: "
+                                                : "";
   line += text;
   line += '\n';
   const std::lock_guard lock(mutex_);

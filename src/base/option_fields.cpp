@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/nearest.h"
+#include "base/synonyms.h"
 #include "base/text_format.h"
 
 namespace mnemo::base::detail {
@@ -16,10 +17,10 @@ namespace {
   input_error("{}: '{}': expected {}, found {}{}", node.place().text(), path, expected, node.found(), more);
 }
 
-void check_rules(const Node& node, const std::string& path, const FieldInfo& info) {
+void check_rules(const Node& node, const std::string& path, const FieldInfo& info, const char* remedy) {
   for (const Rule& rule : info.rules) {
     if (!rule.holds || rule.holds(node)) continue;
-    std::string more;
+    std::string more = remedy;
     if (!rule.names.empty()) {
       if (auto near = nearest(node.as_string(), rule.names))
         more = fmt::format("; did you mean {}?", json_string(*near));
@@ -28,6 +29,11 @@ void check_rules(const Node& node, const std::string& path, const FieldInfo& inf
   }
 }
 
+template <class T>
+constexpr bool kIsOptional = false;
+template <class T>
+constexpr bool kIsOptional<std::optional<T>> = true;
+
 bool is_unset(const Node& node) { return node.is_null() || (node.is_string() && node.as_string() == "unset"); }
 
 /// Reads one kind of field; recursive for fields that contain others.
@@ -35,6 +41,7 @@ struct Reader {
   const Node& node;
   const std::string& path;
   const FieldInfo& info;
+  const char* remedy = "";  ///< end of messages about a rule
 
   void operator()(bool* field) const {
     if (!node.is_bool()) wrong(node, path, "boolean (true or false)");
@@ -43,20 +50,20 @@ struct Reader {
 
   void operator()(int64_t* field) const {
     if (!node.is_int()) wrong(node, path, "integer");
-    check_rules(node, path, info);
+    check_rules(node, path, info, remedy);
     *field = node.as_int();
   }
 
   void operator()(double* field) const {
     if (!node.is_int() && !node.is_real()) wrong(node, path, "number");
     if (!std::isfinite(node.as_double())) wrong(node, path, "finite number");
-    check_rules(node, path, info);
+    check_rules(node, path, info, remedy);
     *field = node.as_double();
   }
 
   void operator()(std::string* field) const {
     if (!node.is_string()) wrong(node, path, "string");
-    check_rules(node, path, info);
+    check_rules(node, path, info, remedy);
     *field = node.as_string();
   }
 
@@ -66,7 +73,7 @@ struct Reader {
       return;
     }
     if (!node.is_int() || node.as_int() < 0) wrong(node, path, "non-negative integer or \"full\"");
-    check_rules(node, path, info);
+    check_rules(node, path, info, remedy);
     *field = Depth{node.as_int(), false};
   }
 
@@ -85,7 +92,8 @@ struct Reader {
     field->reset();
     if (is_unset(node)) return;
     T value{};
-    (*this)(&value);
+    const bool zero = (node.is_int() || node.is_real()) && node.as_double() == 0;
+    Reader{node, path, info, zero ? "; for none write \"unset\"" : ""}(&value);
     *field = std::move(value);
   }
 
@@ -181,6 +189,18 @@ std::string field_type(const FieldRef& field, const std::vector<Rule>& rules) {
   return name;
 }
 
+bool keeps_default(const Node& node, const FieldRef& field) {
+  if (!node.is_string() || node.as_string() != "unset") return false;
+  return std::visit(
+      []<class T>([[maybe_unused]] T* value) {
+        if constexpr (std::is_same_v<T, Node>)
+          return !value->is_null();
+        else
+          return !kIsOptional<T>;
+      },
+      field);
+}
+
 void read_field(const Node& node, const std::string& path, const FieldInfo& info, const FieldRef& field) {
   std::visit(Reader{node, path, info}, field);
 }
@@ -244,8 +264,12 @@ void make_typed_table(const PolyType& types, const std::string& path, Node& node
   if (!type->is_string()) wrong(*type, type_path, "string");
   const std::string name = type->as_string();
   if (std::find(names.begin(), names.end(), name) == names.end()) {
-    input_error("{}: '{}': unknown {} {}{}", type->place().text(), type_path, types.kind(), in_quotes(name, '\''),
-                suggestion(name, names));
+    std::vector<std::string> meanings;
+    for (const std::string& known : names) meanings.push_back(types.meaning(known));
+    const std::optional<size_t> meant = nearest(name, names) ? std::nullopt : described_as(name, meanings);
+    input_error(
+        "{}: '{}': unknown {} {}{}", type->place().text(), type_path, types.kind(), in_quotes(name, '\''),
+        meant ? fmt::format("; did you mean '{}' ({})?", names[*meant], meanings[*meant]) : suggestion(name, names));
   }
   node.set_path(path);
 }

@@ -11,6 +11,8 @@ namespace mnemo::base::detail {
 /// "integer", "list of numbers", "boolean or \"unset\"" …
 std::string field_type(const FieldRef& field, const std::vector<Rule>& rules);
 
+/// Whether "unset" was written for a field that cannot be unset: it keeps its default.
+bool keeps_default(const Node& node, const FieldRef& field);
 /// Reads a value and checks the rules. `path` is the key's full path. Throws InputError.
 void read_field(const Node& node, const std::string& path, const FieldInfo& info, const FieldRef& field);
 

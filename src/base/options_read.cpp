@@ -2,6 +2,7 @@
 
 #include "base/nearest.h"
 #include "base/option_fields.h"
+#include "base/synonyms.h"
 #include "base/text_format.h"
 
 namespace mnemo::base {
@@ -24,7 +25,8 @@ class ReadVisitor final : public FieldVisitor {
   ReadVisitor(const Node& table, const std::string& path) : table_(table), path_(path) {}
 
   void value(const FieldInfo& info, FieldRef field) override {
-    if (const Node* node = known(info)) {
+    const Node* node = known(info);
+    if (node != nullptr && !keeps_default(*node, field)) {
       read_field(*node, join_path(path_, info.name), info, field);
     } else if (const PolyType* types = poly_of(info)) {
       complete_default(*types, info, field);
@@ -38,8 +40,12 @@ class ReadVisitor final : public FieldVisitor {
     for (const Node::Member& member : table_.members()) {
       if (has_type && member.key == "type") continue;
       if (std::find(keys_.begin(), keys_.end(), member.key) != keys_.end()) continue;
+      const std::optional<std::string> synonym = key_called(member.key);
+      const std::string more = synonym && *synonym != join_path(path_, member.key)
+                                   ? fmt::format("; did you mean '{}'?", *synonym)
+                                   : suggestion(member.key, keys_);
       input_error("{}: unknown key {}{}", member.value.place().text(), in_quotes(join_path(path_, member.key), '\''),
-                  suggestion(member.key, keys_));
+                  more);
     }
   }
 
@@ -48,6 +54,11 @@ class ReadVisitor final : public FieldVisitor {
     ensure(std::find(keys_.begin(), keys_.end(), info.name) == keys_.end(), "option '{}' is declared twice", info.name);
     keys_.emplace_back(info.name);
     return table_.find(info.name);
+  }
+  /// The node of a table or list of tables; null if it is left out, or said to be unset.
+  const Node* known_table(const FieldInfo& info) {
+    const Node* node = known(info);
+    return node != nullptr && node->is_string() && node->as_string() == "unset" ? nullptr : node;
   }
 
   /// Stands in for an absent table: its defaults must be checked and its poly fields completed too.
@@ -86,7 +97,7 @@ void read_table(const Node& node, const std::string& path, bool has_type, Visit 
 }
 
 void ReadVisitor::group(const FieldInfo& info, Group& group) {
-  const Node* node = known(info);
+  const Node* node = known_table(info);
   const Node empty = empty_table();
   read_table(
       node == nullptr ? empty : *node, join_path(path_, info.name), false,
@@ -94,7 +105,7 @@ void ReadVisitor::group(const FieldInfo& info, Group& group) {
 }
 
 void ReadVisitor::list(const FieldInfo& info, GroupList& list) {
-  const Node* node = known(info);
+  const Node* node = list.is_optional() ? known(info) : known_table(info);
   const std::string path = join_path(path_, info.name);
   auto read_item = [&](size_t index, const Node& item, const std::string& item_path) {
     read_table(

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/disk_full.h"
 #include "base/error.h"
 #include "base/json_value.h"
 
@@ -17,7 +18,9 @@ void print(std::string_view text) {
     } else if (errno == EPIPE) {
       throw OutputClosed{};
     } else if (errno != EINTR) {
-      input_error("cannot write to standard output: {}", std::strerror(errno));
+      const std::string text = fmt::format("cannot write to standard output: {}", std::strerror(errno));
+      if (is_disk_full(errno)) throw DiskFull(text);
+      throw InputError(text);
     }
   }
 }

@@ -63,7 +63,7 @@ std::string Progress::time_left() const {
 std::string Progress::plain_text(std::string_view note) const {
   std::string text = fmt::format("{} {}", name_, done_);
   if (total_ > 0) text += fmt::format("/{} ({} %)", total_, std::min(done_, total_) * 100 / total_);
-  text += fmt::format(", {}/s", rate_text(steps_per_second()));
+  text += fmt::format(", {} steps/s", rate_text(steps_per_second()));
   if (const std::string left = time_left(); !left.empty()) text += ", " + left;
   if (!note.empty()) text += fmt::format(", {}", note);
   return text;
@@ -73,7 +73,7 @@ std::string Progress::bar_text(std::string_view note, size_t columns) const {
   const int64_t done = std::clamp<int64_t>(done_, 0, std::max<int64_t>(total_, 0));
   std::string percent = total_ > 0 ? fmt::format("{} %", done * 100 / total_) : "",
               count = total_ > 0 ? fmt::format("{}/{}", done_, total_) : fmt::format("{}", done_),
-              rate = rate_text(steps_per_second()) + "/s", left = time_left();
+              rate = rate_text(steps_per_second()) + " steps/s", left = time_left();
   const auto line = [&] {
     std::string text;
     for (const std::string_view part :
@@ -83,11 +83,23 @@ std::string Progress::bar_text(std::string_view note, size_t columns) const {
     return text;
   };
   const size_t room = columns - std::min(columns, text_width(name_) + 1);
-  for (std::string* least : {&rate, &count, &left}) {
-    if (text_width(line()) > room) least->clear();
+  constexpr size_t kBrackets = 3;
+  const size_t bar_room = total_ > 0 ? kBrackets + kShortestBar : 0;
+  std::string* const by_worth[] = {&rate, &count, &left};
+  const auto shorten_to = [&](size_t width) {
+    for (std::string* least : by_worth) {
+      if (text_width(line()) > width) least->clear();
+    }
+    return text_width(line()) <= width;
+  };
+  const std::string all[] = {rate, count, left};
+  // Where no bar fits beside the note, the words that do are worth more.
+  if (!shorten_to(room - std::min(room, bar_room))) {
+    for (size_t i = 0; i < std::size(all); ++i) *by_worth[i] = all[i];
+    shorten_to(room);
   }
   const std::string text = line();
-  const size_t brackets = text_width(text) + 3;
+  const size_t brackets = text_width(text) + kBrackets;
   if (total_ <= 0 || room < brackets + kShortestBar) return name_ + " " + text;
   const size_t width = std::min(kBarWidth, room - brackets);
   std::string bar(

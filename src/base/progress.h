@@ -29,10 +29,10 @@ class Progress {
 
   /// Reports that `done` steps are done; `note` is shown at the end ("loss 2.31"). Cheap between redraws.
   void update(int64_t done, std::string_view note = {});
-  /// "train 420/1000 (42 %), 12.3/s, 0:47 left, loss 2.31"
+  /// "train 420/1000 (42 %), 12.3 steps/s, 0:47 left, loss 2.31"
   std::string plain_text(std::string_view note) const;
-  /// "train [=====>    ] 42 %  420/1000  12.3/s  0:47 left  loss 2.31", at most `columns` wide as long as name and note
-  /// are: the bar becomes shorter, and then it, the speed, the count and the time left are left out, in this order.
+  /// "train [=====>    ] 42 %  420/1000  12.3 steps/s  0:47 left  loss 2.31", at most `columns` wide if name and note
+  /// are: the bar becomes shorter, and then the speed, the count, the time left and it are left out, in this order.
   std::string bar_text(std::string_view note, size_t columns) const;
 
  private:

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "bundle/class_names.h"
 #include "bundle/model_folder.h"
+#include "bundle/require_model_folder.h"
 #include "models/image_model.h"
 #include "models/pair_model.h"
 #include "models/text_model.h"
@@ -35,8 +36,7 @@ void require_model_files(const std::string& checkpoint) {
 
 Bundle read_folder(const std::string& folder) {
   Bundle bundle{.folder = folder};
-  base::require(base::is_folder(folder), "{}: expected a model folder, found {}", folder,
-                base::path_exists(folder) ? "a file" : "nothing");
+  require_model_folder(folder);
   if (base::path_exists(base::join_path(folder, std::string(text::Tokenizer::kFile)))) {
     LoadedModel loaded = load_model(folder);
     bundle.model = loaded.model;

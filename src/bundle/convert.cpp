@@ -14,6 +14,7 @@
 #include "base/nearest.h"
 #include "base/node.h"
 #include "base/text_format.h"
+#include "base/text_table.h"
 #include "bundle/add_memory.h"
 #include "bundle/average.h"
 #include "bundle/bundle.h"
@@ -228,11 +229,15 @@ Converted convert(const ConvertOptions& options) {
 
 std::string conversions_text() {
   std::string text =
-      "t2r: linear attention with learned features, from softmax attention; average: the mean of a run's last "
-      "checkpoints; source_encoder: a T5's encoder alone, to classify texts; mnemo: from another library's folder "
-      "(found by its config.json)";
-  for (const weights::ForeignFormat& format : weights::foreign_formats())
-    text += fmt::format("; {}: {}", format.name, format.about);
+      "Kinds (--to):\n"
+      "  t2r             linear attention with learned features, from softmax attention\n"
+      "  average         the mean of a run's last checkpoints\n"
+      "  source_encoder  a T5's encoder alone, to classify texts\n"
+      "  mnemo           from another library's folder (found by its config.json)";
+  for (const weights::ForeignFormat& format : weights::foreign_formats()) {
+    const std::vector<std::string> lines = base::wrap_words(format.about, 60);
+    text += fmt::format("\n  {:14}  {}", format.name, fmt::join(lines, "\n" + std::string(18, ' ')));
+  }
   return text;
 }
 

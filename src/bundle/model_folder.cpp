@@ -1,11 +1,14 @@
 #include "bundle/model_folder.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/atomic_folder.h"
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/printable.h"
+#include "base/require_folder.h"
+#include "bundle/require_model_folder.h"
 #include "weights/checkpoint.h"
 
 namespace mnemo::bundle {
@@ -26,11 +29,28 @@ std::string existing(const std::string& path) {
 
 void check_folder(const std::string& path) {
   if (!base::path_exists(path)) base::finish_interrupted_replacement(path);
-  base::require(base::is_folder(path), "{}: expected a model folder, found {}", base::printable(path, 400),
-                base::path_exists(path) ? "a file" : "nothing");
+  require_model_folder(path);
+}
+
+/// Whether the path may be the name of a model in a hub, "gpt2" or "OWNER/NAME".
+bool is_hub_name(const std::string& path) {
+  const bool plain = path.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./") ==
+                     std::string::npos;
+  const auto slashes = std::count(path.begin(), path.end(), '/');
+  return plain && !path.empty() && path.front() != '.' && path.front() != '/' && path.back() != '/' && slashes < 2 &&
+         !path.starts_with("runs/") && !path.starts_with("models/");
 }
 
 }  // namespace
+
+void require_model_folder(const std::string& path) {
+  const std::string_view name = std::string_view(path).substr(path.rfind('/') + 1);
+  base::require_folder(path, "a model folder",
+                       is_hub_name(path) ? fmt::format("; Mnemo does not download models: for one of Hugging Face run "
+                                                       "`hf download {} --local-dir {}`, then give that folder",
+                                                       path, path == name ? "models/" + path : std::string(name))
+                                         : "");
+}
 
 std::string weights_file(const std::string& folder) {
   const std::string average = base::join_path(folder, weights::kAverageFile);

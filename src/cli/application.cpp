@@ -3,6 +3,8 @@
 #include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
@@ -12,14 +14,20 @@
 #include <new>
 #include <set>
 
+#include "base/colour.h"
+#include "base/disk_full.h"
 #include "base/error.h"
 #include "base/exit_status.h"
+#include "base/file_io.h"
 #include "base/log.h"
 #include "base/nearest.h"
 #include "base/output.h"
 #include "base/printable.h"
 #include "base/stop.h"
+#include "base/synonyms.h"
+#include "base/text_format.h"
 #include "distributed/group.h"
+#include "recipes/recipe.h"
 
 namespace mnemo::cli {
 namespace {
@@ -31,7 +39,8 @@ constexpr std::array<std::string_view, 3> kOutOfMemory = {"not enough memory", "
 
 void tell(std::string_view text) {
   base::set_status_line("");
-  const std::string line = fmt::format("mnemo: error: {}\n", text);
+  const std::string line = fmt::format(
+      "mnemo: {} {}\n", base::styled("error:", base::kErrorStyle, base::is_coloured(STDERR_FILENO)), text);
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
@@ -67,6 +76,32 @@ std::string conversion_text(std::string_view words) {
                      base::printable(words.substr(equals + 3), 200));
 }
 
+/// The key of a recipe that `--lr` or `--batch-size` stands for; nothing if it is none.
+std::optional<std::string> recipe_key(std::string_view option) {
+  std::string name(option.substr(std::min(option.find_first_not_of('-'), option.size())));
+  std::replace(name.begin(), name.end(), '-', '_');
+  if (const std::optional<std::string> key = base::key_called(name)) return key;
+  for (const base::OptionDoc& doc : recipes::recipe_docs()) {
+    if (doc.path == "train." + name || doc.path == name) return doc.path;
+  }
+  return std::nullopt;
+}
+
+/// What to do with an unknown word of a command.
+std::string remedy(const CLI::App& command, const std::string& word, bool is_option) {
+  const std::string name = word.substr(0, word.find('='));
+  const auto takes = [&](const char* option) { return command.get_option_no_throw(option) != nullptr; };
+  if (is_option && takes("--set")) {
+    if (const std::optional<std::string> key = recipe_key(name))
+      return fmt::format("; a key of the recipe is set with --set {}={}", *key,
+                         word.size() > name.size() ? word.substr(name.size() + 1) : "VALUE");
+  }
+  if (!is_option && takes("--data") && base::path_exists(word))
+    return fmt::format("; data are given as --data {}", base::shell_quoted(word));
+  const bool may_suggest = is_option || command.get_parent() == nullptr;
+  return may_suggest ? base::suggestion(name, known_words(command, is_option)) : std::string();
+}
+
 std::string explain(const CLI::ParseError& error, const CLI::App& app) {
   const CLI::App& command = parsed_command(app);
   const std::vector<std::string> left = command.remaining();
@@ -77,11 +112,8 @@ std::string explain(const CLI::ParseError& error, const CLI::App& app) {
   if (left.empty()) return &command == &app ? "expected a subcommand" : where + base::printable(error.what(), 500);
   const std::string& word = left.front();
   const bool is_option = word.starts_with("-");
-  const std::string name = word.substr(0, word.find('='));
   const std::string what = is_option ? "option" : &command == &app ? "subcommand" : "argument";
-  const bool may_suggest = is_option || &command == &app;
-  return fmt::format("{}unknown {} '{}'{}", where, what, base::printable(word),
-                     may_suggest ? base::suggestion(name, known_words(command, is_option)) : std::string());
+  return fmt::format("{}unknown {} '{}'{}", where, what, base::printable(word), remedy(command, word, is_option));
 }
 
 int refuse(const CLI::ParseError& error, const CLI::App& app) {
@@ -101,7 +133,7 @@ bool is_out_of_memory(const c10::Error& error) {
 }
 
 int out_of_memory() {
-  tell("out of memory: use a smaller model, batch_size, segment_size or image_size");
+  tell("out of memory: use a smaller batch_size (with accumulate a step stays the same), segment_size or model");
   return base::kWrongInput;
 }
 
@@ -197,6 +229,9 @@ int run(int argc, char** argv, const std::shared_ptr<CLI::App>& app) {
     tell(error.what());
     return base::kAnswerIsNo;
   } catch (const base::NotFinite& error) {
+    tell(error.what());
+    return base::kAnswerIsNo;
+  } catch (const base::DiskFull& error) {
     tell(error.what());
     return base::kAnswerIsNo;
   } catch (const base::InputError& error) {

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/colour.h"
 #include "base/error.h"
 #include "base/number.h"
 #include "cli/application.h"
@@ -65,6 +66,22 @@ Command::Command(const std::string& program, const std::string& about)
 void Command::add_common() {
   Common& common = common_options();
   option("--threads", common.threads, "N", "threads per operation (default: LibTorch's choice)", base::range(1, 1024));
+  command_
+      ->add_option_function<std::string>(
+          "--color",
+          [](const std::string& when) {
+            base::set_colour(when == "always"  ? base::Colour::always
+                             : when == "never" ? base::Colour::never
+                                               : base::Colour::automatic);
+          },
+          "colour messages: auto (on a terminal, unless NO_COLOR is set), always or never")
+      ->type_name("WHEN")
+      ->check(
+          [](const std::string& when) {
+            const bool known = when == "auto" || when == "always" || when == "never";
+            return known ? std::string() : "expected auto, always or never, found '" + when + "'";
+          },
+          "");
   command_->add_flag("-q,--quiet", common.quiet, "print only results and warnings, no progress");
 }
 

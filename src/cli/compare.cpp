@@ -54,7 +54,7 @@ int compare(const CompareArguments& options, const std::shared_ptr<distributed::
                                                                   .wishes = SignalCount::count});
   if (group && outcome.stopped == 0) group->leave();
   if (outcome.stopped != 0) {
-    base::log_warning("stopped; {} of {} trainings are done and kept. To go on: {}", outcome.finished,
+    base::log_warning("stopped; {} of {} trainings are done and kept. To resume: {}", outcome.finished,
                       outcome.trainings, command_line(options));
     return base::stopped_by(outcome.stopped);
   }
@@ -103,6 +103,7 @@ void add_compare(CLI::App& app) {
             "train everything again (default: keep finished runs in --out and train the rest)")
       .flag("--json", options->json, "print the results as JSON")
       .hidden_option("--job", options->job)
+      .footer("mnemo compare demo\nmnemo compare my.toml --seeds 3 --out runs/compared")
       .action([options] {
         if (options->job) return run_job(*options->job, options->device);
         base::require(!options->recipe.empty(), "compare: RECIPE is required");

@@ -51,7 +51,8 @@ void add_convert(CLI::App& app) {
       .option(
           "--checkpoint", options->checkpoint, "WHICH",
           "checkpoint of a run: latest, best or a step (default: its model, or the best checkpoint if it has none yet)")
-      .option("--to", options->to, "KIND", bundle::conversions_text())
+      .option("--to", options->to, "KIND",
+              "the kind of the result: t2r, average, source_encoder, mnemo or another library's format; listed below")
       .option("--memory", options->memory, "TYPE,KEY=VALUE,..",
               "add a memory to a text model, with keys of [[model.memory]]; may be repeated")
       .option("--attention", options->attention, "TYPE,KEY=VALUE,..",
@@ -69,7 +70,8 @@ void add_convert(CLI::App& app) {
           "mnemo convert vit_small_patch16_224 --to mnemo --out vit\n"
           "mnemo convert models/gpt2 --memory recurrent_tokens,num_mem_tokens=16 --segment 512 --out runs/x\n"
           "mnemo convert runs/mine --to average --last 5 --out averaged\n"
-          "mnemo convert runs/softmax --to t2r --out runs/t2r")
+          "mnemo convert runs/softmax --to t2r --out runs/t2r\n\n" +
+          bundle::conversions_text())
       .action([arguments] { return convert_model(*arguments); });
 }
 

@@ -110,6 +110,8 @@ std::string recipe_for(const base::Node& found, const std::string& data, const s
 int init(const InitArguments& options) {
   base::require(!options.out || !base::path_exists(*options.out), "{}: is there already; choose another --out",
                 options.out.value_or(""));
+  base::require(options.data.find_first_of("*?") != std::string::npos || base::path_exists(options.data),
+                "{}: no such file or folder", base::printable(options.data, 400));
   const std::optional<base::Node> found = tasks::find_data(options.data);
   base::require(found.has_value(), "{}: expected a text or a folder of images or of texts, found none",
                 base::printable(options.data, 400));

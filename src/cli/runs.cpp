@@ -1,7 +1,10 @@
+#include <unistd.h>
+
 #include <memory>
 
 #include "base/error.h"
 #include "base/exit_status.h"
+#include "base/log.h"
 #include "base/output.h"
 #include "cli/command.h"
 #include "runs/runs.h"
@@ -29,7 +32,7 @@ int compare_two(const std::string& first, const std::string& second, bool json) 
   if (json) {
     base::print_json(difference.to_node(a, b));
   } else {
-    base::print(difference.text(a, b));
+    base::print(difference.text(a, b, isatty(STDOUT_FILENO) == 1 ? base::terminal_columns() : 0));
   }
   return base::kDone;
 }

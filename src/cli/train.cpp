@@ -82,7 +82,7 @@ Plan training_plan(const TrainArguments& options) {
   base::require(plain || !options.finetunes || !options.recipe.empty() || options.resume || !options.data,
                 "finetune: expected --model MODEL, the model to fine-tune, beside --data, found none");
   base::require(plain || options.recipe.empty() != !options.resume.has_value(),
-                "{}: expected a RECIPE, {}or --resume DIR to go on with a run, found {}", command,
+                "{}: expected a RECIPE, {}or --resume DIR to resume a run, found {}", command,
                 options.finetunes ? "or --model MODEL with --data DIR, " : "",
                 options.recipe.empty() ? "neither" : "both");
   std::vector<std::string> assignments = options.set;
@@ -99,7 +99,7 @@ Plan training_plan(const TrainArguments& options) {
                   options.out ? "--out" : "--variant");
     plan.folder = *options.resume;
     plan.source = base::join_path(plan.folder, "recipe.toml");
-    base::require(base::path_exists(plan.source), "{}: no run is there (recipe.toml is missing)", plan.folder);
+    base::require(base::path_exists(plan.source), "{}: no training run there (recipe.toml is missing)", plan.folder);
   } else {
     plan.source = plain ? command : recipe_path(options.recipe, true);
     plan.folder = options.out.value_or(
@@ -163,6 +163,13 @@ void print_result(const std::string& folder, const runs::Training& training, boo
                                         {"checkpoint", report.checkpoint}}));
     return;
   }
+  if (training.was_finished) {
+    base::print(
+        fmt::format("{}: finished at step {}, nothing left to train; to go on, raise its steps: mnemo train "
+                    "--resume {} --set train.steps=N\nmodel: {}\n",
+                    folder, base::grouped(report.steps), base::shell_quoted(folder), training.model));
+    return;
+  }
   std::string text = fmt::format("{}, {} {} in {} without evaluation and saving, {} {} a second\n",
                                  base::counted(report.steps, "step"), base::grouped(report.tokens), experiment.targets,
                                  base::duration_text(report.seconds),
@@ -204,7 +211,7 @@ int train_alone(const TrainArguments& options, const Plan& plan, const std::shar
   const train::TrainReport& report = training.report;
   if (report.stopped != 0) {
     if (group && group->rank() != 0) return base::stopped_by(report.stopped);
-    base::log_warning("stopped after step {}, saved in {}; to go on: mnemo {} --resume {}{}", report.steps,
+    base::log_warning("stopped after step {}, saved in {}; to resume: mnemo {} --resume {}{}", report.steps,
                       report.checkpoint, options.command(), base::shell_quoted(plan.folder),
                       options.device ? " --device " + *options.device : "");
     return base::stopped_by(report.stopped);

@@ -27,6 +27,7 @@
 #include "models/make_attention.h"
 #include "models/presets.h"
 #include "models/registry.h"
+#include "tasks/types/pairs.h"
 #include "text/open_tokenizer.h"
 
 namespace mnemo::experiment {
@@ -38,6 +39,11 @@ void take_size(int64_t& size, int64_t vocabulary, const char* key, bool whole) {
   base::require(whole ? size == vocabulary : size >= vocabulary,
                 "recipe: 'model.embedding.{}': expected {}the data's {} different tokens, found {}", key,
                 whole ? "" : "at least ", vocabulary, size);
+}
+
+/// A translation model has the special tokens of the data's tokenizer.
+void take_tokens(const tasks::TaskSpec& task, models::ModelOptions& model) {
+  if (const auto* pairs = dynamic_cast<const tasks::PairSpec*>(&task)) model.tokens = pairs->tokens_of(model.tokens);
 }
 
 void take_vocabulary(models::ModelOptions& model, const tasks::DataShape& data) {
@@ -196,6 +202,7 @@ models::ModelOptions complete_model(const recipes::Recipe& recipe, const std::op
   if (recipe.finetune && recipe.model.backbone.input() == core::InputKind::tokens)
     model = bundle::read_bundle(recipe.finetune->model).options();
   require_fitting_model(*task, model);
+  take_tokens(*task, model);
   const tasks::DataShape data = assumed ? *assumed : task->shape(model);
   if (recipe.finetune) {
     model = models::plan_finetuning(model, *recipe.finetune, data.classes).options;
@@ -331,8 +338,12 @@ Experiment make_experiment(const recipes::Recipe& recipe) {
     return bench;
   }
   const auto task = recipe.task();
+  base::require(recipe.init != "",
+                "recipe: 'model.from': expected the folder of the model to start from, found none: --set "
+                "model.from=FOLDER, or --set model.from=unset for fresh weights");
   models::ModelOptions& model = bench.recipe.model;
   require_fitting_model(*task, model);
+  take_tokens(*task, model);
   require_buildable(recipe);
   tasks::TaskSettings settings = recipe.task_settings();
   settings.generation = [&] { return published_search(recipe); };
@@ -415,11 +426,17 @@ void require_step_fits(const Experiment& experiment, int64_t usable) {
   const int64_t step_rows = std::min(train.batch_size * model.segment_size, experiment.tokens_per_step) /
                             train.accumulate;
   const double bytes = row * static_cast<double>(step_rows) + state + held;
+  const double left = memory - held;
+  const auto sequences = static_cast<int64_t>(static_cast<double>(train.batch_size / train.accumulate) *
+                                              std::max(left, 0.0) / (bytes - held));
   base::require(
       bytes <= memory,
-      "recipe: 'model.segment_size', 'train.batch_size': a step of {} sequences of {} tokens needs about {} MB, "
-      "and this machine has {} MB; lower one of them, or raise train.accumulate",
-      train.batch_size / train.accumulate, model.segment_size, megabytes(bytes), megabytes(memory));
+      "recipe: 'train.batch_size', 'model.segment_size': a step of {} sequences of {} tokens needs about {} MB, "
+      "and this machine has {} MB; expected {}",
+      train.batch_size / train.accumulate, model.segment_size, megabytes(bytes), megabytes(memory),
+      sequences > 0
+          ? fmt::format("at most {} sequences at a time: a lower batch_size, or a higher train.accumulate", sequences)
+          : "a lower segment_size: one sequence is too long");
 }
 
 std::map<std::string, std::string> model_files(const Experiment& experiment) {

@@ -186,7 +186,7 @@ Inspection inspect_bundle(const bundle::Bundle& stored, const InspectOptions& op
 
 Inspection inspect_source(const std::string& source, const InspectOptions& options) {
   base::require(base::path_exists(source),
-                "{}: expected a model folder, a run's folder or a recipe (.toml), found nothing", source);
+                "{}: no such file or folder; expected a model folder, a run's folder or a recipe (.toml)", source);
   check(options);
   if (base::is_folder(source)) {
     base::require(options.set.empty() && !options.variant,

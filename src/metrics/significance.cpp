@@ -62,17 +62,17 @@ WelchTest welch(const Spread& a, const Spread& b) {
                ? WelchTest{0, n + m - 2, 1}
                : WelchTest{std::copysign(std::numeric_limits<double>::infinity(), difference), n + m - 2, 0};
   }
-  WelchTest test{difference / std::sqrt(u + v), (u + v) * (u + v) / (u * u / (n - 1) + v * v / (m - 1)), 1};
+  WelchTest test{difference / std::sqrt(u + v), (u + v) * (u + v) / (u * u / (n - 1) + v * v / (m - 1)), 1,
+                 std::sqrt(u + v)};
   test.p = student_t_two_sided(test.t, test.df);
   return test;
 }
 
-double two_shares(double a, double b, int64_t n) {
-  base::require(a >= 0 && a <= 1 && b >= 0 && b <= 1 && n > 0,
-                "two shares {} and {} of {} samples: expected shares from 0 to 1 of 1 sample or more", a, b, n);
-  if (a == b) return 1;
-  const double variance = (a * (1 - a) + b * (1 - b)) / static_cast<double>(n);
-  return std::erfc(std::abs(a - b) / std::sqrt(2 * variance));
+bool is_equivalent(const Spread& a, const Spread& b, double margin, double alpha) {
+  const WelchTest test = welch(a, b);
+  const double room = margin - std::abs(a.mean - b.mean);
+  if (test.error == 0) return room >= 0;
+  return room > 0 && student_t_two_sided(room / test.error, test.df) <= alpha;
 }
 
 double above_chance(double share, double probability, int64_t n) {

@@ -21,15 +21,15 @@ double student_t_two_sided(double t, double df);
 /// If neither side has any spread, p is 1 for equal means and 0 otherwise, and df is n_a + n_b - 2.
 struct WelchTest {
   double t = 0, df = 0;
-  double p = 1;  ///< two-sided
+  double p = 1;      ///< two-sided
+  double error = 0;  ///< sqrt(u + v), the standard error of the difference
 };
 /// Throws InputError for fewer than two values on a side. NaN stays NaN.
 WelchTest welch(const Spread& a, const Spread& b);
 
-/// Two-sided p-value of the difference of two shares a and b of n samples each, by the normal approximation:
-///   z = (a - b) / sqrt((a (1 - a) + b (1 - b)) / n),   p = erfc(|z| / sqrt(2))
-/// 1 for equal shares; if neither has any variance, 0 for different ones. a, b in [0, 1], n > 0, else InputError.
-double two_shares(double a, double b, int64_t n);
+/// Whether the two-sided 1 - alpha interval of the difference of two means (Welch's) lies within ±margin. Throws
+/// InputError as welch() does.
+bool is_equivalent(const Spread& a, const Spread& b, double margin, double alpha);
 
 /// One-sided p-value of a share of n samples against a known probability: how often guessing reaches it.
 ///   z = (share - probability) / sqrt(probability (1 - probability) / n),   p = erfc(z / sqrt(2)) / 2

@@ -9,12 +9,19 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/file_io.h"
+#include "base/log.h"
 #include "base/nearest.h"
 #include "base/printable.h"
+#include "base/synonyms.h"
+#include "base/text_format.h"
 #include "base/text_table.h"
 #include "bundle/add_memory.h"
+#include "bundle/bundle.h"
+#include "bundle/published_config.h"
 #include "models/presets.h"
 #include "models/replaced_attention.h"
+#include "text/open_tokenizer.h"
 
 namespace mnemo::recipes {
 namespace {
@@ -35,7 +42,7 @@ void resolve_paths(base::Node& recipe) {
   std::vector<std::pair<const char*, const char*>> paths = {{"finetune", "model"}, {"model", "from"}};
   for (const char* key : tasks::TaskSpec::kPathKeys) paths.emplace_back("data", key);
   const auto resolve = [](base::Node* path) {
-    if (path == nullptr || !path->is_string() || path->as_string().empty()) return;
+    if (path == nullptr || !path->is_string() || path->as_string().empty() || path->as_string() == "unset") return;
     const base::Place place = path->place();
     std::filesystem::path resolved = path->as_string();
     if (resolved.is_relative() && place.line > 0 && place.source) {
@@ -44,12 +51,38 @@ void resolve_paths(base::Node& recipe) {
     *path = base::Node(std::filesystem::absolute(resolved).lexically_normal().string());
     path->set_place(place);
   };
-  if (base::Node* init = recipe.find("init"); init != nullptr && init->is_string() && init->as_string() != "unset")
-    resolve(init);
+  resolve(recipe.find("init"));
   for (const auto& [table, key] : paths) {
     base::Node* group = recipe.find(table);
-    if (group != nullptr && group->is_table()) resolve(group->find(key));
+    base::Node* path = group != nullptr && group->is_table() ? group->find(key) : nullptr;
+    // A model that is not there is refused as it was typed: gpt2 is the name of one in a hub.
+    const bool is_model = path != nullptr && std::string_view(key) == "from" && path->is_string();
+    if (is_model && path->place().line == 0 && !base::path_exists(path->as_string())) continue;
+    resolve(path);
   }
+}
+
+/// Both spellings of "optimizer" are accepted; keys of recipes are written with an s.
+std::string spelled(std::string key) {
+  constexpr std::string_view kOther = "optimizer", kOurs = "optimiser";
+  for (size_t at = key.find(kOther); at != std::string::npos; at = key.find(kOther, at)) key.replace(at, 9, kOurs);
+  return key;
+}
+
+void spell_keys(base::Node& node) {
+  if (node.is_array()) {
+    for (base::Node& item : node.items()) spell_keys(item);
+  } else if (node.is_table()) {
+    for (base::Node::Member& member : node.members()) {
+      member.key = spelled(std::move(member.key));
+      spell_keys(member.value);
+    }
+  }
+}
+
+void assign(base::Node& root, const std::string& assignment) {
+  const size_t equals = std::min(assignment.find('='), assignment.size());
+  base::set_value(root, spelled(assignment.substr(0, equals)) + assignment.substr(equals));
 }
 
 constexpr int kMaxBases = 8;
@@ -58,6 +91,7 @@ constexpr int kMaxBases = 8;
 base::Node read_with_bases(const std::string& path, int depth = 0) {
   base::require(depth < kMaxBases, "{}: more than {} nested 'base' recipes; is there a cycle?", path, kMaxBases);
   base::Node root = base::read_config_file(path);
+  spell_keys(root);
   std::vector<std::string> assignments;
   if (const base::Node* set = root.find("set")) {
     for (const base::Node& assignment : set->items()) assignments.push_back(assignment.as_string());
@@ -70,12 +104,35 @@ base::Node read_with_bases(const std::string& path, int depth = 0) {
   }
   for (const std::string& assignment : assignments) {
     try {
-      base::set_value(root, assignment);
+      assign(root, assignment);
     } catch (const base::InputError& error) {
       base::input_error("{}: {}", path, error.what());
     }
   }
   return root;
+}
+
+/// A tokenizer that is set on the command line wins over the keys of the recipe that describe a vocabulary to make.
+void prefer_tokenizer(base::Node& recipe, const std::vector<std::string>& assignments) {
+  const auto assigned = [&](const std::string& key) {
+    return std::any_of(assignments.begin(), assignments.end(),
+                       [&](const std::string& one) { return one.starts_with("data." + key + "="); });
+  };
+  base::Node* data = recipe.find("data");
+  if (!assigned("tokenizer") || data == nullptr || !data->is_table()) return;
+  const base::Node* tokenizer = data->find("tokenizer");
+  const bool given = tokenizer != nullptr && tokenizer->is_string() && tokenizer->as_string() != "unset" &&
+                     !tokenizer->as_string().empty();
+  if (!given) return;
+  std::vector<std::string> left_out;
+  for (const char* key : {"unit", "joint", "min_count", "max_vocabulary"}) {
+    if (!data->contains(key) || assigned(key)) continue;
+    data->erase(key);
+    left_out.push_back(fmt::format("data.{}", key));
+  }
+  if (!left_out.empty())
+    base::log_info("data.tokenizer is the vocabulary; the recipe's {} {} not used", base::listed(left_out, 4),
+                   left_out.size() == 1 ? "is" : "are");
 }
 
 bool changes_study(const std::string& assignment) {
@@ -124,6 +181,31 @@ void keep_for_attention(base::Node& model, const base::Node& under) {
   backbone->set("attention", models::replaced_attention(before, attention, said.place().text()));
 }
 
+/// The tokenizer of a published model is that of its data too, unless the recipe names another vocabulary.
+void take_tokenizer(const std::string& from, base::Node& recipe) {
+  base::Node data = recipe.contains("data") ? recipe.at("data") : base::Node::table();
+  if (!data.is_table()) return;
+  const auto said = [&](const char* key) {
+    const base::Node* value = data.find(key);
+    return value != nullptr && value->is_string() && !value->as_string().empty() && value->as_string() != "unset";
+  };
+  const bool has_vocabulary = said("tokenizer") || said("unit");
+  const std::string folder = bundle::model_folder(from);
+  if (has_vocabulary || bundle::find_published(folder).format == nullptr) return;
+  const std::string type = said("type") ? data.at("type").as_string() : tasks::TaskTypes::all().default_type;
+  const auto keys = tasks::TaskTypes::all().options.types();
+  if (std::find(keys.begin(), keys.end(), type) == keys.end()) return;  // refused with its place where it is read
+  const std::vector<base::OptionDoc> docs = tasks::TaskTypes::all().options.describe(type);
+  if (std::none_of(docs.begin(), docs.end(), [](const base::OptionDoc& doc) { return doc.path == "tokenizer"; }))
+    return;
+  base::require(text::has_tokenizer(folder),
+                "recipe: 'model.from': {} has no tokenizer, which the model's tokens come from; copy its files there "
+                "(tokenizer.json, or vocab.json and merges.txt), or name their folder in data.tokenizer",
+                folder);
+  data.set("tokenizer", folder);
+  recipe.set("data", std::move(data));
+}
+
 /// A recipe whose [model] is that of the folder it starts `from`, under the other keys, with the folder as `init`.
 base::Node with_folder(const base::Node& recipe) {
   const base::Node& model = recipe.at("model");
@@ -131,6 +213,13 @@ base::Node with_folder(const base::Node& recipe) {
   const base::Node* preset = model.find("preset");
   base::require(preset == nullptr || preset->is_null() || preset->as_string() == "unset",
                 "{}: 'model.from' and 'preset' are mutually exclusive", from->place().text());
+  if (from->is_string() && from->as_string().empty()) {  // to be given; see experiment::make_experiment
+    base::Node open = recipe, fresh = model;
+    fresh.erase("from");
+    open.set("model", fresh);
+    open.set("init", "");
+    return open;
+  }
   base::Node under = bundle::model_table(from->as_string());
   under.erase("preset");
   // The data say how many; a classifier of another number is fresh.
@@ -145,6 +234,7 @@ base::Node with_folder(const base::Node& recipe) {
   base::Node complete = recipe;
   complete.set("model", merged);
   complete.set("init", *from);
+  take_tokenizer(from->as_string(), complete);
   return complete;
 }
 
@@ -172,7 +262,15 @@ tasks::TaskSettings Recipe::task_settings() const {
 Recipe read_recipe(const base::Node& node) {
   const base::Node* model = node.find("model");
   base::Node complete = node;
-  if (model != nullptr && model->contains("from"))
+  const base::Node* from = model == nullptr ? nullptr : model->find("from");
+  const bool is_unset = from != nullptr && from->is_string() && from->as_string() == "unset";
+  if (is_unset) {
+    base::Node fresh = *model;
+    fresh.erase("from");
+    complete.set("model", std::move(fresh));
+    model = complete.find("model");
+  }
+  if (from != nullptr && !is_unset)
     complete = with_folder(node);
   else if (model != nullptr && model->contains("preset"))
     complete.set("model", models::with_preset(*model));
@@ -210,13 +308,15 @@ RecipeFile RecipeFile::of(base::Node root, const std::string& name, const std::v
   RecipeFile file;
   file.path_ = name;
   file.root_ = std::move(root);
+  spell_keys(file.root_);
   for (const std::string& assignment : assignments) {
-    if (changes_study(assignment)) base::set_value(file.root_, assignment);
+    if (changes_study(assignment)) assign(file.root_, assignment);
   }
   const auto finish = [&](base::Node recipe, bool is_chosen) {
     for (const std::string& assignment : assignments) {
-      if (is_chosen && !changes_study(assignment)) base::set_value(recipe, assignment);
+      if (is_chosen && !changes_study(assignment)) assign(recipe, assignment);
     }
+    if (is_chosen) prefer_tokenizer(recipe, assignments);
     resolve_paths(recipe);
     base::Node complete = base::write_options(read_recipe(recipe));
     base::copy_places(recipe, complete);
@@ -315,21 +415,42 @@ std::vector<base::OptionDoc> recipe_docs() {
   return docs;
 }
 
+namespace {
+
+/// Whether a word of the text begins with `start`, ignoring case; '_', '.' and the like divide words.
+bool has_word(std::string_view text, std::string_view start) {
+  const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
+  const auto inside = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || (c & 0x80) != 0; };
+  for (size_t at = 0; at + start.size() <= text.size(); ++at) {
+    if (at > 0 && inside(text[at - 1])) continue;
+    if (std::equal(start.begin(), start.end(), text.begin() + static_cast<std::ptrdiff_t>(at),
+                   [&](char a, char b) { return lower(a) == lower(b); }))
+      return true;
+  }
+  return false;
+}
+
+/// Whether other programs, or recipes, give the key that name.
+bool is_called(const base::OptionDoc& doc, const std::string& name) {
+  return !doc.path.empty() && (doc.path == base::key_called(name) || doc.path.substr(doc.path.rfind('.') + 1) == name);
+}
+
+}  // namespace
+
 std::vector<base::OptionDoc> find_recipe_docs(const std::vector<std::string>& words) {
   if (words.empty()) return recipe_docs();
-  const auto lower = [](std::string text) {
-    std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-    return text;
-  };
   std::vector<base::OptionDoc> found;
   std::vector<std::string> keys;
   for (const base::OptionDoc& doc : recipe_docs()) {
-    const std::string text = lower(fmt::format("{}\n{}\n{}\n{}", doc.path, doc.range, doc.meaning, doc.group));
-    if (std::all_of(words.begin(), words.end(),
-                    [&](const std::string& word) { return text.find(lower(word)) != std::string::npos; }))
-      found.push_back(doc);
+    const std::string text = fmt::format("{}\n{}\n{}", doc.path, doc.meaning, doc.group);
+    const auto named = [&](const std::string& word) { return has_word(text, word) || is_called(doc, word); };
+    if (std::all_of(words.begin(), words.end(), named)) found.push_back(doc);
     keys.push_back(doc.path.substr(doc.path.rfind('.') + 1));
   }
+  // Keys of that very name come first.
+  std::stable_partition(found.begin(), found.end(), [&](const base::OptionDoc& doc) {
+    return std::any_of(words.begin(), words.end(), [&](const std::string& word) { return is_called(doc, word); });
+  });
   base::require(!found.empty(), "help: recipe: no key or meaning holds '{}'{}",
                 base::printable(fmt::format("{}", fmt::join(words, " ")), 200),
                 base::nearest(words.front(), keys) ? base::suggestion(words.front(), keys) : "");

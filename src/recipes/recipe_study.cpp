@@ -29,7 +29,9 @@ struct StudyKeys {
     v("about", about, "description of the study");
     v("metric", metric,
       "the held-out metric to compare, as `mnemo eval` names it (result_accuracy); empty: the task's");
-    v("least_gain", least_gain, "with one seed: differences from the first variant up to this count as no gain",
+    v("least_gain", least_gain,
+      "the smallest difference from the first variant that matters: the verdict is \"no difference\" where the 95 % "
+      "interval of the difference lies within it",
       base::at_least(0));
     v("max_seconds", max_seconds,
       "time limit of each training's steps, without evaluations, after which the model is evaluated as it is; 0: no "

@@ -13,6 +13,7 @@
 #include "base/json_value.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "base/require_folder.h"
 #include "base/text_format.h"
 #include "base/text_table.h"
 #include "recipes/recipe.h"
@@ -97,6 +98,18 @@ std::string size_text(int64_t bytes) {
 }
 
 std::string number_text(const std::optional<double>& value) { return value ? fmt::format("{:.6g}", *value) : ""; }
+
+/// The text in pieces of at most `width` characters; 0: one piece.
+std::vector<std::string> pieces(const std::string& text, size_t width) {
+  if (width == 0) return {text};
+  std::vector<std::string> all(1);
+  for (const char c : text) {
+    const bool starts = (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+    if (starts && base::text_width(all.back()) == width) all.emplace_back();
+    all.back() += c;
+  }
+  return all;
+}
 
 void find_in(const std::string& folder, int depth, std::vector<RunInfo>& runs) {
   constexpr int kMaxDepth = 3;  // runs/COMPARISON/runs/RUN
@@ -197,6 +210,7 @@ RunInfo read_run(const std::string& folder) {
   // nothing of a copy, where the steps do.
   const std::string model = base::join_path(base::join_path(folder, "model"), "config.json");
   const bool ended = base::path_exists(model) && (changed_at(model) >= saved || run.step >= run.steps);
+  run.step = std::max(run.step, run.checkpoint.value_or(0));  // a checkpoint may lie between two lines of the log
   run.state = base::FolderLock::is_held(folder) ? RunState::training
               : ended                           ? RunState::finished
                                                 : RunState::interrupted;
@@ -204,8 +218,7 @@ RunInfo read_run(const std::string& folder) {
 }
 
 std::vector<RunInfo> find_runs(const std::string& folder) {
-  base::require(base::is_folder(folder), "{}: expected a folder with runs, found {}", base::printable(folder, 400),
-                base::path_exists(folder) ? "a file" : "none");
+  base::require_folder(folder, "a folder with runs");
   std::vector<RunInfo> runs;
   find_in(folder, 0, runs);
   return runs;
@@ -234,7 +247,7 @@ RunDifference compare_runs(const RunInfo& a, const RunInfo& b) {
   return difference;
 }
 
-std::string RunDifference::text(const RunInfo& a, const RunInfo& b) const {
+std::string RunDifference::text(const RunInfo& a, const RunInfo& b, size_t width) const {
   using Align = base::TextTable::Align;
   std::string text;
   if (keys.empty()) {
@@ -242,7 +255,15 @@ std::string RunDifference::text(const RunInfo& a, const RunInfo& b) const {
   } else {
     base::TextTable table({"recipe key", a.folder, b.folder});
     const auto shown = [](const base::Node& value) { return value.is_null() ? "" : base::to_json(value, -1); };
-    for (const Key& key : keys) table.add_row({key.key, shown(key.a), shown(key.b)});
+    size_t longest = 0;
+    for (const Key& key : keys) longest = std::max(longest, base::text_width(key.key));
+    // The two values share what the keys leave.
+    const size_t room = width == 0 ? 0 : std::max<size_t>(12, (width - std::min(width, longest + 4)) / 2);
+    for (const Key& key : keys) {
+      const std::vector<std::string> left = pieces(shown(key.a), room), right = pieces(shown(key.b), room);
+      for (size_t i = 0; i < std::max(left.size(), right.size()); ++i)
+        table.add_row({i == 0 ? key.key : "", i < left.size() ? left[i] : "", i < right.size() ? right[i] : ""});
+    }
     text = table.text();
   }
   base::TextTable table({"last value", a.folder, b.folder, "difference"},

@@ -51,7 +51,8 @@ struct RunDifference {
   };
   std::vector<Key> keys;      ///< of the recipes, those that differ
   std::vector<Value> values;  ///< the last values of all curves
-  std::string text(const RunInfo& a, const RunInfo& b) const;
+  /// For a terminal of `width` columns; 0: lines are not broken.
+  std::string text(const RunInfo& a, const RunInfo& b, size_t width = 0) const;
   base::Node to_node(const RunInfo& a, const RunInfo& b) const;
 };
 RunDifference compare_runs(const RunInfo& a, const RunInfo& b);

@@ -67,15 +67,14 @@ void require_folder(const TrainingOptions& options) {
   base::require(!folder.empty(), "{}: --out: expected a folder, found ''", program_of(options));
   if (options.resumes) {
     base::require(base::path_exists(base::join_path(folder, "recipe.toml")),
-                  "{}: no run is there (recipe.toml is missing)", folder);
+                  "{}: no training run there (recipe.toml is missing)", folder);
     return;
   }
   if (!base::is_folder(folder)) return;
   base::require(!is_comparison(folder), "{}: a comparison is there; choose another --out", folder);
   if (const auto checkpoint = weights::latest_checkpoint(folder)) {
-    base::input_error(
-        "{}: a run is there already, up to step {}; go on with it: {} --resume {}, or choose another --out", folder,
-        checkpoint->step, program_of(options), base::shell_quoted(folder));
+    base::input_error("{}: a run is there already, up to step {}; resume it: {} --resume {}, or choose another --out",
+                      folder, checkpoint->step, program_of(options), base::shell_quoted(folder));
   }
   base::require(!base::path_exists(base::join_path(folder, "model")) && !weights::has_checkpoints(folder),
                 "{}: a run is there already, without a good checkpoint; remove it, or choose another --out", folder);
@@ -103,8 +102,11 @@ void require_same_run(const std::string& checkpoint, const experiment::Experimen
   for (const std::string& name : names) {
     const std::string path = base::join_path(checkpoint, name);
     const auto now = files.find(name);
-    base::require(!base::path_exists(path) || (now != files.end() && base::read_file(path) == now->second),
-                  "{}: the data of the recipe are not those of the run (data.train): another {}", path, name);
+    base::require(
+        !base::path_exists(path) || (now != files.end() && base::read_file(path) == now->second),
+        "{}: the data of the recipe are not those of the run (data.train): another {}; resume with the run's own "
+        "data, or train a new run with these (--out OTHER)",
+        path, name);
   }
   const std::string path = base::join_path(checkpoint, bundle::kConfigFile);
   if (!base::path_exists(path)) return;
@@ -118,12 +120,12 @@ void require_same_run(const std::string& checkpoint, const experiment::Experimen
 
 void resume(const TrainingOptions& options, const experiment::Experiment& experiment, train::Trainer& trainer) {
   const auto latest = weights::latest_checkpoint(options.folder);
-  base::require(latest.has_value(), "{}: no good checkpoint to go on from; to begin anew: {} {} --out OTHER",
+  base::require(latest.has_value(), "{}: no good checkpoint to resume from; to start again: {} {} --out OTHER",
                 options.folder, program_of(options),
                 base::shell_quoted(base::join_path(options.folder, "recipe.toml")));
   require_same_run(latest->path, experiment);
   trainer.resume(latest->path);
-  base::log_info("goes on after step {}", trainer.steps_done());
+  base::log_info("resuming after step {}", trainer.steps_done());
 }
 
 /// Other settings would be written down as those of a run that they did not make.
@@ -157,7 +159,12 @@ void start_from(const std::string& path, experiment::Experiment& experiment) {
   experiment::require_same_vocabulary(stored.folder, experiment, "train: --init");
   weights::TensorFile file;
   file.tensors = weights::model_tensors(*stored.model);
-  weights::load_model_tensors(file, *experiment.model, stored.folder);
+  try {
+    weights::load_model_tensors(file, *experiment.model, stored.folder);
+  } catch (const base::ShapeError& error) {
+    base::input_error("train: --init: {}; to take its options too: --set model.from={}", error.what(),
+                      base::shell_quoted(path));
+  }
 }
 
 void finish(const TrainingOptions& options, Training& training) {
@@ -254,6 +261,7 @@ Training run_training(const TrainingOptions& options) {
   if (options.resumes) {
     resume(options, experiment, trainer);
     if (trainer.done()) require_same_settings(options, trainer);
+    training.was_finished = trainer.done();
   } else {
     require_folder(options);  // again: another process may have had the folder meanwhile
   }

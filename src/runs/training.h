@@ -46,6 +46,7 @@ struct Training {
   experiment::ModelCard card;                             ///< what the model's card says
   std::string model;                                      ///< the model's folder; empty where it was stopped
   std::optional<std::string> task = {};                   ///< the task memory that a fine-tuning wrote
+  bool was_finished = false;                              ///< a resumed run that had no step left
 
   double speed() const;  ///< tokens_per_second() of these
 };

@@ -223,6 +223,17 @@ Comparison heading(const recipes::RecipeFile& file, const ComparisonOptions& opt
   return comparison;
 }
 
+/// The name of the comparison whose report is in the folder; nothing where there is none, or none that can be read.
+std::optional<std::string> reported_in(const std::string& folder) {
+  const std::string path = base::join_path(folder, "results.json");
+  if (!base::path_exists(path)) return std::nullopt;
+  try {
+    return base::parse_json(base::read_file(path), path).at("name").as_string();
+  } catch (const base::InputError&) {
+    return std::nullopt;
+  }
+}
+
 /// Threads of each training where `parallel` run side by side on a machine.
 int64_t threads_of(const ComparisonOptions& options, int64_t parallel) {
   return options.threads > 0 ? options.threads : std::max<int64_t>(1, base::usable_cores() / parallel);
@@ -281,6 +292,10 @@ ComparisonOutcome run_comparison(const ComparisonOptions& options) {
       return outcome;
     }
   }
+  const std::optional<std::string> before = reported_in(outcome.folder);
+  base::require(!before || *before == file.name(),
+                "{}: holds the comparison '{}', whose report would be replaced; choose another --out", outcome.folder,
+                before.value_or(""));
   RunStore store(outcome.folder);
   ComparePlan plan = plan_of(file, options, store);
   const int64_t parallel = options.here    ? 1
@@ -296,6 +311,11 @@ ComparisonOutcome run_comparison(const ComparisonOptions& options) {
 
   Supervisor supervisor(std::move(plan.jobs), store, options.again);
   outcome.trainings = supervisor.jobs().size();
+  if (before && supervisor.finished() == 0 && !options.again)
+    base::log_warning(
+        "{}: no training there has this recipe and these settings, so all {} start anew; the report is "
+        "replaced",
+        outcome.folder, outcome.trainings);
   const Supervisor::Options how{.parallel = parallel,
                                 .threads = threads,
                                 .arguments = arguments,

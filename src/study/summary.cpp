@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 
 #include "base/error.h"
 #include "base/text_format.h"
@@ -39,10 +40,8 @@ std::string listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
-Verdict judge(double difference, std::optional<double> corrected_p, bool higher_is_better,
-              std::optional<double> least_gain) {
-  const bool significant = !corrected_p || *corrected_p < kSignificant;
-  if (!significant || (least_gain && std::abs(difference) <= *least_gain)) return Verdict::no_gain;
+Verdict judge(double difference, double corrected_p, bool higher_is_better, bool is_equivalent) {
+  if (corrected_p >= kSignificant) return is_equivalent ? Verdict::no_difference : Verdict::undecided;
   return (difference > 0) == higher_is_better ? Verdict::better : Verdict::worse;
 }
 
@@ -51,17 +50,34 @@ std::string verdict_text(Verdict verdict) {
     case Verdict::baseline:
       return "baseline";
     case Verdict::better:
-      return "yes";
-    case Verdict::no_gain:
-      return "no gain";
+      return "better";
     case Verdict::worse:
       return "worse";
-    case Verdict::untested:
-      return "not tested";
+    case Verdict::no_difference:
+      return "no difference";
+    case Verdict::undecided:
+      return "undecided";
+    case Verdict::one_seed:
+      return "one seed";
     case Verdict::failed:
       return "failed";
   }
   return {};
+}
+
+std::string_view verdict_sign(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::better:
+      return "▲";
+    case Verdict::worse:
+      return "▼";
+    case Verdict::no_difference:
+      return "=";
+    case Verdict::undecided:
+      return "?";
+    default:
+      return "";
+  }
 }
 
 const RunResult& VariantSummary::shown() const {
@@ -115,29 +131,15 @@ int64_t samples_of(const StudyMetric& metric, const VariantSummary& variant) {
   return metric.share && !variant.failed() ? variant.shown().predictions : 0;
 }
 
-/// Where no t-test could be made. One seed: the verdict of `least_gain`, and of accuracies the sampling error; if
-/// several were trained and one succeeded, none.
-void judge_one_seed(StudySummary& study) {
-  const VariantSummary& first = study.variants.front();
-  TestedVariants tested;
-  for (VariantSummary& variant : study.variants) {
-    if (!variant.difference || variant.corrected_p) continue;
-    if (variant.runs.size() > 1 || first.runs.size() > 1) {
-      variant.verdict = Verdict::untested;
-      continue;
-    }
-    const int64_t samples = std::min(samples_of(study.metric, first), samples_of(study.metric, variant));
-    if (samples > 0) {
-      tested.emplace_back(&variant, metrics::two_shares(variant.value.mean, first.value.mean, samples));
-    } else {
-      variant.verdict = judge(*variant.difference, {}, study.metric.higher_is_better, study.least_gain);
-    }
+/// The number of seeds of each with which a difference of these means and spreads would be significant after a
+/// correction for `tests` variants, or its interval within ±margin.
+std::optional<int64_t> seeds_to_decide(metrics::Spread a, metrics::Spread b, double margin, size_t tests) {
+  for (int64_t seeds = std::min(a.count, b.count) + 1; seeds <= kManySeeds; ++seeds) {
+    a.count = b.count = seeds;
+    const double p = metrics::welch(a, b).p * static_cast<double>(tests);
+    if (p < kSignificant || metrics::is_equivalent(a, b, margin, kSignificant)) return seeds;
   }
-  const std::vector<double> p = corrected(tested);
-  for (size_t i = 0; i < tested.size(); ++i) {
-    VariantSummary& variant = *tested[i].first;
-    variant.verdict = judge(*variant.difference, p[i], study.metric.higher_is_better, study.least_gain);
-  }
+  return std::nullopt;
 }
 
 /// Takes back verdicts in favour of variants that are no better than guessing.
@@ -151,7 +153,7 @@ void require_more_than_chance(StudySummary& study) {
   for (VariantSummary& variant : study.variants) {
     const bool lacks = (variant.verdict == Verdict::better && !variant.beats_chance) ||
                        (variant.verdict == Verdict::worse && !study.variants.front().beats_chance);
-    if (lacks) variant.verdict = Verdict::no_gain;
+    if (lacks) variant.verdict = Verdict::undecided;
   }
 }
 
@@ -168,7 +170,8 @@ void summarise(StudySummary& study) {
     variant.p.reset();
     variant.corrected_p.reset();
     variant.beats_chance = true;
-    variant.verdict = variant.failed() ? Verdict::failed : Verdict::no_gain;
+    variant.seeds_needed.reset();
+    variant.verdict = variant.failed() ? Verdict::failed : Verdict::one_seed;
   }
   if (study.variants.empty() || study.variants.front().failed()) return;
   const metrics::Spread baseline = study.variants.front().value;
@@ -186,47 +189,60 @@ void summarise(StudySummary& study) {
   for (size_t i = 0; i < tested.size(); ++i) {
     VariantSummary& variant = *tested[i].first;
     variant.corrected_p = p[i];
-    variant.verdict = judge(*variant.difference, p[i], study.metric.higher_is_better, {});
+    const bool equivalent = metrics::is_equivalent(baseline, variant.value, study.least_gain, kSignificant);
+    variant.verdict = judge(*variant.difference, p[i], study.metric.higher_is_better, equivalent);
+    if (variant.verdict == Verdict::undecided)
+      variant.seeds_needed = seeds_to_decide(baseline, variant.value, study.least_gain, tested.size());
   }
-  judge_one_seed(study);
   require_more_than_chance(study);
 }
 
-std::string one_seed_rule(const StudySummary& study) {
-  if (!study.metric.percent) return fmt::format("by more than {:g} on one seed", study.least_gain);
-  const bool tested = std::any_of(study.variants.begin(), study.variants.end(),
-                                  [&](const VariantSummary& variant) { return samples_of(study.metric, variant) > 0; });
-  return fmt::format("by more than {:g} points{} on one seed", study.least_gain * 100,
-                     tested ? " and the sampling error of the evaluation" : "");
+std::string margin_text(const StudySummary& study) {
+  return study.metric.percent ? fmt::format("±{:g} points", study.least_gain * 100)
+                              : fmt::format("±{:g}", study.least_gain);
 }
+
+namespace {
+
+/// " Worse: a and b."; nothing where there are none.
+std::string sentence(std::string_view start, const std::vector<std::string>& names) {
+  return names.empty() ? "" : fmt::format(" {}: {}.", start, listed(names));
+}
+
+/// "RMT (about 7 seeds would decide)"
+std::string undecided_text(const VariantSummary& variant) {
+  if (!variant.beats_chance) return variant.name;
+  return variant.seeds_needed ? fmt::format("{} (about {} seeds would decide)", variant.name, *variant.seeds_needed)
+                              : fmt::format("{} (more than {} seeds would decide)", variant.name, kManySeeds);
+}
+
+}  // namespace
 
 std::string StudySummary::conclusion() const {
   if (variants.empty() || variants.front().failed())
     return "The first variant failed, so there is no baseline to compare with.";
-  std::vector<std::string> better, no_gain, worse, untested, broken;
+  std::map<Verdict, std::vector<std::string>> named;
   for (size_t i = 1; i < variants.size(); ++i) {
     const VariantSummary& variant = variants[i];
-    (variant.verdict == Verdict::better     ? better
-     : variant.verdict == Verdict::no_gain  ? no_gain
-     : variant.verdict == Verdict::worse    ? worse
-     : variant.verdict == Verdict::untested ? untested
-                                            : broken)
-        .push_back(variant.name);
+    named[variant.verdict].push_back(variant.verdict == Verdict::undecided ? undecided_text(variant) : variant.name);
   }
   const std::string& baseline = variants.front().name;
-  const int64_t seeds = variants.front().value.count;
-  const std::string rule = seeds > 1 ? fmt::format("by Welch's t-test over {} seeds (p < {:g} after Holm's correction)",
-                                                   seeds, kSignificant)
-                                     : one_seed_rule(*this);
-  std::string text = !better.empty() ? fmt::format("Better than '{}' {}: {}.", baseline, rule, listed(better))
-                     : no_gain.empty() && worse.empty() && !untested.empty()
-                         ? fmt::format("Nothing could be compared with '{}'.", baseline)
-                         : fmt::format("Nothing beats '{}' {}.", baseline, rule);
-  if (!no_gain.empty()) text += fmt::format(" No gain: {}.", listed(no_gain));
-  if (!worse.empty()) text += fmt::format(" Worse: {}.", listed(worse));
-  if (!untested.empty())
-    text += fmt::format(" Not tested, as only one seed succeeded there or in '{}': {}.", baseline, listed(untested));
-  if (!broken.empty()) text += fmt::format(" Failed: {}.", listed(broken));
+  const size_t compared = variants.size() - 1 - named[Verdict::failed].size() - named[Verdict::one_seed].size();
+  std::string text;
+  if (compared > 0) {
+    const std::vector<std::string>& better = named[Verdict::better];
+    text = fmt::format("{} '{}' by Welch's t-test over {} seeds (p < {:g} after Holm's correction){}{}.",
+                       better.empty() ? "Nothing is better than" : "Better than", baseline,
+                       variants.front().value.count, kSignificant, better.empty() ? "" : ": ", listed(better));
+  } else {
+    text = fmt::format("Nothing could be compared with '{}'.", baseline);
+  }
+  text += sentence("Worse", named[Verdict::worse]);
+  text += sentence(fmt::format("No difference (its 95 % interval is within {})", margin_text(*this)),
+                   named[Verdict::no_difference]);
+  text += sentence("Undecided, by the spread seen", named[Verdict::undecided]);
+  text += sentence("One seed, which says neither better nor worse (--seeds 3 trains three)", named[Verdict::one_seed]);
+  text += sentence("Failed", named[Verdict::failed]);
   std::vector<std::string> ahead;
   for (const VariantSummary& variant : variants) {
     if (!variant.failed() && variant.shown().sees_ahead) ahead.push_back(variant.name);
@@ -292,7 +308,7 @@ StudyCells study_cells(const StudySummary& study) {
          return variant.failed() ? kMissing : value_text(study.metric, variant.value);
        }},
       {"change", "vs " + first, [&](const VariantSummary& variant) { return difference_text(study.metric, variant); }},
-      {"helps?", "helps?", [](const VariantSummary& variant) { return verdict_text(variant.verdict); }}};
+      {"verdict", "verdict", [](const VariantSummary& variant) { return verdict_text(variant.verdict); }}};
   if (any([](const VariantSummary& variant) { return variant.corrected_p.has_value(); })) {
     columns.push_back(
         {"p", "p (Welch, Holm)", [](const VariantSummary& variant) { return p_text(variant.corrected_p); }});

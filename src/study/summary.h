@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/node.h"
@@ -26,25 +27,28 @@ struct StudyMetric {
   std::optional<double> chance = {};  ///< value reached by guessing
 };
 
-/// Whether a memory helps, compared with the study's first variant.
+/// A variant compared with the study's first one.
 enum class Verdict {
   baseline,
-  better,
-  no_gain,
-  worse,
-  untested,  ///< several seeds, of which only one succeeded here or in the first variant
+  better,         ///< significantly, over the seeds
+  worse,          ///< significantly, over the seeds
+  no_difference,  ///< not significantly, and the interval of the difference lies within ±least_gain
+  undecided,      ///< neither: more seeds would decide
+  one_seed,       ///< a single value on either side has no spread, so nothing is said
   failed
 };
 
-/// Corrected p-values below this count as significant.
+/// Corrected p-values below this count as significant; intervals are of 1 minus this.
 inline constexpr double kSignificant = 0.05;
 
-/// Better or worse only if the corrected p-value, where there is one, is below kSignificant. One seed has no spread, so
-/// `least_gain` decides too: smaller differences do not count.
-Verdict judge(double difference, std::optional<double> corrected_p, bool higher_is_better,
-              std::optional<double> least_gain);
-/// "yes", "no gain", "worse" …, for a table.
+/// Of a variant with two values or more on both sides.
+Verdict judge(double difference, double corrected_p, bool higher_is_better, bool is_equivalent);
+/// "better", "no difference" …, for a table.
 std::string verdict_text(Verdict verdict);
+/// ▲, ▼, = or ?, for the cells of a sweep; empty for other verdicts.
+std::string_view verdict_sign(Verdict verdict);
+
+inline constexpr int64_t kManySeeds = 100;
 
 /// One variant over its seeds.
 struct VariantSummary {
@@ -57,6 +61,8 @@ struct VariantSummary {
   bool beats_chance = true;                ///< false: guessing as often reaches as much (p >= kSignificant)
   std::optional<double> corrected_p = {};  ///< after Holm's correction over the variants of the table
   Verdict verdict = Verdict::failed;
+  /// With `undecided`: seeds with which this mean and spread would give another verdict; unset: more than kManySeeds.
+  std::optional<int64_t> seeds_needed = {};
   std::vector<RunResult> runs = {};  ///< one per seed
 
   bool failed() const { return value.count == 0; }
@@ -72,10 +78,10 @@ struct StudySummary {
   std::string name = {}, about = {};
   std::string point = {};  ///< "num_segments 9"; empty without a sweep
   StudyMetric metric = {};
-  double least_gain = 0;
+  double least_gain = 0;  ///< the smallest difference that matters
   std::vector<VariantSummary> variants = {};
 
-  /// One sentence: which variants beat the first one and which do not.
+  /// A few sentences: which variants beat the first one and which do not.
   std::string conclusion() const;
 };
 
@@ -125,14 +131,14 @@ struct Comparison {
 /// Makes the study's metric the value of a run. If the run was recorded without it, `error` says so.
 void take_metric(RunResult& run, const StudyMetric& metric);
 
-/// Computes value, difference, p-values and verdict of every variant from its runs. With several seeds Welch's t-test
-/// against the first variant decides, with Holm's correction over all variants. With one seed a difference has to
-/// exceed `least_gain` and, for accuracies, the sampling error of the evaluation: a test of two shares, corrected in
-/// the same way. Nothing that guessing reaches too is better than anything, or makes anything worse.
+/// Computes value, difference, p-values and verdict of every variant from its runs. Welch's t-test against the first
+/// variant decides, with Holm's correction over all variants; where it does not, the 95 % interval of the difference
+/// tells no difference from undecided. Nothing that guessing reaches too is better than anything, or makes anything
+/// worse.
 void summarise(StudySummary& study);
 
-/// "by more than 2 points and the sampling error of the evaluation on one seed": the criterion with one seed.
-std::string one_seed_rule(const StudySummary& study);
+/// "±0.01", "±2 points": the differences that do not matter.
+std::string margin_text(const StudySummary& study);
 
 /// The cells of the table that `compare` prints, one row per variant; columns without information are left out.
 /// Columns: 0 name, 1 value, 2 difference, 3 verdict, then numbers.
@@ -150,7 +156,7 @@ base::TextTable study_table(const StudySummary& study, bool in_full = false);
 struct GridCell {
   std::string text;
   bool best = false;
-  Verdict verdict = Verdict::no_gain;
+  Verdict verdict = Verdict::one_seed;
   std::string paper;  ///< "paper 97.7 %"
 };
 struct GridCells {

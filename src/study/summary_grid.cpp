@@ -7,9 +7,6 @@
 namespace mnemo::study {
 namespace {
 
-constexpr const char* kBetter = " ▲";
-constexpr const char* kWorse = " ▼";
-
 /// The paper's value for a variant at a point, in the study's own metric.
 std::string paper_at(const StudyGrid& study, size_t point, const std::string& variant) {
   for (const PaperPoint& value : study.paper) {
@@ -69,8 +66,7 @@ base::TextTable grid_table(const StudyGrid& study, bool markdown) {
     std::vector<std::string> texts = cells.labels[row];
     for (const GridCell& cell : cells.rows[row]) {
       std::string text = markdown && cell.best ? "**" + cell.text + "**" : cell.text;
-      if (cell.verdict == Verdict::better) text += kBetter;
-      if (cell.verdict == Verdict::worse) text += kWorse;
+      if (const std::string_view sign = verdict_sign(cell.verdict); !sign.empty()) text += fmt::format(" {}", sign);
       if (!cell.paper.empty()) text += fmt::format(" [{}]", cell.paper);
       texts.push_back(std::move(text));
     }
@@ -85,10 +81,10 @@ std::string grid_legend(const StudyGrid& study) {
   if (tested(study)) {
     text = fmt::format(
         "▲ better, ▼ worse than {}: Welch's t-test over the seeds, p < {:g} after Holm's correction for the variants "
-        "of a row.",
-        study.variants.front(), kSignificant);
+        "of a row; = no difference (its 95 % interval is within {}), ? undecided.",
+        study.variants.front(), kSignificant, margin_text(study.points.front()));
   } else {
-    text = fmt::format("▲ better, ▼ worse than {} {}.", study.variants.front(), one_seed_rule(study.points.front()));
+    text = "One seed says neither better nor worse (--seeds 3 trains three).";
   }
   const bool has_paper = std::any_of(study.paper.begin(), study.paper.end(),
                                      [](const PaperPoint& value) { return value.metric.empty(); });

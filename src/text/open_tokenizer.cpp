@@ -364,9 +364,25 @@ std::shared_ptr<const Tokenizer> open_tokenizer_files(const Files& files, const 
       .open();
 }
 
+namespace {
+
+/// A tokenizer that is one file, such as a SentencePiece model of any name. Others need the files beside them.
+std::shared_ptr<const Tokenizer> open_file(const std::string& path, const OpenOptions& options) {
+  const std::string name = path.substr(path.rfind('/') + 1), folder = base::parent_folder(path);
+  if (name.ends_with(".model") || name.ends_with(".spm"))
+    return open_tokenizer_files({{kTrainedModelFile, base::read_file(path, kMaxBytes)}}, path, options);
+  base::require(is_known_file(name) && !is_beside(name),
+                "{}: expected a file of a tokenizer (tokenizer.json, NAME.model, vocab.txt, vocab.json) or its folder",
+                path);
+  return open_tokenizer(folder.empty() ? "." : folder, options);
+}
+
+}  // namespace
+
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& folder, const OpenOptions& options) {
-  base::require(base::is_folder(folder), "{}: expected a folder with the files of a tokenizer, found {}", folder,
-                base::path_exists(folder) ? "a file" : "nothing");
+  base::require(base::path_exists(folder), "{}: no such file or folder; expected one with the files of a tokenizer",
+                folder);
+  if (!base::is_folder(folder)) return open_file(folder, options);
   std::set<std::string> names;
   for (const std::string& name : base::list_folder(folder)) {
     if (is_known_file(name)) names.insert(name);

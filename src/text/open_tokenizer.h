@@ -23,8 +23,8 @@ struct OpenOptions {
 ///   vocab.json + merges.txt, encoder.json + vocab.bpe, or gpt2-vocab.json + gpt2-merges.txt [+ dict.txt]
 ///                                                            byte-level BPE: GPT-2, RoBERTa, fairseq
 /// tokenizer_config.json beside them may set lower case and accents of WordPiece and ALBERT; it and
-/// special_tokens_map.json are saved with the tokenizer. Chat templates are not read. Throws InputError that names the
-/// folder, the file and the rule.
+/// special_tokens_map.json are saved with the tokenizer; chat templates are not. A file stands for its folder, and a
+/// SentencePiece model (.model, .spm) for itself. Throws InputError naming the folder, the file and the rule.
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& folder, const OpenOptions& options = {});
 
 /// Whether the folder has a file that open_tokenizer reads a vocabulary from.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/node.h"
 #include "base/printable.h"
 #include "base/text_format.h"
@@ -23,14 +24,14 @@ constexpr std::string_view kMarkOfSpace = "\u2581", kUnknownMark = "\u2585";
 
 class Lines final : public sentencepiece::SentenceIterator {
  public:
-  explicit Lines(std::vector<std::string> lines) : lines_(std::move(lines)) {}
+  explicit Lines(const std::vector<std::string>& lines) : lines_(lines) {}
   bool done() const override { return at_ == lines_.size(); }
   void Next() override { ++at_; }
   const std::string& value() const override { return lines_[at_]; }
   sentencepiece::util::Status status() const override { return {}; }
 
  private:
-  std::vector<std::string> lines_;
+  const std::vector<std::string>& lines_;
   size_t at_ = 0;
 };
 
@@ -61,22 +62,33 @@ void read_lines(const TextSource& text, std::vector<std::string>& lines) {
   finish();
 }
 
-/// Trains with the options given and those of every model. Throws InputError that names `where`.
-std::string train(const std::string& type, int64_t vocab_size, std::vector<std::string> lines,
+/// Trains with the options given and those of every model. A text with fewer pieces gives as many as it has, with a
+/// warning. Throws InputError that names `where`.
+std::string train(const std::string& type, int64_t vocab_size, const std::vector<std::string>& lines,
                   const std::string& where) {
   size_t longest = kUsualLine;
   for (const std::string& line : lines) longest = std::max(longest, line.size());
-  Lines iterator(std::move(lines));
   std::string file;
   // One thread: sums are then made in one order, and the model is always the same.
-  require_ok(sentencepiece::SentencePieceTrainer::Train({{"model_type", type},
-                                                         {"vocab_size", std::to_string(vocab_size)},
-                                                         {"max_sentence_length", std::to_string(longest)},
-                                                         {"pad_id", "3"},
-                                                         {"num_threads", "1"},
-                                                         {"minloglevel", "2"}},
-                                                        &iterator, &file),
-             where);
+  const auto attempt = [&] {
+    Lines iterator(lines);
+    file.clear();
+    return sentencepiece::SentencePieceTrainer::Train({{"model_type", type},
+                                                       {"vocab_size", std::to_string(vocab_size)},
+                                                       {"max_sentence_length", std::to_string(longest)},
+                                                       {"pad_id", "3"},
+                                                       {"num_threads", "1"},
+                                                       {"minloglevel", "2"}},
+                                                      &iterator, &file);
+  };
+  sentencepiece::util::Status status = attempt();
+  if (const std::optional<int64_t> most = most_pieces(status)) {
+    base::log_warning("{}: the text has {} pieces, fewer than the {} of data.max_vocabulary or --vocab-size; takes {}",
+                      where, *most, vocab_size, *most);
+    vocab_size = *most;
+    status = attempt();
+  }
+  require_ok(status, where);
   return file;
 }
 
@@ -110,7 +122,7 @@ std::shared_ptr<const Tokenizer> train_sentencepiece(std::string_view type, cons
                 "{}: expected characters to train a tokenizer on, found only white space, "
                 "control characters and the like",
                 where);
-  const std::string file = train(std::string(type), vocab_size, std::move(lines), where);
+  const std::string file = train(std::string(type), vocab_size, lines, where);
   return open_tokenizer_files({{kTrainedModelFile, file}}, where);
 }
 

@@ -173,6 +173,9 @@ class Trainer {
   bool out_of_patience() const;
   /// Ticks off the parameters that have a gradient now; after the first steps, warns of those that never had one.
   void watch_gradients();
+  /// Before the first step: warns if memories are carried and no gradient ever reaches what wrote them.
+  void warn_of_cut_memories() const;
+  std::set<std::string> in_initial_state() const;
   void keep_step();
   bool owes_evaluation() const;
   TrainReport report(int stopped) const;

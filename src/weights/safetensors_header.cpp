@@ -13,6 +13,7 @@ namespace mnemo::weights {
 namespace {
 
 constexpr uint64_t kFreeTensors = 1'536;
+constexpr const char* kCutOff = "; the file is cut off: copy or download it again";
 constexpr uint64_t kBytesPerFurtherTensor = 8'192;
 
 class HeaderParser {
@@ -36,15 +37,15 @@ class HeaderParser {
   // Rules 1 to 3.
   uint64_t header_length() {
     const uint64_t size = source_.size();
-    if (size < kLengthBytes) broken_rule(file_, 1, "found {} bytes", size);
+    if (size < kLengthBytes) broken_rule(file_, 1, "found {} bytes{}", size, kCutOff);
     std::array<unsigned char, kLengthBytes> raw{};
     source_.read(0, raw.data(), raw.size());
     uint64_t length = 0;
     for (size_t i = 0; i < raw.size(); ++i) length |= uint64_t{raw[i]} << (8 * i);
     // If both are wrong, report the file's end: a truncated file or a foreign format is the more likely cause.
     if (length > size - kLengthBytes && length <= kMaxHeaderBytes) {
-      broken_rule(file_, 3, "the header claims {} bytes, the file has {} after the length", length,
-                  size - kLengthBytes);
+      broken_rule(file_, 3, "the header claims {} bytes, the file has {} after the length{}", length,
+                  size - kLengthBytes, kCutOff);
     }
     if (length > kMaxHeaderBytes) broken_rule(file_, 2, "the header claims {} bytes", length);
     return length;
@@ -259,7 +260,8 @@ class HeaderParser {
     }
     const uint64_t available = source_.size() - header_.data_start;
     if (at != available)
-      broken_rule(file_, 12, "the tensors take {} bytes, the file has {} after the header", at, available);
+      broken_rule(file_, 12, "the tensors take {} bytes, the file has {} after the header{}", at, available,
+                  at > available ? kCutOff : "");
   }
 
   ByteSource& source_;

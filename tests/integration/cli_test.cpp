@@ -52,11 +52,22 @@ TEST_F(CommandLine, MistakesAreToldWithStatusTwo) {
       {{"train", recipe_, "--data", text_, "--set", "train.stepz=3"}, "did you mean 'steps'?"},
       {{"train", recipe_, "--data", text_, "--set", "train.steps=few"}, "expected integer"},
       {{"train", recipe_, "--data", text_, "--set", "model.memory=[{type=\"grk\"}]"}, "did you mean 'grc'?"},
-      {{"train", "--resume", folder_ / "none"}, "no run is there"},
-      {{"eval", folder_ / "none"}, "expected a model folder"},
+      {{"train", "--resume", folder_ / "none"}, "no training run there"},
+      {{"train", recipe_, "--data", text_, "--set", "train.lr=1"}, "did you mean 'train.optimiser.lr'?"},
+      {{"train", recipe_, "--data", text_, "--set", "model.memory=[{type=\"rmt\"}]"},
+       "did you mean 'recurrent_tokens' (RMT"},
+      {{"train", recipe_, "--data", text_, "--set", "train.clip_norm=0"}, "for none write \"unset\""},
+      {{"train", recipe_, "--batch-size", "8"}, "a key of the recipe is set with --set train.batch_size=VALUE"},
+      {{"train", recipe_, text_}, "data are given as --data "},
+      {{"eval", "gpt2"}, "`hf download gpt2 --local-dir models/gpt2`"},
+      {{"train", recipe_, "--data", text_, "--set", "model.from=some/model"},
+       "some/model: no such folder; Mnemo does not download models"},
+      {{"train", "finetune_text", "--data", text_}, "'model.from': expected the folder of the model to start from"},
+      {{"eval", folder_ / "none"}, "none: no such folder"},
       {{"eval", ""}, "eval: MODEL: expected a path or name, found ''"},
       {{"generate", text_}, "text.txt"},
-      {{"inspect", folder_ / "none"}, "expected a model folder, a run's folder or a recipe (.toml), found nothing"},
+      {{"inspect", folder_ / "none"},
+       "no such file or folder; expected a model folder, a run's folder or a recipe (.toml)"},
       {{"data", folder_ / "none.txt"}, "no such file"},
       {{"compare", recipe_}, "has no [[study]]"},
       {{"compare", recipe_, "--device", "tpu"}, "--device: expected cpu, cuda or cuda:N"},
@@ -87,7 +98,7 @@ TEST_F(CommandLine, MistakesAreToldWithStatusTwo) {
 }
 
 TEST_F(CommandLine, OutputThatCannotBeWritten) {
-  EXPECT_EQ(run_to("/dev/full", {"data", text_}).status, 2);
+  EXPECT_EQ(run_to("/dev/full", {"data", text_}).status, 1) << "a full disk is no wrong input";
   const Finished outcome = run({"train", recipe_, "--data", text_, "--out", text_ + "/inside"});
   EXPECT_EQ(outcome.status, 2);
   EXPECT_TRUE(holds(outcome.err, "text.txt/inside")) << outcome.err;
@@ -177,7 +188,7 @@ TEST_F(CommandLine, HintsCanBePastedIntoAShell) {
   const Finished done = run({"train", recipe_, "--data", text_, "--out", folder});
   EXPECT_TRUE(holds(done.out, "try: mnemo generate " + quoted + "/model' --prompt")) << done.out;
   EXPECT_TRUE(holds(run({"train", recipe_, "--data", text_, "--out", folder}).err,
-                    "go on with it: mnemo train --resume " + quoted + "', or choose"));
+                    "resume it: mnemo train --resume " + quoted + "', or choose"));
   const Finished other = run({"train", "--resume", folder, "--set", "model.backbone.dim=32"});
   EXPECT_TRUE(holds(other.err, "--init " + quoted + "'")) << other.err;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {

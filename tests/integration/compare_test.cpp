@@ -103,6 +103,10 @@ TEST_F(CommandLine, CompareGivesTablesAndAReport) {
   EXPECT_TRUE(holds(resumed.err, "6 of 6 trainings are already done")) << resumed.err;
   const base::Node same = json(resumed.out);
   EXPECT_EQ(same.at("studies"), results.at("studies"));
+  write(folder_ / "other.toml", "base = \"studies.toml\"\nname = \"Another\"\n");
+  const Finished other = run({"compare", folder_ / "other.toml", "--out", out});
+  EXPECT_EQ(other.status, 2) << other.out;
+  EXPECT_TRUE(holds(other.err, "out: holds the comparison '")) << other.err;
 }
 
 TEST_F(CommandLine, CompareMeasuresWhatTheTimeAllowed) {
@@ -181,7 +185,7 @@ TEST_F(CommandLine, CompareStopsItsChildren) {
   process.signal(SIGINT);
   const Finished outcome = process.finish();
   EXPECT_EQ(outcome.status, 130) << outcome.err;
-  EXPECT_TRUE(holds(outcome.err, "To go on: mnemo compare")) << outcome.err;
+  EXPECT_TRUE(holds(outcome.err, "To resume: mnemo compare")) << outcome.err;
   for (const pid_t pid : seen) EXPECT_NE(kill(pid, 0), 0) << "child " << pid << " is still there";
   EXPECT_FALSE(std::filesystem::exists(out + "/report.html"));
 }

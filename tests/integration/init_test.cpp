@@ -25,7 +25,7 @@ TEST_F(Init, BeginsWithARecipeForOnesOwnText) {
   EXPECT_EQ(done.status, 0) << done.err;
   EXPECT_EQ(run({"train", recipe, "--out", folder_ / "run", "--set", "train.steps=1", "-q"}).status, 0);
   EXPECT_TRUE(holds(run({"init", "--data", text_, "--out", recipe}).err, "mine.toml: is there already"));
-  EXPECT_TRUE(holds(run({"init", "--data", folder_ / "none"}).err, "none: expected a text or a folder of images"));
+  EXPECT_TRUE(holds(run({"init", "--data", folder_ / "none"}).err, "none: no such file or folder"));
   EXPECT_TRUE(holds(run({"init"}).err, "expected --data"));
   // Paths follow the recipe's folder where they are relative.
   const std::string command = std::string("cd '") + folder_.path() + "' && '" + kBinary +

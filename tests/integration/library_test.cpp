@@ -149,7 +149,7 @@ TEST_F(Library, AStoppedTrainingGoesOn) {
   const Training second = resume_training(folder_ / "run", {.watch = {.log = watch.log}});
   EXPECT_FALSE(second.stopped);
   EXPECT_EQ(second.steps, 6);
-  EXPECT_TRUE(holds(log, "goes on after step 2|")) << log;
+  EXPECT_TRUE(holds(log, "resuming after step 2|")) << log;
 }
 
 TEST_F(Library, SamplesAndScoresAsTheCommandDoes) {
@@ -290,7 +290,7 @@ TEST_F(Library, TrainsAndResumesAsTheCommandDoes) {
   const Training resumed = resume_training(part, {.set = {"train.steps=6"}});
   EXPECT_TRUE(content(resumed.model + "/model.safetensors") == expected);
   expect_error<InputError>([&] { resume_training(part, {.out = "x"}); }, {"its own folder"});
-  expect_error<InputError>([&] { resume_training(folder_ / "none"); }, {"no run is there"});
+  expect_error<InputError>([&] { resume_training(folder_ / "none"); }, {"no training run there"});
 }
 
 TEST_F(Library, ComparesInThisProcessAsInProcessesOfTheirOwn) {

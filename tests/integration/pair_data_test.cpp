@@ -98,12 +98,19 @@ TEST_F(TranslationRun, TokenizersOfOurOwnAreVocabularies) {
     }
     return run(arguments);
   };
-  const Finished told = train("one", {"data.tokenizer=" + (folder_ / "en")});
-  EXPECT_EQ(told.status, 2);
-  const std::string line = "tokens = { pad = 3, eos = 2, bos = 1, unk = 0 }";
-  EXPECT_TRUE(holds(told.err, "write under [model]: " + line)) << told.err;
-  const Finished one = train("one", {"data.tokenizer=" + (folder_ / "en"), "model." + line});
-  EXPECT_EQ(one.status, 0) << one.err;
+  // The model's special tokens follow from the tokenizer, whose file may be named too.
+  for (const std::string from : {"en", "en/tokenizer.model"}) {
+    const std::string out = from == "en" ? "one" : "of_file";
+    const Finished one = train(out, {"data.tokenizer=" + (folder_ / from)});
+    EXPECT_EQ(one.status, 0) << one.err;
+    const base::Node tokens = json(content(folder_ / (out + "/model/config.json"))).at("tokens");
+    for (const auto& [name, id] : {std::pair("pad", 3), std::pair("eos", 2), std::pair("bos", 1), std::pair("unk", 0)})
+      EXPECT_EQ(tokens.at(name).as_int(), id) << name;
+  }
+  EXPECT_EQ(content(folder_ / "of_file/model/model.safetensors"), content(folder_ / "one/model/model.safetensors"));
+  const Finished said = train("said", {"data.tokenizer=" + (folder_ / "en"), "model.tokens={pad=2,eos=3}"});
+  EXPECT_EQ(said.status, 2);
+  EXPECT_TRUE(holds(said.err, "(pad = 3, eos = 2, bos = 1, unk = 0), found pad = 2, eos = 3")) << said.err;
   const Finished both = train("both",
                               {"data.tokenizer=" + (folder_ / "en"), "data.target_tokenizer=" + (folder_ / "de"),
                                "model.embedding.shared=\"decoder\""});

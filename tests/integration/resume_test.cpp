@@ -78,7 +78,7 @@ TEST_F(Resume, ARefusedOneLeavesTheRunAsItWas) {
 
 TEST_F(Resume, WithoutAGoodCheckpointIsRefused) {
   const std::string folder = trained("run", {"--set", "train.save_every=3"});
-  const std::string anew = "to begin anew: mnemo train " + folder + "/recipe.toml --out OTHER";
+  const std::string anew = "to start again: mnemo train " + folder + "/recipe.toml --out OTHER";
   for (const char* step : {"/step-00000003", "/step-00000006"}) damage(folder + step);
   expect_refused(folder, {"train", "--resume", folder}, anew);
   expect_refused(folder, {"train", recipe_, "--data", text_, "--out", folder}, "without a good checkpoint; remove it");
@@ -96,7 +96,7 @@ TEST_F(Resume, ADamagedNewestCheckpointCostsItsStepsAlone) {
   damage(folder + "/step-00000006");
   const Finished resumed = run({"train", "--resume", folder});
   EXPECT_EQ(resumed.status, 0) << resumed.err;
-  EXPECT_TRUE(holds(resumed.err, "goes on after step 3")) << resumed.err;
+  EXPECT_TRUE(holds(resumed.err, "resuming after step 3")) << resumed.err;
   EXPECT_EQ(content(folder + "/model/model.safetensors"), model);
 }
 
@@ -112,6 +112,9 @@ TEST_F(Resume, TheModelCardKeepsTheCommandThatStartedTheRun) {
                     "    mnemo train --resume RUN --set train.steps=5\n"
                     "    mnemo train --resume RUN --set train.steps=6\n\n"))
       << card;
+  const Finished finished = run({"train", "--resume", folder});
+  EXPECT_EQ(finished.status, 0) << finished.err;
+  EXPECT_TRUE(finished.out.starts_with(folder + ": finished at step 6, nothing left to train")) << finished.out;
 }
 
 TEST_F(Resume, OneProcessAtATimeWritesInAFolder) {

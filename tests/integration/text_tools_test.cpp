@@ -125,8 +125,6 @@ TEST_F(CommandLine, MistakesWithTextToolsAreToldWithStatusTwo) {
        "vocabulary size: expected 5"},
       {{"data", "tokenizer", folder_ / "none.txt", "--type", "bpe", "--vocab-size", "9", "--out", folder_ / "o"},
        "none.txt"},
-      {{"data", "tokenizer", folder_ / "a.txt", "--type", "bpe", "--vocab-size", "9000", "--out", folder_ / "o"},
-       "a.txt: vocabulary size: expected at most"},
       {{"data", folder_ / "a.txt", "--type", "bpe"}, "--type and --vocab-size go with tokenizer"},
       {{"data", "tokenizer", folder_ / "a.txt", "--type", "bpe", "--out", folder_ / "o", "-n", "3"},
        "data: tokenizer: --unit, --part, --variant, --count, --seed and --check go with data that are shown"},
@@ -155,7 +153,7 @@ TEST_F(CommandLine, MistakesWithTextToolsAreToldWithStatusTwo) {
       {{folder_.path()}, "expect.safetensors"},
       {{folder_ / "other.jsonl"}, "line 1: expected the fields of BLEU"},
       {{kTools + "tokenizer_t5/strings.jsonl"}, "expected --tokenizer FOLDER"},
-      {{kTools + "tokenizer_t5/strings.jsonl", "--tokenizer", folder_ / "none"}, "expected a folder with the files"},
+      {{kTools + "tokenizer_t5/strings.jsonl", "--tokenizer", folder_ / "none"}, "no such file or folder"},
   };
   const auto expect_refused = [](const Finished& outcome, const std::string& message) {
     EXPECT_EQ(outcome.status, 2) << message << "\n" << outcome.err;

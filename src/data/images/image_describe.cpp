@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/printable.h"
+#include "base/require_folder.h"
 #include "base/text_table.h"
 #include "data/images/image_set.h"
 
@@ -111,8 +112,7 @@ base::Node to_node(const ImageDescription& description) {
 }
 
 ImageOptions detect_images(const std::string& folder) {
-  base::require(base::is_folder(folder), "{}: expected the folder of an image set, found {}", folder,
-                base::path_exists(folder) ? "a file" : "nothing");
+  base::require_folder(folder, "the folder of an image set");
   using Format = ImageOptions::Format;
   ImageOptions options;
   options.train = folder;

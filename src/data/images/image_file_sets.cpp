@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/node.h"
+#include "base/require_folder.h"
 #include "data/images/image_layout.h"
 #include "data/images/image_walk.h"
 #include "data/images/inaturalist.h"
@@ -18,8 +19,7 @@ namespace {
 constexpr int64_t kLongestImageLine = 1 << 16;
 
 void require_folder(const std::string& path, std::string_view what) {
-  base::require(base::is_folder(path), "{}: expected the folder of {}, found {}", path, what,
-                base::path_exists(path) ? "a file" : "nothing");
+  base::require_folder(path, fmt::format("the folder of {}", what));
 }
 
 std::vector<std::string> folders_in(const std::string& root) {

@@ -112,8 +112,9 @@ std::string PairOptions::unit_name() const { return base::write_options(*this).a
 
 void PairOptions::validate(const base::Where& where) const {
   PairTextOptions::validate(where);
-  where.require(tokenizer.empty() || (unit == PairOptions().unit && joint && min_count == 1 && max_vocabulary == 0),
-                "tokenizer", "'{}' is the vocabulary; remove unit, joint, min_count and max_vocabulary", tokenizer);
+  where.require(
+      tokenizer.empty() || (unit == PairOptions().unit && joint && min_count == 1 && max_vocabulary == 0), "tokenizer",
+      "'{}' is the vocabulary; remove unit, joint, min_count and max_vocabulary (--set data.unit=unset)", tokenizer);
   where.require(target_tokenizer.empty() || !tokenizer.empty(), "target_tokenizer",
                 "is for the target only; give the source's under tokenizer");
   where.require(max_ratio == 0 || max_ratio >= 1, "max_ratio", "expected 0 or at least 1, found {}", max_ratio);
@@ -170,7 +171,11 @@ PairVocabularies make_vocabularies(const PairOptions& options, const std::vector
     const auto own = text::open_tokenizer(options.tokenizer);
     const text::SpecialTokens special = own->special_tokens();
     base::require(special.end >= 0 && special.padding >= 0,
-                  "{}: expected a tokenizer with tokens for the end of a text and for padding", options.tokenizer);
+                  "{}: expected a tokenizer with tokens for the end of a text and for padding, found none for {}",
+                  options.tokenizer,
+                  special.end >= 0       ? "padding (<pad>)"
+                  : special.padding >= 0 ? "the end of a text (</s>)"
+                                         : "either (</s>, <pad>)");
     const auto both = std::make_shared<const PairVocabulary>(own, special.end, special.padding);
     return {both, both};
   }

@@ -10,6 +10,7 @@
 #include "base/file_io.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "base/require_folder.h"
 #include "base/unicode.h"
 #include "base/utf8.h"
 #include "data/text/lines.h"
@@ -103,8 +104,7 @@ void read_two_files(const std::string& source_path, const std::string& target_pa
 
 /// The names of a folder's files, but for hidden ones, sorted.
 std::vector<std::string> names_in(const std::string& folder) {
-  base::require(base::is_folder(folder), "{}: expected a folder, as on the other side, found {}", folder,
-                base::path_exists(folder) ? "a file" : "nothing");
+  base::require_folder(folder, "a folder, as on the other side");
   std::vector<std::string> names;
   for (const std::string& name : base::list_folder(folder)) {
     if (!name.starts_with(".") && !base::is_folder(base::join_path(folder, name))) names.push_back(name);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/printable.h"
+#include "base/require_folder.h"
 #include "base/utf8.h"
 #include "data/prepare/output.h"
 #include "data/text/corpus.h"
@@ -90,8 +91,7 @@ std::string keys_of_parts(TextOptions options) {
 Prepared prepare_text(const std::string& folder, const PrepareTarget& out, const base::Node& data) {
   const auto options = base::read_typed_options<TextOptions>(data);
   const double valid_fraction = options.valid_fraction, test_fraction = options.test_fraction;
-  base::require(base::is_folder(folder), "{}: expected a folder of texts, found {}", folder,
-                base::path_exists(folder) ? "a file" : "nothing");
+  base::require_folder(folder, "a folder of texts");
   std::error_code error;
   base::require(!std::filesystem::equivalent(folder, out.folder, error),
                 "{}: expected an output folder other than the one that is read", out.folder);

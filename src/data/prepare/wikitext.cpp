@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/require_folder.h"
 #include "data/prepare/output.h"
 #include "data/text/documents.h"
 
@@ -73,8 +74,8 @@ constexpr WikiText kWikiText103 = {
 
 Prepared prepare_wikitext(const WikiText& known, const std::string& folder, const PrepareTarget& out) {
   const std::string name(known.name);
-  base::require(base::is_folder(folder), "{}: expected a folder with the three files of {}, found {}; get it from {}",
-                folder, name, base::path_exists(folder) ? "a file" : "nothing", known.from);
+  base::require_folder(folder, fmt::format("a folder with the three files of {}", name),
+                       fmt::format("; get {} from {}", name, known.from));
   std::vector<text::TextSource> sources;
   Prepared prepared;
   for (size_t i = 0; i < kParts.size(); ++i) {

@@ -85,7 +85,8 @@ void TextOptions::validate(const base::Where& where) const {
   where.require(needs_line == !separator_line.empty(), "separator_line",
                 "expected a line exactly when document_separator = \"line\"");
   where.require(tokenizer.empty() || (unit == TextOptions().unit && min_count == 1 && max_vocabulary == 0), "tokenizer",
-                "'{}' has a vocabulary of its own; remove unit, min_count and max_vocabulary", tokenizer);
+                "'{}' has a vocabulary of its own; remove unit, min_count and max_vocabulary (--set data.unit=unset)",
+                tokenizer);
   where.require(!pack || (!tokenizer.empty() && document_separator != DocumentRule::Kind::none), "pack",
                 "expected document_separator, and a tokenizer whose end token separates documents");
   where.require(unit != Unit::bytes || (min_count == 1 && max_vocabulary == 0), "unit",

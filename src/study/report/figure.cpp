@@ -336,8 +336,8 @@ std::string grid(const StudyGrid& study) {
     for (const GridCell& cell : cells.rows[row]) {
       const std::string text = html_escape(cell.text);
       html += fmt::format("<td>{}", cell.best ? "<b>" + text + "</b>" : text);
-      if (cell.verdict == Verdict::better) html += " <span class=\"sign better\">▲</span>";
-      if (cell.verdict == Verdict::worse) html += " <span class=\"sign worse\">▼</span>";
+      if (const std::string_view sign = verdict_sign(cell.verdict); !sign.empty())
+        html += fmt::format(" <span class=\"sign {}\">{}</span>", verdict_class(cell.verdict), sign);
       if (!cell.paper.empty()) html += fmt::format(" <span class=\"paper\">[{}]</span>", html_escape(cell.paper));
       html += "</td>";
     }

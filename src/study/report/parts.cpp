@@ -21,6 +21,12 @@ using base::html_escape;
 constexpr std::array<std::string_view, 9> kColours = {"#6b7480", "#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                                       "#b8860b", "#56b4e9", "#7b4fb5", "#8c564b"};
 
+std::string cell(std::string_view text, bool left = false) {
+  return fmt::format("<td{}>{}</td>", left ? " class=\"left\"" : "", html_escape(text));
+}
+
+}  // namespace
+
 std::string_view verdict_class(Verdict verdict) {
   switch (verdict) {
     case Verdict::better:
@@ -33,12 +39,6 @@ std::string_view verdict_class(Verdict verdict) {
       return "none";
   }
 }
-
-std::string cell(std::string_view text, bool left = false) {
-  return fmt::format("<td{}>{}</td>", left ? " class=\"left\"" : "", html_escape(text));
-}
-
-}  // namespace
 
 std::string_view colour(size_t index) {
   return index == 0 ? kColours[0] : kColours[1 + (index - 1) % (kColours.size() - 1)];

@@ -11,6 +11,8 @@ namespace mnemo::study::report {
 /// Colour of the i-th variant of a study; the same in tables, charts and pictures.
 std::string_view colour(size_t index);
 
+/// The class of a verdict in page.css: better, worse, failed or none.
+std::string_view verdict_class(Verdict verdict);
 /// The study's table with coloured verdicts.
 std::string table(const StudySummary& study);
 

@@ -50,14 +50,13 @@ std::string legend(const StudySummary& study) {
   std::string metric = study.metric.name;
   metric[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(metric[0])));
   const size_t seeds = study.variants.empty() ? 0 : study.variants.front().runs.size();
-  std::string text = seeds > 1
-                         ? fmt::format(
-                               "{}: mean ± standard deviation over {} seeds; “helps” means that Welch's t-test "
-                               "against {} gives p < {:g} "
-                               "after Holm's correction for all variants of the table; the best in bold. ",
-                               metric, seeds, study.variants.front().name, kSignificant)
-                         : fmt::format("{}: better or worse means different from {} {}. ", metric,
-                                       study.variants.empty() ? "" : study.variants.front().name, one_seed_rule(study));
+  std::string text =
+      seeds > 1 ? fmt::format(
+                      "{}: mean ± standard deviation over {} seeds; better or worse means that Welch's t-test against "
+                      "{} gives p < {:g} after Holm's correction for all variants of the table, no difference that the "
+                      "95 % interval of the difference lies within {}, undecided that neither does; the best in bold. ",
+                      metric, seeds, study.variants.front().name, kSignificant, margin_text(study))
+                : fmt::format("{} of one seed, which says neither better nor worse. ", metric);
   text += "State: bytes that one sequence carries between segments once its memory is full. ";
   if (study.metric.generates) {
     text += "Generation: one token at a time, starting at the position given. ";

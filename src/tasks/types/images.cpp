@@ -13,6 +13,7 @@
 #include "data/text/text_files.h"
 #include "models/model.h"
 #include "tasks/images.h"
+#include "tasks/types/held_out.h"
 
 namespace mnemo::tasks {
 namespace {
@@ -73,6 +74,7 @@ LoadedTask ImageSpec::load(const models::ModelOptions& model, const TaskSettings
   const Options options = images(model);
   data::ImageSets sets = data::load_images(options);
   LoadedTask loaded{.task = nullptr, .shape = shape_of(*sets.train), .tokens_per_row = 1};
+  if (!sets.valid) loaded.notices.emplace_back(kNothingHeldOut);
   loaded.task = std::make_unique<Images>(
       std::move(sets), options,
       ImageTrainOptions{settings.batch_size, settings.shuffle, settings.seed, settings.eval_batch_size,

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "tasks/memory_rows.h"
+#include "tasks/types/held_out.h"
 #include "text/open_tokenizer.h"
 
 namespace mnemo::tasks {
@@ -106,6 +107,7 @@ LoadedTask LabelledTextSpec::load(const models::ModelOptions& model, const TaskS
                   .num_classes = static_cast<int64_t>(sets.labels.size()),
                   .length = std::min(longest, max_length),
                   .classes = sets.labels};
+  if (!documents.valid) loaded.notices.emplace_back(kNothingHeldOut);
   loaded.tokens_per_row = documents.train->num_tokens() / documents.train->size();
   ClassificationOptions classification = labelled_text_segments(options_, max_length);
   classification.batch_size = settings.batch_size;

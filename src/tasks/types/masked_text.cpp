@@ -8,6 +8,7 @@
 #include "models/model.h"
 #include "tasks/masked_text.h"
 #include "tasks/memory_rows.h"
+#include "tasks/types/held_out.h"
 #include "tasks/types/text.h"
 
 namespace mnemo::tasks {
@@ -63,6 +64,7 @@ LoadedTask MaskedTextSpec::load(const models::ModelOptions& model, const TaskSet
                     .shape = {.vocabulary = tokenizer.size(), .length = length},
                     .tokens_per_row = settings.segments_per_step * length,
                     .tokenizer = corpus.tokenizer};
+  if (!corpus.valid) loaded.notices.emplace_back(kNothingHeldOut);
   MaskedTextTaskOptions options{.batch_size = settings.batch_size,
                                 .segments = settings.segments_per_step,
                                 .segment_size = length,

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/text_table.h"
 #include "models/options.h"
+#include "tasks/types/held_out.h"
+#include "text/open_tokenizer.h"
 
 namespace mnemo::tasks {
 namespace {
@@ -27,13 +30,19 @@ MetricInfo pair_metric_info(PairMetric metric) {
 
 std::string file_name(const std::string& path) { return std::filesystem::path(path).filename().string(); }
 
-/// The special tokens of a tokenizer as a recipe writes them.
-std::string tokens_line(const text::Tokenizer& tokenizer) {
+/// The special tokens of a tokenizer as [model.tokens] has them.
+models::SpecialTokens special_tokens(const text::Tokenizer& tokenizer) {
   const text::SpecialTokens special = tokenizer.special_tokens();
-  std::string line = fmt::format("tokens = {{ pad = {}, eos = {}", special.padding, special.end);
-  if (special.begin >= 0) line += fmt::format(", bos = {}", special.begin);
-  if (tokenizer.unknown_id() >= 0) line += fmt::format(", unk = {}", tokenizer.unknown_id());
-  return line + " }";
+  models::SpecialTokens tokens;
+  tokens.pad = special.padding;
+  tokens.eos = special.end;
+  if (special.begin >= 0) tokens.bos = special.begin;
+  if (tokenizer.unknown_id() >= 0) tokens.unk = tokenizer.unknown_id();
+  return tokens;
+}
+
+std::string text_of(const models::SpecialTokens& tokens) {
+  return fmt::format("pad = {}, eos = {}, bos = {}, unk = {}", tokens.pad, tokens.eos, tokens.bos, tokens.unk);
 }
 
 DataShape pair_shape(const data::PairCorpus& corpus) {
@@ -59,6 +68,19 @@ TranslationOptions translation_options(const PairSpecOptions& options, const mod
 }
 
 PairSpec::PairSpec(const base::Node& table) : TaskSpec(table), options_(base::read_typed_options<Options>(table)) {}
+
+models::SpecialTokens PairSpec::tokens_of(const models::SpecialTokens& said) const {
+  const models::SpecialTokens none;
+  const bool is_said = std::tie(said.bos, said.pad, said.eos, said.unk) !=
+                       std::tie(none.bos, none.pad, none.eos, none.unk);
+  if (is_said || options_.tokenizer.empty() || !options_.target_tokenizer.empty()) return said;
+  const auto tokenizer = text::open_tokenizer(options_.tokenizer);
+  const text::SpecialTokens special = tokenizer->special_tokens();
+  if (special.end < 0 || special.padding < 0) return said;  // refused where the pairs are read
+  models::SpecialTokens tokens = special_tokens(*tokenizer);
+  tokens.start = said.start;
+  return tokens;
+}
 
 std::string PairSpec::describe() const {
   const std::string unit = options_.tokenizer.empty() ? options_.unit_name()
@@ -107,10 +129,9 @@ LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings&
         "found pad = {}, eos = {} and unk = {}; leave [model.tokens] out",
         Vocabulary::kPad, Vocabulary::kEos, Vocabulary::kUnknown, tokens.pad, tokens.eos, tokens.unk);
   } else {
-    base::require(
-        tokens.eos == corpus.source->eos() && tokens.pad == corpus.source->pad(),
-        "recipe: 'model.tokens': expected the tokens of {}, found eos = {} and pad = {}; write under [model]: {}",
-        options_.tokenizer, tokens.eos, tokens.pad, tokens_line(corpus.source->tokenizer()));
+    base::require(tokens.eos == corpus.source->eos() && tokens.pad == corpus.source->pad(),
+                  "recipe: 'model.tokens': expected the tokens of {} ({}), found {}; leave [model.tokens] out",
+                  options_.tokenizer, text_of(special_tokens(corpus.source->tokenizer())), text_of(tokens));
   }
   require_search(corpus, model);
   LoadedTask loaded{.task = nullptr,
@@ -120,6 +141,7 @@ LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings&
     loaded.notices.push_back(
         fmt::format("{}: {} of {} training pairs left out: {}.", file_name(options_.train), train.left_out(),
                     train.left_out() + static_cast<int64_t>(train.samples.size()), train.why_left_out(options_)));
+  if (corpus.valid.samples.empty()) loaded.notices.emplace_back(kNothingHeldOut);
   if (has_segments() && model.backbone.pairs.encoder.memory.empty())
     loaded.notices.emplace_back(
         "data.reset = \"documents\": the encoder has no memory, so nothing is carried from pair to pair.");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "data/pairs/pair_options.h"
+#include "models/special_tokens.h"
 #include "search/beam_search_options.h"
 #include "tasks/task_spec.h"
 #include "tasks/translation.h"
@@ -39,6 +40,9 @@ class PairSpec final : public TaskSpec {
   using Options = PairSpecOptions;
   explicit PairSpec(const base::Node& table);
   const Options& options() const { return options_; }
+
+  /// The special tokens of a model: those of the tokenizer, unless the recipe says others.
+  models::SpecialTokens tokens_of(const models::SpecialTokens& said) const;
 
   InputKind input() const override { return InputKind::pairs; }
   bool has_segments() const override { return options_.reset == Options::Reset::documents; }

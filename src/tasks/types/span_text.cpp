@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "models/options.h"
 #include "tasks/span_text.h"
+#include "tasks/types/held_out.h"
 #include "tasks/types/text.h"
 
 namespace mnemo::tasks {
@@ -57,6 +58,7 @@ LoadedTask SpanTextSpec::load(const models::ModelOptions& model, const TaskSetti
                     .shape = {.vocabulary = tokenizer.size(), .source_vocabulary = tokenizer.size()},
                     .tokens_per_row = options_.max_length,
                     .files = tokenizer.save()};
+  if (!corpus.valid) loaded.notices.emplace_back(kNothingHeldOut);
   loaded.task = std::make_unique<SpanText>(std::move(corpus),
                                            SpanTextTaskOptions{.batch_size = settings.batch_size,
                                                                .length = options_.max_length,

@@ -10,6 +10,7 @@
 #include "data/text/text_files.h"
 #include "models/model.h"
 #include "tasks/language_model.h"
+#include "tasks/types/held_out.h"
 
 namespace mnemo::tasks {
 
@@ -76,8 +77,11 @@ LoadedTask TextSpec::load(const models::ModelOptions& model, const TaskSettings&
   const int64_t tokens = corpus.train->size(), stream = (tokens - 2) / settings.batch_size + 1;
   base::require(corpus.train->has_documents() || tokens <= settings.batch_size || model.segment_size <= stream,
                 "recipe: 'model.segment_size': expected at most {}, the length of a stream (the {} training tokens in "
-                "train.batch_size = {} streams), found {}",
-                stream, tokens, settings.batch_size, model.segment_size);
+                "train.batch_size = {} streams), found {}{}",
+                stream, tokens, settings.batch_size, model.segment_size,
+                model.segment_size < tokens
+                    ? fmt::format("; or train.batch_size of at most {}", (tokens - 2) / (model.segment_size - 1))
+                    : "");
   base::require(
       corpus.valid == nullptr || corpus.valid->size() > 1,
       "{}: the validation part has {} token, at least 2 are needed; expected a larger data.valid_fraction, 0, "
@@ -90,6 +94,7 @@ LoadedTask TextSpec::load(const models::ModelOptions& model, const TaskSettings&
                     .shape = {.vocabulary = corpus.tokenizer->size()},
                     .tokens_per_row = settings.segments_per_step * model.segment_size,
                     .tokenizer = corpus.tokenizer};
+  if (!corpus.valid) loaded.notices.emplace_back(kNothingHeldOut);
   loaded.task = std::make_unique<LanguageModel>(
       std::move(corpus), LanguageModelOptions{settings.batch_size, settings.segments_per_step, settings.shuffle,
                                               settings.seed, settings.eval_batch_size, options_.resets_segments(),

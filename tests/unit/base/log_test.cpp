@@ -96,14 +96,14 @@ TEST(Progress, DrawsABarOnATerminal) {
   {
     Progress progress("train", 1000, {.now = [&] { return now; }});
     progress.update(0);
-    EXPECT_EQ(log.take(), "\r\x1b[Ktrain [>                       ] 0 %  0/1000  0/s");
+    EXPECT_EQ(log.take(), "\r\x1b[Ktrain [>                       ] 0 %  0/1000  0 steps/s");
     now = 100.05;
     progress.update(10);
     EXPECT_EQ(log.take(), "") << "not redrawn within a tenth of a second";
     now = 110;
     progress.update(500, "loss 2.31");
-    EXPECT_EQ(log.take(), "\r\x1b[Ktrain [============>           ] 50 %  500/1000  50/s  0:10 left  loss 2.31");
-    EXPECT_EQ(progress.plain_text(""), "train 500/1000 (50 %), 50/s, 0:10 left");
+    EXPECT_EQ(log.take(), "\r\x1b[Ktrain [===========>          ] 50 %  500/1000  50 steps/s  0:10 left  loss 2.31");
+    EXPECT_EQ(progress.plain_text(""), "train 500/1000 (50 %), 50 steps/s, 0:10 left");
   }
   EXPECT_EQ(log.take(), "\r\x1b[K") << "removed at the end";
 }
@@ -118,7 +118,7 @@ TEST(Progress, LogsLinesWithoutATerminal) {
   EXPECT_EQ(log.take(), "");
   now = 10;
   progress.update(420, "loss 2");
-  EXPECT_EQ(log.take(), "train 420/1000 (42 %), 2/s, 4:50 left, loss 2\n")
+  EXPECT_EQ(log.take(), "train 420/1000 (42 %), 2 steps/s, 4:50 left, loss 2\n")
       << "steps before a resume do not count for the speed";
   now = 11;
   progress.update(1000, "loss 1");
@@ -132,11 +132,12 @@ TEST(Progress, TheBarMakesRoomForTheNote) {
   progress.update(500);
   const std::string note = "bits_per_character 2.31, held out 2.456";
   const auto shown = [&](size_t columns) { return progress.bar_text(note, columns); };
-  EXPECT_EQ(shown(110), "train [============>           ] 50 %  500/1000  50/s  0:10 left  " + note);
-  EXPECT_EQ(shown(95), "train [=======>      ] 50 %  500/1000  50/s  0:10 left  " + note);
-  EXPECT_EQ(shown(79), "train 50 %  500/1000  50/s  0:10 left  " + note);
-  EXPECT_EQ(shown(76), "train 50 %  500/1000  0:10 left  " + note);
-  EXPECT_EQ(shown(62), "train 50 %  0:10 left  " + note);
+  EXPECT_EQ(shown(110), "train [===========>           ] 50 %  500/1000  50 steps/s  0:10 left  " + note);
+  EXPECT_EQ(shown(95), "train [====>   ] 50 %  500/1000  50 steps/s  0:10 left  " + note);
+  // A terminal of 80 columns keeps its bar; the speed and the count go first.
+  EXPECT_EQ(shown(79), "train [=======>      ] 50 %  0:10 left  " + note);
+  EXPECT_EQ(shown(70), "train [========>       ] 50 %  " + note);
+  EXPECT_EQ(shown(60), "train [===>  ] 50 %  " + note);
   EXPECT_EQ(shown(52), "train 50 %  " + note);
   EXPECT_EQ(shown(10), "train 50 %  " + note);
 }
@@ -146,8 +147,8 @@ TEST(Progress, AnUnknownTotalShowsNoTimeLeft) {
   Progress progress("read", 0, {.now = [&] { return now; }});
   now = 2;
   progress.update(5000);
-  EXPECT_EQ(progress.bar_text("", 79), "read 5000  2500/s");
-  EXPECT_EQ(progress.plain_text(""), "read 5000, 2500/s");
+  EXPECT_EQ(progress.bar_text("", 79), "read 5000  2500 steps/s");
+  EXPECT_EQ(progress.plain_text(""), "read 5000, 2500 steps/s");
 }
 
 TEST(Progress, TextsOfDurationsAndRates) {

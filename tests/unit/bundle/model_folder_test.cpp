@@ -72,8 +72,7 @@ TEST(ModelFolder, VocabularyNamesStayInside) {
 
 TEST(ModelFolder, WhatIsMissingIsNamed) {
   const TemporaryFolder folder;
-  expect_error<InputError>([&] { read_model_folder(folder / "none", {}); },
-                           {folder / "none", "expected a model folder, found nothing"});
+  expect_error<InputError>([&] { read_model_folder(folder / "none", {}); }, {folder / "none", "none: no such folder"});
   for (const std::string name : {"config.json", "model.safetensors", "vocab.txt"}) {
     write_model_folder(folder / "m", example());
     base::remove_tree(folder / ("m/" + name));

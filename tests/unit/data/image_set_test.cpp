@@ -103,7 +103,7 @@ TEST(ImageSet, ClassFoldersInTheOrderOfTheirNames) {
   test::expect_error<InputError>([&] { load_images(options); },
                                  {folder / "test/dog", "class \"dog\" does not occur in the training images"});
   options.train = folder / "nowhere";
-  test::expect_error<InputError>([&] { load_images(options); }, {folder / "nowhere", "found nothing"});
+  test::expect_error<InputError>([&] { load_images(options); }, {folder / "nowhere", "no such folder"});
 }
 
 TEST(ImageSet, SplitsAreDrawnFromEachClassBySeed) {

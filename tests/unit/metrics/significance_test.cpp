@@ -83,18 +83,22 @@ TEST(Welch, WithoutSpreadMeansDecide) {
   EXPECT_THROW(welch(over({1}), over({1, 2})), base::InputError);
 }
 
+TEST(Welch, EquivalentWithinAnInterval) {
+  // Deviation 0.001 of three seeds each: 0.0005 ± t_{.975, 4} * 0.001 * sqrt(2/3) = 0.0005 ± 2.7764 * 0.00081650
+  const Spread a = over({3.0, 3.001, 3.002}), b = over({3.0005, 3.0015, 3.0025});
+  EXPECT_TRUE(is_equivalent(a, b, 0.0005 + 2.7765 * 0.0008165, 0.05));
+  EXPECT_FALSE(is_equivalent(a, b, 0.0005 + 2.7763 * 0.0008165, 0.05));
+  EXPECT_FALSE(is_equivalent(a, b, 0.0004, 0.05));
+  EXPECT_TRUE(is_equivalent(over({1, 1}), over({1.5, 1.5}), 0.5, 0.05));
+  EXPECT_FALSE(is_equivalent(over({1, 1}), over({1.5, 1.5}), 0.4, 0.05));
+}
+
 TEST(Shares, ByHand) {
-  // 0.06 / sqrt((0.3 * 0.7 + 0.36 * 0.64) / 100) = 0.9042; the normal distribution gives 0.36589 both ways.
-  EXPECT_NEAR(two_shares(0.30, 0.36, 100), 0.36589, 2e-4);
-  EXPECT_EQ(two_shares(0.36, 0.30, 100), two_shares(0.30, 0.36, 100));
-  EXPECT_EQ(two_shares(0.5, 0.5, 10), 1.0);
-  EXPECT_EQ(two_shares(0.0, 1.0, 10), 0.0);
   // 1.96 standard errors of 0.01 above 0.1
   EXPECT_NEAR(above_chance(0.1 + 0.0196, 0.1, 900), 0.025, 1e-4);
   EXPECT_NEAR(above_chance(0.1 - 0.0196, 0.1, 900), 0.975, 1e-4);
   EXPECT_EQ(above_chance(0.1, 0.1, 900), 0.5);
   EXPECT_EQ(above_chance(1.0, 1.0, 9), 1.0);
-  EXPECT_THROW(two_shares(0.1, 1.1, 9), base::InputError);
   EXPECT_THROW(above_chance(0.1, 0.1, 0), base::InputError);
 }
 

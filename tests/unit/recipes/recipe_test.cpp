@@ -4,8 +4,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "base/error.h"
+#include "base/synonyms.h"
 #include "tests/support/temporary_folder.h"
 
 namespace mnemo::recipes {
@@ -213,12 +215,63 @@ TEST(RecipeHelp, SearchesKeysAndMeanings) {
   EXPECT_NE(keys({"grc"}).find("model.memory[].cache_len\n"), std::string::npos) << "by the type it belongs to";
   EXPECT_EQ(keys({"sampling.", "logits", "penal"}).find("top_k"), std::string::npos) << "all words";
   EXPECT_EQ(keys({}).size(), keys({""}).size());
+  EXPECT_TRUE(keys({"lr"}).starts_with("train.optimiser.lr\n")) << keys({"lr"});
+  EXPECT_EQ(keys({"lr"}).find("lsh"), std::string::npos) << "only words that begin so";
+  EXPECT_TRUE(keys({"gradient_accumulation_steps"}).starts_with("train.accumulate\n"));
   try {
     keys({"mem_lem"});
     FAIL() << "no error";
   } catch (const base::InputError& error) {
     EXPECT_NE(std::string(error.what()).find("'mem_lem'; did you mean 'mem_len'?"), std::string::npos) << error.what();
   }
+}
+
+TEST(RecipeHelp, EverySynonymLeadsToAKeyOfRecipes) {
+  std::set<std::string> keys;
+  for (const base::OptionDoc& doc : recipe_docs()) keys.insert(doc.path);
+  for (const auto& [name, key] : base::key_synonyms())
+    EXPECT_TRUE(keys.contains(std::string(key))) << name << ": " << key;
+}
+
+TEST_F(RecipeFiles, KeysCanBeUnsetAndSpelledInTwoWays) {
+  const std::string path = write("r.toml", R"(
+[data]
+train = "a.txt"
+unit = "words"
+[model]
+memory = [{ type = "segment_cache", mem_len = 5 }]
+[train]
+steps = 7
+clip_norm = 2.0
+optimizer = { type = "adamw", lr = 3e-4 }
+)");
+  const Recipe plain = read_recipe_file(path);
+  EXPECT_EQ(plain.train.optimiser.at("lr").as_double(), 3e-4);
+  const Recipe unset = read_recipe_file(path, {"data.unit=unset", "model.memory=unset", "train.steps=unset",
+                                               "train.clip_norm=unset", "train.optimizer.lr=1e-3", "data.train=unset"});
+  EXPECT_EQ(unset.data.at("unit").as_string(), "characters");
+  EXPECT_EQ(unset.data.at("train").as_string(), "");
+  EXPECT_TRUE(unset.model.memory.empty());
+  EXPECT_EQ(unset.train.steps, train::TrainOptions().steps);
+  EXPECT_EQ(unset.train.clip_norm, std::nullopt);
+  EXPECT_EQ(unset.train.optimiser.at("lr").as_double(), 1e-3);
+}
+
+TEST_F(RecipeFiles, ATokenizerOfTheCommandLineWinsOverTheRecipesVocabulary) {
+  const std::string path = write("r.toml", R"(
+[data]
+type = "pairs"
+train = "a.tsv"
+unit = "unigram"
+max_vocabulary = 4000
+[model]
+backbone.type = "encoder_decoder"
+)");
+  const base::Node data = RecipeFile::read(path, {"data.tokenizer=" + folder_.path()}).recipe().at("data");
+  EXPECT_EQ(data.at("tokenizer").as_string(), folder_.path());
+  EXPECT_EQ(data.at("max_vocabulary").as_int(), 0);
+  EXPECT_NE(error_of(path, {"data.tokenizer=x", "data.unit=bpe"}).find("x' is the vocabulary"), std::string::npos)
+      << error_of(path, {"data.tokenizer=x", "data.unit=bpe"});
 }
 
 TEST_F(RecipeFiles, HelpHasNoKeyWithoutAName) {

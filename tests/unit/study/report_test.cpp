@@ -19,8 +19,8 @@ std::string visible(const Comparison& comparison) {
 TEST(Report, ShowsTablesSamplesAndMachine) {
   const std::string page = visible(sample_comparison());
   EXPECT_TRUE(holds(page, "2.610 ± 0.010"));
-  EXPECT_TRUE(holds(page, "<span class=\"verdict better\">yes</span>"));
-  EXPECT_TRUE(holds(page, "<span class=\"verdict none\">no gain</span>"));
+  EXPECT_TRUE(holds(page, "<span class=\"verdict better\">better</span>"));
+  EXPECT_TRUE(holds(page, "<span class=\"verdict none\">undecided</span>"));
   EXPECT_TRUE(holds(page, "<span class=\"verdict failed\">failed</span>"));
   EXPECT_TRUE(holds(page, "loss is not finite at step 12"));
   EXPECT_TRUE(holds(page, "<summary>the numbers of every seed</summary>"));

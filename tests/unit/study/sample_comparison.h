@@ -41,7 +41,7 @@ inline RunResult sample_run(const std::string& variant, int64_t seed, double val
   return run;
 }
 
-/// A study in which the second variant helps, the third shows no gain, the fourth is worse and the last one failed.
+/// A study in which the second variant helps, the third is undecided, the fourth is worse and the last one failed.
 inline StudySummary sample_study(int64_t seeds = 3) {
   StudySummary study;
   study.name = "Held-out text";

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/log.h"
 #include "tests/support/text_file.h"
 #include "text/open_tokenizer.h"
 #include "text/piece_encoder.h"
@@ -67,6 +68,16 @@ TEST(SentencePiece, SeveralTextsHaveOneVocabulary) {
   }
 }
 
+TEST(SentencePiece, AVocabularyLargerThanTheTextGivesIsAsLargeAsItGives) {
+  std::string log;
+  const base::ConsoleScope scope(std::make_shared<base::Console>([&](std::string_view line) { log += line; }));
+  EXPECT_EQ(trained_pieces("unigram", 50'000)->size(), 43);
+  EXPECT_NE(log.find("the text has 43 pieces, fewer than the 50000 of data.max_vocabulary"), std::string::npos) << log;
+  log.clear();
+  EXPECT_EQ(trained_pieces("unigram", 43)->size(), 43);
+  EXPECT_EQ(log, "");
+}
+
 TEST(SentencePiece, TrainingSaysWhatIsWrong) {
   const auto refused = [](const std::function<void()>& train, const std::string& what) {
     try {
@@ -76,10 +87,9 @@ TEST(SentencePiece, TrainingSaysWhatIsWrong) {
       EXPECT_NE(std::string(error.what()).find(what), std::string::npos) << error.what();
     }
   };
-  refused([] { trained_pieces("unigram", 50'000); },
-          "vocabulary size: expected at most 43, all the pieces that this text has, found 50000");
   refused([] { trained_pieces("bpe", 9); },
-          "vocabulary size: expected at least 31, a piece for each character and special token, found 9");
+          "vocabulary size (data.max_vocabulary, --vocab-size): expected at least 31, a piece for each character and "
+          "special token, found 9");
   refused([] { trained_pieces("bpe", 4); }, "vocabulary size: expected 5 to 10000000, found 4");
   refused([] { trained_pieces("unigram", 60, "\n\n"); }, "no lines to train a tokenizer on");
   refused(

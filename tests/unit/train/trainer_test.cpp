@@ -461,5 +461,38 @@ TEST_F(TrainerTest, ParametersWithoutAGradientAreNamedOnce) {
   EXPECT_EQ(log_of(1, grc, true).find("no gradient"), std::string::npos) << "frozen on purpose";
 }
 
+TEST_F(TrainerTest, AMemoryThatCannotLearnToWriteIsNamedBeforeTheFirstStep) {
+  const std::string about = "nothing learns what to remember";
+  int64_t runs = 0;
+  const auto log_of = [&](int64_t segments, int64_t replay, const std::vector<Node>& memory, bool resumes) {
+    TrainOptions options = small_options();
+    options.steps = 12;
+    options.segments_per_step = segments;
+    options.replay = replay;
+    const std::string folder = folder_ / fmt::format("run{}", runs++);
+    std::string log;
+    const base::ConsoleScope scope(std::make_shared<base::Console>([&](std::string_view line) { log += line; }));
+    Run first = make(options, memory, folder);
+    first.trainer->run(quiet([&] { return resumes && first.trainer->steps_done() == 2 ? SIGTERM : 0; }));
+    if (!resumes) return log;
+    log.clear();
+    Run second = make(options, memory, folder);
+    EXPECT_TRUE(second.trainer->resume_latest());
+    second.trainer->run(quiet());
+    return log;
+  };
+  const std::vector<Node> rmt = {Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"bptt_depth", 1}})};
+  for (const bool resumes : {false, true}) {
+    SCOPED_TRACE(resumes);
+    // After a resume no stream begins a document, so the initial memory has no gradient; it is healthy all the same.
+    EXPECT_EQ(log_of(2, 0, rmt, resumes).find("warning"), std::string::npos);
+    const std::string cut = log_of(1, 0, rmt, resumes);
+    EXPECT_NE(cut.find(about), std::string::npos) << cut;
+    EXPECT_NE(cut.find("wrote recurrent_tokens.tokens"), std::string::npos) << cut;
+    EXPECT_EQ(log_of(1, 2, rmt, resumes).find(about), std::string::npos) << "a replay reads more than one";
+    EXPECT_EQ(log_of(1, 0, memories().at("segment cache"), resumes).find(about), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace mnemo::train

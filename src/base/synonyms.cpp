@@ -1,0 +1,120 @@
+#include "base/synonyms.h"
+
+#include <algorithm>
+
+namespace mnemo::base {
+namespace {
+
+constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
+    {"attn_implementation", "model.backbone.attention"},
+    {"attention_dropout", "model.backbone.dropout"},
+    {"batch", "train.batch_size"},
+    {"batch_size", "train.batch_size"},
+    {"beta1", "train.optimiser.betas"},
+    {"beta2", "train.optimiser.betas"},
+    {"betas", "train.optimiser.betas"},
+    {"bf16", "train.precision"},
+    {"block_size", "model.segment_size"},
+    {"bs", "train.batch_size"},
+    {"context_length", "model.segment_size"},
+    {"ctx_len", "model.segment_size"},
+    {"d_ff", "model.backbone.ffn_dim"},
+    {"d_model", "model.backbone.dim"},
+    {"dim_feedforward", "model.backbone.ffn_dim"},
+    {"epochs", "train.steps"},
+    {"eval_steps", "train.eval_every"},
+    {"fp16", "train.precision"},
+    {"grad_accum", "train.accumulate"},
+    {"grad_clip", "train.clip_norm"},
+    {"gradient_accumulation", "train.accumulate"},
+    {"gradient_accumulation_steps", "train.accumulate"},
+    {"gradient_checkpointing", "train.recompute"},
+    {"gradient_clipping", "train.clip_norm"},
+    {"hidden_dim", "model.backbone.dim"},
+    {"hidden_dropout_prob", "model.backbone.dropout"},
+    {"hidden_size", "model.backbone.dim"},
+    {"intermediate_size", "model.backbone.ffn_dim"},
+    {"iterations", "train.steps"},
+    {"label_smoothing_factor", "data.label_smoothing"},
+    {"learning_rate", "train.optimiser.lr"},
+    {"logging_steps", "train.log_every"},
+    {"lora_alpha", "train.lora.alpha"},
+    {"lora_r", "train.lora.rank"},
+    {"lr", "train.optimiser.lr"},
+    {"lr_scheduler", "train.schedule"},
+    {"lr_scheduler_type", "train.schedule"},
+    {"max_epochs", "train.steps"},
+    {"max_grad_norm", "train.clip_norm"},
+    {"max_iters", "train.steps"},
+    {"max_new_tokens", "generate.tokens"},
+    {"max_seq_len", "model.segment_size"},
+    {"max_seq_length", "model.segment_size"},
+    {"max_steps", "train.steps"},
+    {"model_name_or_path", "model.from"},
+    {"momentum", "train.optimiser.momentum"},
+    {"n_embd", "model.backbone.dim"},
+    {"n_head", "model.backbone.num_heads"},
+    {"n_heads", "model.backbone.num_heads"},
+    {"n_layer", "model.backbone.num_layers"},
+    {"n_layers", "model.backbone.num_layers"},
+    {"num_attention_heads", "model.backbone.num_heads"},
+    {"num_epochs", "train.steps"},
+    {"num_hidden_layers", "model.backbone.num_layers"},
+    {"num_train_epochs", "train.steps"},
+    {"per_device_eval_batch_size", "train.eval_batch_size"},
+    {"per_device_train_batch_size", "train.batch_size"},
+    {"pretrained_model_name_or_path", "model.from"},
+    {"save_steps", "train.save_every"},
+    {"scheduler", "train.schedule"},
+    {"seq_len", "model.segment_size"},
+    {"sequence_length", "model.segment_size"},
+    {"temperature", "generate.sampling.temperature"},
+    {"tie_word_embeddings", "model.head.tied"},
+    {"top_k", "generate.sampling.top_k"},
+    {"top_p", "generate.sampling.top_p"},
+    {"train_file", "data.train"},
+    {"validation_file", "data.valid"},
+    {"vocab_size", "model.embedding.vocab_size"},
+    {"warmup", "train.schedule.warmup_steps"},
+    {"warmup_steps", "train.schedule.warmup_steps"},
+    {"wd", "train.optimiser.weight_decay"},
+    {"weight_decay", "train.optimiser.weight_decay"},
+};
+
+/// The letters and digits of a text, in lower case.
+std::string letters_of(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c >= 'A' && c <= 'Z') out += static_cast<char>(c - 'A' + 'a');
+    if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::span<const std::pair<std::string_view, std::string_view>> key_synonyms() { return kSynonyms; }
+
+std::optional<std::string> key_called(std::string_view name) {
+  std::string plain(name);
+  std::replace(plain.begin(), plain.end(), '-', '_');
+  for (const auto& [synonym, key] : kSynonyms) {
+    if (synonym == plain) return std::string(key);
+  }
+  return std::nullopt;
+}
+
+std::optional<size_t> described_as(std::string_view name, const std::vector<std::string>& descriptions) {
+  constexpr size_t kShortest = 3, kLongest = 64;
+  const std::string plain = letters_of(name.substr(0, kLongest));
+  if (plain.size() < kShortest) return std::nullopt;
+  std::optional<size_t> found;
+  for (size_t i = 0; i < descriptions.size(); ++i) {
+    if (letters_of(descriptions[i]).find(plain) == std::string::npos) continue;
+    if (found) return std::nullopt;
+    found = i;
+  }
+  return found;
+}
+
+}  // namespace mnemo::base

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace mnemo::base {
+
+/// Names that other programs give to keys of a recipe ("lr"), each with the whole key ("train.optimiser.lr").
+std::span<const std::pair<std::string_view, std::string_view>> key_synonyms();
+
+/// The key of a recipe that other programs call `name`, in which '-' stands for '_'; nothing if there is none.
+std::optional<std::string> key_called(std::string_view name);
+
+/// Of descriptions ("RMT: memory rows …"), the index of the only one that holds `name`, ignoring case and everything
+/// but letters and digits. Nothing for a name of fewer than three of these, and if several hold it.
+std::optional<size_t> described_as(std::string_view name, const std::vector<std::string>& descriptions);
+
+}  // namespace mnemo::base
