@@ -198,12 +198,13 @@ GoldenReport verify_golden(const std::string& path, at::Device device) {
     if (kind->as_string() == "layer_stack" || kind->as_string() == "model") return verify_model(file);
     if (kind->as_string() == "image_transform") return verify_image_transform(file);
     if (kind->as_string() == "op") return verify_detection_op(file);
+    if (kind->as_string() == "neck" || kind->as_string() == "head") return verify_detection_head(file);
   } catch (const c10::Error& error) {
     // The file's tensors are inconsistent.
     base::input_error("{}: the tensors do not match the config: {}", path, error.what_without_backtrace());
   }
-  base::input_error("{}: expected kind attention, layer_stack, model, image_transform or op, found \"{}\"", path,
-                    kind->as_string());
+  base::input_error("{}: expected kind attention, layer_stack, model, image_transform, op, neck or head, found \"{}\"",
+                    path, kind->as_string());
 }
 
 }  // namespace mnemo::verify

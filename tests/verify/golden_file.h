@@ -89,8 +89,9 @@ GoldenReport verify_tasks(const GoldenFile& file);
 GoldenReport verify_pairs(const GoldenFile& file);
 /// kind image_transform.
 GoldenReport verify_image_transform(const GoldenFile& file);
-/// kind op: an operation of detection.
+/// kind op: an operation of detection; kinds neck and head: FPN, and the heads of detectors.
 GoldenReport verify_detection_op(const GoldenFile& file);
+GoldenReport verify_detection_head(const GoldenFile& file);
 
 /// Whether it is a list of image files with the expected result of reading each ("mnemo-expect/1" with `files` in the
 /// metadata).

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/node.h"
 #include "base/number.h"
 #include "base/printable.h"
 #include "data/xml_reader.h"

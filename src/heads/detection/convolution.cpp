@@ -1,0 +1,35 @@
+#include "heads/detection/convolution.h"
+
+#include <torch/types.h>
+
+#include <cmath>
+
+namespace mnemo::heads {
+
+Convolution::Convolution(const layers::Scope& scope, int64_t in, int64_t out, int64_t size, int64_t step,
+                         const layers::Initialiser& weights, double bias_value)
+    : weight(scope.add("weight", {out, in, size, size}, weights)),
+      bias(scope.add("bias", {out}, layers::constant(bias_value), layers::ParameterKind::bias)),
+      stride(step) {}
+
+at::Tensor Convolution::operator()(const at::Tensor& x) const {
+  return at::conv2d(x, weight, bias, stride, weight.size(2) / 2);
+}
+
+Projection::Projection(const layers::Scope& scope, int64_t in, int64_t out, const layers::Initialiser& weights)
+    : weight(scope.add("weight", {out, in}, weights)),
+      bias(scope.add("bias", {out}, layers::constant(0.0), layers::ParameterKind::bias)) {}
+
+at::Tensor Projection::operator()(const at::Tensor& x) const { return at::linear(x, weight, bias); }
+
+layers::Initialiser uniform(double bound) {
+  return [bound](at::Tensor& tensor, at::Generator& generator) { tensor.uniform_(-bound, bound, generator); };
+}
+
+layers::Initialiser kaiming_uniform(int64_t fan_in) { return uniform(std::sqrt(3.0 / static_cast<double>(fan_in))); }
+
+layers::Initialiser kaiming_normal(int64_t fan_out) {
+  return layers::normal(std::sqrt(2.0 / static_cast<double>(fan_out)));
+}
+
+}  // namespace mnemo::heads

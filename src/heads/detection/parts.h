@@ -1,0 +1,65 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "ops/detection/anchors.h"
+#include "ops/detection/boxes.h"
+
+namespace mnemo::heads {
+
+/// Height and width in pixels.
+using PixelSize = std::pair<int64_t, int64_t>;
+
+/// The objects of one image. Without objects the tensors have no rows.
+struct ObjectTargets {
+  at::Tensor boxes;       ///< [G,4] x1, y1, x2, y2
+  at::Tensor labels;      ///< [G] int64
+  at::Tensor masks = {};  ///< [G,h,w] 0 or 1; undefined: none
+};
+
+/// The detections of one image, by falling score.
+struct Detections {
+  at::Tensor boxes;       ///< [N,4], within the image
+  at::Tensor scores;      ///< [N]
+  at::Tensor labels;      ///< [N] int64
+  at::Tensor masks = {};  ///< [N,M,M] probabilities within each box; undefined: none
+};
+
+/// Loss of boxes.
+enum class BoxLoss { l1, smooth_l1, giou };
+
+/// Anchors of all levels.
+struct AnchorOptions {
+  std::vector<ops::AnchorLevel> levels = {};
+  std::vector<ops::PlaceCounts> strides = {};  ///< y, x of each level; empty: image / map for each axis, rounded down
+  bool round = true;
+};
+
+/// Anchors of maps [B,C,h,w] of a batch of images padded to that size: for each level [h*w*A,4].
+std::vector<at::Tensor> make_anchors(const AnchorOptions& options, PixelSize image, std::span<const at::Tensor> maps);
+
+/// [B,A*c,h,w] -> [B,h*w*A,c].
+at::Tensor flat_places(const at::Tensor& map, int64_t values);
+
+/// ln(1000/16): the largest scale of a decoded box.
+inline const double kBoxClip = std::log(1000.0 / 16.0);
+
+/// The order in which samples of an image are drawn: a permutation of `count` positive or negative candidates.
+using DrawOrder = std::function<at::Tensor(int64_t image, bool positive, int64_t count)>;
+/// Permutations from LibTorch's default generator.
+DrawOrder random_order();
+
+/// Sum of l1 or smooth_l1 of the differences.
+at::Tensor box_loss_sum(BoxLoss loss, const at::Tensor& deltas, const at::Tensor& targets, double beta);
+
+/// Rows of boxes with width and height of at least `size`: [N,4] -> [N] bool.
+at::Tensor large_enough(const at::Tensor& boxes, double size);
+
+}  // namespace mnemo::heads

@@ -1,0 +1,111 @@
+#include "heads/detection/retinanet.h"
+
+#include <torch/types.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "ops/detection/detection_losses.h"
+#include "ops/detection/matching.h"
+#include "ops/detection/nms.h"
+
+namespace mnemo::heads {
+namespace {
+
+constexpr double kStartStd = 0.01, kStartProbability = 0.01, kGiouEps = 1e-7;
+constexpr ops::BoxWeights kPlainWeights = {1, 1, 1, 1};
+
+at::Tensor through(const std::vector<Convolution>& tower, at::Tensor map) {
+  for (const Convolution& layer : tower) map = at::relu(layer(map));
+  return map;
+}
+
+}  // namespace
+
+RetinaNetHead::RetinaNetHead(const RetinaNetOptions& options, const layers::Scope& scope) : options_(options) {
+  base::require(!options.anchors.levels.empty(), "{}", "RetinaNet: expected anchors of at least one level");
+  const ops::AnchorLevel& level = options.anchors.levels[0];
+  const auto anchors = static_cast<int64_t>(level.sizes.size() * level.ratios.size());
+  const auto start = layers::normal(kStartStd);
+  const int64_t width = options.in_channels;
+  for (int64_t k = 0; k < options.num_convs; ++k) {
+    cls_tower_.emplace_back(scope / "cls_tower" / k, width, width, 3, 1, start);
+    box_tower_.emplace_back(scope / "box_tower" / k, width, width, 3, 1, start);
+  }
+  cls_logits_ = Convolution(scope / "cls_logits", width, anchors * options.num_classes, 3, 1, start,
+                            -std::log((1 - kStartProbability) / kStartProbability));
+  box_reg_ = Convolution(scope / "box_reg", width, anchors * 4, 3, 1, start);
+}
+
+RetinaNetHead::Output RetinaNetHead::operator()(std::span<const at::Tensor> maps, PixelSize image) const {
+  std::vector<at::Tensor> logits, deltas;
+  for (const at::Tensor& map : maps) {
+    logits.push_back(flat_places(cls_logits_(through(cls_tower_, map)), options_.num_classes));
+    deltas.push_back(flat_places(box_reg_(through(box_tower_, map)), 4));
+  }
+  return {at::cat(logits, 1), at::cat(deltas, 1), make_anchors(options_.anchors, image, maps)};
+}
+
+at::Tensor RetinaNetHead::box_loss(const at::Tensor& deltas, const at::Tensor& anchors, const at::Tensor& boxes) const {
+  if (options_.box_loss != BoxLoss::giou)
+    return box_loss_sum(options_.box_loss, deltas, ops::box_encode(anchors, boxes, kPlainWeights), options_.beta);
+  return ops::giou_loss(ops::box_decode(anchors, deltas, kPlainWeights, kBoxClip).squeeze(1), boxes, kGiouEps).sum();
+}
+
+RetinaNetHead::Losses RetinaNetHead::losses(const Output& output, std::span<const ObjectTargets> targets) const {
+  const at::Tensor anchors = at::cat(output.anchors, 0);
+  const auto batch = static_cast<double>(targets.size());
+  Losses sum;
+  for (size_t b = 0; b < targets.size(); ++b) {
+    const at::Tensor matches = ops::match_boxes(targets[b].boxes, anchors, {options_.fg_iou, options_.bg_iou, true});
+    const at::Tensor positive = at::nonzero(matches >= 0).squeeze(1), object = matches.index_select(0, positive);
+    const at::Tensor logits = output.cls_logits.select(0, static_cast<int64_t>(b));
+    at::Tensor classes = at::zeros(logits.sizes(), logits.options().requires_grad(false));
+    classes.index_put_({positive, targets[b].labels.index_select(0, object)},
+                       at::ones({}, logits.options().requires_grad(false)));
+    const at::Tensor counts = (matches != ops::kBetweenThresholds).unsqueeze(1);
+    const double share = 1.0 / (batch * static_cast<double>(std::max<int64_t>(1, positive.size(0))));
+    const at::Tensor focal = ops::focal_loss(logits, classes, options_.alpha, options_.gamma);
+    const at::Tensor cls = focal.masked_fill(counts.logical_not(), 0).sum() * share;
+    const at::Tensor box = box_loss(output.box_reg.select(0, static_cast<int64_t>(b)).index_select(0, positive),
+                                    anchors.index_select(0, positive), targets[b].boxes.index_select(0, object)) *
+                           share;
+    sum.cls = b == 0 ? cls : sum.cls + cls;
+    sum.box = b == 0 ? box : sum.box + box;
+  }
+  return sum;
+}
+
+std::vector<Detections> RetinaNetHead::detect(const Output& output, std::span<const PixelSize> image_sizes) const {
+  const at::NoGradGuard no_grad;
+  std::vector<Detections> all;
+  for (size_t b = 0; b < image_sizes.size(); ++b) {
+    const auto image = static_cast<int64_t>(b);
+    std::vector<at::Tensor> boxes, scores, labels;
+    int64_t first = 0;
+    for (const at::Tensor& anchors : output.anchors) {
+      const at::Tensor flat = at::sigmoid(output.cls_logits.select(0, image).slice(0, first, first + anchors.size(0)))
+                                  .flatten();
+      const at::Tensor above = at::nonzero(flat > options_.score_thresh).squeeze(1),
+                       values = flat.index_select(0, above);
+      const at::Tensor best = ops::falling_order(values).slice(0, 0, options_.topk_candidates);
+      const at::Tensor chosen = above.index_select(0, best), anchor = at::floor_divide(chosen, options_.num_classes);
+      const at::Tensor deltas = output.box_reg.select(0, image).slice(0, first, first + anchors.size(0));
+      boxes.push_back(
+          ops::box_decode(anchors.index_select(0, anchor), deltas.index_select(0, anchor), kPlainWeights, kBoxClip)
+              .squeeze(1));
+      scores.push_back(values.index_select(0, best));
+      labels.push_back(at::remainder(chosen, options_.num_classes));
+      first += anchors.size(0);
+    }
+    const at::Tensor clipped = ops::clip_boxes(at::cat(boxes, 0), static_cast<double>(image_sizes[b].first),
+                                               static_cast<double>(image_sizes[b].second)),
+                     score = at::cat(scores, 0), label = at::cat(labels, 0);
+    const at::Tensor kept = ops::nms(clipped, score, label, options_.nms_thresh)
+                                .slice(0, 0, options_.detections_per_img);
+    all.push_back({clipped.index_select(0, kept), score.index_select(0, kept), label.index_select(0, kept)});
+  }
+  return all;
+}
+
+}  // namespace mnemo::heads
