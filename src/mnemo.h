@@ -32,8 +32,9 @@ namespace experiment {
 struct Inspection;
 }
 namespace infer {
+class EngineCache;
 class TextSession;
-}
+}  // namespace infer
 
 using base::InputError;
 /// A call that ended early because Watch::should_stop asked for it.
@@ -177,10 +178,11 @@ class Inspection {
 };
 
 /// A complete model: with its tokenizer or image preprocessing, class names, and the conventions it was trained with,
-/// such as data.reset. Copies share the model. Several threads may generate and classify at once.
+/// such as data.reset. Copies share the model, and its weights as they were last packed for generation. Several threads
+/// may generate and classify at once.
 class Bundle {
  public:
-  explicit Bundle(std::shared_ptr<const bundle::Bundle> parts) : parts_(std::move(parts)) {}
+  explicit Bundle(std::shared_ptr<const bundle::Bundle> parts);
 
   /// Continues the prompt; the result does not include the prompt.
   std::string generate(std::string_view prompt, const GenerateOptions& options = {}) const;
@@ -224,6 +226,7 @@ class Bundle {
 
  private:
   std::shared_ptr<const bundle::Bundle> parts_;
+  std::shared_ptr<infer::EngineCache> engines_;
 };
 
 /// Loads a model folder, a run folder (also while the training is running), a checkpoint, or a model folder of another

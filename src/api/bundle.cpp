@@ -7,6 +7,7 @@
 #include "experiment/device.h"
 #include "experiment/inspection.h"
 #include "experiment/measure.h"
+#include "infer/engine_cache.h"
 #include "infer/image_classifier.h"
 #include "infer/open_text.h"
 #include "mnemo.h"
@@ -127,14 +128,19 @@ double Evaluation::at(std::string_view name) const {
   base::input_error("{}: no metric '{}'", data, name);
 }
 
-infer::TextSession Bundle::text(const GenerateOptions& options) const { return infer::open_text(*parts_, options); }
+Bundle::Bundle(std::shared_ptr<const bundle::Bundle> parts)
+    : parts_(std::move(parts)), engines_(std::make_shared<infer::EngineCache>()) {}
+
+infer::TextSession Bundle::text(const GenerateOptions& options) const {
+  return infer::open_text(*parts_, options, engines_.get());
+}
 
 infer::TextSession Bundle::resume_text(const std::string& session_file) const {
-  return infer::resume_text(*parts_, session_file);
+  return infer::resume_text(*parts_, session_file, {}, engines_.get());
 }
 
 infer::TextSession Bundle::resume_text(const std::string& session_file, const GenerateOptions& options) const {
-  infer::TextSession text = infer::resume_text(*parts_, session_file, options.precision);
+  infer::TextSession text = infer::resume_text(*parts_, session_file, options.precision, engines_.get());
   text.session().set_sampling(options);
   return text;
 }
@@ -167,7 +173,7 @@ std::string Bundle::generate(std::string_view prompt, const GenerateOptions& opt
 
 std::vector<TokenScore> Bundle::score(std::string_view text, std::string_view prompt, const Watch& watch) const {
   const Watching watching(watch);
-  infer::TextSession session = infer::open_text(*parts_, {.should_stop = watch.should_stop});
+  infer::TextSession session = infer::open_text(*parts_, {.should_stop = watch.should_stop}, engines_.get());
   session.feed(prompt);
   std::vector<TokenScore> scores;
   for (infer::ScoredToken& token : session.score(text))

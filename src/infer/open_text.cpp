@@ -7,6 +7,7 @@
 #include "models/text_model.h"
 
 namespace mnemo::infer {
+
 std::shared_ptr<const Engine> make_engine(std::shared_ptr<const models::Model> model,
                                           const std::optional<std::string>& precision, std::string_view who) {
   EngineOptions options;
@@ -21,22 +22,24 @@ std::shared_ptr<const Engine> make_engine(std::shared_ptr<const models::Model> m
   return std::make_shared<const Engine>(std::move(model), options);
 }
 
-TextSession open_text(const bundle::Bundle& bundle, const GenerateOptions& options) {
+TextSession open_text(const bundle::Bundle& bundle, const GenerateOptions& options, EngineCache* engines) {
   const std::shared_ptr<models::TextModel> model = bundle.text("generate");
   base::require(
       bundle.tokenizer != nullptr,
       "{}: expected a model of texts, found one without a tokenizer; a converted model takes the tokenizer's files "
       "(tokenizer.json and so on) from the folder that it was made from",
       bundle.folder);
-  const std::shared_ptr<const Engine> engine = make_engine(
-      model, options.precision.empty() ? std::nullopt : std::optional(options.precision), "generate");
+  const auto precision = options.precision.empty() ? std::nullopt : std::optional(options.precision);
+  const std::shared_ptr<const Engine> engine = engines != nullptr ? engines->get(model, precision, "generate")
+                                                                  : make_engine(model, precision, "generate");
   Session session = engine ? Session(engine, options) : Session(model, options);
   session.set_reset_segments(bundle.conventions.resets_segments());
   return {std::move(session), bundle.tokenizer, end_tokens(bundle)};
 }
 
-TextSession resume_text(const bundle::Bundle& bundle, const std::string& session_file, const std::string& precision) {
-  return open_text(bundle, {.precision = precision}).load(session_file);
+TextSession resume_text(const bundle::Bundle& bundle, const std::string& session_file, const std::string& precision,
+                        EngineCache* engines) {
+  return open_text(bundle, {.precision = precision}, engines).load(session_file);
 }
 
 }  // namespace mnemo::infer

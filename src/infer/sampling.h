@@ -10,7 +10,7 @@
 
 namespace mnemo::infer {
 
-/// How often each token has occurred in a sequence: an entry for each different one, and nothing for the others.
+/// How often each token of a sequence has been counted: an entry for each different one, and nothing for the others.
 class TokenCounts {
  public:
   struct Entry {

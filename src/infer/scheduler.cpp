@@ -15,6 +15,7 @@ Scheduler::Scheduler(std::shared_ptr<const Engine> engine, const Options& option
   base::require(options.max_running >= 1 && options.max_running <= options.rows,
                 "scheduler: max_running: expected 1 to the {} rows of a pass, found {}", options.rows,
                 options.max_running);
+  base::require(options.shared_rows >= 1, "scheduler: shared_rows: expected 1 or more, found {}", options.shared_rows);
   base::require(options.max_waiting >= 1, "scheduler: max_waiting: expected 1 or more, found {}", options.max_waiting);
 }
 
@@ -79,11 +80,16 @@ void Scheduler::admit() {
 
 /// A row for each that has tokens to run, then the rest to the oldest, up to the ends of their segments.
 void Scheduler::share_rows() {
-  auto left = static_cast<size_t>(options_.rows);
+  int64_t active = 0, writing = 0;
   for (Member& member : running_) {
-    member.rows = member.done < member.tokens.size() ? 1 : 0;
-    left -= member.rows;
+    const size_t tokens = member.tokens.size() - member.done;
+    member.rows = tokens > 0 ? 1 : 0;
+    active += tokens > 0 ? 1 : 0;
+    writing += tokens == 1 ? 1 : 0;
   }
+  const int64_t most = writing == 0 ? options_.rows
+                                    : std::min(options_.rows, std::max(options_.shared_rows, 2 * writing));
+  auto left = static_cast<size_t>(std::max<int64_t>(0, most - active));
   for (Member& member : running_) {
     if (member.rows == 0) continue;
     const Session& session = member.text.session();

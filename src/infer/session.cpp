@@ -53,7 +53,7 @@ void Session::run(std::span<const int64_t> tokens, const EachLogits& each) {
   } else {
     const c10::InferenceMode inference;
     infer::run(*model_, progress_, tokens, each, sampling().should_stop);
-    counts_.add_read(tokens);
+    if (counts()) counts_.add_read(tokens);
   }
 }
 
@@ -104,7 +104,7 @@ void Session::ran(std::span<const int64_t> tokens) {
   if (progress_.pending >= 0) tokens = tokens.subspan(1);
   progress_.pending = -1;
   for (const int64_t token : tokens) progress_.append(token);
-  counts_.add_read(tokens);
+  if (counts()) counts_.add_read(tokens);
 }
 
 std::vector<double> Session::score(std::span<const int64_t> tokens) {
@@ -154,7 +154,7 @@ int64_t Session::next() {
 void Session::append(int64_t token) {
   progress_.pending = token;
   progress_.append(token);
-  counts_.add_written(token);
+  if (counts()) counts_.add_written(token);
 }
 
 Session Session::fresh() const {

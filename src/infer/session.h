@@ -95,8 +95,11 @@ class Session {
 
   const core::Model& model() const { return *model_; }
   const std::shared_ptr<const core::Model>& shared_model() const { return model_; }
+  /// Null without a decoding engine.
+  const std::shared_ptr<const Engine>& shared_engine() const { return engine_; }
   const GenerateOptions& sampling() const { return sampler_.options(); }
-  /// For future tokens.
+  /// For future tokens. The tokens that penalties count are counted from when a penalty is first on, and from then on
+  /// also while none is.
   void set_sampling(const GenerateOptions& sampling) {
     sampler_ = Sampler(sampling, sampler_.unknown_id(), sampler_.vocabulary());
   }
@@ -115,8 +118,8 @@ class Session {
   core::State state() const;
   /// Bytes of this sequence's state, not counting what the model shares with all sequences.
   int64_t state_bytes() const;
-  /// Bytes of all that the session holds: its state, the next token's logits, and 12 for each different token that has
-  /// occurred.
+  /// Bytes of all that the session holds: its state, the next token's logits, and 12 for each different token that it
+  /// has counted.
   int64_t num_bytes() const;
 
  private:
@@ -131,6 +134,8 @@ class Session {
   int64_t pick() const;
   /// Appends a sampled token, which runs later.
   void append(int64_t token);
+  /// Whether tokens are counted for penalties.
+  bool counts() const { return sampling().penalises() || !counts_.entries().empty(); }
   /// Accounts for tokens that the engine has run, the pending one first if there is one.
   void ran(std::span<const int64_t> tokens);
   /// A session of the same model and rules without tokens.

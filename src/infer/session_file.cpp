@@ -91,7 +91,7 @@ decltype(Progress::recent) read_recent(const Header& header, const Progress& pro
   return read.recent;
 }
 
-/// How often tokens have occurred; nothing of files of earlier versions, which do not say it.
+/// How often tokens have occurred; nothing of a session that has not counted them.
 TokenCounts read_counts(const weights::TensorFile& file, int64_t vocab_size, const std::string& path) {
   TokenCounts counts;
   if (file.find(kRead) == nullptr && file.find(kWritten) == nullptr) return counts;

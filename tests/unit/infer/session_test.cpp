@@ -10,6 +10,7 @@
 #include "infer/batcher.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/unit/infer/decoding_cases.h"
 #include "tests/unit/infer/fake_model.h"
 #include "weights/safetensors.h"
 
@@ -37,6 +38,7 @@ std::vector<int64_t> take(Session& session, int64_t count) {
 }
 
 const GenerateOptions kSampled = {.temperature = 1.5, .seed = 3};
+const GenerateOptions kPenalised = {.temperature = 1.5, .repetition_penalty = 1.1, .seed = 3};
 
 TEST(Session, ReadsTokenByTokenAsWhole) {
   for (const int64_t segment_size : {1, 2, 4, 7}) {
@@ -205,9 +207,10 @@ TEST(Session, PenaltiesCountWhatWasReadAndWritten) {
     ASSERT_EQ(session.next(), expected) << i;
     seen.add_written(expected);
   }
-  Session plain(shared, kSampled);
+  Session plain(shared, penalised);
   plain.feed(prompt(6));
   Session::Mark mark = plain.mark();
+  plain.set_sampling(kSampled);
   const std::vector<int64_t> before = take(plain, 30);
   plain.set_sampling(penalised);
   plain.rewind(mark);
@@ -273,8 +276,33 @@ TEST(Session, BytesAreThoseOfTheSequence) {
   Session session(model());
   session.feed(prompt(6));  // memory, 4 window rows, 2 open rows, each 6 float64; 4 + 2 flags; one count
   EXPECT_EQ(session.state_bytes(), (1 + 4 + 2) * 6 * 8 + 6 + 8);
-  // Logits of float64, and the counts of 0, 4, 6, 7 and 10.
-  EXPECT_EQ(session.num_bytes(), session.state_bytes() + 11 * 8 + 5 * 12);
+  // Logits of float64.
+  EXPECT_EQ(session.num_bytes(), session.state_bytes() + 11 * 8);
+  Session counting(model(), {.repetition_penalty = 1.2});
+  counting.feed(prompt(6));  // 0, 4, 6, 7 and 10
+  EXPECT_EQ(counting.num_bytes(), session.num_bytes() + 5 * 12);
+}
+
+TEST(Session, CountsFromWhereAPenaltyIsFirstOn) {
+  const GenerateOptions penalised = {.temperature = 0, .repetition_penalty = 100};
+  for (const bool packed : {false, true}) {
+    const auto open = [&](const GenerateOptions& options) {
+      if (!packed) return Session(model(), options);
+      static const auto engine = std::make_shared<const Engine>(build(cases().front(), 4));
+      return Session(engine, options);
+    };
+    Session late = open(GenerateOptions::greedy()), never = late;
+    for (Session* session : {&late, &never}) session->feed(prompt(6));
+    late.set_sampling(penalised);
+    EXPECT_EQ(late.num_bytes(), never.num_bytes());
+    const int64_t first = late.next();
+    EXPECT_EQ(first, never.next()) << "nothing has been counted before";
+    EXPECT_EQ(late.num_bytes(), never.num_bytes() + 12);
+    // It goes on counting while no penalty is on, also in a file.
+    late.set_sampling(GenerateOptions::greedy());
+    for (Session* session : {&late, &never}) session->feed(std::vector<int64_t>{first == 3 ? 2 : 3});
+    EXPECT_EQ(late.num_bytes(), never.num_bytes() + 2 * 12);
+  }
 }
 
 TEST(Session, StateIsOfUseInTraining) {
@@ -291,7 +319,7 @@ class SessionFile : public testing::Test {
  protected:
   /// Saves after `steps` tokens and returns the rest of the text.
   std::vector<int64_t> saved_after(int64_t steps) {
-    Session session(model_, kSampled);
+    Session session(model_, kPenalised);
     if (steps > 0) session.feed(prompt(3));
     take(session, std::max<int64_t>(0, steps - 3));
     session.save(path_);

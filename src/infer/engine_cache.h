@@ -1,0 +1,40 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "infer/engine.h"
+
+namespace mnemo::infer {
+
+/// Keeps the engine that a model was last packed as, until another precision is asked for or the weights have changed.
+/// Changes are seen if a LibTorch operation made them. Several threads may ask at once.
+class EngineCache {
+ public:
+  /// As make_engine().
+  std::shared_ptr<const Engine> get(const std::shared_ptr<const models::Model>& model,
+                                    const std::optional<std::string>& precision, std::string_view who);
+
+ private:
+  /// Shows that weights are no longer what they were.
+  struct Weights {
+    std::vector<const void*> places;
+    std::vector<int64_t> versions;      ///< how often each has been written to
+    std::vector<at::Tensor> per_model;  ///< fields of a state that belong to the model, such as a GRC cache
+    bool equals(const Weights& other) const;
+  };
+  static Weights weights_of(const models::Model& model);
+
+  std::mutex mutex_;
+  std::shared_ptr<const Engine> engine_;
+  std::optional<std::string> precision_;
+  Weights weights_;
+};
+
+}  // namespace mnemo::infer
