@@ -182,6 +182,7 @@ std::shared_ptr<CLI::App> make_application() {
   add_eval(*app);
   add_compare(*app);
   add_generate(*app);
+  add_serve(*app);
   add_translate(*app);
   add_finetune(*app);
   add_attach(*app);

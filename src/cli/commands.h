@@ -17,6 +17,7 @@ void add_train(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_compare(CLI::App& app);
 void add_generate(CLI::App& app);
+void add_serve(CLI::App& app);
 void add_translate(CLI::App& app);
 void add_attach(CLI::App& app);
 void add_finetune(CLI::App& app);

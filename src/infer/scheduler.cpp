@@ -1,11 +1,33 @@
 #include "infer/scheduler.h"
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "base/error.h"
 #include "core/model.h"
 
 namespace mnemo::infer {
+namespace {
+
+/// Log probabilities of a token and of the `most` most likely ones, by log softmax(logits).
+std::vector<std::pair<int64_t, double>> likely_of(std::span<const float> logits, int64_t token, int64_t most) {
+  const double best = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(logit - best);
+  const double norm = best + std::log(sum);
+  std::vector<int64_t> order(logits.size());
+  std::iota(order.begin(), order.end(), int64_t{0});
+  const auto end = order.begin() + std::min<int64_t>(most, std::ssize(order));
+  std::ranges::partial_sort(order, end, [&](int64_t a, int64_t b) {
+    return std::pair(-logits[static_cast<size_t>(a)], a) < std::pair(-logits[static_cast<size_t>(b)], b);
+  });
+  std::vector<std::pair<int64_t, double>> likely = {{token, logits[static_cast<size_t>(token)] - norm}};
+  for (auto id = order.begin(); id != end; ++id) likely.emplace_back(*id, logits[static_cast<size_t>(*id)] - norm);
+  return likely;
+}
+
+}  // namespace
 
 Scheduler::Scheduler(std::shared_ptr<const Engine> engine, const Options& options)
     : engine_(std::move(engine)), options_(options) {
@@ -20,7 +42,7 @@ Scheduler::Scheduler(std::shared_ptr<const Engine> engine, const Options& option
 }
 
 Scheduler::Id Scheduler::submit(const TextSession& text, const TextSession::Prompt& prompt,
-                                const GenerateOptions& options) {
+                                const GenerateOptions& options, int64_t logprobs) {
   const Session& session = text.session();
   base::require(session.engine_ == engine_, "scheduler: expected a text of its own engine");
   base::require(!full(), "scheduler: the queue is full ({} requests wait); try again later", waiting());
@@ -28,6 +50,7 @@ Scheduler::Id Scheduler::submit(const TextSession& text, const TextSession::Prom
   base::require(session.position() > 0 || !prompt.tokens.empty(),
                 "scheduler: nothing to continue; expected at least one token to be read first");
   Member member{next_id_, text, prompt.tokens};
+  member.logprobs = logprobs;
   member.text.prepare(options);
   for (size_t i = static_cast<size_t>(prompt.leading); i < prompt.tokens.size(); ++i)
     member.text.stream_.read(prompt.tokens[i]);
@@ -50,6 +73,19 @@ std::optional<TextSession> Scheduler::cancel(Id id) {
   };
   std::optional<TextSession> text = taken(running_);
   return text ? std::move(text) : taken(waiting_);
+}
+
+void Scheduler::hold(Id id, bool holds) {
+  for (Member& member : running_) {
+    if (member.id == id) member.held = holds;
+  }
+  for (Member& member : waiting_) {
+    if (member.id == id) member.held = holds;
+  }
+}
+
+bool Scheduler::idle() const {
+  return std::ranges::all_of(running_, &Member::held) && (waiting_.empty() || running() >= options_.max_running);
 }
 
 std::optional<int64_t> Scheduler::position(Id id) const {
@@ -82,7 +118,7 @@ void Scheduler::admit() {
 void Scheduler::share_rows() {
   int64_t active = 0, writing = 0;
   for (Member& member : running_) {
-    const size_t tokens = member.tokens.size() - member.done;
+    const size_t tokens = member.held ? 0 : member.tokens.size() - member.done;
     member.rows = tokens > 0 ? 1 : 0;
     active += tokens > 0 ? 1 : 0;
     writing += tokens == 1 ? 1 : 0;
@@ -120,7 +156,7 @@ void Scheduler::pass(std::vector<Event>& events) {
   }
   if (!steps.empty()) engine_->pass(steps);
   for (Member& member : running_) {
-    if (member.ended) continue;
+    if (member.ended || member.held) continue;
     member.text.session().ran(std::span<const int64_t>(member.tokens).subspan(member.done, member.rows));
     member.done += member.rows;
     if (member.done == member.tokens.size()) write(member, events);
@@ -135,6 +171,7 @@ void Scheduler::write(Member& member, std::vector<Event>& events) {
   if (!stream.ended()) {
     try {
       event.token = session.pick();
+      if (member.logprobs >= 0) event.likely = likely_of(session.decoding_->logits, event.token, member.logprobs);
       session.append(event.token);
       event.text = stream.put(event.token);
       member.tokens.assign(1, event.token);

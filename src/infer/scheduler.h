@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "infer/text_session.h"
@@ -35,6 +36,9 @@ class Scheduler {
     int64_t token = -1;     ///< that was sampled; -1: none
     std::string text = {};  ///< that is certain by now: whole characters, often none
     FinishReason reason = FinishReason::none;
+    /// With `logprobs`: the token and its log probability in nats, then the most likely ones. They are the model's,
+    /// whatever the sampling.
+    std::vector<std::pair<int64_t, double>> likely = {};
     std::string error = {};                   ///< why it could not go on; empty: no error
     std::optional<TextSession> session = {};  ///< of a request that has ended, with a reason or an error
   };
@@ -43,10 +47,14 @@ class Scheduler {
   explicit Scheduler(std::shared_ptr<const Engine> engine) : Scheduler(std::move(engine), Options()) {}
   Scheduler(std::shared_ptr<const Engine> engine, const Options& options);
 
-  /// Takes over an open text, which reads `prompt` and then writes a text as TextSession::begin(options) says. Throws
+  /// Takes over an open text, which reads `prompt` and then writes a text as TextSession::begin(options) says.
+  /// `logprobs`: how many of the most likely tokens events list; -1: not even the one that was sampled. Throws
   /// InputError, and takes nothing, if the queue is full, the text has another engine, the prompt is not of the
   /// vocabulary, or nothing has been read or is to be.
-  Id submit(const TextSession& text, const TextSession::Prompt& prompt, const GenerateOptions& options);
+  Id submit(const TextSession& text, const TextSession::Prompt& prompt, const GenerateOptions& options,
+            int64_t logprobs = -1);
+  /// Keeps a request where it is, in its place, or lets it go on.
+  void hold(Id id, bool holds);
   /// Ends a request and returns its session after what it has read and written; nothing for one that has ended.
   std::optional<TextSession> cancel(Id id);
   /// Makes one pass and returns what came of it, oldest request first; without requests there is none.
@@ -54,6 +62,8 @@ class Scheduler {
 
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  /// Whether tick() would do nothing.
+  bool idle() const;
   /// Whether submit() would refuse a request.
   bool full() const { return waiting() >= options_.max_waiting; }
   /// Tokens that a request has read and written so far; nothing for one that has ended.
@@ -66,7 +76,9 @@ class Scheduler {
     std::vector<int64_t> tokens;  // to run next: the prompt, then one sampled token after the other
     size_t done = 0;              // of `tokens`
     size_t rows = 0;              // in the next pass
-    bool ended = false;           // its session is in an event
+    int64_t logprobs = -1;
+    bool held = false;
+    bool ended = false;  // its session is in an event
   };
   void admit();
   void share_rows();

@@ -322,5 +322,60 @@ TEST(Scheduler, SessionsGoOnAfterTheirRequestAndTheQueueIsBounded) {
   EXPECT_EQ(scheduler.running() + scheduler.waiting(), 2);
 }
 
+TEST(Scheduler, AHeldRequestStaysWhereItIs) {
+  const auto engine = std::make_shared<const Engine>(build(cases()[0]));
+  const Request held{.prompt = text(6), .options = {.max_tokens = 5, .past_end = true, .seed = 2}};
+  Scheduler scheduler(engine);
+  const auto id = scheduler.submit(open(engine, held.options), {held.prompt}, held.options);
+  scheduler.submit(open(engine, {}), {text(3)}, {.max_tokens = 30, .past_end = true});
+  std::vector<int64_t> written;
+  for (int tick = 0; tick < 12; ++tick) {
+    scheduler.hold(id, tick % 2 == 1);
+    const int64_t before = scheduler.position(id).value_or(-1);
+    for (const Scheduler::Event& event : scheduler.tick()) {
+      if (event.id == id) written.push_back(event.token);
+    }
+    if (tick % 2 == 1) {
+      EXPECT_EQ(scheduler.position(id).value_or(-1), before);
+    }
+    EXPECT_FALSE(scheduler.idle());
+  }
+  EXPECT_EQ(written, written_alone(engine, held, false, 5).tokens);
+  Scheduler alone(engine);
+  EXPECT_TRUE(alone.idle());
+  const auto only = alone.submit(open(engine, {}), {text(3)}, {});
+  EXPECT_FALSE(alone.idle());
+  alone.tick();
+  alone.hold(only, true);
+  EXPECT_TRUE(alone.idle());
+  EXPECT_TRUE(alone.tick().empty());
+}
+
+TEST(Scheduler, TellsLogProbabilities) {
+  const auto engine = std::make_shared<const Engine>(build(cases()[0]));
+  const GenerateOptions options{.max_tokens = 5, .temperature = 0.7, .past_end = true, .seed = 4};
+  Scheduler scheduler(engine);
+  scheduler.submit(open(engine, options), {text(6)}, options, 3);
+  Session expected(engine);
+  expected.feed(text(6));
+  int count = 0;
+  while (!scheduler.idle()) {
+    for (const Scheduler::Event& event : scheduler.tick()) {
+      const at::Tensor all = at::log_softmax(expected.logits().to(at::kDouble), 0);
+      const auto [values, tokens] = all.topk(3);
+      ASSERT_EQ(event.likely.size(), 4u);
+      EXPECT_EQ(event.likely[0].first, event.token);
+      EXPECT_NEAR(event.likely[0].second, all[event.token].item<double>(), 1e-9);
+      for (int64_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(event.likely[static_cast<size_t>(i + 1)].first, tokens[i].item<int64_t>());
+        EXPECT_NEAR(event.likely[static_cast<size_t>(i + 1)].second, values[i].item<double>(), 1e-9);
+      }
+      expected.feed({&event.token, 1});
+      ++count;
+    }
+  }
+  EXPECT_EQ(count, 5);
+}
+
 }  // namespace
 }  // namespace mnemo::infer

@@ -1,0 +1,108 @@
+#include <ATen/Parallel.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "base/error.h"
+#include "base/exit_status.h"
+#include "base/file_io.h"
+#include "base/log.h"
+#include "bundle/bundle.h"
+#include "cli/application.h"
+#include "cli/command.h"
+#include "cli/signals.h"
+#include "infer/open_text.h"
+#include "models/model.h"
+#include "serve/server.h"
+
+namespace mnemo::cli {
+namespace {
+
+struct ServeArguments {
+  std::string model;
+  std::optional<std::string> checkpoint, precision, name;
+  int64_t session_megabytes = 1024;
+  bool no_access_log = false;
+  serve::ServerOptions server;
+};
+
+/// "mine" of runs/mine, runs/mine/model and a checkpoint in it.
+std::string served_name(const ServeArguments& arguments) {
+  if (arguments.name) return *arguments.name;
+  std::filesystem::path path = std::filesystem::absolute(arguments.model).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  if (path.filename() == "model") path = path.parent_path();
+  return path.filename().string();
+}
+
+bool has_chat_template(const std::string& folder) {
+  if (base::path_exists(base::join_path(folder, "chat_template.jinja"))) return true;
+  const std::string config = base::join_path(folder, "tokenizer_config.json");
+  return base::path_exists(config) && base::read_file(config).find("\"chat_template\"") != std::string::npos;
+}
+
+/// Serves until a signal comes, then ends the answers in progress.
+int serve_model(ServeArguments arguments) {
+  constexpr auto kLook = std::chrono::milliseconds(50);
+  constexpr int kDrain = 30 * 20;  // looks
+  const SignalGuard guard("ending the answers in progress, 30 s at most");
+  arguments.server.access_log = !arguments.no_access_log;
+  arguments.server.sessions.memory = arguments.session_megabytes << 20;
+  base::require(!arguments.server.sessions.durable || arguments.server.sessions.folder,
+                "serve: --durable stores sessions in --session-dir, which is not given");
+  serve::Server server(arguments.server);
+  base::log_info("listening on http://{}:{}", arguments.server.host, server.port());
+  const bundle::Bundle stored = bundle::read_bundle(arguments.model, arguments.checkpoint);
+  choose_threads(stored.model->parameters().count(), 1);
+  const std::string name = served_name(arguments);
+  server.open({name, infer::open_text(stored, {.precision = arguments.precision.value_or("")}), at::get_num_threads(),
+               has_chat_template(stored.folder)});
+  base::log_info("serving '{}'", name);
+  for (int looks = 1; pending_signal() == 0; ++looks) {
+    std::this_thread::sleep_for(kLook);
+    if (looks % 20 == 0) server.sweep();
+  }
+  server.drain();
+  for (int i = 0; i < kDrain && server.answering() > 0; ++i) std::this_thread::sleep_for(kLook);
+  return base::kDone;
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app) {
+  auto arguments = std::make_shared<ServeArguments>();
+  serve::ServerOptions& server = arguments->server;
+  Command(app, "serve", "answer requests for texts over HTTP, as clients of OpenAI's completions send them")
+      .argument("MODEL", arguments->model, "model folder, run folder or checkpoint")
+      .option("--checkpoint", arguments->checkpoint, "WHICH", "checkpoint of a run: latest, best or a step")
+      .option("--host", server.host, "ADDRESS", "address to listen on (default 127.0.0.1: this machine alone)")
+      .option("--port", server.port, "N", "port; 0 takes one that is free (default 8080)", base::range(0, 65535))
+      .option("--api-key-file", server.api_key_file, "FILE", "keys that clients must have, one a line")
+      .flag("--insecure", server.insecure, "let other machines in without keys")
+      .option("--name", arguments->name, "NAME", "the model's name in requests (default: that of its folder)")
+      .option("--precision", arguments->precision, "P", "weights: float32, bf16, int8 or w8a8 (default float32)")
+      .option("--max-tokens", server.requests.max_tokens, "N", "tokens that a request may ask for (default 4096)",
+              base::range(1, 1 << 24))
+      .option("--max-requests", server.max_requests, "N", "texts that are written at once (default 32)",
+              base::range(1, 64))
+      .option("--max-queue", server.max_queue, "N", "requests that wait behind them (default 64)",
+              base::range(1, 65536))
+      .option("--session-dir", server.sessions.folder, "FOLDER", "keep sessions there, beyond memory and this process")
+      .option("--session-memory", arguments->session_megabytes, "MB", "sessions in memory at most (default 1024)",
+              base::range(1, 1 << 24))
+      .option("--session-ttl", server.sessions.ttl, "S", "delete sessions not used for S seconds (default 86400)",
+              base::range(1, 1 << 30))
+      .option("--save-every", server.sessions.save_every, "S", "store changed sessions within S seconds (default 30)",
+              base::range(1, 86400))
+      .flag("--durable", server.sessions.durable, "store a session before its request is answered")
+      .flag("--lenient", server.requests.lenient, "ignore parameters that are not supported, instead of refusing them")
+      .flag("--log-prompts", server.log_prompts, "put prompts into the access log")
+      .flag("--no-access-log", arguments->no_access_log, "print no line for each request")
+      .footer(
+          "mnemo serve runs/mine --port 8080\n"
+          "curl localhost:8080/v1/completions -d '{\"model\": \"mine\", \"prompt\": \"Once\"}'")
+      .action([arguments] { return serve_model(*arguments); });
+}
+
+}  // namespace mnemo::cli

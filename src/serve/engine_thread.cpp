@@ -1,0 +1,65 @@
+#include "serve/engine_thread.h"
+
+#include <ATen/Parallel.h>
+
+#include <chrono>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace mnemo::serve {
+
+EngineThread::EngineThread(std::shared_ptr<const infer::Engine> engine, const infer::Scheduler::Options& options,
+                           int threads, size_t max_tasks, Metrics& metrics)
+    : scheduler_(std::move(engine), options), metrics_(metrics), tasks_(max_tasks) {
+  thread_ = std::thread([this, threads] { work(threads); });
+}
+
+EngineThread::~EngineThread() {
+  tasks_.stop();
+  thread_.join();
+}
+
+std::optional<infer::TextSession> EngineThread::cancel(infer::Scheduler::Id id) {
+  listeners_.erase(id);
+  return scheduler_.cancel(id);
+}
+
+void EngineThread::work(int threads) {
+  at::set_num_threads(threads);  // LibTorch counts them for each thread
+  while (!tasks_.stopped()) {
+    for (const TaskQueue::Task& task : tasks_.take(scheduler_.idle())) {
+      try {
+        task();
+      } catch (const std::exception& error) {
+        base::log_warning("serve: {}", error.what());
+      }
+    }
+    if (!scheduler_.idle()) tick();
+    metrics_.texts(scheduler_.running(), scheduler_.waiting());
+  }
+}
+
+void EngineThread::tick() {
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<infer::Scheduler::Event> events;
+  try {
+    events = scheduler_.tick();
+  } catch (const std::exception& error) {  // a bug: whoever was in the pass has lost its text
+    base::log_warning("serve: {}", error.what());
+    for (const auto& [id, listener] : listeners_) {
+      events.push_back({.id = id, .error = "internal error"});
+      scheduler_.cancel(id);
+    }
+  }
+  metrics_.pass(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  for (infer::Scheduler::Event& event : events) {
+    const auto found = listeners_.find(event.id);
+    if (found == listeners_.end()) continue;
+    const Listener listener = found->second;
+    if (event.session || !event.error.empty()) listeners_.erase(found);
+    listener(event);
+  }
+}
+
+}  // namespace mnemo::serve

@@ -1,0 +1,425 @@
+// The only source that includes Boost: Asio for the sockets, Beast for reading requests.
+#include "serve/http.h"
+
+#include <sys/socket.h>
+
+#include <boost/asio.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <optional>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+
+namespace mnemo::serve {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+struct Shared {
+  HttpLimits limits;
+  Handler handler;
+  Refused refused;
+  std::atomic<int64_t> connections = 0, answering = 0;
+};
+
+std::string head_of(int status, std::string_view type, const Headers& headers, bool keeps) {
+  std::string head = fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\n", status, reason_of(status), type);
+  for (const auto& [name, value] : headers) head += fmt::format("{}: {}\r\n", name, value);
+  if (!keeps) head += "Connection: close\r\n";
+  return head;
+}
+
+class Connection;
+
+/// A request in progress on a connection.
+class Live : public Exchange, public std::enable_shared_from_this<Live> {
+ public:
+  Live(std::shared_ptr<Connection> connection, asio::any_io_executor executor, bool keeps, bool chunks, bool is_head)
+      : connection_(std::move(connection)),
+        executor_(std::move(executor)),
+        keeps_(keeps),
+        chunks_(chunks),
+        is_head_(is_head) {}
+
+  void respond(Response response) override {
+    std::string out = head_of(response.status, response.type, response.headers, keeps_) +
+                      fmt::format("Content-Length: {}\r\n\r\n", response.body.size());
+    if (!is_head_) out += response.body;
+    send(std::move(out));
+    end(true);
+  }
+  void start(int status, std::string type, Headers headers) override {
+    keeps_ = keeps_ && chunks_;
+    send(head_of(status, type, headers, keeps_) + (chunks_ ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n"));
+  }
+  void write(std::string part) override {
+    if (part.empty()) return;
+    send(chunks_ ? fmt::format("{:x}\r\n{}\r\n", part.size(), part) : std::move(part));
+  }
+  void finish() override {
+    if (chunks_) send("0\r\n\r\n");
+    end(true);
+  }
+  void abort() override { end(false); }
+  bool closed() const override { return closed_; }
+  size_t unsent() const override { return unsent_; }
+  void on_close(std::function<void()> callback) override {
+    asio::post(executor_, [self = shared_from_this(), callback = std::move(callback)]() mutable {
+      if (self->gone_) return callback();
+      self->close_callback_ = std::move(callback);
+    });
+  }
+  void on_drained(std::function<void()> callback) override {
+    asio::post(executor_, [self = shared_from_this(), callback = std::move(callback)]() mutable {
+      self->drained_callback_ = std::move(callback);
+    });
+  }
+
+  /// In the server's thread: the client is gone.
+  void gone() {
+    gone_ = closed_ = true;
+    drained_callback_ = nullptr;
+    if (const auto callback = std::exchange(close_callback_, nullptr)) callback();
+  }
+  void sent(size_t bytes) {
+    unsent_ -= bytes;
+    if (unsent_ == 0 && drained_callback_) drained_callback_();
+  }
+  void ended() {
+    close_callback_ = drained_callback_ = nullptr;
+    connection_.reset();
+  }
+  bool keeps() const { return keeps_; }
+
+ private:
+  void send(std::string bytes);
+  void end(bool whole);
+
+  std::shared_ptr<Connection> connection_;  // in the server's thread
+  asio::any_io_executor executor_;
+  bool keeps_, chunks_, is_head_, gone_ = false;
+  std::atomic<bool> closed_ = false;
+  std::atomic<size_t> unsent_ = 0;
+  std::function<void()> close_callback_, drained_callback_;
+};
+
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(tcp::socket socket, std::shared_ptr<Shared> shared)
+      : socket_(std::move(socket)),
+        shared_(std::move(shared)),
+        timer_(socket_.get_executor()),
+        write_timer_(socket_.get_executor()) {
+    ++shared_->connections;
+    error_code ignored;
+    remote_ = socket_.remote_endpoint(ignored).address().to_string();
+    socket_.set_option(tcp::no_delay(true), ignored);
+  }
+  ~Connection() { --shared_->connections; }
+
+  void await_request() {
+    current_.reset();
+    if (buffer_.size() > 0) return read_header();
+    deadline(timer_, shared_->limits.idle_s, [](Connection& self) { self.close(); });
+    socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this()](error_code error) {
+      if (!error && self->socket_.is_open()) self->read_header();
+    });
+  }
+
+  void send(std::shared_ptr<Live> live, std::string bytes) {
+    if (!socket_.is_open() || live != current_) return live->sent(bytes.size());
+    out_.emplace_back(std::move(live), std::move(bytes));
+    if (!writing_) write_some();
+  }
+  /// The answer is complete, or (not `whole`) is broken off.
+  void end(const std::shared_ptr<Live>& live, bool whole) {
+    if (live != current_) return;
+    ended_ = true;
+    if (!whole) return close();
+    if (!writing_) next();
+  }
+
+ private:
+  using Action = void (*)(Connection&);
+  void deadline(asio::steady_timer& timer, double seconds, Action action) {
+    timer.expires_after(std::chrono::microseconds(static_cast<int64_t>(seconds * 1e6)));
+    timer.async_wait([weak = weak_from_this(), action](error_code error) {
+      if (const auto self = weak.lock(); self && !error) action(*self);
+    });
+  }
+
+  void read_header() {
+    const HttpLimits& limits = shared_->limits;
+    parser_.emplace();
+    parser_->header_limit(static_cast<uint32_t>(limits.header_bytes));
+    parser_->body_limit(limits.body_bytes);
+    deadline(timer_, limits.header_s, [](Connection& self) { self.refuse(408, "the header took too long"); });
+    http::async_read_header(socket_, buffer_, *parser_,
+                            [self = shared_from_this()](error_code error, size_t) { self->has_header(error); });
+  }
+
+  void has_header(error_code error) {
+    if (refused_ || !socket_.is_open()) return;
+    if (error) return refuse(error);
+    const auto& message = parser_->get();
+    const HttpLimits& limits = shared_->limits;
+    if (static_cast<size_t>(std::distance(message.begin(), message.end())) > limits.header_fields)
+      return refuse(431, fmt::format("expected at most {} header fields", limits.header_fields));
+    if (message.target().size() > limits.target_bytes)
+      return refuse(414, fmt::format("expected a target of at most {} bytes", limits.target_bytes));
+    deadline(timer_, limits.body_s, [](Connection& self) { self.refuse(408, "the body took too long"); });
+    if (boost::beast::iequals(message[http::field::expect], "100-continue") && !parser_->is_done()) {
+      static constexpr std::string_view kGoOn = "HTTP/1.1 100 Continue\r\n\r\n";
+      asio::async_write(socket_, asio::buffer(kGoOn), [self = shared_from_this()](error_code failed, size_t) {
+        if (!failed) self->read_body();
+      });
+      return;
+    }
+    read_body();
+  }
+
+  void read_body() {
+    http::async_read(socket_, buffer_, *parser_, [self = shared_from_this()](error_code error, size_t) {
+      if (self->refused_ || !self->socket_.is_open()) return;
+      if (error) return self->refuse(error);
+      self->dispatch();
+    });
+  }
+
+  void dispatch() {
+    auto message = parser_->release();
+    Request request;
+    request.method = std::string(message.method_string());
+    const std::string target(message.target());
+    request.path = target.substr(0, target.find('?'));
+    if (const size_t mark = target.find('?'); mark != std::string::npos) request.query = target.substr(mark + 1);
+    for (const auto& field : message) {
+      std::string name(field.name_string());
+      for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      request.headers.emplace(std::move(name), std::string(field.value()));
+    }
+    request.body = std::move(message.body());
+    request.remote = remote_;
+    ended_ = false;
+    current_ = std::make_shared<Live>(shared_from_this(), socket_.get_executor(), message.keep_alive(),
+                                      message.version() >= 11, request.method == "HEAD");
+    deadline(timer_, shared_->limits.request_s, [](Connection& self) { self.close(); });
+    ++shared_->answering;
+    watch(current_);
+    shared_->handler(std::move(request), current_);
+  }
+
+  /// Notices that the client leaves while it waits for its answer.
+  void watch(const std::shared_ptr<Live>& live) {
+    socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this(), live](error_code error) {
+      if (error || live != self->current_ || !self->socket_.is_open()) return;
+      char next = 0;
+      const ssize_t found = ::recv(self->socket_.native_handle(), &next, 1, MSG_PEEK | MSG_DONTWAIT);
+      if (found == 0 || (found < 0 && errno != EAGAIN && errno != EWOULDBLOCK)) return self->close();
+      if (found < 0) self->watch(live);
+      // Else the next request is here already: whether the client leaves is seen when something is written.
+    });
+  }
+
+  void write_some() {
+    writing_ = true;
+    deadline(write_timer_, shared_->limits.write_s, [](Connection& self) { self.close(); });
+    socket_.async_write_some(
+        asio::buffer(out_.front().second.data() + written_, out_.front().second.size() - written_),
+        [self = shared_from_this()](error_code error, size_t count) { self->wrote(error, count); });
+  }
+
+  void wrote(error_code error, size_t count) {
+    if (!socket_.is_open()) return;
+    if (error) return close();
+    written_ += count;
+    const auto live = out_.front().first;
+    if (written_ == out_.front().second.size()) {
+      out_.pop_front();
+      written_ = 0;
+    }
+    if (live) live->sent(count);
+    if (!out_.empty()) return write_some();
+    writing_ = false;
+    write_timer_.cancel();
+    if (ended_) next();
+  }
+
+  /// After an answer.
+  void next() {
+    const bool keeps = current_ && current_->keeps();
+    if (current_) {
+      current_->ended();
+      --shared_->answering;
+    }
+    current_.reset();
+    ended_ = false;
+    timer_.cancel();
+    if (keeps) return await_request();
+    linger();
+  }
+
+  /// Closes after what the client still sends, or it might lose the answer.
+  void linger() {
+    error_code ignored;
+    socket_.shutdown(tcp::socket::shutdown_send, ignored);
+    deadline(timer_, 2, [](Connection& self) { self.close(); });
+    discard();
+  }
+  void discard() {
+    socket_.async_read_some(asio::buffer(discarded_), [self = shared_from_this()](error_code error, size_t count) {
+      if (error || (self->lingered_ += count) > (size_t{16} << 20)) return self->close();
+      self->discard();
+    });
+  }
+
+  void refuse(error_code error) {
+    const HttpLimits& limits = shared_->limits;
+    if (error == http::error::header_limit)
+      return refuse(431, fmt::format("expected a header of at most {} bytes", limits.header_bytes));
+    if (error == http::error::body_limit)
+      return refuse(413, fmt::format("expected a body of at most {} bytes", limits.body_bytes));
+    if (error == http::error::end_of_stream || error == http::error::partial_message) return close();
+    if (error.category() == http::make_error_code(http::error::bad_method).category())
+      return refuse(400, fmt::format("not a request of HTTP: {}", error.message()));
+    close();
+  }
+
+  /// Answers what is no request, and closes.
+  void refuse(int status, const std::string& message) {
+    if (refused_ || !socket_.is_open()) return;
+    refused_ = ended_ = true;
+    shared_->refused(status);
+    const Response response = error_response(status, message);
+    out_.emplace_back(nullptr, head_of(status, response.type, response.headers, false) +
+                                   fmt::format("Content-Length: {}\r\n\r\n{}", response.body.size(), response.body));
+    if (!writing_) write_some();
+  }
+
+  void close() {
+    error_code ignored;
+    socket_.close(ignored);
+    timer_.cancel();
+    write_timer_.cancel();
+    if (const auto live = std::exchange(current_, nullptr)) {
+      live->gone();
+      live->ended();
+      --shared_->answering;
+    }
+    out_.clear();
+  }
+
+  tcp::socket socket_;
+  std::shared_ptr<Shared> shared_;
+  asio::steady_timer timer_, write_timer_;
+  boost::beast::flat_buffer buffer_;
+  std::optional<http::request_parser<http::string_body>> parser_;
+  std::shared_ptr<Live> current_;
+  std::deque<std::pair<std::shared_ptr<Live>, std::string>> out_;
+  size_t written_ = 0, lingered_ = 0;
+  bool writing_ = false, ended_ = false, refused_ = false;
+  std::string remote_;
+  std::array<char, 4096> discarded_;
+};
+
+void Live::send(std::string bytes) {
+  if (closed_) return;
+  unsent_ += bytes.size();
+  asio::post(executor_, [self = shared_from_this(), bytes = std::move(bytes)]() mutable {
+    if (self->connection_) return self->connection_->send(self, std::move(bytes));
+    self->unsent_ -= bytes.size();
+  });
+}
+
+void Live::end(bool whole) {
+  if (closed_.exchange(true)) return;
+  asio::post(executor_, [self = shared_from_this(), whole] {
+    if (self->connection_) self->connection_->end(self, whole);
+  });
+}
+
+}  // namespace
+
+struct HttpServer::Impl {
+  explicit Impl(std::shared_ptr<Shared> everything) : shared(std::move(everything)), acceptor(io), pause(io) {}
+
+  void accept() {
+    acceptor.async_accept([this](error_code error, tcp::socket socket) {
+      if (!acceptor.is_open()) return;
+      if (error) {  // too many open files, say: later
+        pause.expires_after(std::chrono::milliseconds(100));
+        return pause.async_wait([this](error_code stopped) {
+          if (!stopped) accept();
+        });
+      }
+      if (shared->connections >= static_cast<int64_t>(shared->limits.connections)) {
+        const Response full = error_response(503, "too many connections", "too_many_connections");
+        const std::string answer = head_of(503, full.type, full.headers, false) +
+                                   fmt::format("Content-Length: {}\r\n\r\n{}", full.body.size(), full.body);
+        shared->refused(503);
+        ::send(socket.native_handle(), answer.data(), answer.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+      } else {
+        std::make_shared<Connection>(std::move(socket), shared)->await_request();
+      }
+      accept();
+    });
+  }
+
+  std::shared_ptr<Shared> shared;
+  asio::io_context io{1};
+  tcp::acceptor acceptor;
+  asio::steady_timer pause;
+  std::thread thread;
+};
+
+HttpServer::HttpServer(const std::string& host, int64_t port, const HttpLimits& limits, Handler handler,
+                       Refused refused) {
+  auto shared = std::make_shared<Shared>();
+  shared->limits = limits;
+  shared->handler = std::move(handler);
+  shared->refused = std::move(refused);
+  impl_ = std::make_unique<Impl>(shared);
+  try {
+    const auto found = tcp::resolver(impl_->io).resolve(host, std::to_string(port), tcp::resolver::passive);
+    const tcp::endpoint endpoint = found.begin()->endpoint();
+    impl_->acceptor.open(endpoint.protocol());
+    impl_->acceptor.set_option(asio::socket_base::reuse_address(true));
+    impl_->acceptor.bind(endpoint);
+    impl_->acceptor.listen(1024);
+  } catch (const boost::system::system_error& error) {
+    base::input_error("serve: cannot listen on {} port {}: {}; choose another --port or --host", host, port,
+                      error.code().message());
+  }
+  impl_->accept();
+  impl_->thread = std::thread([impl = impl_.get()] { impl->io.run(); });
+}
+
+HttpServer::~HttpServer() { stop(); }
+
+void HttpServer::stop() {
+  impl_->io.stop();
+  if (impl_->thread.joinable()) impl_->thread.join();
+}
+
+int64_t HttpServer::port() const { return impl_->acceptor.local_endpoint().port(); }
+int64_t HttpServer::connections() const { return impl_->shared->connections; }
+int64_t HttpServer::answering() const { return impl_->shared->answering; }
+
+void HttpServer::stop_accepting() {
+  asio::post(impl_->io, [impl = impl_.get()] {
+    error_code ignored;
+    impl->acceptor.close(ignored);
+  });
+}
+
+}  // namespace mnemo::serve

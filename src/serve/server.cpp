@@ -1,0 +1,304 @@
+#include "serve/server.h"
+
+#include <cstdio>
+#include <ctime>
+
+#include "base/error.h"
+#include "base/json_value.h"
+#include "base/log.h"
+#include "page/embedded.h"
+
+namespace mnemo::serve {
+namespace {
+
+const std::string kModels = "/v1/models";
+
+/// The path as logs and metrics name it: without ids.
+std::string route_of(const std::string& path) {
+  for (const char* known : {"/", "/health", "/ready", "/metrics", "/v1/models", "/v1/completions", "/v1/sessions",
+                            "/v1/chat/completions", "/v1/embeddings"}) {
+    if (path == known) return path;
+  }
+  if (path.starts_with("/v1/sessions/")) {
+    const size_t verb = path.find('/', std::string("/v1/sessions/").size());
+    for (const char* known : {"", "/feed", "/score", "/fork", "/marks", "/rewind", "/state"}) {
+      if ((verb == std::string::npos ? "" : path.substr(verb)) == known) return std::string("/v1/sessions/ID") + known;
+    }
+    return "other";
+  }
+  return path.starts_with(kModels + "/") ? kModels : "other";
+}
+
+void require_method(const Request& request, std::string_view method) {
+  if (request.method == method || (method == "GET" && request.method == "HEAD")) return;
+  throw ApiError(
+      405, fmt::format("{}: expected the method {}, found {}", request.path, method, base::json_text(request.method)));
+}
+
+Response json(const base::Node& node) { return {.body = base::to_json(node, -1)}; }
+
+[[noreturn]] void refuse_chat(bool has_template) {
+  std::string message = "this model continues texts; use POST /v1/completions with the conversation as the prompt";
+  if (has_template) message += " (the model's folder has a chat template, which is not applied)";
+  throw ApiError(400, message, "", "chat_not_supported");
+}
+
+}  // namespace
+
+Server::Server(const ServerOptions& options)
+    : options_(options),
+      keys_(options.api_key_file ? ApiKeys(*options.api_key_file) : ApiKeys()),
+      of_key_(std::max<size_t>(1, keys_.size())),
+      checks_(static_cast<size_t>(options.max_queue + options.max_requests)) {
+  base::require(is_loopback(options.host) || keys_.required() || options.insecure,
+                "serve: other machines would reach {} without a key; give --api-key-file, or --insecure if a proxy "
+                "checks who asks",
+                options.host);
+  checker_ = std::thread([this] {
+    const auto quiet = std::make_shared<base::Console>([](std::string_view) {});
+    const base::ConsoleScope scope(quiet);  // what tokenizers say of a prompt is not for the log
+    for (std::deque<TaskQueue::Task> tasks = checks_.take(true); !tasks.empty(); tasks = checks_.take(true)) {
+      for (const TaskQueue::Task& task : tasks) task();
+    }
+  });
+  try {
+    http_ = std::make_unique<HttpServer>(
+        options.host, options.port, options.http,
+        [this](Request request, std::shared_ptr<Exchange> exchange) {
+          handle(std::move(request), std::move(exchange));
+        },
+        [this](int status) { metrics_.request("other", status); });
+  } catch (...) {
+    checks_.stop();
+    checker_.join();
+    throw;
+  }
+}
+
+Server::~Server() {
+  draining_ = true;
+  http_->stop();
+  checks_.stop();
+  checker_.join();
+  engine_.reset();
+  try {
+    if (sessions_) sessions_->save_all();
+  } catch (const std::exception& error) {
+    base::log_warning("serve: {}", error.what());
+  }
+}
+
+void Server::open(Served served) {
+  const auto engine = served.text.session().shared_engine();
+  base::require(engine != nullptr, "serve: the decoding engine cannot run this model: {}",
+                infer::unsupported_reason(served.text.session().model()));
+  served_ = std::move(served);
+  opened_ = std::time(nullptr);
+  infer::Scheduler::Options scheduler;
+  scheduler.max_running = options_.max_requests;
+  scheduler.max_waiting = int64_t{64} * (options_.max_queue + options_.max_requests);
+  engine_ = std::make_unique<EngineThread>(engine, scheduler, served_->threads,
+                                           static_cast<size_t>(options_.max_queue + options_.max_requests), metrics_);
+  sessions_.emplace(options_.sessions, served_->text);
+  note_sessions();
+  ready_ = true;
+}
+
+void Server::drain() {
+  draining_ = true;
+  http_->stop_accepting();
+}
+
+void Server::handle(Request request, std::shared_ptr<Exchange> exchange) {
+  auto call = std::make_shared<Call>();
+  call->method = request.method;
+  call->route = route_of(request.path);
+  call->remote = request.remote;
+  call->exchange = std::move(exchange);
+  try {
+    route(request, call);
+  } catch (const ApiError& error) {
+    refuse(call, error);
+  } catch (const std::exception& error) {
+    base::log_warning("serve: {}: {}", call->route, error.what());
+    answer(call, error_response(500, "internal error"));
+  }
+}
+
+void Server::route(const Request& request, const CallPointer& call) {
+  const std::string& path = request.path;
+  const bool ready = ready_ && !draining_;
+  if (path == "/health") {
+    require_method(request, "GET");
+    return answer(call, json(base::Node::table({{"status", "ok"}})));
+  }
+  if (path == "/ready") {
+    require_method(request, "GET");
+    if (!ready) throw ApiError(503, draining_ ? "stopping" : "loading the model");
+    return answer(call, json(base::Node::table({{"status", "ready"}})));
+  }
+  if (path == "/") {
+    require_method(request, "GET");
+    return answer(call, {.body = std::string(page::embedded_file("serve.html")), .type = "text/html; charset=utf-8"});
+  }
+  require_key(request, *call);
+  if (path == "/metrics") {
+    require_method(request, "GET");
+    return answer(call, metrics());
+  }
+  if (call->route == "other") throw ApiError(404, fmt::format("there is no {}", base::json_text(path)));
+  if (!ready) throw ApiError(503, draining_ ? "the server is stopping" : "the model is being loaded");
+  if (call->route == kModels) {
+    require_method(request, "GET");
+    return answer(call, models(path == kModels ? "" : path.substr(kModels.size() + 1)));
+  }
+  if (call->route.starts_with("/v1/sessions")) return route_sessions(request, call);
+  require_method(request, "POST");
+  if (path == "/v1/chat/completions") refuse_chat(served_->has_chat_template);
+  if (path == "/v1/embeddings")
+    throw ApiError(400, "this server has no embeddings; it writes texts: POST /v1/completions", "",
+                   "embeddings_not_supported");
+  call->idempotency_key = request.header("idempotency-key");
+  admit(call, [this, call, body = request.body] { complete(call, body); });
+}
+
+void Server::require_key(const Request& request, Call& call) const {
+  if (!keys_.required()) return;
+  call.key = keys_.find(request.header("authorization"));
+  if (!call.key)
+    throw ApiError(401, "expected one of the server's keys as 'Authorization: Bearer KEY'", "", "invalid_api_key");
+}
+
+void Server::admit(const CallPointer& call, std::function<void()> work) {
+  std::atomic<int64_t>& of_key = of_key_[call->key.value_or(0)];
+  if (in_flight_ >= options_.max_requests + options_.max_queue)
+    throw ApiError(429, fmt::format("{} requests are being answered already; try again later", in_flight_.load()), "",
+                   "queue_full");
+  if (keys_.required() && of_key >= options_.per_key)
+    throw ApiError(429, fmt::format("{} requests of this key are being answered already", of_key.load()), "",
+                   "too_many_requests");
+  ++in_flight_;
+  ++of_key;
+  const bool taken = checks_.put([this, call, work = std::move(work)] {
+    try {
+      work();
+    } catch (const ApiError& error) {
+      release(call);
+      refuse(call, error);
+    } catch (const std::exception& error) {
+      release(call);
+      base::log_warning("serve: {}: {}", call->route, error.what());
+      answer(call, error_response(500, "internal error"));
+    }
+  });
+  if (taken) return;
+  release(call);
+  throw ApiError(429, "too many requests wait to be read; try again later", "", "queue_full");
+}
+
+void Server::release(const CallPointer& call) {
+  --of_key_[call->key.value_or(0)];
+  --in_flight_;
+}
+
+/// In the thread that checks requests.
+void Server::complete(const CallPointer& call, const std::string& body) {
+  CompletionRequest request = read_completion(body, options_.requests);
+  if (request.model != served_->name)
+    throw ApiError(404,
+                   fmt::format("'model': expected '{}', found '{}'", served_->name, base::json_text(request.model)),
+                   "model", "model_not_found");
+  std::vector<infer::TextSession::Prompt> prompts;
+  for (const CompletionRequest::Prompt& prompt : request.prompts) {
+    if (const auto* ids = std::get_if<std::vector<int64_t>>(&prompt)) {
+      prompts.push_back({*ids, 0});
+      continue;
+    }
+    try {
+      prompts.push_back(served_->text.prompt(std::get<std::string>(prompt)));
+    } catch (const base::InputError& error) {
+      throw ApiError(400, error.what(), "prompt");
+    }
+    if (options_.log_prompts) call->prompts += std::get<std::string>(prompt);
+  }
+  Completion::Surroundings around{*engine_, metrics_, served_->name, [this, call](const Finished& finished) {
+                                    release(call);
+                                    log(*call, finished);
+                                  }};
+  const auto begun = std::make_shared<bool>(false);
+  if (!request.session.empty()) {
+    around.headers = {{"X-Mnemo-Session", request.session}, {"X-Mnemo-Saved", sessions_->safety()}};
+    around.done = [this, call, begun, id = request.session](const Finished& finished) {
+      if (*begun) sessions_->release(id);
+      note_sessions();
+      release(call);
+      log(*call, finished);
+    };
+  }
+  const auto completion = std::make_shared<Completion>(std::move(around), request, std::move(prompts), call->exchange);
+  if (!engine_->post([this, completion, request, begun, key = call->idempotency_key] {
+        if (request.session.empty()) return completion->begin(served_->text);
+        complete_session(completion, request, key, *begun);
+      }))
+    throw ApiError(429, "the engine has too much to do; try again later", "", "queue_full");
+}
+
+Response Server::models(const std::string& id) const {
+  if (!id.empty() && id != served_->name)
+    throw ApiError(404, fmt::format("there is no model '{}'; this server has '{}'", base::json_text(id), served_->name),
+                   "model", "model_not_found");
+  const base::Node model = base::Node::table(
+      {{"id", served_->name}, {"object", "model"}, {"created", opened_}, {"owned_by", "mnemo"}});
+  if (!id.empty()) return json(model);
+  return json(base::Node::table({{"object", "list"}, {"data", base::Node::array({model})}}));
+}
+
+Response Server::metrics() const {
+  Metrics::Now now;
+  now.ready = ready_ && !draining_;
+  now.in_flight = in_flight_;
+  now.connections = http_->connections();
+  now.sessions = session_count_;
+  now.session_bytes = session_bytes_;
+  now.stored_bytes = session_stored_bytes_;
+  return {.body = metrics_.text(now), .type = "text/plain; version=0.0.4"};
+}
+
+void Server::answer(const CallPointer& call, Response response) {
+  Finished finished;
+  finished.status = response.status;
+  call->exchange->respond(std::move(response));
+  log(*call, finished);
+}
+
+Response Server::response_of(const ApiError& error) const {
+  Response response = error_response(error.status, error.what(), error.code, error.param);
+  if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  if (!error.code.empty() && error.status == 400) response.headers.emplace_back("x-should-retry", "false");
+  return response;
+}
+
+void Server::refuse(const CallPointer& call, const ApiError& error) { answer(call, response_of(error)); }
+
+void Server::log(const Call& call, const Finished& finished) {
+  metrics_.request(call.route, finished.aborted ? 499 : finished.status);
+  if (!options_.access_log) return;
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - call.begin).count();
+  base::Node line = base::Node::table({{"time", std::time(nullptr)},
+                                       {"remote", call.remote},
+                                       {"method", base::json_text(call.method)},
+                                       {"path", call.route},
+                                       {"status", finished.aborted ? 499 : finished.status},
+                                       {"seconds", base::rounded(seconds)}});
+  if (finished.tokens_in + finished.tokens_out > 0) {
+    line.set("tokens_in", finished.tokens_in);
+    line.set("tokens_out", finished.tokens_out);
+    line.set("first_token_seconds", base::rounded(finished.first_token_s));
+  }
+  if (!call.prompts.empty()) line.set("prompt", base::json_text(call.prompts));
+  const std::string text = base::to_json(line, -1) + "\n";
+  std::fwrite(text.data(), 1, text.size(), stdout);  // whole lines; whether anybody reads them does not matter
+  std::fflush(stdout);
+}
+
+}  // namespace mnemo::serve

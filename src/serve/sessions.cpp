@@ -1,0 +1,302 @@
+#include "serve/sessions.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/json_value.h"
+#include "base/log.h"
+#include "base/printable.h"
+#include "serve/completion.h"
+
+namespace mnemo::serve {
+namespace {
+
+constexpr const char* kFormat = "mnemo-served-session/1";
+
+int64_t bytes_of(const std::optional<infer::TextSession>& text) { return text ? text->session().num_bytes() : 0; }
+
+}  // namespace
+
+Sessions::Sessions(const SessionOptions& options, infer::TextSession like) : options_(options), like_(std::move(like)) {
+  if (!options.folder) return;
+  folder_.emplace(*options.folder);
+  for (const std::string& id : folder_->ids()) {
+    try {
+      entries_[id] = read(*folder_->get(id), false);
+    } catch (const base::InputError& error) {
+      base::log_warning("serve: the session {} is left alone: {}", id, error.what());
+    }
+  }
+}
+
+Sessions::Entry& Sessions::find(const std::string& id, int64_t now) {
+  const auto found = entries_.find(id);
+  const bool ended = found != entries_.end() && !found->second.busy && now - found->second.used > found->second.ttl;
+  if (ended) remove(id);
+  if (ended || found == entries_.end())
+    throw ApiError(404, fmt::format("there is no session '{}'", base::printable(id, 40)), "session",
+                   "session_not_found");
+  found->second.used = now;
+  if (!found->second.text) load(id, found->second);
+  return found->second;
+}
+
+void Sessions::count_bytes(Entry& entry) {
+  bytes_ -= entry.bytes;
+  entry.bytes = bytes_of(entry.text) + bytes_of(entry.undo);
+  for (const auto& [name, text] : entry.marks) entry.bytes += text.session().num_bytes();
+  bytes_ += entry.bytes;
+}
+
+void Sessions::changed(const std::string& id, Entry& entry, Entry before, int64_t now) {
+  entry.position = entry.text->session().position();
+  if (entry.changed < 0) entry.changed = now;
+  count_bytes(entry);
+  try {
+    make_room(id);
+    if (options_.durable) store(id, entry);
+  } catch (const ApiError&) {
+    before.bytes = entry.bytes;
+    entry = std::move(before);
+    count_bytes(entry);
+    throw;
+  }
+}
+
+void Sessions::make_room(const std::string& kept) {
+  while (bytes_ > options_.memory) {
+    auto oldest = entries_.end();
+    for (auto entry = entries_.begin(); folder_ && entry != entries_.end(); ++entry) {
+      if (!entry->second.text || entry->second.busy || entry->first == kept) continue;
+      if (oldest == entries_.end() || entry->second.used < oldest->second.used) oldest = entry;
+    }
+    if (oldest == entries_.end())
+      throw ApiError(429, fmt::format("sessions take {} bytes, of {} at most; delete some", bytes_, options_.memory),
+                     "", "sessions_full");
+    Entry& entry = oldest->second;
+    if (entry.changed >= 0) store(oldest->first, entry);
+    entry.text.reset();
+    entry.undo.reset();
+    entry.marks.clear();
+    entry.results.clear();
+    count_bytes(entry);
+  }
+}
+
+void Sessions::store(const std::string& id, Entry& entry) {
+  if (!folder_) return;
+  base::Node parts = base::Node::array(), results = base::Node::array();
+  std::string content;
+  const auto add = [&](const std::string& name, const infer::TextSession& text) {
+    const std::string bytes = text.save_bytes();
+    parts.push_back(base::Node::table({{"name", name}, {"bytes", static_cast<int64_t>(bytes.size())}}));
+    content += bytes;
+  };
+  add("", *entry.text);
+  if (entry.undo) add("undo", *entry.undo);
+  for (const auto& [name, text] : entry.marks) add(name, text);
+  for (const auto& [key, result] : entry.results)
+    results.push_back(base::Node::table({{"key", base::json_text(key)}, {"result", result}}));
+  const base::Node head = base::Node::table({{"format", kFormat},
+                                             {"version", entry.version},
+                                             {"position", entry.position},
+                                             {"ttl", entry.ttl},
+                                             {"used", entry.used},
+                                             {"parts", parts},
+                                             {"results", results}});
+  folder_->put(id, base::to_json(head, -1) + "\n" + content);
+  entry.changed = -1;
+}
+
+Sessions::Entry Sessions::read(const std::string& bytes, bool whole) const {
+  const size_t end = bytes.find('\n');
+  base::require(end != std::string::npos, "expected a line of JSON, found none");
+  const base::Node head = base::parse_json(std::string_view(bytes).substr(0, end), "session", {.max_bytes = 64 << 20});
+  base::require(head.at("format").as_string() == kFormat, "expected the format '{}'", kFormat);
+  Entry entry;
+  entry.version = head.at("version").as_int();
+  entry.position = head.at("position").as_int();
+  entry.ttl = head.at("ttl").as_int();
+  entry.used = head.at("used").as_int();
+  if (!whole) return entry;
+  std::string_view rest = std::string_view(bytes).substr(end + 1);
+  for (const base::Node& part : head.at("parts").items()) {
+    const auto size = static_cast<uint64_t>(part.at("bytes").as_int());
+    base::require(size <= rest.size(), "expected {} more bytes, found {}", size, rest.size());
+    infer::TextSession text = like_.load_bytes(rest.substr(0, size));
+    const std::string& name = part.at("name").as_string();
+    if (name.empty()) {
+      entry.text = std::move(text);
+    } else if (name == "undo") {
+      entry.undo = std::move(text);
+    } else {
+      entry.marks.emplace_back(name, std::move(text));
+    }
+    rest.remove_prefix(size);
+  }
+  base::require(entry.text.has_value(), "expected a session, found none");
+  for (const base::Node& result : head.at("results").items())
+    entry.results.emplace_back(result.at("key").as_string(), result.at("result").as_string());
+  return entry;
+}
+
+void Sessions::load(const std::string& id, Entry& entry) {
+  try {
+    const std::optional<std::string> bytes = folder_->get(id);
+    base::require(bytes.has_value(), "its file is gone");
+    Entry loaded = read(*bytes, true);
+    loaded.used = entry.used;
+    entry = std::move(loaded);
+  } catch (const base::InputError& error) {
+    throw ApiError(404, fmt::format("the session {} cannot be read: {}", id, error.what()), "session",
+                   "session_not_found");
+  }
+  count_bytes(entry);
+  make_room(id);
+}
+
+std::string Sessions::create(infer::TextSession text, std::optional<int64_t> ttl, int64_t now) {
+  const std::string id = random_hex(16);
+  Entry& entry = entries_[id];
+  entry.text = std::move(text);
+  entry.ttl = std::min(ttl.value_or(options_.ttl), options_.ttl);
+  entry.used = now;
+  try {
+    changed(id, entry, {}, now);
+  } catch (const ApiError&) {
+    remove(id);
+    throw;
+  }
+  return id;
+}
+
+const infer::TextSession& Sessions::begin(const std::string& id, std::optional<int64_t> if_position, int64_t now) {
+  Entry& entry = find(id, now);
+  if (entry.busy) throw ApiError(409, "the session is busy with another request", "session", "session_busy");
+  if (if_position && *if_position != entry.position)
+    throw ApiError(412, fmt::format("the session is at position {}, not {}", entry.position, *if_position),
+                   "if_position", "other_position");
+  entry.busy = true;
+  return *entry.text;
+}
+
+void Sessions::commit(const std::string& id, infer::TextSession text, const std::string& key, const std::string& result,
+                      int64_t now) {
+  Entry& entry = find(id, now);
+  Entry before = entry;
+  entry.busy = before.busy = false;
+  entry.undo = std::move(entry.text);
+  entry.text = std::move(text);
+  ++entry.version;
+  if (!key.empty()) {
+    entry.results.emplace_back(key, result);
+    if (entry.results.size() > kResults) entry.results.erase(entry.results.begin());
+  }
+  changed(id, entry, std::move(before), now);
+}
+
+void Sessions::release(const std::string& id) {
+  if (const auto found = entries_.find(id); found != entries_.end()) found->second.busy = false;
+}
+
+std::optional<std::string> Sessions::result(const std::string& id, const std::string& key, int64_t now) {
+  for (const auto& [known, result] : find(id, now).results) {
+    if (known == key) return result;
+  }
+  return std::nullopt;
+}
+
+void Sessions::mark(const std::string& id, const std::string& name, int64_t now) {
+  if (name.empty() || name.size() > 64 || name == "undo")
+    throw ApiError(400, "'name': expected 1 to 64 bytes, and not \"undo\"", "name");
+  begin(id, {}, now);
+  Entry& entry = entries_.at(id);
+  entry.busy = false;
+  Entry before = entry;
+  std::erase_if(entry.marks, [&](const auto& mark) { return mark.first == name; });
+  if (entry.marks.size() >= kMarks) throw ApiError(400, fmt::format("a session has at most {} marks", kMarks), "name");
+  entry.marks.emplace_back(name, *entry.text);
+  changed(id, entry, std::move(before), now);
+}
+
+void Sessions::rewind(const std::string& id, const std::string& name, int64_t now) {
+  begin(id, {}, now);
+  Entry& entry = entries_.at(id);
+  entry.busy = false;
+  const auto found = std::ranges::find(entry.marks, name, [](const auto& mark) { return mark.first; });
+  const bool undo = name == "undo" && entry.undo;
+  if (!undo && found == entry.marks.end())
+    throw ApiError(404, fmt::format("the session has no mark '{}'", base::printable(name, 64)), "name",
+                   "mark_not_found");
+  infer::TextSession text = undo ? *entry.undo : found->second;
+  commit(id, std::move(text), "", "", now);
+}
+
+void Sessions::remove(const std::string& id) {
+  const auto found = entries_.find(id);
+  if (found == entries_.end())
+    throw ApiError(404, fmt::format("there is no session '{}'", base::printable(id, 40)), "session",
+                   "session_not_found");
+  if (found->second.busy) throw ApiError(409, "the session is busy with another request", "session", "session_busy");
+  bytes_ -= found->second.bytes;
+  entries_.erase(found);
+  if (folder_) folder_->remove(id);
+}
+
+base::Node Sessions::facts(const std::string& id, int64_t now) {
+  const Entry& entry = find(id, now);
+  base::Node marks = base::Node::array();
+  for (const auto& [name, text] : entry.marks) marks.push_back(base::json_text(name));
+  return base::Node::table({{"id", id},
+                            {"object", "session"},
+                            {"position", entry.position},
+                            {"bytes", entry.bytes},
+                            {"version", entry.version},
+                            {"expires_at", entry.used + entry.ttl},
+                            {"marks", marks},
+                            {"can_undo", entry.undo.has_value()}});
+}
+
+base::Node Sessions::list(int64_t now) {
+  sweep(now);
+  base::Node all = base::Node::array();
+  for (const auto& [id, entry] : entries_) {
+    all.push_back(base::Node::table({{"id", id},
+                                     {"object", "session"},
+                                     {"position", entry.position},
+                                     {"bytes", entry.bytes},
+                                     {"version", entry.version},
+                                     {"expires_at", entry.used + entry.ttl}}));
+  }
+  return base::Node::table({{"object", "list"}, {"data", all}});
+}
+
+void Sessions::sweep(int64_t now) {
+  std::vector<std::string> ended;
+  for (auto& [id, entry] : entries_) {
+    if (!entry.busy && now - entry.used > entry.ttl) {
+      ended.push_back(id);
+    } else if (folder_ && entry.changed >= 0 && now - entry.changed >= options_.save_every) {
+      try {
+        store(id, entry);
+      } catch (const ApiError& error) {
+        base::log_warning("serve: {}", error.what());
+        entry.changed = now;  // tries again later
+      }
+    }
+  }
+  for (const std::string& id : ended) remove(id);
+}
+
+void Sessions::save_all() {
+  for (auto& [id, entry] : entries_) {
+    if (entry.text && entry.changed >= 0) store(id, entry);
+  }
+}
+
+std::string Sessions::safety() const {
+  if (!folder_) return "memory";
+  return options_.durable ? "durable" : fmt::format("within {} s", options_.save_every);
+}
+
+}  // namespace mnemo::serve

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/node.h"
+#include "infer/text_session.h"
+#include "serve/api_error.h"
+#include "serve/session_folder.h"
+
+namespace mnemo::serve {
+
+struct SessionOptions {
+  std::optional<std::string> folder = {};  ///< keeps sessions there, beyond memory and from one start to the next
+  int64_t memory = int64_t{1} << 30;  ///< bytes of sessions in memory; the least recently used leave for the folder
+  int64_t ttl = 86400;                ///< seconds without use, then a session is deleted; a request may ask for less
+  bool durable = false;               ///< stored before a request is answered
+  int64_t save_every = 30;            ///< seconds until a change is stored otherwise
+};
+
+/// The sessions of a server, by id. A session changes as a whole: a request takes a copy with begin() and gives back
+/// the next version with commit(), or nothing with release(). One thread uses it.
+class Sessions {
+ public:
+  static constexpr size_t kMarks = 8, kResults = 8;
+
+  /// like: a session of the model without tokens. Sessions of an earlier start are found in the folder.
+  Sessions(const SessionOptions& options, infer::TextSession like);
+
+  /// A new session; its id. Throws ApiError 429 "sessions_full" without room for it.
+  std::string create(infer::TextSession text, std::optional<int64_t> ttl, int64_t now);
+  /// The session to continue from, which is busy from now on. Throws ApiError: 404; 409 while it is busy; 412 if its
+  /// position is another.
+  const infer::TextSession& begin(const std::string& id, std::optional<int64_t> if_position, int64_t now);
+  /// Its next version, and what the request with this key was answered; no longer busy. On an ApiError it is as before.
+  void commit(const std::string& id, infer::TextSession text, const std::string& key, const std::string& result,
+              int64_t now);
+  void release(const std::string& id);
+  /// What a request with this Idempotency-Key was answered; nothing for a new one.
+  std::optional<std::string> result(const std::string& id, const std::string& key, int64_t now);
+
+  void mark(const std::string& id, const std::string& name, int64_t now);
+  /// To a mark, or to the version before the last ("undo").
+  void rewind(const std::string& id, const std::string& name, int64_t now);
+  void remove(const std::string& id);
+
+  base::Node facts(const std::string& id, int64_t now);
+  base::Node list(int64_t now);
+  /// Deletes what has not been used for its time, and stores what has changed since long ago.
+  void sweep(int64_t now);
+  /// Stores all changes.
+  void save_all();
+
+  int64_t count() const { return static_cast<int64_t>(entries_.size()); }
+  int64_t bytes() const { return bytes_; }
+  int64_t stored_bytes() const { return folder_ ? folder_->bytes() : 0; }
+  /// When an answered change is safe: "durable", "within 30 s" or "memory".
+  std::string safety() const;
+
+ private:
+  struct Entry {
+    std::optional<infer::TextSession> text;  // unset: in the folder alone
+    std::optional<infer::TextSession> undo;
+    std::vector<std::pair<std::string, infer::TextSession>> marks;
+    std::vector<std::pair<std::string, std::string>> results;  // latest last
+    int64_t version = 1, ttl = 0, used = 0, changed = -1;      // Unix times; changed: since when it is not stored
+    int64_t position = 0, bytes = 0;
+    bool busy = false;
+  };
+  Entry& find(const std::string& id, int64_t now);
+  void count_bytes(Entry& entry);
+  /// Notes a change: counts its bytes, stores it or makes room. `before` is restored if that fails.
+  void changed(const std::string& id, Entry& entry, Entry before, int64_t now);
+  void make_room(const std::string& kept);
+  void store(const std::string& id, Entry& entry);
+  void load(const std::string& id, Entry& entry);
+  Entry read(const std::string& bytes, bool whole) const;
+
+  SessionOptions options_;
+  infer::TextSession like_;
+  std::optional<SessionFolder> folder_;
+  std::map<std::string, Entry> entries_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace mnemo::serve
