@@ -18,6 +18,8 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 }  // namespace
 
+int64_t random_seed() { return static_cast<int64_t>(std::random_device()()); }
+
 std::string random_hex(size_t bytes) {
   std::random_device random;
   std::string out;
@@ -37,12 +39,9 @@ Completion::Completion(Surroundings surroundings, CompletionRequest request,
       begin_(std::chrono::steady_clock::now()) {}
 
 infer::GenerateOptions Completion::options_of(const infer::TextSession& text) const {
-  infer::GenerateOptions otherwise = text.session().sampling();
-  if (request_.session.empty()) {
-    otherwise = {.temperature = 1.0};
-    std::random_device random;
-    otherwise.seed = static_cast<int64_t>(random());
-  }
+  const infer::GenerateOptions otherwise = request_.session.empty()
+                                               ? infer::GenerateOptions{.temperature = 1.0, .seed = random_seed()}
+                                               : text.session().sampling();
   return request_.options(otherwise);
 }
 

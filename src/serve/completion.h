@@ -88,6 +88,8 @@ class Completion : public std::enable_shared_from_this<Completion> {
   Finished finished_;
 };
 
+/// A seed for who gives none.
+int64_t random_seed();
 /// Random hexadecimal digits, from the system; two for each byte.
 std::string random_hex(size_t bytes);
 

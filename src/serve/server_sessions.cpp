@@ -172,7 +172,7 @@ void Server::create_session(const CallPointer& call, const std::string& body) {
     }
   }
   infer::TextSession text = served_->text;
-  text.session().set_sampling(request.options({.temperature = 1.0}));
+  text.session().set_sampling(request.options({.temperature = 1.0, .seed = random_seed()}));
   in_engine(call, [this, text, ttl] { return facts(sessions_->create(text, ttl, unix_time()), 201); });
 }
 
