@@ -4,5 +4,5 @@
 
 int main(int argc, char** argv) {
   mnemo::base::init_process();
-  return mnemo::cli::run(argc, argv, mnemo::bench::make_bench());
+  return mnemo::cli::run(argc, argv, mnemo::bench::make_bench);
 }

@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <fstream>
 #include <sstream>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -18,6 +20,8 @@
 
 namespace mnemo::base {
 namespace {
+
+constexpr int kLooks = 3;
 
 /// Content of the lock file: "PID HOST BOOT". Containers of one machine share the boot id; a host keeps its name when
 /// it restarts.
@@ -71,6 +75,11 @@ FolderLock::FolderLock(const std::string& folder) : path_(join_path(folder, kFil
     // Some file systems have no locks; there the process itself has to be looked for.
     if (held || (!locked && owner.pid != 0 && is_alive(owner, self))) {
       ::close(fd_);
+      // Somebody who only looks has the lock for a moment.
+      if (held && attempt < kLooks) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        continue;
+      }
       input_error("{}: another process is writing in this folder{}; wait for it, or choose another folder",
                   printable(folder, 400), owner.pid == 0 ? "" : fmt::format(" ({})", who));
     }
@@ -99,12 +108,19 @@ bool FolderLock::is_held(const std::string& folder) {
   const int fd = ::open(join_path(folder, kFile).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return false;
   const Owner self = this_process(), owner = read_owner(fd);
-  const bool here = owner.pid == self.pid && owner.boot == self.boot;
-  bool held = owner.pid != 0 && (here || is_alive(owner, self) || !owner.same_machine(self));
-  // The process may be one that this one cannot see, in another container.
-  if (!held) held = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  // A process id lives again in another program; the process may also be one that this one cannot see, in a container.
+  const bool locked = ::flock(fd, LOCK_SH | LOCK_NB) != 0, no_locks = locked && errno != EWOULDBLOCK;
+  const bool elsewhere = owner.pid != 0 && !owner.same_machine(self);
+  const bool lives = owner.pid != 0 && (owner.pid == self.pid ? owner.boot == self.boot : is_alive(owner, self));
+  const bool held = elsewhere || (no_locks ? lives : locked);
   ::close(fd);
   return held;
+}
+
+void FolderLock::require_same_folder() const {
+  if (is_current(fd_, path_)) return;
+  input_error("{}: the folder was moved, removed or replaced meanwhile; go on with it where it is now",
+              printable(path_.substr(0, path_.size() - std::string_view(kFile).size() - 1), 400));
 }
 
 FolderLock::~FolderLock() {

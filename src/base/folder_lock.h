@@ -15,7 +15,10 @@ class FolderLock {
   /// machine.
   explicit FolderLock(const std::string& folder);
   ~FolderLock();
-  /// Whether a process has the folder: one that runs here, or one of another machine, which may have ended.
+  /// Throws InputError if the folder is no longer the one that was locked: moved, removed or replaced meanwhile.
+  void require_same_folder() const;
+  /// Whether a process has the folder: one that runs here, or one of another machine, which may have ended. The lock
+  /// decides; on a file system without locks the process id does.
   static bool is_held(const std::string& folder);
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;

@@ -79,6 +79,12 @@ struct Reader {
 
   template <class T>
   void operator()(std::vector<T>* field) const {
+    if constexpr (std::is_same_v<T, std::string>) {
+      if (node.is_string()) {  // stands for a list of one
+        field->assign(1, "");
+        return Reader{node, path, info}(&field->front());
+      }
+    }
     if (!node.is_array()) wrong(node, path, "list");
     field->assign(node.size(), T{});
     for (size_t i = 0; i < node.size(); ++i) {

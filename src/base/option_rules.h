@@ -113,9 +113,9 @@ Rule not_empty();
 /// A custom rule: `holds` is called for each integer, number or string.
 Rule check(std::string text, std::function<bool(const Node&)> holds);
 
-/// The Node or TypedOptions (or each in a list) is a table whose key `type` determines its options. `types` must outlive the
-/// options. A string means a table of that type with default options; a single table without `type` has the type of the
-/// field's default.
+/// The Node or TypedOptions (or each in a list) is a table whose key `type` determines its options. `types` must
+/// outlive the options. A string means a table of that type with default options; a single table without `type` has the
+/// type of the field's default.
 Rule poly(const PolyType& types);
 
 }  // namespace mnemo::base

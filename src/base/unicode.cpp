@@ -75,6 +75,8 @@ bool is_space(char32_t c) {
          (c >= 0xA0 && category(c) == "Zs");
 }
 
+bool is_white_space(char32_t c) { return is_space(c) && !(c >= 0x1C && c <= 0x1F); }
+
 char32_t lower(char32_t c) {
   if (c < 0x80) return c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c;
   return static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c)));

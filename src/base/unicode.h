@@ -18,6 +18,9 @@ std::string_view category(char32_t c);
 /// White space as Python's str.isspace defines it: bidirectional class WS, B or S, or category Zs.
 bool is_space(char32_t c);
 
+/// White space as Unicode's property White_Space has it: without U+001C to U+001F.
+bool is_white_space(char32_t c);
+
 /// Lower case of one code point (simple mapping).
 char32_t lower(char32_t c);
 

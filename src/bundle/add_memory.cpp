@@ -17,6 +17,7 @@
 #include "bundle/foreign_images.h"
 #include "bundle/generation_file.h"
 #include "bundle/model_folder.h"
+#include "bundle/peft.h"
 #include "bundle/published_config.h"
 #include "bundle/take_weights.h"
 #include "core/head.h"
@@ -69,9 +70,32 @@ void change_encoder(base::Node& whole, const models::ModelOptions& before, const
   whole.set("backbone", backbone);
 }
 
+/// The [model] table that a file of LoRA was trained with; nothing where it does not say. Throws InputError for one of
+/// far more parameters than the model and the file have.
+std::optional<base::Node> recorded_model(const ConvertOptions& options, const models::ModelOptions& before) {
+  if (!options.lora || is_peft(*options.lora)) return std::nullopt;
+  const weights::TensorFile file = weights::read_safetensors(*options.lora);
+  const auto said = file.metadata.find(weights::kLoraModel);
+  if (said == file.metadata.end()) return std::nullopt;
+  const std::string where = *options.lora + ": the metadata '" + weights::kLoraModel + "'";
+  const models::ModelOptions recorded = models::read_model_options(base::parse_json(said->second, where));
+  int64_t held = 0;
+  for (const auto& [name, tensor] : file.tensors) held += tensor.numel();
+  constexpr int64_t kSpare = int64_t{1} << 20;
+  base::require(models::count_parameters(recorded) <= 2 * models::count_parameters(before) + held + kSpare,
+                "{}: expected a model of about the size of {}, found one of {} parameters", where, options.model,
+                models::count_parameters(recorded));
+  return base::write_options(recorded);
+}
+
 /// The [model] table with the additions of the options.
 void change_model(base::Node& model, const ConvertOptions& options) {
   const models::ModelOptions before = models::read_model_options(model);
+  const bool plain = options.memory.empty() && !options.attention && !options.segment;
+  if (options.lora && plain) {
+    model = recorded_model(options, before).value_or(base::write_options(before));
+    return;
+  }
   base::require(before.backbone.input() != core::InputKind::images,
                 "convert: --memory, --attention, --segment: expected a model of texts, found backbone.type = \"{}\"",
                 before.backbone.type);
@@ -232,8 +256,15 @@ Converted add_memory(const ConvertOptions& options) {
   AnyModel made = foreign ? load_any(folder, {.change = [&](base::Node& model) { change_model(model, options); },
                                               .seed = static_cast<uint64_t>(options.seed)})
                           : rebuilt(folder, options);
-  if (options.lora)
+  if (options.lora && is_peft(*options.lora)) {
+    const PublishedConfig published = find_published(folder);
+    base::require(published.format != nullptr,
+                  "convert: --lora: {} is an adapter of PEFT, for a model of another library; {} is none",
+                  *options.lora, folder);
+    apply_peft(*options.lora, *published.format, *made.model);
+  } else if (options.lora) {
     weights::apply_lora(weights::read_safetensors(*options.lora), made.model->parameters().named(), *options.lora);
+  }
   Converted result{.parameters = made.model->parameters().count()};
   for (const std::string& name : made.fresh) result.fresh += made.model->parameters().find(name).numel();
   result.uniform_loss = guessing_loss(*made.model);

@@ -23,6 +23,7 @@
 #include "bundle/foreign_texts.h"
 #include "bundle/generation_file.h"
 #include "bundle/model_folder.h"
+#include "bundle/peft.h"
 #include "bundle/published_config.h"
 #include "bundle/require_said.h"
 #include "models/convert.h"
@@ -189,10 +190,26 @@ ConvertOptions with_folder(const ConvertOptions& options) {
   return found;
 }
 
+/// A file of LoRA as an adapter of the published model that it was trained on.
+Converted to_peft(const ConvertOptions& options) {
+  base::require(options.lora.has_value() && !is_peft(*options.lora),
+                "convert: --to peft: expected --lora FILE, the lora.safetensors of a training");
+  base::require(options.memory.empty() && !options.attention && !options.segment,
+                "convert: --to peft writes an adapter alone; drop --memory, --attention and --segment");
+  base::require(!options.out.empty(), "convert: --out: expected a folder, found none");
+  const std::string folder = model_folder(options.model, options.checkpoint);
+  const PublishedConfig published = find_published(folder);
+  base::require(published.format != nullptr, "convert: --to peft: expected a model of another library, found {}",
+                folder);
+  const AnyModel loaded = load_any(folder);
+  write_peft(*options.lora, *published.format, *loaded.model, last_name(folder), options.out);
+  return {loaded.model->parameters().count(), 0};
+}
+
 }  // namespace
 
 std::vector<std::string> conversion_names() {
-  std::vector<std::string> known = {"t2r", "average", "source_encoder", "mnemo"};
+  std::vector<std::string> known = {"t2r", "average", "source_encoder", "mnemo", "peft"};
   for (const weights::ForeignFormat& format : weights::foreign_formats()) known.emplace_back(format.name);
   return known;
 }
@@ -200,6 +217,7 @@ std::vector<std::string> conversion_names() {
 Converted convert(const ConvertOptions& options) {
   base::require(options.seed >= 0, "convert: --seed: expected at least 0, found {}", options.seed);
   const std::vector<std::string> known = conversion_names();
+  if (options.to == "peft") return to_peft(options);
   if (options.adds()) {
     base::require(options.to.empty(),
                   "convert: --memory, --attention, --lora and --segment make a model of Mnemo: drop --to {}",
@@ -233,7 +251,8 @@ std::string conversions_text() {
       "  t2r             linear attention with learned features, from softmax attention\n"
       "  average         the mean of a run's last checkpoints\n"
       "  source_encoder  a T5's encoder alone, to classify texts\n"
-      "  mnemo           from another library's folder (found by its config.json)";
+      "  mnemo           from another library's folder (found by its config.json)\n"
+      "  peft            with --lora FILE: an adapter for PEFT of the model that the training started from";
   for (const weights::ForeignFormat& format : weights::foreign_formats()) {
     const std::vector<std::string> lines = base::wrap_words(format.about, 60);
     text += fmt::format("\n  {:14}  {}", format.name, fmt::join(lines, "\n" + std::string(18, ' ')));

@@ -133,7 +133,9 @@ bool is_out_of_memory(const c10::Error& error) {
 }
 
 int out_of_memory() {
-  tell("out of memory: use a smaller batch_size (with accumulate a step stays the same), segment_size or model");
+  tell(
+      "out of memory: use a smaller batch_size (with accumulate a step stays the same), segment_size, image_size or "
+      "model");
   return base::kWrongInput;
 }
 
@@ -214,13 +216,13 @@ std::string help_text(const std::string& command) {
   base::input_error("help: unknown subject '{}'{}", base::printable(command), base::suggestion(command, known));
 }
 
-int run(int argc, char** argv, const std::shared_ptr<CLI::App>& app) {
+int run(int argc, char** argv, const std::function<std::shared_ptr<CLI::App>()>& make) {
   // A closed pipe, and a file beyond a limit of its size, show as errors of the write, so that a training does not die
   // of a closed terminal.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   try {
-    return parse_and_act(argc, argv, app);
+    return parse_and_act(argc, argv, make());
   } catch (const base::OutputClosed&) {
     return base::kDone;
   } catch (const base::Stopped& stopped) {

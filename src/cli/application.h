@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -23,8 +24,8 @@ int64_t choose_threads(int64_t parameters, int64_t rows);
 /// The whole command line: every subcommand added. Fresh for each call.
 std::shared_ptr<CLI::App> make_application();
 
-/// Reads the command line of `app` and carries it out. Returns the exit status; never throws.
-int run(int argc, char** argv, const std::shared_ptr<CLI::App>& app);
+/// Reads the command line of the program that `make` builds, and carries it out. Returns the exit status; never throws.
+int run(int argc, char** argv, const std::function<std::shared_ptr<CLI::App>()>& make);
 
 /// The help text of a subcommand, or of the whole for an empty name. Throws InputError for an unknown one.
 std::string help_text(const std::string& command);

@@ -138,10 +138,9 @@ void classify_texts(const ClassifyArguments& arguments, const bundle::Bundle& st
       }
       continue;
     }
-    data::for_each_line(data::open_text(path).without_byte_order_mark(), InputLines::kMaxLine,
-                        [&](const data::LinePlace& place, std::string_view line) {
-                          take(std::string(line), std::string(place.file), place.line);
-                        });
+    data::for_each_text_line(path, InputLines::kMaxLine, [&](const data::LinePlace& place, std::string_view line) {
+      take(std::string(line), std::string(place.file), place.line);
+    });
   }
   answer(texts);
   if (arguments.json) base::print_json(results);
@@ -215,7 +214,8 @@ void add_classify(CLI::App& app) {
       .option("--broken", arguments->broken, "HOW",
               "on an unreadable image: stop with an error, or skip and count it (default stop)")
       .option("--device", arguments->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)");
-  add_ranks(command, arguments->ranks, "classify on N processes of this machine, each with its share of the batches");
+  add_ranks(command, arguments->ranks,
+            "images: classify on N processes of this machine, each with its share of the batches");
   command.flag("--json", arguments->json, "print JSON")
       .footer(
           "mnemo classify models/vit picture.jpg --top 3\ncat picture.png | mnemo classify models/vit -\n"

@@ -24,18 +24,19 @@ int convert_model(const ConvertArguments& arguments) {
   if (arguments.json) {
     base::Node node = base::Node::table(
         {{"model", options.out}, {"to", options.to}, {"parameters", made.parameters}, {"fresh", made.fresh}});
-    if (options.adds()) node.set("first_loss", made.first_loss);
+    if (options.adds() && options.to.empty()) node.set("first_loss", made.first_loss);
     base::print_json(node);
     return base::kDone;
   }
   const std::string parameters = fmt::format("{}: {} parameters", options.out, base::grouped(made.parameters));
-  if (options.adds()) {
+  if (options.adds() && options.to.empty()) {
     base::print(fmt::format("{}, {} of them fresh; loss of random tokens {:.4f} (uniform guessing {:.4f})\n",
                             parameters, base::grouped(made.fresh), made.first_loss, made.uniform_loss));
     return base::kDone;
   }
   base::print(options.to == "t2r"       ? fmt::format("{}, {} of them fresh\n", parameters, base::grouped(made.fresh))
               : options.to == "average" ? fmt::format("{}, the mean of the last checkpoints\n", parameters)
+              : options.to == "peft" ? fmt::format("{}: adapter_config.json, adapter_model.safetensors\n", options.out)
               : options.to == "source_encoder" ? fmt::format("{} of the encoder\n", parameters)
                                                : fmt::format("{} under {} names\n", parameters, options.to));
   return base::kDone;
@@ -57,8 +58,10 @@ void add_convert(CLI::App& app) {
               "add a memory to a text model, with keys of [[model.memory]]; may be repeated")
       .option("--attention", options->attention, "TYPE,KEY=VALUE,..",
               "replace the model's attention, with keys of model.backbone.attention")
-      .option("--lora", options->lora, "FILE",
-              "merge the lora.safetensors of a training with LoRA into the model it started from")
+      .option(
+          "--lora", options->lora, "FILE",
+          "merge the lora.safetensors of a training with LoRA, or an adapter folder of PEFT, into the model that it "
+          "started from; the file says the memory and segment")
       .option("--segment", options->segment, "N",
               "with --memory or --attention: tokens per segment (default: as many as the model's positions allow)")
       .option("--out", options->out, "FOLDER", "the new model's folder")

@@ -172,7 +172,7 @@ void add_data(CLI::App& app) {
                 fmt::format("text file, image folder, recipe (or its name), or one of {}; or `prepare` or `tokenizer`",
                             fmt::join(tasks::made_words(), ", ")))
       .arguments(
-          "NAME PATH", options->more,
+          "NAME", options->more,
           fmt::format("prepare: one of {}, then the file or folder to read; tokenizer: the texts to make it from",
                       fmt::join(data::data_sets().names(), ", ")),
           false)

@@ -33,7 +33,7 @@ void occupy_standard_streams() {
 int main(int argc, char** argv) {
   occupy_standard_streams();
   mnemo::base::init_process();
-  const int status = mnemo::cli::run(argc, argv, mnemo::cli::make_application());
+  const int status = mnemo::cli::run(argc, argv, mnemo::cli::make_application);
 #ifndef __SANITIZE_ADDRESS__  // leaks are looked for on the way out
   // LibTorch takes its thousands of operators out of their tables one by one on the way out: a third of what `mnemo
   // --help` costs.

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,6 +44,20 @@ void write_to(const std::string& path) {
   close(file);
 }
 
+/// Throws InputError where this process may not open the files and connections of so many ranks: c10d would end it, or
+/// wait for ever.
+void require_descriptors(int64_t ranks) {
+  const auto needed = static_cast<rlim_t>(32 + 3 * ranks);
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
+  limit.rlim_cur = std::min(limit.rlim_max, needed);
+  setrlimit(RLIMIT_NOFILE, &limit);
+  base::require(limit.rlim_cur >= needed,
+                "several processes: {} ranks need {} open files and connections, this process may have {}; raise the "
+                "limit (ulimit -n)",
+                ranks, needed, limit.rlim_cur);
+}
+
 }  // namespace
 
 void add_ranks(Command& command, Ranks& ranks, const std::string& about) {
@@ -81,12 +96,14 @@ int on_ranks(const Ranks& ranks, const std::string& folder,
         "{}: --processes: this build has no c10d: install Gloo's headers (Debian: libgloo-dev), configure and "
         "build again",
         ranks.command);
+    require_descriptors(*ranks.processes);
     const SignalCount signals;
     return distributed::run_processes({.processes = *ranks.processes,
                                        .log = [&](int64_t rank) { return log_of(folder, rank); },
                                        .last_signal = SignalCount::last});
   }
-  if (!place) return work(nullptr);
+  if (!place || (place->size == 1 && place->launcher != distributed::Launcher::processes)) return work(nullptr);
+  require_descriptors(place->size);
   if (place->rank != 0) {
     if (!folder.empty()) base::make_folders(folder);
     write_to(log_of(folder, place->rank));

@@ -13,6 +13,8 @@
 namespace mnemo::data {
 namespace {
 
+/// A content beyond both is taken for a mistake or an attack: text packs by 2 to 20.
+constexpr uint64_t kUnpackedFreely = 1'000'000'000, kMostRatio = 200;
 constexpr size_t kPiece = size_t{1} << 18;
 
 /// Calls `use` with the file as it is, piece by piece.
@@ -79,14 +81,25 @@ Packing packing_of(std::string_view path) {
 }
 
 void unpack(const std::string& path, Packing packing, const std::function<void(std::string_view)>& use) {
-  switch (packing) {
-    case Packing::none:
-      return read_pieces(path, use);
-    case Packing::gzip:
-      return gunzip(path, use);
-    case Packing::zstd:
-      return unzstd(path, use);
-  }
+  if (packing == Packing::none) return read_pieces(path, use);
+  const uint64_t packed = base::FileReader(path).size();
+  uint64_t size = 0;
+  const auto count = [&](std::string_view piece) {
+    size += piece.size();
+    base::require(size <= kUnpackedFreely || size / kMostRatio <= packed,
+                  "{}: its {} bytes unpack to more than {} times as many, beyond {}; expected a text; unpack it "
+                  "yourself to use it all the same",
+                  path, packed, kMostRatio, kUnpackedFreely);
+    use(piece);
+  };
+  packing == Packing::gzip ? gunzip(path, count) : unzstd(path, count);
+}
+
+uint64_t unpacked_size(const std::string& path, Packing packing) {
+  if (packing == Packing::none) return base::FileReader(path).size();
+  uint64_t size = 0;
+  unpack(path, packing, [&](std::string_view piece) { size += piece.size(); });
+  return size;
 }
 
 }  // namespace mnemo::data

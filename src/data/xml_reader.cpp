@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "data/text/text_files.h"
+#include "data/unpack.h"
 
 namespace mnemo::data {
 namespace {
@@ -14,9 +15,18 @@ namespace {
 constexpr int kMaxElements = 256;  // inside one another; the parser keeps every open one
 constexpr size_t kXmlChunk = size_t{1} << 20;
 
+// Expat 2.9 has new names for numbers of 64 bits and deprecates the old ones.
+#if XML_MAJOR_VERSION > 2 || XML_MINOR_VERSION >= 9
+uint64_t line_of(XML_Parser parser) { return XML_GetCurrentLineNumber64(parser); }
+uint64_t column_of(XML_Parser parser) { return XML_GetCurrentColumnNumber64(parser); }
+#else
+uint64_t line_of(XML_Parser parser) { return XML_GetCurrentLineNumber(parser); }
+uint64_t column_of(XML_Parser parser) { return XML_GetCurrentColumnNumber(parser); }
+#endif
+
 }  // namespace
 
-uint64_t XmlReader::line() const { return XML_GetCurrentLineNumber(parser_); }
+uint64_t XmlReader::line() const { return line_of(parser_); }
 std::string XmlReader::where() const { return fmt::format("{}:{}", path_, line()); }
 
 /// Exceptions must not pass through the parser, which is C.
@@ -67,10 +77,8 @@ void XmlReader::with_parser(const std::string& path, F&& feed) {
 
 void XmlReader::read(const std::string& path) {
   with_parser(path, [&] {
-    open_text(path).for_each_chunk([&](std::string_view chunk) {
-      parse(chunk, false);
-      return true;
-    });
+    for (const std::string& file : text_files(path))
+      unpack(file, packing_of(file), [&](std::string_view piece) { parse(piece, false); });
   });
 }
 
@@ -88,7 +96,7 @@ void XmlReader::enters() {
 void XmlReader::parse(std::string_view chunk, bool last) {
   const XML_Status status = XML_Parse(parser_, chunk.data(), static_cast<int>(chunk.size()), last ? 1 : 0);
   if (thrown_) std::rethrow_exception(thrown_);
-  base::require(status != XML_STATUS_ERROR, "{}:{}: broken XML: {}", where(), XML_GetCurrentColumnNumber(parser_) + 1,
+  base::require(status != XML_STATUS_ERROR, "{}:{}: broken XML: {}", where(), column_of(parser_) + 1,
                 XML_ErrorString(XML_GetErrorCode(parser_)));
 }
 

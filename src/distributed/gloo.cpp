@@ -16,6 +16,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -26,6 +27,7 @@
 #include "base/exit_status.h"
 #include "base/machine.h"
 #include "distributed/device_backend.h"
+#include "distributed/spawn.h"
 
 namespace mnemo::distributed {
 namespace {
@@ -82,6 +84,53 @@ std::shared_ptr<::gloo::transport::Device> device_of(const Place& place) {
   return c10d::ProcessGroupGloo::createDefaultDevice();
 }
 
+/// Ends this process with a line on standard error.
+[[noreturn]] void end_process(const std::string& failure) {
+  const std::string line = fmt::format("mnemo: error: {}\n", failure);
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, line.data(), line.size());
+  ::_exit(base::kAnswerIsNo);
+}
+
+/// Ends this process, which may wait in c10d without a limit, once it has joined for longer than its time-out or its
+/// launcher is gone.
+class JoinLimit {
+ public:
+  /// For c10d, which reports a time-out of its own with a better reason.
+  static constexpr std::chrono::seconds kGrace{2};
+
+  JoinLimit(std::chrono::seconds timeout, std::function<std::string()> failure)
+      : deadline_(Clock::now() + timeout + kGrace), failure_(std::move(failure)) {
+    thread_ = std::thread([this] { watch(); });
+  }
+  ~JoinLimit() {
+    {
+      const std::lock_guard lock(mutex_);
+      joined_ = true;
+    }
+    wakes_.notify_one();
+    thread_.join();
+  }
+
+ private:
+  void watch() {
+    std::unique_lock lock(mutex_);
+    while (!wakes_.wait_for(lock, Milliseconds(500), [&] { return joined_; })) {
+      if (!launcher_.empty() && std::to_string(getppid()) != launcher_)
+        end_process(fmt::format("the process {}, which started this one, has ended", launcher_));
+      if (Clock::now() > deadline_) end_process(failure_());
+    }
+  }
+
+  /// Of a rank that `mnemo` itself has started; empty: not known.
+  const std::string launcher_ = environment(kLauncherVariable).value_or("");
+  const Clock::time_point deadline_;
+  const std::function<std::string()> failure_;
+  std::mutex mutex_;
+  std::condition_variable wakes_;
+  bool joined_ = false;
+  std::thread thread_;
+};
+
 /// A rank's heartbeat, sent every second: host, number of the beat, collectives begun, step (-1 outside a training).
 struct Beat {
   std::string host;
@@ -110,10 +159,13 @@ class GlooGroup final : public Group {
   GlooGroup(const Place& place, const GroupOptions& options)
       : Group(place), options_(options), beats_(static_cast<size_t>(place.size)) {
     const auto timeout = std::chrono::duration_cast<Milliseconds>(options.timeout);
+    std::optional<JoinLimit> limit;
+    if (options.watches) limit.emplace(options.timeout, [this] { return not_joined("the store does not answer"); });
     try {
       store_ = connect(place, timeout);
       watch_store_ = store_->clone();
       send_beat();
+      require_size();
       auto gloo = c10d::ProcessGroupGloo::Options::create(timeout);
       gloo->devices = {device_of(place)};
       backend_ = c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>("gloo", store_),
@@ -125,10 +177,9 @@ class GlooGroup final : public Group {
     } catch (const base::InputError&) {
       throw;
     } catch (const std::exception& error) {
-      throw RankFailure(fmt::format("rank {} ({}): could not join the {} ranks at {}:{} within {} s: {}", place.rank,
-                                    base::host_name(), place.size, place.address, place.port, options.timeout.count(),
-                                    absent(first_line(error))));
+      throw RankFailure(not_joined(absent(first_line(error))));
     }
+    limit.reset();
     if (options.watches) watcher_ = std::thread([this] { watch(); });
   }
 
@@ -245,6 +296,18 @@ class GlooGroup final : public Group {
     GlooGroup& group_;
     c10::intrusive_ptr<c10d::Work> work_;
   };
+
+  std::string not_joined(const std::string& reason) const {
+    return fmt::format("rank {} ({}): could not join the {} ranks at {}:{} within {} s: {}", rank(), base::host_name(),
+                       size(), place_.address, place_.port, options_.timeout.count(), reason);
+  }
+
+  /// Throws InputError where another rank came first and counts other ranks.
+  void require_size() {
+    const std::string mine = std::to_string(size()), first = text_of(store_->compareSet("size", {}, bytes_of(mine)));
+    base::require(first == mine, "several processes: rank {} ({}) is one of {}, others at {}:{} are of {}", rank(),
+                  base::host_name(), mine, place_.address, place_.port, first);
+  }
 
   /// Without where in Gloo's sources it happened, and Gloo's advice.
   static std::string first_line(const std::exception& error) {
@@ -393,11 +456,7 @@ class GlooGroup final : public Group {
       } catch (const std::exception&) {
         failure = store_lost();
       }
-      if (!failure.empty() && !stopped_ && !leaving_) {
-        const std::string line = fmt::format("mnemo: error: {}\n", failure);
-        [[maybe_unused]] const auto written = write(STDERR_FILENO, line.data(), line.size());
-        ::_exit(base::kAnswerIsNo);
-      }
+      if (!failure.empty() && !stopped_ && !leaving_) end_process(failure);
       for (int i = 0; i < 10 && !stopped_; ++i) std::this_thread::sleep_for(Milliseconds(100));
     }
   }

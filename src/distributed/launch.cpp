@@ -91,8 +91,10 @@ std::optional<Place> place_from(const Lookup& variables) {
     Place place = ranks(read, Launcher::torchrun, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
     if (read.has("MNEMO_PROCESSES")) place.launcher = Launcher::processes;
     place.address = read.text("MASTER_ADDR");
-    base::require(!place.address.empty(), "MASTER_ADDR is not set, although RANK and WORLD_SIZE are");
-    place.port = static_cast<uint16_t>(read.number("MASTER_PORT", 1, 65535));
+    base::require(!place.address.empty() || place.size == 1,
+                  "MASTER_ADDR is not set, although RANK and WORLD_SIZE are");
+    if (place.size > 1 || place.launcher == Launcher::processes)
+      place.port = static_cast<uint16_t>(read.number("MASTER_PORT", 1, 65535));
     place.hosted = read.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
     place.restarts = read.number("TORCHELASTIC_RESTART_COUNT", 0, INT64_MAX, 0);
     place.job = fmt::format("{}/{}", read.text("TORCHELASTIC_RUN_ID", "none"), place.restarts);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -50,6 +51,7 @@ std::map<std::string, std::string> variables_of(int64_t rank, int64_t size, uint
           {"TORCHELASTIC_USE_AGENT_STORE", "True"},
           {"TORCHELASTIC_RUN_ID", kJob},
           {"TORCHELASTIC_RESTART_COUNT", "0"},
+          {kLauncherVariable, std::to_string(getpid())},
           {"MNEMO_PROCESSES", std::to_string(size)}};
 }
 

@@ -6,6 +6,9 @@
 
 namespace mnemo::distributed {
 
+/// Tells a rank the id of the process that started it.
+inline constexpr const char* kLauncherVariable = "MNEMO_LAUNCHER";
+
 struct SpawnOptions {
   int64_t processes = 2;
   /// The file that a rank other than 0 writes to, for messages.

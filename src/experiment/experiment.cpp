@@ -293,19 +293,49 @@ std::string titled(const char* title, const std::vector<std::string>& names) {
   return names.empty() ? "" : title + base::listed(names, 8);
 }
 
-/// Fresh weights that are not trained stay as they were drawn.
-void warn_of_untrained(const train::TrainOptions& train, std::vector<std::string> fresh) {
-  if (train.only.empty() && !train.lora) return;
-  std::erase_if(fresh, [&](const std::string& name) {
-    const auto takes = [&](const std::string& pattern) { return base::matches(pattern, name); };
-    return std::ranges::any_of(train.only, takes) || (train.lora && std::ranges::any_of(train.lora->targets, takes));
-  });
-  if (!fresh.empty())
-    base::log_warning("train.only, train.lora: weights with random initial values are not trained: {}",
-                      fmt::join(fresh, ", "));
+bool takes_any(const std::vector<std::string>& patterns, const std::string& name) {
+  return std::ranges::any_of(patterns, [&](const std::string& pattern) { return base::matches(pattern, name); });
+}
+
+/// The linear maps of all layers that are not among the trained parameters.
+std::vector<std::string> linear_maps(const models::Model& model, const std::vector<std::string>& only) {
+  std::vector<std::string> names;
+  for (const layers::Parameter& parameter : model.parameters().all()) {
+    const bool map = parameter.tensor.dim() == 2 && parameter.kind == layers::ParameterKind::weight &&
+                     parameter.name.ends_with(".weight") && parameter.name.find(".layers.") != std::string::npos;
+    if (map && !takes_any(only, parameter.name)) names.push_back(parameter.name);
+  }
+  return names;
 }
 
 }  // namespace
+
+void settle_fresh(Experiment& experiment, bool adds) {
+  constexpr const char* kAllLinear = "all-linear";
+  train::TrainOptions& train = experiment.recipe.train;
+  if (train.lora) {
+    std::vector<std::string>& targets = train.lora->targets;
+    const bool all = std::erase(targets, kAllLinear) > 0;
+    if (adds && train.only.empty()) {
+      for (const std::string& name : experiment.fresh) {
+        if (!takes_any(targets, name)) train.only.push_back(name);
+      }
+      if (!train.only.empty()) base::log_info("LoRA: also trains fresh weights: {}", base::listed(train.only, 4));
+    }
+    if (all) {
+      for (std::string& name : linear_maps(*experiment.model, train.only)) targets.push_back(std::move(name));
+    }
+  }
+  if (train.only.empty() && !train.lora) return;
+  std::vector<std::string> untrained;
+  for (const std::string& name : experiment.fresh) {
+    if (!takes_any(train.only, name) && !(train.lora && takes_any(train.lora->targets, name)))
+      untrained.push_back(name);
+  }
+  if (!untrained.empty())
+    base::log_warning("train.only, train.lora: weights with random initial values are not trained: {}",
+                      fmt::join(untrained, ", "));
+}
 
 void require_same_vocabulary(const std::string& folder, const Experiment& experiment, const std::string& place) {
   const core::InputKind kind = core::kind_of(experiment.model->input());
@@ -366,7 +396,7 @@ Experiment make_experiment(const recipes::Recipe& recipe) {
     const bundle::Taken taken = bundle::take_weights(*recipe.init, *bench.model, loaded.shape.classes);
     base::log_info("{}: initial weights{}{}{}", *recipe.init, titled("; fresh: ", taken.fresh),
                    titled("; not used: ", taken.unused), taken.note.empty() ? "" : "; " + taken.note);
-    warn_of_untrained(recipe.train, taken.fresh);
+    bench.fresh = taken.fresh;
     bench.files.insert(taken.files.begin(), taken.files.end());
   }
   task->check_model(*bench.model, loaded.shape);

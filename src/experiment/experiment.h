@@ -46,8 +46,14 @@ struct Experiment {
   std::string targets = {};                       ///< unit the loss is averaged over: `unit`, "texts" or "expressions"
   std::vector<std::string> classes = {};          ///< their names, of images: classes.txt of the model's folder
   std::map<std::string, std::string> files = {};  ///< further files of the model's folder, made of the data
+  std::vector<std::string> fresh = {};            ///< parameters that the model it starts from does not have
 };
 Experiment make_experiment(const recipes::Recipe& recipe);
+
+/// Completes what is trained. With LoRA and `adds`, fresh parameters are trained too, unless the recipe says what is
+/// (train.only); "all-linear" among the targets stands for the linear maps of all layers. Warns of fresh parameters
+/// that are not trained.
+void settle_fresh(Experiment& experiment, bool adds);
 
 /// Throws InputError, which begins with `place`, unless the model in that folder has the tokens of the experiment's
 /// data.

@@ -76,7 +76,8 @@ class GenerationFile {
     for (const base::Node& word : words.items()) {
       base::require(word.is_array() && word.size() == 1 && word.items()[0].is_int(),
                     "{}: 'bad_words_ids': unsupported: expected lists of one token, found {}", path_, word.found());
-      options.suppressed.push_back(word.items()[0].as_int());
+      // transformers leaves the end token out of this list.
+      if (word.items()[0].as_int() != tokens.eos) options.suppressed.push_back(word.items()[0].as_int());
     }
     try {
       base::check_options(options);

@@ -186,6 +186,15 @@ void finish(const TrainingOptions& options, Training& training) {
   }
 }
 
+/// Adds to a file of LoRA what model it is for, so that it can be merged without its recipe.
+void describe_lora(const std::string& path, const recipes::Recipe& recipe, const experiment::Experiment& experiment) {
+  if (!recipe.train.lora) return;
+  weights::TensorFile file = weights::read_safetensors(path);
+  file.metadata[weights::kLoraModel] = base::to_json(base::write_options(experiment.recipe.model), -1);
+  if (recipe.init) file.metadata[weights::kLoraBase] = std::filesystem::path(*recipe.init).filename().string();
+  weights::write_safetensors(path, file.tensors, file.metadata);
+}
+
 /// Refuses ranks that would train something else.
 void require_same_ranks(const TrainingOptions& options, const experiment::Experiment& experiment,
                         const recipes::Recipe& recipe) {
@@ -216,10 +225,11 @@ double Training::speed() const { return tokens_per_second(experiment, report); }
 
 namespace {
 
-/// The recipe with the number of threads that is chosen for the model, the same on every rank: another number would not
-/// resume bit for bit.
-recipes::Recipe with_threads(const TrainingOptions& options, experiment::Experiment& experiment) {
+/// The recipe with what is chosen for the model: the parameters to train and the number of threads, the same on every
+/// rank. Others would not resume bit for bit.
+recipes::Recipe settled(const TrainingOptions& options, experiment::Experiment& experiment) {
   recipes::Recipe recipe = options.recipe;
+  recipe.train.only = experiment.recipe.train.only;
   if (recipe.train.threads != 0 || !options.choose_threads) return recipe;
   recipe.train.threads = options.choose_threads(experiment.model->parameters().count(),
                                                 experiment.tokens_per_step * recipe.task()->rows_of_each());
@@ -238,6 +248,8 @@ Training run_training(const TrainingOptions& options) {
   require_samples_fit(options.recipe);
   Training training{.experiment = experiment::make_experiment(options.recipe), .report = {}, .card = {}, .model = {}};
   experiment::Experiment& experiment = training.experiment;
+  // A run that is resumed has them in its recipe.
+  experiment::settle_fresh(experiment, !options.resumes);
   if (options.group == nullptr || options.group->rank() == 0) {
     for (const std::string& notice : experiment.notices) base::log_warning("{}", notice);
   }
@@ -248,7 +260,7 @@ Training run_training(const TrainingOptions& options) {
                 options.init.value_or(""));
   if (options.init) start_from(*options.init, experiment);
   experiment::move_to(*experiment.model, options.device);
-  const recipes::Recipe recipe = with_threads(options, experiment);
+  const recipes::Recipe recipe = settled(options, experiment);
   if (options.group) require_same_ranks(options, experiment, recipe);
   const bool writes = options.group == nullptr || options.group->rank() == 0;
   train::Trainer trainer(*experiment.model, *experiment.task, experiment.recipe.train, options.folder,
@@ -279,7 +291,10 @@ Training run_training(const TrainingOptions& options) {
   train::RunHooks hooks;
   hooks.show_progress = options.shows_progress && writes;
   hooks.should_stop = options.should_stop;
-  hooks.on_step = options.on_step;
+  hooks.on_step = [&](int64_t done, int64_t saved) {
+    if (lock) lock->require_same_folder();  // a checkpoint would make another folder under its name
+    if (options.on_step) options.on_step(done, saved);
+  };
   if (options.on_evaluation) {
     hooks.on_evaluation = [&](const train::EvaluationPoint& point) {
       options.on_evaluation(point, experiment.task->metric());
@@ -299,6 +314,7 @@ Training run_training(const TrainingOptions& options) {
     if (const train::EvaluationPoint* shown = trainer.take_best()) training.evaluation = *shown;
     trainer.take_average();
     trainer.write_lora(base::join_path(options.folder, weights::kLoraFile));
+    describe_lora(base::join_path(options.folder, weights::kLoraFile), recipe, experiment);
     finish(options, training);
     record->finished(training.report, training.evaluation);
   }

@@ -243,6 +243,7 @@ RunResult result_of(const CompareJob& job, const experiment::Experiment& bench, 
 int run_locked(const CompareJob& job, const std::optional<std::string>& device, const JobHooks& asked) {
   const at::Device where = experiment::device_named(device);
   experiment::Experiment bench = experiment::make_experiment(job.recipe);
+  experiment::settle_fresh(bench, true);
   if (where.is_cpu()) experiment::require_step_fits(bench);
   experiment::move_to(*bench.model, where);
   train::Trainer trainer(*bench.model, *bench.task, bench.recipe.train, job.folder, experiment::model_files(bench));

@@ -24,7 +24,8 @@ std::string last_error(const CompareJob& job, const ChildEnd& end) {
   const std::string log = base::path_exists(output_file(job)) ? base::read_file(output_file(job)) : "";
   const size_t at = log.rfind(kErrorMark);
   if (at != std::string::npos) return log.substr(at + kErrorMark.size(), log.find('\n', at) - at - kErrorMark.size());
-  if (end.signal == SIGKILL) return "killed from outside; the machine may have run out of memory";
+  if (end.signal == SIGKILL)
+    return "killed from outside; the machine may have run out of memory; the same command goes on with it";
   if (end.signal != 0) return fmt::format("ended by signal {}; see {}", end.signal, output_file(job));
   return fmt::format("exit status {}; see {}", end.status, output_file(job));
 }
@@ -133,7 +134,7 @@ void Supervisor::note_stopped_alone() {
     const CompareJob& job = jobs_[i];
     results_[i] = RunResult{.study = job.study, .variant = job.variant, .point = job.point, .seed = job.seed};
     results_[i]->error = "a signal from outside stopped it; the same command goes on with it";
-    status_ = std::max(status_, base::kOwnFault);
+    status_ = std::max(status_, base::kAnswerIsNo);
     base::log_warning("{}: failed: {}", title(job), results_[i]->error);
   }
 }
@@ -172,8 +173,8 @@ void Supervisor::ended(size_t job, const ChildEnd& end) {
     result = read_result(result_file(jobs_[job]));
   } else {
     result.error = last_error(jobs_[job], end);
-    const bool told = end.status == base::kAnswerIsNo || end.status == base::kWrongInput;
-    status_ = std::max(status_, told ? end.status : base::kOwnFault);
+    const bool told = end.signal == 0 && (end.status == base::kAnswerIsNo || end.status == base::kWrongInput);
+    status_ = std::max(status_, told ? end.status : end.signal == SIGKILL ? base::kAnswerIsNo : base::kOwnFault);
   }
   if (result.peak_memory == 0) result.peak_memory = end.peak_memory;
   done_steps_[job] = jobs_[job].recipe.train.steps;  // it may have stopped earlier: time limit or goal reached

@@ -16,59 +16,7 @@
 namespace mnemo::text {
 namespace {
 
-/// Tokens that are looked for at every position of a text.
-constexpr size_t kMaxFound = 1024;
-
 bool is_word_character(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
-
-/// Finds tokens in a text: at every position the longest.
-class AddedFinder {
- public:
-  /// normalised: which of the tokens; compose: these are looked for as NFC writes them.
-  AddedFinder(const AddedTokens& added, bool normalised, bool compose, const std::string& where) {
-    for (size_t i = 0; i < added.size(); ++i) {
-      if (added.special[i] || added.normalised[i] != normalised) continue;
-      const std::string text = compose ? base::normalise(added.text(i), base::NormalForm::nfc)
-                                       : std::string(added.text(i));
-      base::require(!text.empty(), "{}: an added token without text, id {}", where, added.ids[i]);
-      by_first_byte_[static_cast<unsigned char>(text[0])].push_back({text, static_cast<int32_t>(added.ids[i])});
-      base::require(++count_ <= kMaxFound, "{}: expected at most {} added tokens that are not special, found more",
-                    where, kMaxFound);
-    }
-    for (auto& tokens : by_first_byte_)
-      std::sort(tokens.begin(), tokens.end(),
-                [](const Token& a, const Token& b) { return a.text.size() > b.text.size(); });
-  }
-
-  bool empty() const { return count_ == 0; }
-
-  /// Calls between(text) and found(id) in the order of the text.
-  template <class Between, class Found>
-  void split(std::string_view text, Between&& between, Found&& found) const {
-    size_t done = 0;
-    for (size_t at = 0; count_ > 0 && at < text.size();) {
-      const auto& tokens = by_first_byte_[static_cast<unsigned char>(text[at])];
-      const auto token = std::find_if(tokens.begin(), tokens.end(),
-                                      [&](const Token& t) { return text.substr(at).starts_with(t.text); });
-      if (token == tokens.end()) {
-        ++at;
-        continue;
-      }
-      if (at > done) between(text.substr(done, at - done));
-      found(token->id);
-      done = at += token->text.size();
-    }
-    if (done < text.size()) between(text.substr(done));
-  }
-
- private:
-  struct Token {
-    std::string text;
-    int32_t id;
-  };
-  std::array<std::vector<Token>, 256> by_first_byte_;
-  size_t count_ = 0;
-};
 
 class Bpe final : public PretrainedTokenizer {
  public:
@@ -79,8 +27,6 @@ class Bpe final : public PretrainedTokenizer {
         tokens_(std::move(vocabulary.tokens)),
         index_(tokens_),
         model_ids_(std::move(model_ids)),
-        raw_finder_(added, false, false, where),
-        finder_(added, true, options_.compose, where),
         pieces_(plain_pieces(added, where)),
         piece_index_(pieces_) {
     if (const int64_t twice = index_.duplicate(); twice >= 0)
@@ -113,24 +59,15 @@ class Bpe final : public PretrainedTokenizer {
     return id < 0 ? -1 : model_ids_->of_token[static_cast<size_t>(id)];
   }
 
-  void encode_part(std::string_view part, bool first, std::vector<int32_t>& out) const override {
+  std::string normalised(std::string_view text) const override {
+    return options_.compose ? base::normalise(text, base::NormalForm::nfc) : std::string(text);
+  }
+
+  void encode_part(std::string_view part, PartBegins begins, std::vector<int32_t>& out) const override {
     const size_t start = out.size();
-    const auto found = [&](int32_t id) {
-      out.push_back(id);
-      first = false;
-    };
-    const auto between = [&](std::string_view text) {
-      encode_text(text, first, out);
-      first = false;
-    };
-    raw_finder_.split(
-        part,
-        [&](std::string_view text) {
-          std::string composed;
-          if (options_.compose) text = composed = base::normalise(text, base::NormalForm::nfc);
-          finder_.split(text, between, found);
-        },
-        found);
+    std::string composed;
+    if (options_.compose) part = composed = normalised(part);
+    encode_text(part, begins, out);
     if (!model_ids_) return;
     for (size_t i = start; i < out.size(); ++i) {
       const int32_t id = model_ids_->of_token[static_cast<size_t>(out[i])];
@@ -180,8 +117,8 @@ class Bpe final : public PretrainedTokenizer {
     piece_of_.assign(static_cast<size_t>(tokens_.size()), 0);
     if (!model_ids_) {
       for (const int64_t id : added.ids) {
-        base::ensure(id >= 0 && id < tokens_.size(), "added token {} of {}", id, tokens_.size());
-        piece_of_[static_cast<size_t>(id)] = -1;
+        base::ensure(id >= 0, "added token {}", id);
+        if (id < tokens_.size()) piece_of_[static_cast<size_t>(id)] = -1;
       }
     }
     EntryList pieces;
@@ -236,7 +173,7 @@ class Bpe final : public PretrainedTokenizer {
   /// Which tokens the merges lead to, so that most words of a text are found at once.
   void find_direct() {
     direct_.assign(piece_ids_.size(), options_.ignore_merges);
-    cuts_at_words_ = options_.bytes && raw_finder_.empty() && finder_.empty() && !options_.patterns.empty() &&
+    cuts_at_words_ = options_.bytes && !options_.patterns.empty() &&
                      std::all_of(options_.patterns.begin(), options_.patterns.end(), TextSplitter::ends_at_words);
     if (options_.ignore_merges || !options_.bytes) return;
     std::vector<int32_t> symbols;
@@ -255,11 +192,12 @@ class Bpe final : public PretrainedTokenizer {
     }
   }
 
-  void encode_text(std::string_view text, bool first, std::vector<int32_t>& out) const {
+  void encode_text(std::string_view text, PartBegins begins, std::vector<int32_t>& out) const {
     std::string changed;
     if (!options_.bytes) {
-      text = changed = with_marks(text, first);
-    } else if (options_.first_space != BpeOptions::FirstSpace::never && first && !text.starts_with(' ')) {
+      text = changed = with_marks(text, begins);
+    } else if (options_.first_space != BpeOptions::FirstSpace::never && begins != PartBegins::nothing &&
+               !text.empty() && !text.starts_with(' ')) {
       text = changed = " " + std::string(text);
     }
     std::vector<int32_t> symbols;
@@ -290,13 +228,14 @@ class Bpe final : public PretrainedTokenizer {
   }
 
   /// Spaces as their mark, and one in front.
-  std::string with_marks(std::string_view text, bool first) const {
+  std::string with_marks(std::string_view text, PartBegins begins) const {
     using FirstSpace = BpeOptions::FirstSpace;
     const std::string mark = options_.space_mark.empty() ? " " : options_.space_mark;
     std::string out(text);
     base::replace_all(out, " ", mark);
+    const bool here = begins == PartBegins::text || (begins == PartBegins::section && !options_.first_space_once);
     const bool wanted = options_.first_space == FirstSpace::always ||
-                        (options_.first_space == FirstSpace::where_missing && first && !out.starts_with(mark));
+                        (options_.first_space == FirstSpace::where_missing && here && !out.starts_with(mark));
     return wanted && !out.empty() ? mark + out : out;
   }
 
@@ -349,10 +288,9 @@ class Bpe final : public PretrainedTokenizer {
   EntryList tokens_;
   WordIndex index_;
   std::optional<ModelIds> model_ids_;
-  AddedFinder raw_finder_, finder_;  // of tokens in the text as it is, and in its normal form
-  std::vector<int32_t> piece_of_;    // place in pieces_ by id; -1: the text of the token is not part of any text
-  std::vector<int32_t> piece_ids_;   // id by place in pieces_
-  EntryList pieces_;                 // with `bytes`: the bytes; otherwise the characters of the token
+  std::vector<int32_t> piece_of_;   // place in pieces_ by id; -1: the text of the token is not part of any text
+  std::vector<int32_t> piece_ids_;  // id by place in pieces_
+  EntryList pieces_;                // with `bytes`: the bytes; otherwise the characters of the token
   WordIndex piece_index_;
   std::vector<bool> direct_;  // by place in pieces_: the piece alone is that token
   std::array<int32_t, 256> byte_ids_;
@@ -368,11 +306,9 @@ class Bpe final : public PretrainedTokenizer {
 std::shared_ptr<const Tokenizer> make_bpe(BpeVocabulary vocabulary, AddedTokens added, BpeOptions options,
                                           std::optional<ModelIds> model_ids, PretrainedParts parts,
                                           const std::string& where) {
-  const bool found_in_text = std::find(added.special.begin(), added.special.end(), false) != added.special.end();
-  base::require(!found_in_text || (options.bytes && options.first_space == BpeOptions::FirstSpace::never),
-                "{}: unsupported: added tokens that are not special, with a space in front of texts", where);
-  return std::make_shared<Bpe>(std::move(vocabulary), added, std::move(options), std::move(model_ids), std::move(parts),
-                               where);
+  const auto bpe = std::make_shared<Bpe>(std::move(vocabulary), added, std::move(options), std::move(model_ids),
+                                         std::move(parts), where);
+  return with_added_tokens(bpe, added, where);
 }
 
 }  // namespace mnemo::text

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "text/added_tokens.h"
 #include "text/pretrained.h"
 #include "text/vocabulary_file.h"
 
@@ -16,24 +17,6 @@ struct BpeVocabulary {
   EntryList left, right;  ///< the two tokens of each merge
 };
 
-/// Tokens that no merge makes.
-struct AddedTokens {
-  EntryList texts = {};
-  std::vector<int64_t> ids = {};
-  std::vector<bool> special = {};  ///< no part of any text; others are found in a text before it is split
-  /// Found in what NFC makes of the text between tokens that are not, which are found in the text as it is.
-  std::vector<bool> normalised = {};
-
-  void add(int64_t id, std::string_view text, bool is_special, bool is_normalised = true) {
-    texts.push_back(text);
-    ids.push_back(id);
-    special.push_back(is_special);
-    normalised.push_back(is_normalised);
-  }
-  size_t size() const { return ids.size(); }
-  std::string_view text(size_t i) const { return texts[static_cast<int64_t>(i)]; }
-};
-
 struct BpeOptions {
   enum class FirstSpace { never, where_missing, always };
 
@@ -42,11 +25,13 @@ struct BpeOptions {
   /// A text is split by these expressions, one after another; merges do not cross the borders. Empty: not split.
   std::vector<std::string> patterns = {};
   FirstSpace first_space = FirstSpace::never;  ///< a space in front of a text
-  std::string space_mark = {};                 ///< without `bytes`: a space inside a token (U+2581); empty: a space
-  bool byte_fallback = false;  ///< without `bytes`: an unknown character is its bytes, the tokens "<0x41>"
-  bool fuse_unknown = false;   ///< several unknown characters are one unknown token
-  bool ignore_merges = false;  ///< a piece that is a token is that token, whether merges lead to it or not
-  std::string unknown = {};    ///< the unknown token; empty: none
+  /// Not in front of a text behind an added token; with `bytes` or `always` it stands there too.
+  bool first_space_once = true;
+  std::string space_mark = {};  ///< without `bytes`: a space inside a token (U+2581); empty: a space
+  bool byte_fallback = false;   ///< without `bytes`: an unknown character is its bytes, the tokens "<0x41>"
+  bool fuse_unknown = false;    ///< several unknown characters are one unknown token
+  bool ignore_merges = false;   ///< a piece that is a token is that token, whether merges lead to it or not
+  std::string unknown = {};     ///< the unknown token; empty: none
 };
 
 /// Other ids than those of the vocabulary: fairseq's dict.txt, which numbers the tokens by frequency.
@@ -57,9 +42,9 @@ struct ModelIds {
   int64_t size = 0;
 };
 
-/// Throws InputError that names `where`: a token or a merge that appears twice, a merge of tokens that are
-/// not there, a byte
-/// without a token, an unsupported combination of options.
+/// `added` may lie in the vocabulary or go on from its size. Throws InputError that names `where`: a token or a merge
+/// that appears twice, a merge of tokens that are not there, a byte without a token, an unsupported combination of
+/// options.
 std::shared_ptr<const Tokenizer> make_bpe(BpeVocabulary vocabulary, AddedTokens added, BpeOptions options,
                                           std::optional<ModelIds> model_ids, PretrainedParts parts,
                                           const std::string& where);

@@ -8,34 +8,48 @@
 #include <functional>
 #include <map>
 #include <set>
-#include <utility>
 
 #include "base/error.h"
 #include "base/file_io.h"
-#include "base/log.h"
 #include "base/node.h"
 #include "base/printable.h"
+#include "base/unicode.h"
+#include "base/utf8.h"
 #include "text/bpe_tokenizer.h"
 #include "text/sentencepiece_model.h"
 #include "text/sentencepiece_tokenizer.h"
 #include "text/text_splitter.h"
-#include "text/tokenizer_config.h"
 #include "text/tokenizer_json.h"
+#include "text/tokenizer_settings.h"
+#include "text/word_index.h"
 #include "text/word_piece.h"
 
 namespace mnemo::text {
 namespace {
 
 constexpr uint64_t kMaxBytes = uint64_t{256} << 20;
-constexpr const char* kConfig = "tokenizer_config.json";
-/// Files of other libraries, kept as they are: an exported model has them again.
-constexpr std::string_view kBeside[] = {kConfig, "special_tokens_map.json"};
+constexpr const char *kConfig = "tokenizer_config.json", *kSpecialMap = "special_tokens_map.json",
+                     *kAdded = "added_tokens.json";
+/// Files beside a vocabulary, kept as they are: an exported model has them again.
+constexpr std::string_view kBeside[] = {kConfig, kSpecialMap, kAdded};
+/// Empty lines of a vocab.txt, which cost memory many times their size.
+constexpr int kMaxEmptyLines = 1000;
+// The special tokens that transformers' classes have without being told.
+constexpr TokenDefaults kBertTokens{.unk = "[UNK]", .sep = "[SEP]", .pad = "[PAD]", .cls = "[CLS]", .mask = "[MASK]"};
+constexpr TokenDefaults kGpt2Tokens{.bos = "<|endoftext|>", .eos = "<|endoftext|>", .unk = "<|endoftext|>"};
+constexpr TokenDefaults kRobertaTokens{
+    .bos = "<s>", .eos = "</s>", .unk = "<unk>", .sep = "</s>", .pad = "<pad>", .cls = "<s>", .mask = "<mask>"};
+constexpr TokenDefaults kT5Tokens{.eos = "</s>", .unk = "<unk>", .pad = "<pad>"};
+constexpr TokenDefaults kLlamaTokens{.bos = "<s>", .eos = "</s>", .unk = "<unk>"};
+constexpr TokenDefaults kAlbertTokens{
+    .bos = "[CLS]", .eos = "[SEP]", .unk = "<unk>", .sep = "[SEP]", .pad = "<pad>", .cls = "[CLS]", .mask = "[MASK]"};
+constexpr TokenDefaults kDebertaTokens{
+    .bos = "[CLS]", .eos = "[SEP]", .unk = "[UNK]", .sep = "[SEP]", .pad = "[PAD]", .cls = "[CLS]", .mask = "[MASK]"};
 constexpr std::string_view kSentencePieceFiles[] = {"spiece.model", "spm.model", kTrainedModelFile};
 constexpr std::array<std::string_view, 2> kBpeFiles[] = {
     {"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}, {"gpt2-vocab.json", "gpt2-merges.txt"}};
 constexpr int64_t kExtraIds = 100, kMaxExtraIds = 10'000;  // of T5
-const std::vector<std::string> kMaskAlone = {"[MASK]"};
-constexpr size_t kNamedFiles = 8;  // of a folder without a tokenizer
+constexpr size_t kNamedFiles = 8;                          // of a folder without a tokenizer
 
 bool is_beside(std::string_view name) { return std::ranges::find(kBeside, name) != std::end(kBeside); }
 
@@ -47,26 +61,27 @@ bool is_known_file(const std::string& name) {
   return std::find(known.begin(), known.end(), name) != known.end() || is_beside(name) || name.ends_with("-vocab.txt");
 }
 
-/// The id of a token; for a few look-ups.
-auto finder(const EntryList& tokens) {
-  return [&tokens](std::string_view token) -> int64_t {
-    for (int64_t id = 0; id < tokens.size(); ++id) {
-      if (tokens[id] == token) return id;
-    }
-    return -1;
-  };
+/// A line without the white space at its end, as Unicode has it.
+std::string_view without_end(std::string_view line) {
+  while (!line.empty()) {
+    size_t begin = line.size() - 1;
+    while (begin > 0 && (static_cast<unsigned char>(line[begin]) & 0xC0) == 0x80) --begin;
+    const base::Utf8Character last = base::front_character(line.substr(begin));
+    if (last.length <= 0 || !base::is_white_space(last.code_point)) break;
+    line.remove_suffix(line.size() - begin);
+  }
+  return line;
 }
 
 /// The tokens of a vocab.txt, a line each.
 EntryList tokens_by_line(std::string_view rest, const std::string& where) {
   EntryList tokens;
-  bool empty = false;  // seen: a file of line ends would cost many times its size before its tokens are compared
-  for (int64_t line = 1; !rest.empty(); ++line) {
+  int empty = 0;
+  while (!rest.empty()) {
     const size_t end = std::min(rest.find('\n'), rest.size());
-    std::string_view token = rest.substr(0, end);
-    if (token.ends_with('\r')) token.remove_suffix(1);
-    base::require(!token.empty() || !std::exchange(empty, true), "{}:{}: expected a token, found a second empty line",
-                  where, line);
+    const std::string_view token = without_end(rest.substr(0, end));
+    base::require(!token.empty() || ++empty <= kMaxEmptyLines,
+                  "{}:{}: expected a token, found more than {} empty lines", where, tokens.size() + 1, kMaxEmptyLines);
     tokens.push_back(token);
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
@@ -123,19 +138,21 @@ class Folder {
     return used != used_.end() ? used->second : used_.emplace(file, read_(file)).first->second;
   }
 
-  /// Gives a tokenizer the files that it is made of, and files in the same folder that other libraries read.
-  void give_files(PretrainedParts& parts) {
+  /// The files that a tokenizer is made of, and files in the same folder that other libraries read.
+  PretrainedParts give_files(const SpecialTokens& special) {
+    PretrainedParts parts{.special = special};
     for (const std::string_view name : kBeside) {
       const std::string file(name);
       if (has(name) && !used_.contains(file)) parts.beside.emplace(file, read_(file));
     }
     parts.files = std::move(used_);
+    return parts;
   }
 
-  /// tokenizer_config.json, or an empty table.
-  base::Node config() {
-    if (!has(kConfig)) return base::Node::table();
-    return parse_tokenizer_config(use(kConfig), path(kConfig));
+  /// The settings of the files beside a vocabulary, which are then files that the tokenizer is made of.
+  TokenizerSettings settings() {
+    const auto content = [&](const char* name) { return has(name) ? &use(name) : nullptr; };
+    return read_tokenizer_settings({content(kConfig), content(kSpecialMap), content(kAdded)}, where_);
   }
 
   std::optional<bool> flag(const base::Node& config, std::string_view key) const {
@@ -158,60 +175,88 @@ class Folder {
   }
 
   std::shared_ptr<const Tokenizer> word_piece(std::string_view name) {
-    const base::Node settings = config();
-    require_flag(settings, "do_basic_tokenize", true);
+    const TokenizerSettings all = settings();
+    const base::Node& config = all.plain;
+    require_flag(config, "do_basic_tokenize", true);
     for (const auto& [key, known] :
          {std::pair("word_tokenizer_type", "basic"), {"subword_tokenizer_type", "wordpiece"}})
-      base::require(text(settings, key).empty() || text(settings, key) == known,
+      base::require(text(config, key).empty() || text(config, key) == known,
                     "{}: {}: unsupported: expected \"{}\", found {}", path(kConfig), key, known,
-                    base::in_quotes(text(settings, key)));
+                    base::in_quotes(text(config, key)));
     WordPieceOptions options{
-        .lowercase = flag(settings, "do_lower_case").value_or(name.find("-cased") == std::string::npos)};
-    options.strip_accents = flag(settings, "strip_accents").value_or(options.lowercase);
-    options.split_cjk = flag(settings, "tokenize_chinese_chars").value_or(true);
+        .lowercase = flag(config, "do_lower_case").value_or(name.find("-cased") == std::string::npos)};
+    options.strip_accents = flag(config, "strip_accents").value_or(options.lowercase);
+    options.split_cjk = flag(config, "tokenize_chinese_chars").value_or(true);
+    if (const std::string* unknown = all.token("unk_token")) options.unknown = *unknown;
     EntryList tokens = tokens_by_line(use(name), path(name));
-    const auto find = finder(tokens);
-    PretrainedParts parts{.special = find_special_tokens(find)};
-    give_files(parts);
-    if (parts.special.begin >= 0 && parts.special.end >= 0)
-      parts.sequences = SequenceTemplate::bert(static_cast<int32_t>(parts.special.begin),
-                                               static_cast<int32_t>(parts.special.end));
-    return make_word_piece(std::move(tokens), std::move(options), std::move(parts), path(name));
+    const WordIndex index = WordIndex::of_last(tokens);
+    const ResolvedTokens resolved = resolve(all, kBertTokens, index, tokens.size());
+    PretrainedParts parts = give_files(resolved.special);
+    if (resolved.cls() >= 0 && resolved.sep() >= 0) parts.sequences = bert_sequences(resolved);
+    return make_word_piece(std::move(tokens), std::move(options), std::move(parts), path(name), resolved.added);
+  }
+
+  ResolvedTokens resolve(const TokenizerSettings& all, const TokenDefaults& defaults, const WordIndex& index,
+                         int64_t size, AddedTokens first = {}) const {
+    return resolve_tokens(
+        all, defaults, std::move(first), [&](std::string_view token) { return index.find(token); }, size, where_);
+  }
+
+  static SequenceTemplate bert_sequences(const ResolvedTokens& tokens) {
+    return SequenceTemplate::bert(static_cast<int32_t>(tokens.cls()), static_cast<int32_t>(tokens.sep()));
+  }
+
+  /// The first and last token of a text as add_bos_token and add_eos_token say.
+  SequenceTemplate bounded_sequences(const base::Node& config, const ResolvedTokens& tokens, bool begins) const {
+    const auto id = [&](const char* key, bool otherwise, int64_t token) {
+      return flag(config, key).value_or(otherwise) && token >= 0 ? std::optional(static_cast<int32_t>(token))
+                                                                 : std::nullopt;
+    };
+    return SequenceTemplate::bounded(id("add_bos_token", begins, tokens.bos()),
+                                     id("add_eos_token", false, tokens.eos()));
+  }
+
+  /// Whether byte-level files are RoBERTa's: by the class of the config, otherwise by the tokens.
+  bool is_roberta(const base::Node& config, const WordIndex& index, std::string_view vocabulary_name,
+                  std::string_view merges_name) const {
+    const std::string name = text(config, "tokenizer_class");
+    base::require(name.empty() || name.starts_with("GPT2") || name.starts_with("Roberta"),
+                  "{}: tokenizer_class: with only the files {} and {}, expected GPT-2 or RoBERTa, found {}; add its "
+                  "tokenizer.json, which says how it splits texts",
+                  path(kConfig), vocabulary_name, merges_name, base::in_quotes(name));
+    return name.empty() ? index.find("<s>") >= 0 && index.find("</s>") >= 0 : name.starts_with("Roberta");
   }
 
   std::shared_ptr<const Tokenizer> byte_bpe(std::string_view vocabulary_name, std::string_view merges_name) {
-    const base::Node settings = config();
-    if (const base::Node* kind = settings.find("tokenizer_class"); kind != nullptr && kind->is_string()) {
-      const std::string& name = kind->as_string();
-      base::require(name.starts_with("GPT2") || name.starts_with("Roberta"),
-                    "{}: tokenizer_class: with only the files {} and {}, expected GPT-2 or RoBERTa, found {}; add its "
-                    "tokenizer.json, which says how it splits texts",
-                    path(kConfig), vocabulary_name, merges_name, base::in_quotes(name));
-    }
+    const TokenizerSettings all = settings();
     BpeVocabulary vocabulary;
     const TokenizerJson json = parse_vocab_json(use(vocabulary_name), path(vocabulary_name));
     vocabulary.tokens = tokens_by_id(json.tokens, json.ids, path(vocabulary_name));
     read_merges(use(merges_name), path(merges_name), vocabulary.tokens, vocabulary.left, vocabulary.right);
-    const auto find = finder(vocabulary.tokens);
+    const WordIndex index(vocabulary.tokens);
+    const bool roberta = is_roberta(all.plain, index, vocabulary_name, merges_name);
     BpeOptions options{.patterns = {TextSplitter::gpt2_pattern()}};
-    if (flag(settings, "add_prefix_space").value_or(false)) options.first_space = BpeOptions::FirstSpace::where_missing;
+    if (flag(all.plain, "add_prefix_space").value_or(false))
+      options.first_space = BpeOptions::FirstSpace::where_missing;
     std::optional<ModelIds> model_ids;
     PretrainedParts parts;
     AddedTokens added;
     if (options_.fairseq_ids && has("dict.txt")) {
       model_ids = fairseq_ids(vocabulary.tokens.size());
-      parts.special = {.begin = 0, .end = 2, .padding = 1, .mask = -1};
+      parts = give_files({.begin = 0, .end = 2, .padding = 1, .mask = -1});
       parts.sequences = SequenceTemplate::roberta(0, 2);
     } else {
-      parts.special = find_special_tokens(find);
-      if (const int64_t begin = find("<s>"), end = find("</s>"); begin >= 0 && end >= 0)
-        parts.sequences = SequenceTemplate::roberta(static_cast<int32_t>(begin), static_cast<int32_t>(end));
-      for (const char* name : {"<s>", "</s>", "<pad>", "<unk>", "<mask>", "<|endoftext|>"}) {
-        if (const int64_t id = find(name); id >= 0) added.add(id, name, true);
+      ResolvedTokens tokens = resolve(all, roberta ? kRobertaTokens : kGpt2Tokens, index, vocabulary.tokens.size());
+      parts = give_files(tokens.special);
+      if (!roberta) {
+        parts.sequences = bounded_sequences(all.plain, tokens, false);
+      } else if (tokens.cls() >= 0 && tokens.sep() >= 0) {
+        parts.sequences = SequenceTemplate::roberta(static_cast<int32_t>(tokens.cls()),
+                                                    static_cast<int32_t>(tokens.sep()));
       }
-      if (find("<s>") >= 0 && find("<unk>") >= 0) options.unknown = "<unk>";
+      added = std::move(tokens.added);
+      if (index.find("<s>") >= 0 && index.find("<unk>") >= 0) options.unknown = "<unk>";
     }
-    give_files(parts);
     return make_bpe(std::move(vocabulary), std::move(added), std::move(options), std::move(model_ids), std::move(parts),
                     path(vocabulary_name));
   }
@@ -241,102 +286,95 @@ class Folder {
     return out;
   }
 
-  /// Tokens after the pieces of a model: T5's for spans, the last of them <extra_id_0>, and DeBERTa's [MASK].
-  std::vector<std::string> added_tokens(const std::function<int64_t(std::string_view)>& find,
-                                        const base::Node& config) const {
-    std::vector<std::string> added;
-    const bool t5 = find("<pad>") == 0 && find("</s>") == 1 && find("<s>") < 0;
-    if (t5 && find("<extra_id_0>") < 0 && find("\u2581<extra_id_0>") < 0) {
+  /// Tokens after the pieces of a model: T5's for spans, the last of them <extra_id_0>, and those that a tokenizer.json
+  /// adds, by id without a gap.
+  AddedTokens tokens_behind(const SentencePieceModel& model, const WordIndex& index, const base::Node& config,
+                            bool t5) {
+    AddedTokens added;
+    if (t5 && index.find("<extra_id_0>") < 0 && index.find("\u2581<extra_id_0>") < 0) {
       const base::Node* count = config.find("extra_ids");
       const base::Node found = count == nullptr || count->is_null() ? base::Node(kExtraIds) : *count;
       base::require(found.is_int() && found.as_int() >= 0 && found.as_int() <= kMaxExtraIds,
                     "{}: extra_ids: expected an integer from 0 to {}, found {}", path(kConfig), kMaxExtraIds,
                     found.found());
-      for (int64_t id = found.as_int() - 1; id >= 0; --id) added.push_back(fmt::format("<extra_id_{}>", id));
+      for (int64_t id = found.as_int() - 1; id >= 0; --id)
+        added.add(model.pieces.size() + found.as_int() - 1 - id, fmt::format("<extra_id_{}>", id), {.special = true});
     }
-    if (find("[CLS]") >= 0 && find("[SEP]") >= 0 && find("[PAD]") >= 0 && find("[MASK]") < 0) return kMaskAlone;
-    return added;
-  }
-
-  /// Tokens that a tokenizer.json adds to a SentencePiece model after its `known` ones, by id without a gap.
-  std::vector<std::string> more_tokens(int64_t known) {
     constexpr const char* kJson = "tokenizer.json";
-    if (!has(kJson)) return {};
+    if (!has(kJson)) return added;
     TokenizerJson json;
     try {
       json = parse_tokenizer_json(read_(kJson), path(kJson));
     } catch (const base::InputError&) {
-      return {};  // only the model counts
+      return added;  // only the model counts
     }
     std::map<int64_t, size_t> places;
     for (size_t i = 0; i < json.added.size(); ++i) places.emplace(json.added.ids[i], i);
-    std::vector<std::string> more;
-    std::string in_texts;
-    for (auto place = places.find(known); place != places.end();
-         place = places.find(known + static_cast<int64_t>(more.size()))) {
-      more.emplace_back(json.added.text(place->second));
-      if (!json.added.special[place->second]) in_texts += (in_texts.empty() ? "" : ", ") + base::in_quotes(more.back());
+    int64_t next = model.pieces.size() + static_cast<int64_t>(added.size());
+    for (auto place = places.find(next); place != places.end(); place = places.find(++next)) {
+      added.add(next, json.added.text(place->second), json.added.rules[place->second]);
+      use(kJson);  // a model that is saved has them too
     }
-    if (!more.empty()) use(kJson);  // a model that is saved has them too
-    if (!in_texts.empty())
-      base::log_warning(
-          "{}: added_tokens: other libraries recognise these tokens in texts; here they are split into pieces: {}",
-          path(kJson), base::printable(in_texts, 400));
-    return more;
+    return added;
   }
 
   std::shared_ptr<const Tokenizer> sentencepiece(std::string_view name) {
     const std::string& file = use(name);
     const SentencePieceModel model = read_sentencepiece_model(file, path(name));
-    const auto find = finder(model.pieces);
-    const base::Node settings = config();
-    SentencePieceOptions options{.digit_commas = options_.digit_commas, .added = added_tokens(find, settings)};
-    PretrainedParts parts{.special = find_special_tokens(find)};
-    if (options.added == kMaskAlone) parts.special.mask = model.pieces.size();
-    for (std::string& token : more_tokens(model.pieces.size() + static_cast<int64_t>(options.added.size())))
-      options.added.push_back(std::move(token));
-    give_files(parts);
-    const int64_t cls = find("[CLS]"), sep = find("[SEP]"), begin = find("<s>"), end = find("</s>"),
-                  pad = find("<pad>");
-    if (cls >= 0 && sep >= 0) {
-      parts.sequences = SequenceTemplate::bert(static_cast<int32_t>(cls), static_cast<int32_t>(sep));
-      // ALBERT's files have <pad>, those of DeBERTa [PAD].
-      const bool albert = pad >= 0;
+    const WordIndex index(model.pieces);
+    const auto find = [&](std::string_view token) { return index.find(token); };
+    const TokenizerSettings all = settings();
+    const base::Node& config = all.plain;
+    // ALBERT's files have <pad>, those of DeBERTa [PAD], Llama's neither.
+    const bool bert = find("[CLS]") >= 0 && find("[SEP]") >= 0, albert = bert && find("<pad>") >= 0,
+               llama = !bert && find("<s>") >= 0 && find("<pad>") < 0,
+               t5 = !bert && find("<pad>") == 0 && find("</s>") == 1 && find("<s>") < 0;
+    AddedTokens behind = tokens_behind(model, index, config, t5);
+    if (bert && !albert && find("[PAD]") >= 0 && find("[MASK]") < 0 && behind.size() == 0)
+      behind.add(model.pieces.size(), "[MASK]", {.special = true, .normalised = false});
+    const ResolvedTokens tokens = resolve(all,
+                                          albert  ? kAlbertTokens
+                                          : bert  ? kDebertaTokens
+                                          : llama ? kLlamaTokens
+                                                  : kT5Tokens,
+                                          index, model.pieces.size(), std::move(behind));
+    SentencePieceOptions options{.digit_commas = options_.digit_commas};
+    PretrainedParts parts = give_files(tokens.special);
+    if (bert) {
+      if (tokens.cls() >= 0 && tokens.sep() >= 0) parts.sequences = bert_sequences(tokens);
       options.straight_quotes = albert;
-      options.lowercase = flag(settings, "do_lower_case").value_or(albert);
-      require_flag(settings, "split_by_punct", false);
-      options.strip_accents = albert && !flag(settings, "keep_accents").value_or(false);
-    } else if (begin >= 0 && pad < 0) {
-      // Llama's; without its first token it has none.
-      require_flag(settings, "add_eos_token", false);
-      if (flag(settings, "add_bos_token").value_or(true))
-        parts.sequences = SequenceTemplate::beginning(static_cast<int32_t>(begin));
-    } else if (end >= 0) {
-      parts.sequences = SequenceTemplate::ending(static_cast<int32_t>(end));
+      options.lowercase = flag(config, "do_lower_case").value_or(albert);
+      require_flag(config, "split_by_punct", false);
+      options.strip_accents = albert && !flag(config, "keep_accents").value_or(false);
+    } else if (llama) {
+      options.first_space_once = !flag(config, "legacy").value_or(false);
+      parts.sequences = bounded_sequences(config, tokens, true);
+    } else if (tokens.eos() >= 0) {
+      parts.sequences = SequenceTemplate::ending(static_cast<int32_t>(tokens.eos()));
     }
     base::require(!options.digit_commas || options.straight_quotes, "{}: the rule for digits and commas is ALBERT's",
                   path(name));
-    return make_sentencepiece(file, std::move(options), std::move(parts), path(name));
+    return make_sentencepiece(file, std::move(options), std::move(parts), path(name), tokens.added);
   }
 
   std::shared_ptr<const Tokenizer> marian() {
+    const TokenizerSettings all = settings();
+    require_flag(all.plain, "separate_vocabs", false);
     const TokenizerJson json = parse_vocab_json(use("vocab.json"), path("vocab.json"));
     SentencePieceOptions options{.pieces_by_id = tokens_by_id(json.tokens, json.ids, path("vocab.json"))};
     if (has("target.spm")) options.target = use("target.spm");
     const std::string& file = use("source.spm");
-    const EntryList& pieces = *options.pieces_by_id;
-    const auto find = finder(pieces);
-    PretrainedParts parts{.special = find_special_tokens(find)};
-    give_files(parts);
-    if (parts.special.end >= 0) parts.sequences = SequenceTemplate::ending(static_cast<int32_t>(parts.special.end));
-    return make_sentencepiece(file, std::move(options), std::move(parts), path("source.spm"));
+    const WordIndex index(*options.pieces_by_id);
+    const ResolvedTokens tokens = resolve(all, kT5Tokens, index, options.pieces_by_id->size());
+    PretrainedParts parts = give_files(tokens.special);
+    if (tokens.eos() >= 0) parts.sequences = SequenceTemplate::ending(static_cast<int32_t>(tokens.eos()));
+    return make_sentencepiece(file, std::move(options), std::move(parts), path("source.spm"), tokens.added);
   }
 
   std::shared_ptr<const Tokenizer> tokenizer_json() {
     const std::string& text = use("tokenizer.json");
-    PretrainedParts parts;
-    give_files(parts);
-    return tokenizer_from_json(text, std::move(parts), path("tokenizer.json"));
+    const TokenizerSettings all = settings();
+    return tokenizer_from_json(text, all, give_files({}), path("tokenizer.json"), where_);
   }
 
   std::set<std::string> names_;

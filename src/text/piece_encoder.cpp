@@ -83,7 +83,24 @@ PieceEncoder::Rule PieceEncoder::front_rule(std::string_view text) const {
   return {text.substr(0, length), length};
 }
 
-std::string PieceEncoder::normalise(std::string_view text) const {
+void PieceEncoder::require_growth(size_t after, size_t before) const {
+  base::require(after <= kMaxGrowth * before + kFreeGrowth,
+                "{}: the normalisation rules make more than {} bytes of each byte of a text", where_, kMaxGrowth);
+}
+
+std::string PieceEncoder::apply_rules(std::string_view text) const {
+  std::string out;
+  const size_t size = text.size();
+  while (!text.empty()) {
+    const Rule rule = front_rule(text);
+    out += rule.text;
+    require_growth(out.size(), size);
+    text.remove_prefix(rule.length);
+  }
+  return out;
+}
+
+std::string PieceEncoder::normalise(std::string_view text, bool space_first) const {
   std::string out;
   if (model_.single_spaces) {
     while (!text.empty()) {
@@ -93,10 +110,11 @@ std::string PieceEncoder::normalise(std::string_view text) const {
     }
   }
   if (text.empty()) return out;
-  const size_t limit = kMaxGrowth * text.size() + kFreeGrowth;
+  const size_t size = text.size();
+  space_first = space_first && model_.space_first;
   out.reserve(text.size() + text.size() / 2);
   const std::string_view mark = model_.marks_spaces ? kMark : " ";
-  if (model_.space_first && !model_.space_last && !model_.space_where_missing) out += mark;
+  if (space_first && !model_.space_last && !model_.space_where_missing) out += mark;
   bool after_space = model_.single_spaces;
   while (!text.empty()) {
     Rule rule = front_rule(text);
@@ -109,13 +127,12 @@ std::string PieceEncoder::normalise(std::string_view text) const {
         out.push_back(c);
       }
     }
-    base::require(out.size() <= limit, "{}: the normalisation rules make more than {} bytes of each byte of a text",
-                  where_, kMaxGrowth);
+    require_growth(out.size(), size);
     if (!rule.text.empty()) after_space = model_.single_spaces && rule.text.ends_with(' ');
   }
   while (model_.single_spaces && out.ends_with(mark)) out.resize(out.size() - mark.size());
-  if (model_.space_first && model_.space_last) out += mark;
-  if (model_.space_first && model_.space_where_missing && !out.starts_with(mark)) out.insert(0, mark);
+  if (space_first && model_.space_last) out += mark;
+  if (space_first && model_.space_where_missing && !out.starts_with(mark)) out.insert(0, mark);
   return out;
 }
 
@@ -142,14 +159,14 @@ void PieceEncoder::for_each_piece(std::string_view normalised, Use&& use) const 
   }
 }
 
-void PieceEncoder::encode(std::string_view text, std::vector<int32_t>& ids) const {
-  for_each_piece(normalise(text), [&](std::string_view, int32_t id, bool joins) {
+void PieceEncoder::encode(std::string_view text, std::vector<int32_t>& ids, bool space_first) const {
+  for_each_piece(normalise(text, space_first), [&](std::string_view, int32_t id, bool joins) {
     if (!joins) ids.push_back(id);
   });
 }
 
-void PieceEncoder::encode(std::string_view text, std::vector<std::string>& pieces) const {
-  for_each_piece(normalise(text), [&](std::string_view piece, int32_t, bool joins) {
+void PieceEncoder::encode(std::string_view text, std::vector<std::string>& pieces, bool space_first) const {
+  for_each_piece(normalise(text, space_first), [&](std::string_view piece, int32_t, bool joins) {
     if (joins) {
       pieces.back() += piece;
     } else {

@@ -18,14 +18,17 @@ class PieceEncoder {
  public:
   virtual ~PieceEncoder() = default;
 
-  /// The text by the model's rules of characters, with marks for spaces. Valid UTF-8 gives valid UTF-8 or what the
-  /// rules make of it. Throws InputError if that is far longer than the text.
-  std::string normalise(std::string_view text) const;
+  /// The text by the model's rules of characters, with marks for spaces; `space_first`: with a space in front where the
+  /// model puts one. Valid UTF-8 gives valid UTF-8 or what the rules make of it. Throws InputError if that is far
+  /// longer than the text.
+  std::string normalise(std::string_view text, bool space_first = true) const;
+  /// The text by the rules of characters alone. Errors as above.
+  std::string apply_rules(std::string_view text) const;
 
   /// Appends the ids. Unknown characters in a row are one unknown piece, or their bytes.
-  void encode(std::string_view text, std::vector<int32_t>& ids) const;
+  void encode(std::string_view text, std::vector<int32_t>& ids, bool space_first = true) const;
   /// Appends the pieces: the parts of the normalised text, or the names of bytes.
-  void encode(std::string_view text, std::vector<std::string>& pieces) const;
+  void encode(std::string_view text, std::vector<std::string>& pieces, bool space_first = true) const;
 
  protected:
   /// A part of a text, which begins where the one before it ends.
@@ -53,6 +56,8 @@ class PieceEncoder {
     size_t length;
   };
   Rule front_rule(std::string_view text) const;
+  /// Throws InputError for more bytes than the rules may make of `before` bytes.
+  void require_growth(size_t after, size_t before) const;
   template <class Use>
   void for_each_piece(std::string_view normalised, Use&& use) const;
 

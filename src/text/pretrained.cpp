@@ -29,7 +29,7 @@ class PartEncoder final : public Encoder {
   }
 
   void finish(std::vector<int32_t>& out) override {
-    if (!pending_.empty() || first_) encode(pending_.size(), out);
+    if (!pending_.empty() || begins_ == PartBegins::text) encode(pending_.size(), out);
   }
 
  private:
@@ -38,10 +38,10 @@ class PartEncoder final : public Encoder {
     if (const auto bad = base::first_invalid_utf8(part))
       invalid_utf8(where_, offset_ + static_cast<int64_t>(*bad), part.substr(*bad), kConvertFile);
     const size_t before = out.size();
-    tokenizer_.encode_part(part, first_, out);
+    tokenizer_.encode_part(part, begins_, out);
     if (const int64_t unknown = tokenizer_.unknown_id(); unknown >= 0)
       num_unknown_ += std::count(out.begin() + static_cast<std::ptrdiff_t>(before), out.end(), unknown);
-    first_ = false;
+    begins_ = PartBegins::nothing;
     offset_ += static_cast<int64_t>(size);
   }
 
@@ -50,14 +50,14 @@ class PartEncoder final : public Encoder {
   int64_t offset_;  // of the first byte of pending_
   std::string pending_;
   size_t next_look_ = kPart;
-  bool first_ = true;
+  PartBegins begins_ = PartBegins::text;
 };
 
 }  // namespace
 
 Files PretrainedTokenizer::save() const {
-  Files all = parts_.files;
-  all.insert(parts_.beside.begin(), parts_.beside.end());
+  Files all = parts_->files;
+  all.insert(parts_->beside.begin(), parts_->beside.end());
   return all;
 }
 

@@ -33,12 +33,13 @@ class Model {
 
   /// Ids (int32_t) or pieces (std::string) of a text.
   template <class Unit>
-  std::vector<Unit> encode(std::string_view text) const {
+  std::vector<Unit> encode(std::string_view text, bool space_first = true) const {
     std::vector<Unit> out;
-    encoder_->encode(text, out);
+    encoder_->encode(text, out, space_first);
     return out;
   }
 
+  std::string apply_rules(std::string_view text) const { return encoder_->apply_rules(text); }
   const sentencepiece::SentencePieceProcessor& processor() const { return processor_; }
   int64_t size() const { return model_.pieces.size(); }
   std::string_view piece(int64_t id) const { return model_.pieces[id]; }
@@ -113,25 +114,20 @@ class SentencePieceTokenizer final : public PretrainedTokenizer {
   }
 
   std::string type() const override { return "sentencepiece"; }
-  int64_t size() const override {
-    return index_ ? options_.pieces_by_id->size() : model_.size() + static_cast<int64_t>(options_.added.size());
-  }
+  int64_t size() const override { return index_ ? options_.pieces_by_id->size() : model_.size(); }
   int64_t unknown_id() const override { return unknown_; }
 
-  int64_t find(std::string_view token) const override {
-    if (index_) return index_->find(token);
-    for (int64_t id = model_.size(); id < size(); ++id) {
-      if (token == added(id)) return id;
-    }
-    return model_.find(token);
-  }
+  int64_t find(std::string_view token) const override { return index_ ? index_->find(token) : model_.find(token); }
 
-  void encode_part(std::string_view part, bool first, std::vector<int32_t>& out) const override {
+  std::string normalised(std::string_view text) const override { return model_.apply_rules(prepared(text)); }
+
+  void encode_part(std::string_view part, PartBegins begins, std::vector<int32_t>& out) const override {
     std::string changed;
-    if (first && !codes_.empty() && part.starts_with(">>")) take_code(part, out);
-    if (options_.straight_quotes || options_.strip_accents || options_.lowercase) part = changed = prepared(part);
+    const bool space_first = begins == PartBegins::text || !options_.first_space_once;
+    if (begins == PartBegins::text && !codes_.empty() && part.starts_with(">>")) take_code(part, out);
+    if (changes_characters()) part = changed = prepared(part);
     if (index_ || options_.digit_commas) {
-      std::vector<std::string> pieces = model_.encode<std::string>(part);
+      std::vector<std::string> pieces = model_.encode<std::string>(part, space_first);
       if (options_.digit_commas) pieces = with_digit_commas(pieces);
       for (const std::string& piece : pieces) {
         const int64_t id = index_ ? index_->find(piece) : model_.processor().PieceToId(piece);
@@ -139,7 +135,7 @@ class SentencePieceTokenizer final : public PretrainedTokenizer {
       }
       return;
     }
-    const std::vector<int32_t> ids = model_.encode<int32_t>(part);
+    const std::vector<int32_t> ids = model_.encode<int32_t>(part, space_first);
     out.insert(out.end(), ids.begin(), ids.end());
   }
 
@@ -150,7 +146,7 @@ class SentencePieceTokenizer final : public PretrainedTokenizer {
     std::vector<int> pieces;
     for (const int64_t id : ids) {
       require_id(id);
-      if (index_ || id >= model_.size()) return Tokenizer::decode(ids);
+      if (index_) return Tokenizer::decode(ids);
       pieces.push_back(static_cast<int>(id));
     }
     std::string out;
@@ -164,8 +160,6 @@ class SentencePieceTokenizer final : public PretrainedTokenizer {
       const Model& model = target_ ? *target_ : model_;
       const int64_t piece = model.find((*options_.pieces_by_id)[id]);
       if (piece >= 0) model.append(out, piece);
-    } else if (id >= model_.size()) {
-      out += added(id);
     } else {
       model_.append(out, id);
     }
@@ -184,10 +178,11 @@ class SentencePieceTokenizer final : public PretrainedTokenizer {
     part.remove_prefix(code.size());
   }
 
-  const std::string& added(int64_t id) const { return options_.added[static_cast<size_t>(id - model_.size())]; }
+  bool changes_characters() const { return options_.straight_quotes || options_.strip_accents || options_.lowercase; }
 
   std::string prepared(std::string_view part) const {
     std::string text(part);
+    if (!changes_characters()) return text;
     if (options_.straight_quotes) {
       base::replace_all(text, "``", "\"");
       base::replace_all(text, "''", "\"");
@@ -242,8 +237,10 @@ class SentencePieceTokenizer final : public PretrainedTokenizer {
 }  // namespace
 
 std::shared_ptr<const Tokenizer> make_sentencepiece(std::string_view file, SentencePieceOptions options,
-                                                    PretrainedParts parts, const std::string& where) {
-  return std::make_shared<SentencePieceTokenizer>(file, std::move(options), std::move(parts), where);
+                                                    PretrainedParts parts, const std::string& where,
+                                                    const AddedTokens& added) {
+  return with_added_tokens(std::make_shared<SentencePieceTokenizer>(file, std::move(options), std::move(parts), where),
+                           added, where);
 }
 
 }  // namespace mnemo::text

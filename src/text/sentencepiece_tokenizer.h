@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/added_tokens.h"
 #include "text/pretrained.h"
 #include "text/vocabulary_file.h"
 
@@ -20,7 +21,7 @@ struct SentencePieceOptions {
   bool digit_commas = false;
   /// Hugging Face's Metaspace: the space in front of a text is put only where the text does not begin with one.
   bool space_where_missing = false;
-  std::vector<std::string> added = {};  ///< tokens after the pieces, which occur in no text
+  bool first_space_once = false;  ///< no space in front of a text behind an added token
   /// Marian: ids of pieces (vocab.json), and the model of the language that ids are decoded to, if not the same. A text
   /// may begin with one of the pieces >>CODE<<, the language to translate to; another code is an InputError.
   std::optional<EntryList> pieces_by_id = {};
@@ -28,10 +29,11 @@ struct SentencePieceOptions {
 };
 
 /// A model of SentencePiece (Kudo and Richardson 2018), unigram or BPE; `file` is spiece.model, tokenizer.model or
-/// source.spm. Decoding is the library's, encoding PieceEncoder's. Throws InputError that names `where` for a broken
-/// file.
+/// source.spm; `added` may lie in the vocabulary or go on from its size. Decoding is the library's, encoding
+/// PieceEncoder's. Throws InputError that names `where` for a broken file.
 std::shared_ptr<const Tokenizer> make_sentencepiece(std::string_view file, SentencePieceOptions options,
-                                                    PretrainedParts parts, const std::string& where);
+                                                    PretrainedParts parts, const std::string& where,
+                                                    const AddedTokens& added = {});
 
 /// Trains a model on the lines of the texts together: subword units with `vocab_size` pieces, of which <unk>, <s>, </s>
 /// and <pad> are the first. Training is deterministic. Throws InputError for invalid UTF-8 with file and byte,

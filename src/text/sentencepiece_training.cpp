@@ -20,6 +20,8 @@ namespace {
 /// SentencePiece skips longer lines than this by default; we set its limit to the longest line.
 constexpr size_t kUsualLine = 4192;
 constexpr size_t kLongestTrainingLine = size_t{1} << 20;
+/// The library compares repetitions inside a line with one another, in time that grows with their length.
+constexpr size_t kLongestUnigramLine = 8192;
 constexpr std::string_view kMarkOfSpace = "\u2581", kUnknownMark = "\u2585";
 
 class Lines final : public sentencepiece::SentenceIterator {
@@ -60,6 +62,32 @@ void read_lines(const TextSource& text, std::vector<std::string>& lines) {
     return true;
   });
   finish();
+}
+
+/// Cuts lines that are longer than that, at a blank where there is one.
+void cut_lines(std::vector<std::string>& lines, const std::string& where) {
+  std::vector<std::string> cut;
+  int64_t long_lines = 0;
+  for (std::string& line : lines) {
+    std::string_view rest = line;
+    long_lines += rest.size() > kLongestUnigramLine;
+    while (rest.size() > kLongestUnigramLine) {
+      size_t end = rest.rfind(' ', kLongestUnigramLine);
+      if (end == std::string_view::npos || end == 0) end = kLongestUnigramLine;
+      while ((static_cast<unsigned char>(rest[end]) & 0xC0) == 0x80) --end;
+      cut.emplace_back(rest.substr(0, end));
+      rest.remove_prefix(end);
+    }
+    if (rest.size() == line.size()) {
+      cut.push_back(std::move(line));
+    } else if (!rest.empty()) {
+      cut.emplace_back(rest);
+    }
+  }
+  if (long_lines > 0)
+    base::log_info("{}: {} of more than {} bytes: cut for the training of the tokenizer", where,
+                   base::counted(long_lines, "line"), kLongestUnigramLine);
+  lines = std::move(cut);
 }
 
 /// Trains with the options given and those of every model. A text with fewer pieces gives as many as it has, with a
@@ -122,6 +150,7 @@ std::shared_ptr<const Tokenizer> train_sentencepiece(std::string_view type, cons
                 "{}: expected characters to train a tokenizer on, found only white space, "
                 "control characters and the like",
                 where);
+  if (type == "unigram") cut_lines(lines, where);
   const std::string file = train(std::string(type), vocab_size, lines, where);
   return open_tokenizer_files({{kTrainedModelFile, file}}, where);
 }

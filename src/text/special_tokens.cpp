@@ -65,9 +65,15 @@ SequenceTemplate SequenceTemplate::ending(int32_t end) {
           .pair = {kFirstText, token_item(end), second_text(), token_item(end)}};
 }
 
-SequenceTemplate SequenceTemplate::beginning(int32_t begin) {
-  return {.single = {token_item(begin), kFirstText},
-          .pair = {token_item(begin), kFirstText, token_item(begin), second_text()}};
+SequenceTemplate SequenceTemplate::bounded(std::optional<int32_t> begin, std::optional<int32_t> end) {
+  SequenceTemplate out{.single = {}, .pair = {}};
+  for (const TemplateItem& text : {kFirstText, second_text()}) {
+    if (begin) out.pair.push_back(token_item(*begin));
+    out.pair.push_back(text);
+    if (end) out.pair.push_back(token_item(*end));
+    if (text.kind == TemplateItem::Kind::first) out.single = out.pair;
+  }
+  return out;
 }
 
 }  // namespace mnemo::text

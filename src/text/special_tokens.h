@@ -49,8 +49,8 @@ struct SequenceTemplate {
   static SequenceTemplate roberta(int32_t begin, int32_t end);
   /// a </s> and a </s> b </s>.
   static SequenceTemplate ending(int32_t end);
-  /// <s> a and <s> a <s> b.
-  static SequenceTemplate beginning(int32_t begin);
+  /// A token in front of each text, and one behind it.
+  static SequenceTemplate bounded(std::optional<int32_t> begin, std::optional<int32_t> end);
 };
 
 }  // namespace mnemo::text

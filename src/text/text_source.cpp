@@ -43,7 +43,10 @@ TextSource TextSource::without_byte_order_mark() const {
 void TextSource::for_each_chunk(const std::function<bool(std::string_view)>& use, int64_t chunk_size) const {
   if (size() == 0) return;
   if (text_) {
-    use(std::string_view(*text_).substr(static_cast<size_t>(begin_), static_cast<size_t>(size())));
+    for (int64_t at = begin_; at < end_; at += chunk_size) {
+      const int64_t wanted = std::min(chunk_size, end_ - at);
+      if (!use(std::string_view(*text_).substr(static_cast<size_t>(at), static_cast<size_t>(wanted)))) return;
+    }
     return;
   }
   const base::FileReader file(path_);

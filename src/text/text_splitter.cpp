@@ -77,7 +77,8 @@ struct TextSplitter::Code {
   }
 };
 
-TextSplitter::TextSplitter(const std::string& pattern, const std::string& where) : code_(std::make_unique<Code>()) {
+TextSplitter::TextSplitter(const std::string& pattern, const std::string& where)
+    : code_(std::make_unique<Code>()), pattern_(pattern), where_(where) {
   base::require(pattern.size() <= kMaxPattern, "{}: expected an expression of at most {} bytes, found {}", where,
                 kMaxPattern, pattern.size());
   const std::string written = with_white_space(pattern, where);
@@ -115,7 +116,8 @@ void TextSplitter::split(std::string_view text, const std::function<void(std::st
       spent += effort;
       effort *= 2;
       base::require(spent <= kEffortPerByte * text.size() + kFreeEffort,
-                    "splitting a text of {} bytes at byte {}: the expression takes too many steps", text.size(), from);
+                    "{}: the expression {} takes too many steps at byte {} of a text of {} bytes", where_,
+                    base::in_quotes(pattern_), from, text.size());
       continue;
     }
     effort = kEffort;
@@ -123,7 +125,8 @@ void TextSplitter::split(std::string_view text, const std::function<void(std::st
       from = end_seen;
       continue;
     }
-    base::require(found >= 0, "splitting a text of {} bytes at byte {}: {}", text.size(), from, message_of(found));
+    base::require(found >= 0, "{}: the expression {} at byte {} of a text of {} bytes: {}", where_,
+                  base::in_quotes(pattern_), from, text.size(), message_of(found));
     const PCRE2_SIZE* range = pcre2_get_ovector_pointer(data.get());
     const size_t begin = range[0], end = range[1];
     if (end <= begin && begin == end_seen) {  // perhaps the end that is no end

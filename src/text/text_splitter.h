@@ -17,8 +17,8 @@ class TextSplitter {
   TextSplitter(const TextSplitter&) = delete;
   TextSplitter& operator=(const TextSplitter&) = delete;
 
-  /// Calls `use` with every piece of a valid UTF-8 text, none of them empty. Throws InputError if matching
-  /// takes more steps than a limit that is proportional to the text.
+  /// Calls `use` with every piece of a valid UTF-8 text, none of them empty. Throws InputError that names the
+  /// constructor's `where` if matching takes more steps than a limit that is proportional to the text.
   void split(std::string_view text, const std::function<void(std::string_view)>& use) const;
 
   /// GPT-2's expression (Radford et al. 2019).
@@ -30,6 +30,7 @@ class TextSplitter {
  private:
   struct Code;
   std::unique_ptr<Code> code_;
+  std::string pattern_, where_;
 };
 
 }  // namespace mnemo::text

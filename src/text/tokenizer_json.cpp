@@ -1,7 +1,6 @@
 #include "text/tokenizer_json.h"
 
 #include <algorithm>
-#include <map>
 
 #include "base/base64.h"
 #include "base/error.h"
@@ -9,6 +8,8 @@
 #include "text/sentencepiece_model.h"
 #include "text/sentencepiece_tokenizer.h"
 #include "text/text_splitter.h"
+#include "text/tokenizer_settings.h"
+#include "text/word_index.h"
 #include "text/word_piece.h"
 
 namespace mnemo::text {
@@ -184,23 +185,45 @@ SequenceTemplate sequences_of(const JsonPart& root, int64_t size) {
   return out;
 }
 
-/// The special tokens and where they stand.
-void set_special(const JsonPart& root, const EntryList& tokens, PretrainedParts& parts) {
-  std::map<std::string_view, int64_t> ids;
-  for (int64_t id = 0; id < tokens.size(); ++id) {
-    if (tokens[id].starts_with('<') || tokens[id].starts_with('[')) ids.emplace(tokens[id], id);
+/// What the files beside a tokenizer.json say, and the folder that errors about them name.
+struct Beside {
+  const TokenizerSettings& settings;
+  const std::string& folder;
+
+  /// Whether the config names that class of tokenizers, which sets up itself what the settings say.
+  bool is_class(std::string_view name) const {
+    const base::Node* found = settings.plain.find("tokenizer_class");
+    return found != nullptr && found->is_string() && found->as_string().starts_with(name);
   }
-  parts.special = find_special_tokens([&](std::string_view token) {
-    const auto found = ids.find(token);
-    return found == ids.end() ? int64_t{-1} : found->second;
-  });
+  /// A setting of the config for a class that follows it.
+  bool flag(std::string_view key, bool otherwise) const {
+    const base::Node* found = settings.plain.find(key);
+    if (found == nullptr || found->is_null()) return otherwise;
+    base::require(found->is_bool(), "{}/tokenizer_config.json: {}: expected true or false, found {}", folder, key,
+                  found->found());
+    return found->as_bool();
+  }
+};
+
+/// The special tokens, where they stand, and all added tokens.
+AddedTokens set_special(const JsonPart& root, const EntryList& tokens, const AddedTokens& added, const Beside& beside,
+                        PretrainedParts& parts) {
+  const WordIndex index(tokens);
+  const ResolvedTokens all = resolve_tokens(
+      beside.settings, {}, added, [&](std::string_view token) { return index.find(token); }, tokens.size(),
+      beside.folder);
+  parts.special = all.special;
   parts.sequences = sequences_of(root, tokens.size());
+  const auto cls = static_cast<int32_t>(all.cls()), sep = static_cast<int32_t>(all.sep());
+  if (cls >= 0 && sep >= 0 && beside.is_class("Bert")) parts.sequences = SequenceTemplate::bert(cls, sep);
+  if (cls >= 0 && sep >= 0 && beside.is_class("Roberta")) parts.sequences = SequenceTemplate::roberta(cls, sep);
+  return all.added;
 }
 
 // ---- WordPiece
 
 std::shared_ptr<const Tokenizer> word_piece(const JsonPart& root, TokenizerJson& json, PretrainedParts parts,
-                                            const std::string& where) {
+                                            const Beside& beside, const std::string& where) {
   const JsonPart model = root.at("model"), normalizer = root.at("normalizer"), splitter = root.at("pre_tokenizer"),
                  decoder = root.at("decoder");
   WordPieceOptions options{.unknown = model.at("unk_token").text("[UNK]"),
@@ -216,12 +239,17 @@ std::shared_ptr<const Tokenizer> word_piece(const JsonPart& root, TokenizerJson&
     if (decoder.type() != "WordPiece") decoder.unsupported("decoder");
     decoder.require_flag("cleanup", true);
   }
-  for (size_t i = 0; i < json.added.size(); ++i)
-    base::require(json.added.special[i], "{}: unsupported: the added token {} of WordPiece, which is not special",
-                  where, base::in_quotes(json.added.text(i)));
+  if (beside.is_class("Bert")) {
+    options.lowercase = beside.flag("do_lower_case", true);
+    options.strip_accents = beside.flag("strip_accents", options.lowercase);
+    options.split_cjk = beside.flag("tokenize_chinese_chars", true);
+    if (const std::string* unknown = beside.settings.token("unk_token")) options.unknown = *unknown;
+  }
   EntryList tokens = all_tokens(json, where);
-  set_special(root, tokens, parts);
-  return make_word_piece(std::move(tokens), std::move(options), std::move(parts), where);
+  if (const int64_t twice = WordIndex(tokens).duplicate(); twice >= 0)
+    base::input_error("{}: the token {} appears twice", where, base::in_quotes(tokens[twice]));
+  const AddedTokens added = set_special(root, tokens, json.added, beside, parts);
+  return make_word_piece(std::move(tokens), std::move(options), std::move(parts), where, added);
 }
 
 // ---- BPE
@@ -243,6 +271,7 @@ void read_metaspace(const JsonPart& part, BpeOptions& options) {
   part.require_flag("split", false);
   base::require(!part.at("split").empty(), "{}: unsupported: a Metaspace that splits", part.where);
   options.space_mark = part.at("replacement").text(std::string(kSpaceMark));
+  options.first_space_once = scheme == "first";
   options.first_space = scheme == "never" ? BpeOptions::FirstSpace::never : BpeOptions::FirstSpace::where_missing;
 }
 
@@ -292,7 +321,7 @@ void check_bpe_decoder(const JsonPart& root, const BpeOptions& options) {
 }
 
 std::shared_ptr<const Tokenizer> bpe(const JsonPart& root, TokenizerJson& json, PretrainedParts parts,
-                                     const std::string& where) {
+                                     const Beside& beside, const std::string& where) {
   const JsonPart model = root.at("model");
   BpeOptions options{.bytes = false,
                      .byte_fallback = model.at("byte_fallback").flag(false),
@@ -307,9 +336,14 @@ std::shared_ptr<const Tokenizer> bpe(const JsonPart& root, TokenizerJson& json, 
   read_bpe_splitter(root, options);
   check_bpe_decoder(root, options);
   base::require(!options.bytes || options.space_mark.empty(), "{}: unsupported: bytes and a mark for spaces", where);
+  const bool own_spaces = beside.is_class("GPT2") || beside.is_class("Roberta") || beside.is_class("GPTNeoX") ||
+                          beside.is_class("Qwen2");
+  if (options.bytes && own_spaces)
+    options.first_space = beside.flag("add_prefix_space", false) ? BpeOptions::FirstSpace::where_missing
+                                                                 : BpeOptions::FirstSpace::never;
   BpeVocabulary vocabulary{all_tokens(json, where), std::move(json.left), std::move(json.right)};
-  set_special(root, vocabulary.tokens, parts);
-  return make_bpe(std::move(vocabulary), std::move(json.added), std::move(options), {}, std::move(parts), where);
+  AddedTokens added = set_special(root, vocabulary.tokens, json.added, beside, parts);
+  return make_bpe(std::move(vocabulary), std::move(added), std::move(options), {}, std::move(parts), where);
 }
 
 // ---- Unigram
@@ -346,8 +380,8 @@ bool read_unigram_normalizer(const JsonPart& root, SentencePieceModel& model, bo
   return joins;
 }
 
-/// Reads how spaces are treated.
-void read_unigram_spaces(const JsonPart& root, SentencePieceModel& model) {
+/// Reads how spaces are treated. Returns whether only the start of a text has one in front.
+bool read_unigram_spaces(const JsonPart& root, SentencePieceModel& model) {
   bool strips_left = true;
   const bool joins = read_unigram_normalizer(root, model, strips_left);
   bool splits = false;
@@ -372,13 +406,14 @@ void read_unigram_spaces(const JsonPart& root, SentencePieceModel& model) {
                 root.where);
   // Either is what SentencePiece does with spaces. Without them all spaces stay, and one more is put where none is.
   model.single_spaces = joins || splits;
+  return scheme == "first";
 }
 
 /// T5's: SentencePiece's own rules in this form. The library computes them.
 std::shared_ptr<const Tokenizer> unigram(const JsonPart& root, TokenizerJson& json, PretrainedParts parts,
-                                         const std::string& where) {
+                                         const Beside& beside, const std::string& where) {
   SentencePieceModel model;
-  read_unigram_spaces(root, model);
+  const bool first_space_once = read_unigram_spaces(root, model);
   const JsonPart decoder = root.at("decoder");
   if (!decoder.empty() && decoder.type() != "Metaspace") decoder.unsupported("decoder");
 
@@ -395,20 +430,24 @@ std::shared_ptr<const Tokenizer> unigram(const JsonPart& root, TokenizerJson& js
   for (size_t i = 0; i < json.added.size(); ++i) {
     const int64_t id = json.added.ids[i];
     const std::string_view text = json.added.text(i);
-    base::require(id < model.pieces.size() && model.pieces[id] == text,
-                  "{}: unsupported: the added token {}, which is not in model.vocab", where, base::in_quotes(text));
-    if (id != unknown)
-      model.types[static_cast<size_t>(id)] = json.added.special[i] ? PieceType::control : PieceType::user_defined;
+    base::require(id >= model.pieces.size() || model.pieces[id] == text, "{}: added token {}: its id {} is that of {}",
+                  where, base::in_quotes(text), id,
+                  base::in_quotes(model.pieces[std::min(id, model.pieces.size() - 1)]));
+    if (id != unknown && id < model.pieces.size() && json.added.rules[i].special)
+      model.types[static_cast<size_t>(id)] = PieceType::control;
   }
-  set_special(root, model.pieces, parts);
-  return make_sentencepiece(write_sentencepiece_model(model), {.space_where_missing = !model.single_spaces},
-                            std::move(parts), where);
+  const AddedTokens added = set_special(root, model.pieces, json.added, beside, parts);
+  return make_sentencepiece(write_sentencepiece_model(model),
+                            {.space_where_missing = !model.single_spaces, .first_space_once = first_space_once},
+                            std::move(parts), where, added);
 }
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view text, PretrainedParts parts,
-                                                     const std::string& where) {
+std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view text, const TokenizerSettings& settings,
+                                                     PretrainedParts parts, const std::string& where,
+                                                     const std::string& folder) {
+  const Beside beside{settings, folder};
   TokenizerJson json = parse_tokenizer_json(text, where);
   const base::Node rest = std::move(json.rest);
   const JsonPart root{&rest, where};
@@ -417,9 +456,9 @@ std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view text, Pret
   // Old files name no type; the keys of their models tell them apart.
   std::string type = model.type();
   if (type.empty()) type = json.left.size() > 0 ? "BPE" : json.scores.empty() ? "WordPiece" : "Unigram";
-  if (type == "WordPiece") return word_piece(root, json, std::move(parts), where);
-  if (type == "BPE") return bpe(root, json, std::move(parts), where);
-  if (type == "Unigram") return unigram(root, json, std::move(parts), where);
+  if (type == "WordPiece") return word_piece(root, json, std::move(parts), beside, where);
+  if (type == "BPE") return bpe(root, json, std::move(parts), beside, where);
+  if (type == "Unigram") return unigram(root, json, std::move(parts), beside, where);
   model.unsupported("model");
 }
 

@@ -13,6 +13,8 @@
 
 namespace mnemo::text {
 
+struct TokenizerSettings;
+
 /// A tokenizer.json with its long lists apart, which are read in memory proportional to their text.
 struct TokenizerJson {
   base::Node rest = {};             ///< everything else
@@ -42,8 +44,10 @@ void read_merges(std::string_view text, const std::string& where, const EntryLis
 
 /// The tokenizer of a tokenizer.json (Hugging Face): models WordPiece, BPE and Unigram with the normalizers,
 /// pre-tokenizers, post-processors and decoders of BERT, GPT-2, RoBERTa, T5, Llama, Qwen2 and GPT-NeoX. Any other kind
-/// is an InputError that names it.
-std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view text, PretrainedParts parts,
-                                                     const std::string& where);
+/// is an InputError that names it. `settings` of the files beside it in `folder` add tokens, name the special ones, and
+/// count instead of the file where the class that they name sets itself up by them, as in transformers 5.
+std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view text, const TokenizerSettings& settings,
+                                                     PretrainedParts parts, const std::string& where,
+                                                     const std::string& folder);
 
 }  // namespace mnemo::text

@@ -193,9 +193,7 @@ class TokenizerJsonParser final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool end_token() {
     base::require(token_.id >= 0 && !token_.text.empty(), "{}: expected an id and a content", token_where());
-    base::require(token_.special || token_.unsupported.empty(), "{}.{}: unsupported: true", token_where(),
-                  token_.unsupported);
-    out_.added.add(token_.id, token_.text, token_.special, token_.normalised);
+    out_.added.add(token_.id, token_.text, token_.rule);
     --depth_in_list_;
     return true;
   }
@@ -212,15 +210,9 @@ class TokenizerJsonParser final : public nlohmann::json_sax<nlohmann::json> {
     } else if (name == "content") {
       expect(node.is_string(), "a string");
       token_.text = node.as_string();
-    } else if (name == "special") {
+    } else if (bool* flag = token_.rule.find(name); flag != nullptr) {
       expect(node.is_bool(), "true or false");
-      token_.special = node.as_bool();
-    } else if (name == "normalized") {
-      expect(node.is_bool(), "true or false");
-      token_.normalised = node.as_bool();
-    } else if (name == "single_word" || name == "lstrip" || name == "rstrip") {
-      expect(node.is_bool(), "true or false");
-      if (node.as_bool()) token_.unsupported = name;
+      *flag = node.as_bool();
     }
     return true;
   }
@@ -280,9 +272,8 @@ class TokenizerJsonParser final : public nlohmann::json_sax<nlohmann::json> {
   struct {
     int64_t id = -1;
     std::string text = {};
-    bool special = false, normalised = true;
-    std::string unsupported = {};  // a key that is true
-  } token_;                        // of added_tokens
+    AddedTokenRule rule = {};
+  } token_;  // of added_tokens
   std::vector<std::string> token_keys_;
 };
 

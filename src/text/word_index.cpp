@@ -62,7 +62,9 @@ uint64_t hash_of(const std::array<uint64_t, 2>& key, std::string_view text) {
 
 }  // namespace
 
-WordIndex::WordIndex(const EntryList& entries) : entries_(entries) {
+WordIndex::WordIndex(const EntryList& entries) : WordIndex(entries, false) {}
+
+WordIndex::WordIndex(const EntryList& entries, bool last_counts) : entries_(entries) {
   std::random_device random;
   for (uint64_t& half : key_) half = (static_cast<uint64_t>(random()) << 32) | random();
   const size_t count = static_cast<size_t>(entries.size());
@@ -70,10 +72,10 @@ WordIndex::WordIndex(const EntryList& entries) : entries_(entries) {
   for (int64_t i = 0; i < entries.size(); ++i) {
     size_t slot = home(hash_of(key_, entries[i]));
     for (; slots_[slot] >= 0; slot = slot + 1 == slots_.size() ? 0 : slot + 1) {
-      if (entries[slots_[slot]] == entries[i]) {
-        duplicate_ = i;
-        return;
-      }
+      if (entries[slots_[slot]] != entries[i]) continue;
+      if (last_counts) break;
+      duplicate_ = i;
+      return;
     }
     slots_[slot] = static_cast<int32_t>(i);
   }

@@ -16,6 +16,8 @@ class WordIndex {
  public:
   /// Five bytes per entry. `entries` must outlive the index. duplicate() finds an entry that appears twice.
   explicit WordIndex(const EntryList& entries);
+  /// Of equal entries the last counts; duplicate() finds none.
+  static WordIndex of_last(const EntryList& entries) { return WordIndex(entries, true); }
 
   /// The index of the entry, or -1.
   int64_t find(std::string_view word) const;
@@ -26,6 +28,7 @@ class WordIndex {
   int64_t duplicate() const { return duplicate_; }
 
  private:
+  WordIndex(const EntryList& entries, bool last_counts);
   int64_t find(std::string_view word, uint64_t hash) const;
   size_t home(uint64_t hash) const;
 

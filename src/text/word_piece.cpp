@@ -31,9 +31,6 @@ bool is_punctuation(char32_t c) {
   return base::category(c).front() == 'P';
 }
 
-/// White space as Unicode's White_Space has it.
-bool is_white_space(char32_t c) { return base::is_space(c) && !(c >= 0x1C && c <= 0x1F); }
-
 bool is_dropped(char32_t c) {
   if (c == '\t' || c == '\n' || c == '\r') return false;
   if (c < 0x80) return c < 0x20 || c == 0x7F;
@@ -51,10 +48,8 @@ class WordPiece final : public PretrainedTokenizer {
       : PretrainedTokenizer(std::move(parts)),
         options_(std::move(options)),
         tokens_(std::move(tokens)),
-        index_(tokens_),
+        index_(WordIndex::of_last(tokens_)),
         unknown_(static_cast<int32_t>(index_.find(options_.unknown))) {
-    if (const int64_t twice = index_.duplicate(); twice >= 0)
-      base::input_error("{}: the token {} appears twice", where, base::in_quotes(tokens_[twice]));
     base::require(unknown_ >= 0, "{}: expected the token {}, found none", where, base::in_quotes(options_.unknown));
     for (int64_t id = 0; id < tokens_.size(); ++id) longest_ = std::max(longest_, tokens_[id].size());
   }
@@ -64,7 +59,26 @@ class WordPiece final : public PretrainedTokenizer {
   int64_t unknown_id() const override { return unknown_; }
   int64_t find(std::string_view token) const override { return index_.find(token); }
 
-  void encode_part(std::string_view part, bool, std::vector<int32_t>& out) const override {
+  std::string normalised(std::string_view text) const override {
+    std::u32string characters = base::code_points(text, type());
+    if (options_.clean) std::erase_if(characters, is_dropped);
+    std::string out;
+    for (const char32_t c : characters) {
+      if (options_.clean && base::is_white_space(c)) {
+        out += ' ';
+      } else if (options_.split_cjk && is_cjk(c)) {
+        out += ' ', base::append_character(out, c), out += ' ';
+      } else {
+        base::append_character(out, c);
+      }
+    }
+    characters = options_.strip_accents ? without_accents(out) : base::code_points(out, type());
+    out.clear();
+    for (const char32_t c : characters) append_lower(out, c);
+    return out;
+  }
+
+  void encode_part(std::string_view part, PartBegins, std::vector<int32_t>& out) const override {
     std::string word;  // the normalised characters since the last border
     size_t begin = 0;
     for (size_t at = 0; at <= part.size(); ++at) {
@@ -82,7 +96,10 @@ class WordPiece final : public PretrainedTokenizer {
 
   void append(std::string& out, int64_t id) const override {
     require_id(id);
-    const std::string_view token = tokens_[id];
+    append_added(out, tokens_[id]);
+  }
+
+  void append_added(std::string& out, std::string_view token) const override {
     if (out.empty()) {
       out += token;
       return;
@@ -97,6 +114,20 @@ class WordPiece final : public PretrainedTokenizer {
   }
 
  private:
+  std::u32string without_accents(std::string_view text) const {
+    std::u32string characters = base::code_points(base::normalise(text, base::NormalForm::nfd), type());
+    std::erase_if(characters, [](char32_t c) { return c >= 0x80 && base::category(c) == "Mn"; });
+    return characters;
+  }
+
+  void append_lower(std::string& out, char32_t c) const {
+    if (c == kDottedI && options_.lowercase) {
+      out += kDottedILower;
+    } else {
+      base::append_character(out, options_.lowercase ? base::lower(c) : c);
+    }
+  }
+
   /// A text without ASCII blanks and line ends.
   void encode_run(std::string_view run, std::string& word, std::vector<int32_t>& out) const {
     word.clear();
@@ -111,7 +142,7 @@ class WordPiece final : public PretrainedTokenizer {
         return;
       }
       if (options_.lowercase) c = base::lower(c);
-      if (is_white_space(c)) {
+      if (base::is_white_space(c)) {
         flush();
       } else if (is_punctuation(c) || (options_.split_cjk && is_cjk(c))) {
         flush();
@@ -131,8 +162,7 @@ class WordPiece final : public PretrainedTokenizer {
       if (options_.clean) std::erase_if(text, is_dropped);
       if (options_.strip_accents) {
         // An ideograph is a word of its own before it is decomposed, and some become others.
-        text = base::code_points(base::normalise(base::utf8(text), base::NormalForm::nfd), type());
-        std::erase_if(text, [](char32_t c) { return c >= 0x80 && base::category(c) == "Mn"; });
+        text = without_accents(base::utf8(text));
       }
       for (const char32_t c : text) use(c);
     }
@@ -180,11 +210,12 @@ class WordPiece final : public PretrainedTokenizer {
 }  // namespace
 
 std::shared_ptr<const Tokenizer> make_word_piece(EntryList tokens, WordPieceOptions options, PretrainedParts parts,
-                                                 const std::string& where) {
+                                                 const std::string& where, const AddedTokens& added) {
   base::require(options.max_word_characters > 0 && options.max_word_characters <= kMaxWordCharacters,
                 "{}: expected words of at most 1 to {} characters, found {}", where, kMaxWordCharacters,
                 options.max_word_characters);
-  return std::make_shared<WordPiece>(std::move(tokens), std::move(options), std::move(parts), where);
+  return with_added_tokens(std::make_shared<WordPiece>(std::move(tokens), std::move(options), std::move(parts), where),
+                           added, where);
 }
 
 }  // namespace mnemo::text

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "text/added_tokens.h"
 #include "text/pretrained.h"
 #include "text/vocabulary_file.h"
 
@@ -19,9 +20,10 @@ struct WordPieceOptions {
   int64_t max_word_characters = 100;  ///< a longer word is unknown
 };
 
-/// `tokens` by id. A word is the longest known piece from the left, and so on with the prefix; if there is none, the
-/// whole word is unknown. Throws InputError that names `where` if a token appears twice or the unknown one is missing.
+/// `tokens` by id, of equal ones the last; `added` may lie among them or go on from their number. A word is the longest
+/// known piece from the left, and so on with the prefix; if there is none, the whole word is unknown. Throws InputError
+/// that names `where` if the unknown token is missing.
 std::shared_ptr<const Tokenizer> make_word_piece(EntryList tokens, WordPieceOptions options, PretrainedParts parts,
-                                                 const std::string& where);
+                                                 const std::string& where, const AddedTokens& added);
 
 }  // namespace mnemo::text

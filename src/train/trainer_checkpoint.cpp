@@ -61,17 +61,27 @@ const at::Tensor& checked(const weights::TensorFile& file, const std::string& na
 
 void restore_generator(at::Generator generator, const weights::TensorFile& file, const std::string& name,
                        const std::string& where) {
-  generator.set_state(checked(file, name, at::kByte, generator.get_state().numel(), where));
+  const at::Tensor& state = checked(file, name, at::kByte, generator.get_state().numel(), where);
+  try {
+    generator.set_state(state);
+  } catch (const c10::Error&) {
+    base::input_error("{}: \"{}\": expected the state of a generator, found other bytes", where, name);
+  }
 }
 
 /// The state of one part. Throws InputError if it is not one of `rows` sequences.
 core::State load_state(const core::Model& model, const std::map<std::string, at::Tensor>& tensors, size_t part,
                        int64_t rows, const std::string& where) {
   const std::string prefix = part_prefix(part);
-  core::State state = core::load(model.initial_state(rows), [&](const std::string& path) {
-    const auto found = tensors.find(prefix + path);
-    return found == tensors.end() ? at::Tensor() : found->second;
-  });
+  core::State state;
+  try {
+    state = core::load(model.initial_state(rows), [&](const std::string& path) {
+      const auto found = tensors.find(prefix + path);
+      return found == tensors.end() ? at::Tensor() : found->second;
+    });
+  } catch (const base::InputError& error) {
+    base::input_error("{}: {}", where, error.what());
+  }
   for (const auto& [field, tensor] : state.fields()) {
     base::require(!field.per_sequence() || tensor.size(field.dim("B")) == rows,
                   "{}: '{}' is the state of {} sequences, expected {}: batch_size and accumulate must stay the same",
@@ -246,6 +256,9 @@ void Trainer::load(const weights::CheckpointReader& reader) {
   base::require(counters[0] >= 0 && counters[1] >= 0 && counters[2] >= 0,
                 "{}: \"counters\": expected counts, found {}, {}, {}", where(kTrainer), counters[0], counters[1],
                 counters[2]);
+  base::require(counters[0] == reader.info().step,
+                "{}: expected the state of step {}, as the manifest says, found step {}", where(kTrainer),
+                reader.info().step, counters[0]);
   const bool filling = options_.replay > 0 && counters[4] == 0;  // a replay that is not full yet
   const int64_t expected_parts = carries_ && counters[0] > 0 && !filling ? options_.accumulate : 0;
   base::require(counters[4] == expected_parts,

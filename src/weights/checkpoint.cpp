@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 
 #include "base/atomic_folder.h"
 #include "base/checksum.h"
@@ -158,7 +159,11 @@ CheckpointInfo read_manifest(const std::string& path) {
   const std::string manifest = base::join_path(path, kManifestName);
   base::require(base::path_exists(manifest), "{}: missing; the checkpoint is incomplete",
                 base::printable(manifest, 400));
-  return parse_manifest(base::read_file(manifest, kManifestLimits.max_bytes), path);
+  CheckpointInfo info = parse_manifest(base::read_file(manifest, kManifestLimits.max_bytes), path);
+  const int64_t named = checkpoint_step(std::filesystem::path(path).lexically_normal().filename().string());
+  base::require(named < 0 || named == info.step, "{}: expected step {}, as the folder's name says, found {}",
+                base::printable(manifest, 400), named, info.step);
+  return info;
 }
 
 CheckpointInfo verify_checkpoint(const std::string& path) {

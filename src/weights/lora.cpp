@@ -23,9 +23,7 @@ std::string digest_of(const std::map<std::string, at::Tensor>& weights) {
   return digest.hex();
 }
 
-namespace {
-
-double scale_of(const TensorFile& file, const std::string& path) {
+double lora_scale(const TensorFile& file, const std::string& path) {
   const auto written = file.metadata.find(kLoraScale);
   base::require(written != file.metadata.end(), "{}: expected the metadata '{}', found none; this is no file of LoRA",
                 path, kLoraScale);
@@ -36,14 +34,14 @@ double scale_of(const TensorFile& file, const std::string& path) {
   }
 }
 
-}  // namespace
+namespace {
 
-void apply_lora(const TensorFile& file, const NamedTensors& model, const std::string& path) {
-  const double scale = scale_of(file, path);
-  const at::NoGradGuard no_grad;
-  struct Move {
-    at::Tensor target, a, b;  // without b the target becomes a
-  };
+struct Move {
+  at::Tensor target, a, b;  // without b the target becomes a
+};
+
+/// What the file changes, checked against the model.
+std::vector<Move> moves_of(const TensorFile& file, const NamedTensors& model, const std::string& path) {
   std::vector<Move> moves;
   std::map<std::string, at::Tensor> starts;
   for (const auto& [name, tensor] : file.tensors) {
@@ -56,7 +54,7 @@ void apply_lora(const TensorFile& file, const NamedTensors& model, const std::st
     const auto found = std::find_if(model.begin(), model.end(), [&](const auto& one) { return one.first == weight; });
     base::require(found != model.end(),
                   "{}: the model has no parameter '{}': expected the one that the training began with, with its head",
-                  path, weight);
+                  path, base::printable(weight));
     const at::Tensor& target = found->second;
     const at::Tensor b = factor ? file.at(weight + std::string(kLoraB), path) : at::Tensor();
     const bool fits = factor ? tensor.dim() == 2 && b.dim() == 2 && b.size(1) == tensor.size(0) &&
@@ -72,7 +70,20 @@ void apply_lora(const TensorFile& file, const NamedTensors& model, const std::st
                 "{}: expected the model that its training started from, found another, or one that it is merged into "
                 "already: the weights that it changes differ from the digest '{}' of its metadata",
                 path, kLoraStart);
-  for (const auto& [target, a, b] : moves)
+  return moves;
+}
+
+}  // namespace
+
+void require_lora(const TensorFile& file, const NamedTensors& model, const std::string& path) {
+  lora_scale(file, path);
+  moves_of(file, model, path);
+}
+
+void apply_lora(const TensorFile& file, const NamedTensors& model, const std::string& path) {
+  const double scale = lora_scale(file, path);
+  const at::NoGradGuard no_grad;
+  for (const auto& [target, a, b] : moves_of(file, model, path))
     at::Tensor(target).copy_(b.defined() ? lora_weight(target, a.to(target.options()), b.to(target.options()), scale)
                                          : a);
 }

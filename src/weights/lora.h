@@ -24,6 +24,17 @@ at::Tensor lora_weight(const at::Tensor& start, const at::Tensor& a, const at::T
 /// SHA-256 of the bytes of weights, one after another in the order of their names.
 std::string digest_of(const std::map<std::string, at::Tensor>& weights);
 
+/// The model that was trained, as JSON of its [model] table: its memory and segment with the rest.
+inline constexpr const char* kLoraModel = "lora_model";
+/// The folder that the training started from.
+inline constexpr const char* kLoraBase = "lora_base";
+
+/// alpha / r of such a file. Throws InputError if it is no file of LoRA.
+double lora_scale(const TensorFile& file, const std::string& path);
+
+/// Throws InputError as apply_lora.
+void require_lora(const TensorFile& file, const NamedTensors& model, const std::string& path);
+
 /// Moves the tensors of a model to where the file's training left them. Throws InputError naming file and tensor for a
 /// parameter that the model lacks, another shape, or a factor without the other. If the file has `lora_start`, also
 /// throws for a model that the training did not start from, or that the file was merged into before.

@@ -32,7 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       fuzz::demand(same || (header.height == image.width && header.width == image.height), "the header's size");
     }
   });
-  const int orientation = data::exif_orientation(bytes);
+  const int orientation = data::orientation_of(bytes, bytes);
   fuzz::demand(orientation >= 1 && orientation <= 8, "an orientation");
   return 0;
 }

@@ -40,7 +40,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const std::string text(input.substr(0, kLongestText));
       const auto tokenizer = text::train_sentencepiece(choice % 4 == 1 ? "unigram" : "bpe",
                                                        {text::TextSource::in_memory("text", text)}, 8 + choice / 4);
-      fuzz::demand(tokenizer->size() == 8 + choice / 4, "the size asked for");
+      fuzz::demand(tokenizer->size() <= 8 + choice / 4, "at most the size asked for");
       check(*tokenizer, text);
       return;
     }
@@ -49,7 +49,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     text::SentencePieceOptions options;
     options.straight_quotes = options.strip_accents = options.lowercase = (choice & 2) != 0;
     options.digit_commas = (choice & 4) != 0;
-    if ((choice & 8) != 0) options.added = {"<extra_id_2>", "<extra_id_1>", "<extra_id_0>"};
     const auto tokenizer = text::make_sentencepiece(input.substr(std::min(end + 1, input.size())), options, {},
                                                     "model");
     check(*tokenizer, text);

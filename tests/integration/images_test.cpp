@@ -175,7 +175,8 @@ TEST_F(CommandLine, HowImagesAreReadAndClassesAreCalledGoesAlong) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "few/classes.txt"));
   const Finished unsaid = run({"convert", ours, "--out", folder_ / "x"});
   EXPECT_EQ(unsaid.status, 2);
-  EXPECT_TRUE(holds(unsaid.err, "--to: expected one of t2r, average, source_encoder, mnemo, timm_vit")) << unsaid.err;
+  EXPECT_TRUE(holds(unsaid.err, "--to: expected one of t2r, average, source_encoder, mnemo, peft, timm_vit"))
+      << unsaid.err;
 }
 
 TEST_F(CommandLine, InspectShowsWhereAnImageIsLookedAt) {

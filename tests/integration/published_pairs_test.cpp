@@ -411,6 +411,10 @@ TEST(PublishedTranslation, FollowsOrRefusesEverySetting) {
   const base::Node first = found(translated("bad_words_ids", others, five + "1"));
   EXPECT_EQ(first.at("tokens").as_int(), 6);
   EXPECT_EQ(first, found(translated("bad_words_ids", others, five + "2")));
+  // The end token is left out of the list, as in transformers.
+  base::Node with_end = published.at("bad_words_ids");
+  with_end.push_back(base::Node::array({0}));
+  EXPECT_EQ(found(translated("bad_words_ids", with_end, " --max-len-b 12")), plain);
   const Finished longer = run(folder, "translate " + model + " --sample --max-len-a 3", "a man\n");
   EXPECT_EQ(longer.status, 2);
   EXPECT_TRUE(holds(longer.err, "--max-len-a")) << longer.err;

@@ -72,8 +72,7 @@ TEST_F(TextTraining, AnEncoderWithoutAHeadGetsOne) {
   };
   const Finished frozen = with({"train.lora={rank=2,targets=[\"*.attn.?.weight\"]}", "train.steps=1"}, "frozen");
   EXPECT_EQ(frozen.status, 0) << frozen.err;
-  EXPECT_TRUE(
-      holds(frozen.err, "with random initial values are not trained: head.classifier.weight, head.classifier.bias"))
+  EXPECT_TRUE(holds(frozen.err, "LoRA: also trains fresh weights: head.classifier.weight, head.classifier.bias"))
       << frozen.err;
   const Finished smaller = with({"model.backbone.token_types=0", "train.steps=1"}, "smaller");
   EXPECT_TRUE(holds(smaller.err, "not used: backbone.token_types.weight")) << smaller.err;
@@ -308,6 +307,15 @@ TEST_F(TextTraining, LowRankUpdatesLieInASmallFile) {
       {"convert", folder_ / "merged", "--lora", out + "/lora.safetensors", "--out", folder_ / "twice"});
   EXPECT_EQ(twice.status, 2);
   EXPECT_TRUE(holds(twice.err, "found another, or one that it is merged into already")) << twice.err;
+  // As an adapter of PEFT it gives the same model.
+  const Finished written = run(
+      {"convert", bert, "--lora", out + "/lora.safetensors", "--to", "peft", "--out", folder_ / "adapter"});
+  ASSERT_EQ(written.status, 0) << written.err;
+  const Finished read = run({"convert", bert, "--lora", folder_ / "adapter", "--out", folder_ / "read"});
+  ASSERT_EQ(read.status, 0) << read.err;
+  const auto by_peft = weights::read_safetensors(folder_ / "read/model.safetensors");
+  for (const auto& [name, tensor] : again.tensors)
+    EXPECT_TRUE(at::allclose(by_peft.at(name, "read"), tensor, 1e-5, 1e-6)) << name;
   const Finished refused = run({"convert", bert, "--lora", bert + "/model.safetensors", "--out", folder_ / "no"});
   EXPECT_EQ(refused.status, 2);
   EXPECT_TRUE(holds(refused.err, "lora_scale")) << refused.err;

@@ -133,6 +133,72 @@ TEST_F(TextTraining, DecodersLearnATextWithTheirOwnTokenizer) {
           "'lsh' has no 'rotary', which the model's attention needs");
 }
 
+/// By definition: W = W0 + lora_alpha / r (B A)^T, as GPT-2's maps are stored [in,out].
+TEST_F(TextTraining, AnAdapterOfPeftIsAdded) {
+  const std::string model = folder_ / "gpt2", adapter = folder_ / "adapter", name = "transformer.h.0.attn.c_attn";
+  std::filesystem::copy(kFolders + "gpt2", model);
+  const auto before = weights::read_safetensors(model + "/model.safetensors");
+  const at::Tensor start = before.at(name + ".weight", "gpt2");  // [in, 3 in]
+  at::Generator generator = at::detail::createCPUGenerator(1);
+  const at::Tensor a = at::randn({2, start.size(0)}, generator), b = at::randn({start.size(1), 2}, generator);
+  std::filesystem::create_directory(adapter);
+  const auto config = [&](const std::string& more) {
+    write(adapter + "/adapter_config.json",
+          R"({"peft_type": "LORA", "r": 2, "lora_alpha": 6, "fan_in_fan_out": true, "target_modules": ["c_attn"])" +
+              more + "}");
+  };
+  const auto convert = [&] { return run({"convert", model, "--lora", adapter, "--out", folder_ / "merged"}); };
+  const std::string full = "base_model.model." + name;
+  weights::write_safetensors(adapter + "/adapter_model.safetensors",
+                             {{full + ".lora_A.weight", a}, {full + ".lora_B.weight", b}});
+  config("");
+  const Finished merged = convert();
+  ASSERT_EQ(merged.status, 0) << merged.err;
+  const Finished back = run({"convert", folder_ / "merged", "--to", "huggingface_gpt2", "--out", folder_ / "back"});
+  ASSERT_EQ(back.status, 0) << back.err;
+  const auto after = weights::read_safetensors(folder_ / "back/model.safetensors");
+  EXPECT_TRUE(at::allclose(after.at(name + ".weight", "back"), start + 3 * at::matmul(b, a).t(), 1e-5, 1e-6));
+  EXPECT_TRUE(at::equal(after.at("transformer.h.1.attn.c_attn.weight", "back"),
+                        before.at("transformer.h.1.attn.c_attn.weight", "gpt2")));
+  for (const auto& [more, part] :
+       {std::pair<std::string, std::string>{", \"use_dora\": true", "'use_dora': unsupported"},
+        {", \"init_lora_weights\": \"pissa\"", "'init_lora_weights': unsupported"}}) {
+    config(more);
+    const Finished refused = convert();
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_TRUE(holds(refused.err, part)) << refused.err;
+  }
+  config("");
+  weights::write_safetensors(adapter + "/adapter_model.safetensors", {{full + ".lora_A.weight", a}});
+  EXPECT_TRUE(holds(convert().err, "lora_B.weight")) << convert().err;
+}
+
+/// The memory that LoRA's training added is trained too, and its file says all that a merge needs.
+TEST_F(TextTraining, LoraTrainsAFreshMemoryAndItsFileNamesIt) {
+  write(folder_ / "text.txt", std::string(4000, 'a') + "b");
+  const std::string base = folder_ / "base", out = folder_ / "run";
+  ASSERT_EQ(train(kDecoder, {"data.train=" + (folder_ / "text.txt"), "train.steps=2"}, base).status, 0);
+  const Finished trained = train(kDecoder,
+                                 {"data.train=" + (folder_ / "text.txt"), "model.from=" + base, "train.steps=3",
+                                  "model.memory=[{type=\"recurrent_tokens\",num_mem_tokens=2,block_mask=\"causal\"}]",
+                                  "train.lora={rank=2,targets=\"all-linear\"}"},
+                                 out);
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_TRUE(holds(trained.err, "LoRA: also trains fresh weights: memory.tokens")) << trained.err;
+  const auto file = weights::read_safetensors(out + "/lora.safetensors");
+  EXPECT_NE(file.find("memory.tokens"), nullptr);
+  EXPECT_NE(file.find("backbone.layers.0.ffn.0.weight.lora_a"), nullptr);
+  const Finished merged = run({"convert", base, "--lora", out + "/lora.safetensors", "--out", folder_ / "merged"});
+  ASSERT_EQ(merged.status, 0) << merged.err;
+  const auto whole = weights::read_safetensors(out + "/model/model.safetensors"),
+             again = weights::read_safetensors(folder_ / "merged/model.safetensors");
+  EXPECT_EQ(whole.tensors.size(), again.tensors.size());
+  for (const auto& [name, tensor] : whole.tensors)
+    EXPECT_TRUE(at::allclose(again.at(name, "merged"), tensor, 1e-5, 1e-6)) << name;
+  const Finished resumed = run({"train", "--resume", out, "--set", "train.steps=4"});
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+}
+
 TEST_F(TextTraining, T5AnswersInWords) {
   const std::string t5 = folder_ / "t5_v10", out = folder_ / "run";
   std::filesystem::copy(kFolders + "t5_v10", t5);

@@ -28,7 +28,7 @@ const std::vector<LineKind>& line_kinds() {
       {"BLEU", {"hypotheses", "references", "results", "sentence_scores"}, compare_bleu},
       {"chrF", {"hypotheses", "references", "char_order", "word_order", "chrf", "sentence_chrf"}, compare_chrf},
       {"metrics", {"kind", "predictions", "labels"}, compare_metrics},
-      {"tokenizer", {"text", "ids", "decoded"}, nullptr},
+      {"tokenizer", {"text", "ids"}, nullptr},
   };
   return kinds;
 }

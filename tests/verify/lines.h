@@ -33,8 +33,9 @@ bool is_lines_file(const std::string& path);
 ///   hypotheses, references, results, sentence_scores    BLEU with its options, counts and signature, 1e-9
 ///   hypotheses, references, chrf, sentence_chrf         chrF with its options and signature, 1e-9
 ///   kind, predictions, labels                           accuracy, F1, Matthews, or Pearson and Spearman, 1e-9
-///   text, ids, decoded                                  a tokenizer, exactly; with roberta_ids and comma_ids of the
-///                                                       same folder; tokenizers_ids are those of another library
+///   text, ids                                           a tokenizer, exactly; also decoded, input_ids with the special
+///                                                       tokens around the text, roberta_ids and comma_ids of the same
+///                                                       folder; tokenizers_ids are those of another library
 /// `tokenizer`: the folder of a tokenizer (see text::open_tokenizer), for such a file alone.
 /// Throws InputError with line and field for a file of another kind, an unknown or missing field, or broken JSON.
 LinesReport verify_lines(const std::string& path, const std::optional<std::string>& tokenizer = {});

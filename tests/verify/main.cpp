@@ -139,5 +139,5 @@ std::shared_ptr<CLI::App> make_verify() {
 
 int main(int argc, char** argv) {
   mnemo::base::init_process();
-  return mnemo::cli::run(argc, argv, mnemo::make_verify());
+  return mnemo::cli::run(argc, argv, mnemo::make_verify);
 }

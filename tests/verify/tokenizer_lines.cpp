@@ -36,6 +36,17 @@ void compare_ids(LineObject& line, const char* field, const std::string& text, c
       [&] { return list_text(found, expected); });
 }
 
+/// With the special tokens around the text.
+void compare_input(LineObject& line, const std::string& text, const text::Tokenizer& tokenizer,
+                   LineComparison& comparison) {
+  const std::vector<int64_t> expected = line.integers("input_ids");
+  const std::vector<int32_t> ids = tokenizer.with_special_tokens(tokenizer.encode(text)).ids;
+  const std::vector<int64_t> found(ids.begin(), ids.end());
+  comparison.equal(
+      "input_ids", "input_ids", expected == found, [&] { return list_text(expected, found); },
+      [&] { return list_text(found, expected); });
+}
+
 void compare_decoded(LineObject& line, const text::Tokenizer& tokenizer, LineComparison& comparison) {
   const std::string expected = line.text("decoded");
   std::string found;
@@ -55,7 +66,8 @@ CompareLine compare_with_tokenizer(const std::string& folder) {
   return [tokenizers = std::make_shared<FolderTokenizers>(folder)](LineObject& line, LineComparison& comparison) {
     const std::string text = line.text("text");
     compare_ids(line, "ids", text, tokenizers->plain(), comparison);
-    compare_decoded(line, tokenizers->plain(), comparison);
+    if (line.contains("decoded")) compare_decoded(line, tokenizers->plain(), comparison);
+    if (line.contains("input_ids")) compare_input(line, text, tokenizers->plain(), comparison);
     if (line.contains("roberta_ids")) compare_ids(line, "roberta_ids", text, tokenizers->fairseq(), comparison);
     if (line.contains("comma_ids")) compare_ids(line, "comma_ids", text, tokenizers->digit_commas(), comparison);
     if (line.contains("tokenizers_ids")) {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array<const char*, 2> kLabels = {"false", "true"};
 
-const std::string& attribute(const XmlAttributes& attributes, const std::string& name, const std::string& where) {
+std::string attribute(const XmlAttributes& attributes, const std::string& name, const std::string& where) {
   const auto found = attributes.find(name);
   base::require(found != attributes.end(), "{}: expected an article with the attribute '{}', found none", where, name);
   return found->second;
@@ -34,8 +34,8 @@ class Labels final : public XmlReader {
  private:
   void starts(std::string_view name, const XmlAttributes& attributes) override {
     if (name != "article") return;
-    const std::string &id = attribute(attributes, "id", where()),
-                      &label = attribute(attributes, "hyperpartisan", where());
+    const std::string id = attribute(attributes, "id", where()),
+                      label = attribute(attributes, "hyperpartisan", where());
     base::require(std::find(kLabels.begin(), kLabels.end(), label) != kLabels.end(),
                   "{}: expected a label of {}, found {}", where(), fmt::join(kLabels, ", "), base::in_quotes(label));
     const auto [entry, fresh] = of_id.try_emplace(id, Label{label, line()});
@@ -55,7 +55,7 @@ class Articles final : public XmlReader {
   void starts(std::string_view name, const XmlAttributes& attributes) override {
     if (name == "p") space();
     if (name != "article") return;
-    const std::string& id = attribute(attributes, "id", where());
+    const std::string id = attribute(attributes, "id", where());
     const auto label = labels_.of_id.find(id);
     base::require(label != labels_.of_id.end(), "{}: expected a label of article {} in {}, found none", where(),
                   base::in_quotes(id), labels_path_);

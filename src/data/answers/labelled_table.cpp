@@ -87,23 +87,22 @@ LabelledTexts read_labelled_table(const std::string& path, const LabelledColumns
     read.labels.assign(format.labels.begin(), format.labels.end());
     return known != kWithHeader.end();
   };
-  for_each_line(
-      open_text(path).without_byte_order_mark(), kMaxTableLine, [&](const LinePlace& place, std::string_view line) {
-        if (place.line == 1 && start(place, line)) return;
-        const std::vector<std::string_view> columns = columns_of(line);
-        base::require(columns.size() == count, "{}: expected {} tab-separated columns, as in line 1, found {}",
-                      place.at(1), count, columns.size());
-        LabelledText text{fmt::format("{}:{}", place.file, place.line), {}, {}, {}};
-        const auto take = [&](size_t column) {
-          const std::string_view words = columns[column];
-          require_words(text.where, words, static_cast<size_t>(words.data() - line.data()) + 1);
-          return std::string(words);
-        };
-        text.first = take(format.first);
-        if (format.second) text.second = take(*format.second);
-        text.label = columns[format.label];
-        read.texts.push_back(std::move(text));
-      });
+  for_each_text_line(path, kMaxTableLine, [&](const LinePlace& place, std::string_view line) {
+    if (place.line == 1 && start(place, line)) return;
+    const std::vector<std::string_view> columns = columns_of(line);
+    base::require(columns.size() == count, "{}: expected {} tab-separated columns, as in line 1, found {}", place.at(1),
+                  count, columns.size());
+    LabelledText text{fmt::format("{}:{}", place.file, place.line), {}, {}, {}};
+    const auto take = [&](size_t column) {
+      const std::string_view words = columns[column];
+      require_words(text.where, words, static_cast<size_t>(words.data() - line.data()) + 1);
+      return std::string(words);
+    };
+    text.first = take(format.first);
+    if (format.second) text.second = take(*format.second);
+    text.label = columns[format.label];
+    read.texts.push_back(std::move(text));
+  });
   return read;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -23,8 +24,10 @@ const ImageCodec& png_codec();
 void check_image_size(int64_t height, int64_t width, const std::string& name, std::string_view format,
                       const ImageLimits& limits);
 
-/// The orientation in EXIF data (a TIFF header and its first directory); 1 if there is none.
-int exif_orientation(std::string_view tiff);
+/// The orientation in EXIF data (a TIFF header and its first directory); nothing if it has none, 1 for an invalid one.
+std::optional<int> exif_orientation(std::string_view tiff);
+/// That of EXIF data, otherwise that of XMP (`tiff:Orientation`), as Pillow has it; 1 if there is none.
+int orientation_of(std::string_view exif, std::string_view xmp);
 
 /// The header after applying such an orientation to the stored size.
 ImageHeader oriented_header(std::string_view format, int64_t height, int64_t width, int orientation);

@@ -17,7 +17,7 @@ namespace mnemo::data {
 namespace {
 
 constexpr std::string_view kFormat = "JPEG";
-constexpr std::string_view kExif{"Exif\0\0", 6};
+constexpr std::string_view kExif{"Exif\0\0", 6}, kXmp{"http://ns.adobe.com/xap/1.0/\0", 29};
 constexpr int kMaxScans = 1000;  // of a progressive file; real files have about ten
 
 /// libjpeg's error message, and the jump back to our code.
@@ -77,12 +77,14 @@ class JpegFile {
   int64_t width() const { return info_.image_width; }
 
   int orientation() const {
+    std::string_view exif, xmp;
     for (auto marker = info_.marker_list; marker != nullptr; marker = marker->next) {
       const std::string_view data(reinterpret_cast<const char*>(marker->data), marker->data_length);
-      if (marker->marker == JPEG_APP0 + 1 && data.starts_with(kExif))
-        return exif_orientation(data.substr(kExif.size()));
+      if (marker->marker != JPEG_APP0 + 1) continue;
+      if (exif.empty() && data.starts_with(kExif)) exif = data.substr(kExif.size());
+      if (data.starts_with(kXmp)) xmp = data.substr(kXmp.size());
     }
-    return 1;
+    return orientation_of(exif, xmp);
   }
 
   /// A block of 64 values takes at least one bit, so a file cannot make us allocate much more memory than its size

@@ -39,10 +39,24 @@ void mnemo_png_read(png_structp png, png_bytep to, size_t count) {
 }
 }
 
+/// The text of XMP that is not compressed; libpng is told to leave texts alone.
+std::string_view xmp_of(std::string_view png) {
+  constexpr std::string_view kStart{"iTXtXML:com.adobe.xmp\0\0\0", 24};
+  for (size_t at = 8; png.size() > at + 12;) {
+    uint64_t length = 0;
+    for (size_t i = 0; i < 4; ++i) length = length << 8 | static_cast<uint8_t>(png[at + i]);
+    const std::string_view chunk = png.substr(at + 4, 4 + length);
+    if (chunk.starts_with(kStart)) return chunk.substr(kStart.size());
+    at += 12 + length;
+  }
+  return {};
+}
+
 /// Decodes one file with libpng; errors jump as described at JpegFile.
 class PngFile {
  public:
-  PngFile(std::string_view bytes, const std::string& name) : name_(name), input_{bytes.data(), bytes.size()} {
+  PngFile(std::string_view bytes, const std::string& name)
+      : name_(name), bytes_(bytes), input_{bytes.data(), bytes.size()} {
     if (!read_header()) {
       png_destroy_read_struct(&png_, &info_, nullptr);
       fail();
@@ -58,8 +72,8 @@ class PngFile {
   int orientation() const {
     png_uint_32 size = 0;
     png_bytep data = nullptr;
-    if (png_get_eXIf_1(png_, info_, &size, &data) == 0) return 1;
-    return exif_orientation({reinterpret_cast<const char*>(data), size});
+    if (png_get_eXIf_1(png_, info_, &size, &data) == 0) size = 0;
+    return orientation_of({reinterpret_cast<const char*>(data), size}, xmp_of(bytes_));
   }
 
   /// A file cannot make us allocate much more memory than its size justifies.
@@ -125,6 +139,7 @@ class PngFile {
   }
 
   const std::string& name_;
+  std::string_view bytes_;
   PngInput input_;
   PngErrors errors_{};
   png_structp png_ = nullptr;

@@ -37,8 +37,8 @@ const ImageCodec& codec_of(std::string_view bytes, const std::string& name) {
 
 }  // namespace
 
-int exif_orientation(std::string_view tiff) {
-  constexpr int kNone = 1;
+std::optional<int> exif_orientation(std::string_view tiff) {
+  constexpr std::nullopt_t kNone = std::nullopt;
   constexpr uint32_t kOrientation = 0x0112, kShort = 3, kLong = 4;
   if (tiff.size() < 8) return kNone;
   const bool little = tiff.starts_with("II");
@@ -61,14 +61,27 @@ int exif_orientation(std::string_view tiff) {
     if (!tag || !type) return kNone;
     if (*tag != kOrientation) continue;
     const auto value = *type == kShort ? number(entry + 8, 2) : *type == kLong ? number(entry + 8, 4) : std::nullopt;
-    return value && *value >= 1 && *value <= 8 ? static_cast<int>(*value) : kNone;
+    return value && *value >= 1 && *value <= 8 ? static_cast<int>(*value) : 1;
   }
   return kNone;
 }
 
+int orientation_of(std::string_view exif, std::string_view xmp) {
+  if (const auto found = exif_orientation(exif)) return *found;
+  constexpr std::string_view kKey = "tiff:Orientation";
+  for (size_t at = xmp.find(kKey); at != std::string_view::npos; at = xmp.find(kKey, at)) {
+    at += kKey.size();
+    std::string_view rest = xmp.substr(at);
+    if (!rest.starts_with("=\"") && !rest.starts_with('>')) continue;
+    rest.remove_prefix(rest[0] == '>' ? 1 : 2);
+    if (!rest.empty() && rest[0] >= '0' && rest[0] <= '9') return rest[0] >= '1' && rest[0] <= '8' ? rest[0] - '0' : 1;
+  }
+  return 1;
+}
+
 ImageHeader oriented_header(std::string_view format, int64_t height, int64_t width, int orientation) {
   const bool turned = orientation >= 5 && orientation <= 8;
-  return {format, turned ? width : height, turned ? height : width, orientation};
+  return {format, turned ? width : height, turned ? height : width};
 }
 
 void check_image_size(int64_t height, int64_t width, const std::string& name, std::string_view format,

@@ -56,6 +56,13 @@ class Joined {
  public:
   Joined(const std::string& name, const TextFileOptions& options) : name_(name), options_(options) {}
 
+  /// For that many bytes of text: a string that grows would take three times its size.
+  void reserve(uint64_t bytes) {
+    base::require(bytes <= static_cast<uint64_t>(kMaxJoinedText), "{}: expected at most {} bytes of text, found {}",
+                  base::printable(name_, 400), kMaxJoinedText, bytes);
+    text_.reserve(bytes);
+  }
+
   void put(std::string_view piece) {
     if (piece.empty()) return;
     if (ended_ && !text_.empty()) {
@@ -113,19 +120,18 @@ void add_records(const std::string& path, const std::string& key, Joined& joined
   if (!line.empty()) record();
 }
 
-void add_file(const std::string& path, bool any_bytes, Joined& joined) {
+/// Calls `use` with a file piece by piece; any_bytes: with its byte order mark.
+void unpack_text(const std::string& path, bool any_bytes, const std::function<void(std::string_view)>& use) {
   std::string start;  // until it is known whether it is a byte order mark
   bool begun = any_bytes;
   unpack(path, packing_of(path), [&](std::string_view piece) {
-    if (begun) return joined.put(piece);
+    if (begun) return use(piece);
     start += piece;
     if (start.size() < base::kByteOrderMark.size()) return;
     begun = true;
-    joined.put(
-        std::string_view(start).substr(start.starts_with(base::kByteOrderMark) ? base::kByteOrderMark.size() : 0));
+    use(std::string_view(start).substr(start.starts_with(base::kByteOrderMark) ? base::kByteOrderMark.size() : 0));
   });
-  if (!begun) joined.put(start);
-  joined.end();
+  if (!begun) use(start);
 }
 
 }  // namespace
@@ -191,14 +197,27 @@ text::TextSource open_text(const std::string& path, const TextFileOptions& optio
   if (files.size() == 1 && options.json_key.empty() && packing_of(files[0]) == Packing::none)
     return text::TextSource(files[0]);
   Joined joined(path, options);
+  uint64_t bytes = 0;
+  for (const std::string& file : files) bytes += unpacked_size(file, packing_of(file)) + 1 + options.between.size();
+  joined.reserve(bytes);
   for (const std::string& file : files) {
     if (options.json_key.empty()) {
-      add_file(file, options.any_bytes, joined);
+      unpack_text(file, options.any_bytes, [&](std::string_view piece) { joined.put(piece); });
+      joined.end();
     } else {
       add_records(file, options.json_key, joined);
     }
   }
   return text::TextSource::in_memory(path, joined.take());
+}
+
+void for_each_text_line(const std::string& path, int64_t max_line,
+                        const std::function<void(const LinePlace&, std::string_view)>& use) {
+  LineSplitter lines(path, max_line, use);
+  for (const std::string& file : text_files(path)) {
+    unpack_text(file, false, [&](std::string_view piece) { lines.put(piece); });
+    lines.finish();
+  }
 }
 
 }  // namespace mnemo::data

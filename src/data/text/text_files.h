@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "data/text/lines.h"
 #include "text/text_source.h"
 
 namespace mnemo::data {
@@ -36,9 +37,15 @@ void for_each_file(const std::string& folder, bool hidden, const std::function<b
 /// README and LICENSE. False if there is no text.
 bool is_folder_of_texts(const std::string& path);
 
-/// Opens a text. A plain file is read in chunks. Everything else is unpacked and joined in memory: in order of the
-/// files, with a line end between two files, or two records' texts, where there is none. Throws InputError naming file
-/// and line for a record that is no object or lacks a string at the key, and for a text beyond kMaxJoinedText.
+/// Opens a text. A plain file is read in chunks. Everything else is unpacked and joined in memory, which takes the
+/// size of the text: in order of the files, with a line end between two files, or two records' texts, where there is
+/// none. Packed files are unpacked twice, first to measure them. Throws InputError naming file and line for a record
+/// that is no object or lacks a string at the key, and for a text beyond kMaxJoinedText.
 text::TextSource open_text(const std::string& path, const TextFileOptions& options = {});
+
+/// Calls `use` with every line of the files of a path, unpacked piece by piece, without byte order marks; the place
+/// names the path. Errors as for_each_line() and unpack().
+void for_each_text_line(const std::string& path, int64_t max_line,
+                        const std::function<void(const LinePlace&, std::string_view)>& use);
 
 }  // namespace mnemo::data

@@ -15,7 +15,7 @@ namespace mnemo::inspect {
 
 namespace {
 
-constexpr double kDotsAPixel = 2, kMaxDots = 30'000;  // cairo limits a side to 32,767
+constexpr double kDotsAPixel = 2, kMaxSide = 30'000;  // cairo limits a side to 32,767
 
 template <auto release>
 struct Release {
@@ -58,7 +58,7 @@ std::string png_of(std::string_view svg) {
   double width = 0, height = 0;
   base::ensure(rsvg_handle_get_intrinsic_size_in_pixels(picture.get(), &width, &height) && width > 0 && height > 0,
                "a picture of no size");
-  const double scale = std::min(kDotsAPixel, kMaxDots / std::max(width, height));
+  const double scale = std::min(kDotsAPixel, kMaxSide / std::max(width, height));
   const RsvgRectangle all{0, 0, width * scale, height * scale};
   const Held<cairo_surface_t, cairo_surface_destroy> surface(cairo_image_surface_create(
       CAIRO_FORMAT_RGB24, std::max(1, static_cast<int>(all.width)), std::max(1, static_cast<int>(all.height))));

@@ -72,6 +72,26 @@ TEST_F(FolderLockTest, OfTheSameMachineUnderAnotherNameIsTakenOver) {
   }
 }
 
+/// After a kill its process id may be that of another program.
+TEST_F(FolderLockTest, OfAProcessIdThatLivesAgainIsHeldByNobody) {
+  const std::vector<std::string> own = own_words();
+  write_file_atomic(file(), fmt::format("{} {} {}\n", ::getppid(), own[1], own[2]));
+  EXPECT_FALSE(FolderLock::is_held(folder_.path()));
+  const FolderLock lock(folder_.path());
+  EXPECT_TRUE(FolderLock::is_held(folder_.path()));
+}
+
+TEST_F(FolderLockTest, AFolderThatWasMovedIsNoticed) {
+  const std::string before = folder_ / "before";
+  make_folders(before);
+  const FolderLock lock(before);
+  EXPECT_NO_THROW(lock.require_same_folder());
+  std::filesystem::rename(before, folder_ / "behind");
+  expect_error<InputError>([&] { lock.require_same_folder(); }, {before, "was moved, removed or replaced"});
+  make_folders(before);
+  expect_error<InputError>([&] { lock.require_same_folder(); }, {before});
+}
+
 TEST_F(FolderLockTest, OfAnotherMachineIsNotTakenOver) {
   write_file_atomic(file(), "12 elsewhere another-boot\n");
   expect_error<InputError>([&] { const FolderLock lock(folder_.path()); },

@@ -315,7 +315,7 @@ TEST(CommandLine, WrongWordsAreRefused) {
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     testing::internal::CaptureStderr();
-    const int status = cli::run(static_cast<int>(argv.size()), argv.data(), make_bench());
+    const int status = cli::run(static_cast<int>(argv.size()), argv.data(), make_bench);
     const std::string err = testing::internal::GetCapturedStderr();
     EXPECT_EQ(status, base::kWrongInput) << message;
     EXPECT_NE(err.find(message), std::string::npos) << "expected: " << message << "\nfound: " << err;

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/file_io.h"
 #include "data/images/image_codec.h"
 #include "image_files.h"
 #include "tests/support/expect_error.h"
@@ -136,13 +137,29 @@ TEST(ExifOrientation, ReadsBothByteOrdersAndSurvivesAnythingElse) {
   EXPECT_EQ(exif_orientation(little), 6);
   for (const std::string& whole : {big, little}) {
     for (size_t length = 0; length < whole.size(); ++length) {
-      const int found = exif_orientation(std::string_view(whole).substr(0, length));
+      const int found = exif_orientation(std::string_view(whole).substr(0, length)).value_or(1);
       EXPECT_TRUE(found == 1 || (found == 6 && length >= 20)) << length;
     }
     std::string far = whole;
     far.replace(4, 4, "\xff\xff\xff\xff");
-    EXPECT_EQ(exif_orientation(far), 1);
+    EXPECT_FALSE(exif_orientation(far));
   }
+}
+
+/// As Pillow's getexif() has it: XMP counts where EXIF says nothing.
+TEST(ExifOrientation, MayStandInXmpAlone) {
+  const std::string exif("MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0", 22);
+  EXPECT_EQ(orientation_of("", R"(<rdf:Description tiff:Orientation="8"/>)"), 8);
+  EXPECT_EQ(orientation_of("", "tiff:Orientation <tiff:Orientation>3</tiff:Orientation>"), 3);
+  EXPECT_EQ(orientation_of(exif, R"(tiff:Orientation="8")"), 6);
+  for (const char* none :
+       {"", "tiff:Orientation", "tiff:Orientation=\"", "tiff:Orientation=\"9\"", "Orientation=\"3\""})
+    EXPECT_EQ(orientation_of("", none), 1) << none;
+  const std::string xmp = R"(<x tiff:Orientation="6"/>)", jpeg = base::read_file(golden_image("photo_7865c0.jpg"));
+  const std::string name("http://ns.adobe.com/xap/1.0/\0", 29);
+  const auto size = static_cast<char>(2 + name.size() + xmp.size());
+  const std::string turned = jpeg.substr(0, 2) + std::string("\xFF\xE1\0", 3) + size + name + xmp + jpeg.substr(2);
+  EXPECT_EQ(decode_image(turned, "turned"), oriented(decode_image(jpeg, "plain"), 6));
 }
 
 }  // namespace

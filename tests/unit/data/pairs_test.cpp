@@ -109,7 +109,7 @@ TEST_F(Pairs, FilesOfAFolderAreDocuments) {
   files.train_target = write("one", "x\n");
   refused({"one", "expected a folder"});
   files.train_target = folder / "none";
-  refused({"none", "expected a folder", "nothing"});
+  refused({"none", "no such folder"});
   PairOptions undivided = options(folder / "tsv/a.tsv");
   undivided.reset = PairOptions::Reset::documents;
   test::expect_error<base::InputError>([&] { load_pairs(undivided); }, {"requires document_column or a folder"});

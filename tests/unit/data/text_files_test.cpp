@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -72,6 +73,37 @@ TEST_F(TextFiles, AreUnpackedExactly) {
   EXPECT_TRUE(opened("two.zst") == text + text);
   write("cut.zst", frames.substr(0, frames.size() / 2));
   expect_error<InputError>([&] { opened("cut.zst"); }, {"cut.zst: zstd: the file is truncated"});
+}
+
+/// A text in memory comes in chunks like a file, so that what reads it needs no more memory.
+TEST_F(TextFiles, ATextInMemoryComesInChunks) {
+  const auto source = text::TextSource::in_memory("name", "abcdefg");
+  std::vector<std::string> chunks;
+  source.range(1, 7).for_each_chunk([&](std::string_view chunk) { return chunks.emplace_back(chunk), true; }, 4);
+  EXPECT_EQ(chunks, (std::vector<std::string>{"bcde", "fg"}));
+}
+
+TEST_F(TextFiles, ThatUnpackToHundredsOfTimesTheirSizeAreRefused) {
+  ASSERT_EQ(std::system(("head -c 1100000000 /dev/zero | gzip -9 > '" + at("zeros.gz") + "'").c_str()), 0);
+  expect_error<InputError>([&] { opened("zeros.gz"); }, {"zeros.gz", "unpack to more than 200 times as many"});
+  expect_error<InputError>([&] { unpacked_size(at("zeros.gz"), Packing::gzip); }, {"unpack it yourself"});
+}
+
+/// The lines in front of damage come before it is found: nothing waits for the end of the file.
+TEST_F(TextFiles, LinesAreMeasuredWhileTheyAreUnpacked) {
+  write("long.txt", "first\nsecond" + std::string(2'000'000, 'a') + "\n");
+  pack("long.txt", "gzip");
+  const std::string packed = base::read_file(at("long.txt.gz"));
+  write("cut.gz", packed.substr(0, packed.size() - 9));
+  for (const auto& [file, longest, what] :
+       {std::tuple("long.txt.gz", 1 << 20, "long.txt.gz:2:1048577: expected lines of at most 1048576 bytes"),
+        {"cut.gz", 1 << 24, "cut.gz: gzip: the file is truncated"}}) {
+    std::vector<std::string> lines;
+    const auto take = [&](const LinePlace&, std::string_view line) { lines.push_back(std::string(line.substr(0, 6))); };
+    expect_error<InputError>([&] { for_each_text_line(at(file), longest, take); }, {what});
+    ASSERT_FALSE(lines.empty()) << file;
+    EXPECT_EQ(lines[0], "first") << file;
+  }
 }
 
 TEST_F(TextFiles, OfFoldersAndPatternsAreJoinedInOrder) {

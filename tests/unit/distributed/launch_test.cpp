@@ -109,6 +109,13 @@ TEST(Launch, FirstMachineOfSlurmsLists) {
   EXPECT_EQ(first_machine("n["), "n");
 }
 
+/// One rank meets nobody.
+TEST(Launch, ASingleRankNeedsNoAddress) {
+  const auto alone = place({{"RANK", "0"}, {"WORLD_SIZE", "1"}});
+  ASSERT_TRUE(alone);
+  EXPECT_EQ(alone->size, 1);
+}
+
 TEST(Launch, ErrorsNameTheVariable) {
   const std::map<std::string, std::string> good = {
       {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}};

@@ -167,7 +167,8 @@ TEST(SentencePiece, SettingsOfItsTokensAreFollowedOrRefused) {
   };
   EXPECT_EQ(with("tokenizer.model", llama, "{}")->leading_tokens(), PieceIds{1});
   EXPECT_TRUE(with("tokenizer.model", llama, R"({"add_bos_token": false})")->leading_tokens().empty());
-  EXPECT_THROW(with("tokenizer.model", llama, R"({"add_eos_token": true})"), base::InputError);
+  EXPECT_EQ(with("tokenizer.model", llama, R"({"add_eos_token": true})")->with_special_tokens(PieceIds{4}).ids,
+            (PieceIds{1, 4, 2}));
   EXPECT_EQ(with("spiece.model", t5, "{}")->size(), 105);
   EXPECT_EQ(with("spiece.model", t5, R"({"extra_ids": 2})")->find("<extra_id_1>"), 5);
   for (const char* count : {"-1", "10001", "\"2\""})
@@ -197,6 +198,7 @@ TEST(SentencePiece, TokensThatATokenizerJsonAddsAreKnown) {
                              "added_tokens": [{"id": 105, "content": "<hl>", "special": false, "lstrip": false}]})");
   EXPECT_EQ(t5->find("<hl>"), 105);
   EXPECT_EQ(t5->decode(std::vector<int64_t>{4, 105}), "b<hl>");
+  EXPECT_EQ(t5->encode("b<hl>b"), (PieceIds{3, 4, 105, 3, 4})) << "each part has a space in front";
   EXPECT_EQ(beside("{broken")->size(), 105) << "the model is what counts";
 }
 

@@ -135,7 +135,6 @@ TEST(TokenizerJson, OtherKindsAreRefusedByName) {
   refused(kBert, "{\"type\": \"WordPiece\", \"prefix", "{\"type\": \"CTC\", \"prefix", "unsupported: decoder \"CTC\"");
   refused(kBert, "\"type\": \"WordPiece\", \"unk", "\"type\": \"WordLevel\", \"unk",
           "unsupported: model \"WordLevel\"");
-  refused(kBert, "\"special\": true", "\"special\": false", "unsupported: the added token \"[UNK]\"");
   refused(kBert, "\"id\": 1", "\"id\": 2", "its id 2 is that of \"[CLS]\"");
   refused(kBert, "\"id\": 1", "\"id\": 4000000000", "expected an id from 0 to 7, one for each token, found 4000000000");
   refused(kBert, "[\"[SEP]\", 3]", "[\"[SEP]\", 7]", "expected ids below 7, found 7");
@@ -164,6 +163,22 @@ TEST(TokenizerJson, OtherKindsAreRefusedByName) {
   std::string deep;
   for (int i = 0; i < 100'000; ++i) deep += "[";
   refused(split, "{\"type\": \"NFC\"}", deep, "nested more than 32 deep");
+}
+
+/// The classes of transformers set themselves up by tokenizer_config.json.
+TEST(TokenizerJson, SettingsBesideItCountForTheirClass) {
+  const auto with = [](const std::string& config) {
+    return open_tokenizer_files({{"tokenizer.json", kBert}, {"tokenizer_config.json", config}}, "folder");
+  };
+  EXPECT_EQ(with(R"({"do_lower_case": false})")->encode("UN"), JsonIds{4});
+  const auto bert = with(R"({"tokenizer_class": "BertTokenizerFast", "do_lower_case": false, "cls_token": "un",
+                             "sep_token": "."})");
+  EXPECT_EQ(bert->encode("UN un"), (JsonIds{1, 4}));
+  EXPECT_EQ(bert->with_special_tokens(JsonIds{5}).ids, (JsonIds{4, 5, 6}));
+  const auto added = with(
+      R"({"added_tokens_decoder": {"7": {"content": "NEW", "normalized": false}}, "mask_token": "[M]"})");
+  EXPECT_EQ(added->encode("unNEWun"), (JsonIds{4, 7, 4}));
+  EXPECT_EQ(added->special_tokens().mask, 8);
 }
 
 TEST(TokenizerJson, TokensInFrontOfATextAreThoseOfTheTemplate) {

@@ -2,9 +2,12 @@
 #include <signal.h>
 #include <torch/types.h>
 
+#include "base/checksum.h"
 #include "base/error.h"
+#include "base/file_io.h"
 #include "tests/support/expect_error.h"
 #include "tests/unit/train/trainer_run.h"
+#include "weights/safetensors.h"
 
 namespace mnemo::train {
 namespace {
@@ -18,6 +21,32 @@ TEST_F(TrainerTest, AMemoryThatTheModelLacksIsAnotherModel) {
   const Run other = make(options, {}, run_folder);
   test::expect_error<base::InputError>([&] { other.trainer->resume(report.checkpoint); },
                                        {report.checkpoint + "/state.safetensors", "it is from a different model"});
+}
+
+TEST_F(TrainerTest, AGeneratorThatIsNoneAndAnotherStepAreDamage) {
+  const std::string run_folder = folder_ / "run";
+  const TrainReport report = make(small_options(), {}, run_folder).trainer->run(quiet());
+  const auto refused = [&](const std::string& name, const at::Tensor& tensor, const std::string& what) {
+    const std::string file = report.checkpoint + "/trainer.safetensors", before = base::read_file(file);
+    const std::string manifest = report.checkpoint + "/manifest.json", listed = base::read_file(manifest);
+    weights::TensorFile content = weights::read_safetensors(file);
+    for (auto& [known, value] : content.tensors) {
+      if (known == name) value = tensor;
+    }
+    weights::write_safetensors(file, {content.tensors.begin(), content.tensors.end()}, content.metadata);
+    std::string sums = listed;
+    const std::string old = base::sha256(before);
+    base::write_file_atomic(manifest, sums.replace(sums.find(old), old.size(), base::sha256_file(file)));
+    const Run other = make(small_options(), {}, run_folder);
+    test::expect_error<base::InputError>([&] { other.trainer->resume(report.checkpoint); }, {file, what});
+    base::write_file_atomic(file, before);
+    base::write_file_atomic(manifest, listed);
+  };
+  const weights::TensorFile content = weights::read_safetensors(report.checkpoint + "/trainer.safetensors");
+  refused("generator.cpu", at::full_like(content.at("generator.cpu", ""), 255), "expected the state of a generator");
+  at::Tensor counters = content.at("counters", "").clone();
+  counters[0] = 5;
+  refused("counters", counters, "expected the state of step 6, as the manifest says, found step 5");
 }
 
 TEST_F(TrainerTest, ResumedRunIsBitwiseTheUninterruptedOne) {

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <random>
 #include <thread>
@@ -146,6 +147,13 @@ TEST(Checkpoint, StepsSortAsNumbers) {
   const TemporaryFolder folder;
   for (const int64_t step : {99'999'999LL, 100'000'000LL}) save(folder.path(), step);
   EXPECT_EQ(latest_checkpoint(folder.path())->step, 100'000'000);
+}
+
+TEST(Checkpoint, UnderTheNameOfAnotherStepIsDamaged) {
+  const TemporaryFolder folder;
+  std::filesystem::rename(save(folder.path(), 3), folder / "step-00000004");
+  test::expect_error<base::InputError>([&] { read_manifest(folder / "step-00000004"); },
+                                       {"step-00000004/manifest.json", "expected step 4", "found 3"});
 }
 
 TEST(Checkpoint, DamageIsFoundAndSkipped) {
