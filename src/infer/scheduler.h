@@ -23,8 +23,8 @@ class Scheduler {
   using Id = int64_t;
   struct Options {
     int64_t rows = Engine::kRows;  ///< of a pass at most
-    /// Of a pass in which prompts are read while others write, at most; 2 for each that writes if that is more. More rows
-    /// read a prompt sooner and make those who write wait longer.
+    /// Of a pass in which prompts are read while others write, at most; 2 for each that writes if that is more. More
+    /// rows read a prompt sooner and make those who write wait longer.
     int64_t shared_rows = 24;
     int64_t max_running = Engine::kRows;  ///< requests that share passes, at most `rows`
     int64_t max_waiting = 1024;           ///< requests in the queue behind them
