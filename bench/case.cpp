@@ -227,10 +227,11 @@ double BenchSubject::train(int64_t steps, ops::ProductPrecision precision) {
 
 double BenchSubject::train_products() const {
   const BenchCase& c = parts_->bench_case;
+  const auto& model = dynamic_cast<const models::TextModel&>(*parts_->model);
   double forward = 0;
   for (int64_t s = 0; s < c.segments; ++s) {
-    forward += static_cast<double>(
-        inspect::count_cost(dynamic_cast<const models::TextModel&>(*parts_->model), {.batch = c.batch, .position = s * c.segment}).total.flops);
+    const inspect::CostOptions options{.batch = c.batch, .position = s * c.segment};
+    forward += static_cast<double>(inspect::count_cost(model, options).total.flops);
   }
   return 3 * forward;
 }

@@ -52,7 +52,7 @@ core::CoreAttention::Heads Relative::heads(const core::AttentionInput& input, co
   const double scale = 1.0 / std::sqrt(static_cast<double>(maps_.head_dim));
   const bool training = input.mode == core::Mode::train;
   at::Tensor distances = sinusoids(input, q, kv.k.size(2));
-  // Of the positions, which all sequences share: not by row as layers::dropout is.
+  // All sequences share the positions, so the mask is not drawn by row as in layers::dropout.
   if (training && options_.position_dropout > 0.0) {
     const double p = options_.position_dropout;
     distances = distances.is_cpu()

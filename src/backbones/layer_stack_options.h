@@ -18,7 +18,7 @@ struct PositionOptions {
   Type type = Type::none;
   int64_t max_len = 512;
   int64_t first = 0;  ///< number of the first position
-  // Of translation models alone, whose own options set them:
+  // Translation models alone set the following, from options of their own:
   enum class Frequencies { paper, fairseq, marian };
   Frequencies frequencies = Frequencies::paper;
   bool skips_padding = false;  ///< padding is not counted and gets no position

@@ -18,7 +18,7 @@ struct ProcessSettings {
 /// Applies the settings; before any large allocation and any matrix product. Returns what is active.
 const ProcessSettings& init_process();
 
-/// What is active. Before `init_process` nothing is said to be.
+/// The settings that are active; none before `init_process`.
 const ProcessSettings& process_settings();
 
 /// One line for `mnemo --version`: "MKL override on, malloc tuning off (MNEMO_MALLOC_TUNING=0)".

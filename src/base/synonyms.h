@@ -15,8 +15,8 @@ std::span<const std::pair<std::string_view, std::string_view>> key_synonyms();
 /// The key of a recipe that other programs call `name`, in which '-' stands for '_'; nothing if there is none.
 std::optional<std::string> key_called(std::string_view name);
 
-/// Of descriptions ("RMT: memory rows …"), the index of the only one that holds `name`, ignoring case and everything
-/// but letters and digits. Nothing for a name of fewer than three of these, and if several hold it.
+/// The index of the only description ("RMT: memory rows …") that holds `name`, ignoring case and everything but letters
+/// and digits. Nothing for a name of fewer than three of these, and if several hold it.
 std::optional<size_t> described_as(std::string_view name, const std::vector<std::string>& descriptions);
 
 }  // namespace mnemo::base

@@ -35,7 +35,7 @@ class TypedOptions {
   void set(std::string_view key, Node value);
   /// "recipe.toml:12: 'memory[0]'": where the table was written, for messages.
   std::string where() const { return written_.where(); }
-  /// The same of one option, "recipe.toml:14: 'memory[0].control.max_len'".
+  /// "recipe.toml:14: 'memory[0].control.max_len'": where one option was written.
   std::string where(std::string_view key) const;
 
   friend bool operator==(const TypedOptions& a, const TypedOptions& b) { return a.table() == b.table(); }

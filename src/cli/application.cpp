@@ -87,7 +87,7 @@ std::optional<std::string> recipe_key(std::string_view option) {
   return std::nullopt;
 }
 
-/// What to do with an unknown word of a command.
+/// The end of the message about an unknown word of a command: what may have been meant.
 std::string remedy(const CLI::App& command, const std::string& word, bool is_option) {
   const std::string name = word.substr(0, word.find('='));
   const auto takes = [&](const char* option) { return command.get_option_no_throw(option) != nullptr; };

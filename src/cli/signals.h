@@ -37,7 +37,7 @@ class SignalCount {
   SignalCount(const SignalCount&) = delete;
   SignalCount& operator=(const SignalCount&) = delete;
 
-  /// Of the last SignalCount.
+  /// Signals since the last SignalCount was made.
   static int count();
   /// The last signal; 0: none.
   static int last();

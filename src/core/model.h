@@ -28,8 +28,8 @@ class Model {
  public:
   virtual ~Model() = default;
   virtual StepResult forward(const Segment& segment, const State& state) const = 0;
-  /// What of a state goes on to the next segment of a document; translation models leave out what the last target read
-  /// of its source.
+  /// The part of a state that goes on to the next segment of a document; translation models leave out what the last
+  /// target read of its source.
   virtual State carried(const State& state) const { return state; }
   /// The state before the first segment of a sequence; per-model fields have their committed values.
   virtual State initial_state(int64_t batch) const = 0;

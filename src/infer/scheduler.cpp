@@ -75,13 +75,14 @@ std::optional<TextSession> Scheduler::cancel(Id id) {
   return text ? std::move(text) : taken(waiting_);
 }
 
+const Scheduler::Member* Scheduler::find(Id id) const {
+  if (const auto found = std::ranges::find(running_, id, &Member::id); found != running_.end()) return &*found;
+  const auto found = std::ranges::find(waiting_, id, &Member::id);
+  return found == waiting_.end() ? nullptr : &*found;
+}
+
 void Scheduler::hold(Id id, bool holds) {
-  for (Member& member : running_) {
-    if (member.id == id) member.held = holds;
-  }
-  for (Member& member : waiting_) {
-    if (member.id == id) member.held = holds;
-  }
+  if (auto* member = const_cast<Member*>(find(id)); member != nullptr) member->held = holds;
 }
 
 bool Scheduler::idle() const {
@@ -89,13 +90,8 @@ bool Scheduler::idle() const {
 }
 
 std::optional<int64_t> Scheduler::position(Id id) const {
-  const auto of = [id](const auto& members) -> std::optional<int64_t> {
-    const auto found = std::ranges::find(members, id, &Member::id);
-    if (found == members.end()) return std::nullopt;
-    return found->text.session().position();
-  };
-  const std::optional<int64_t> position = of(running_);
-  return position ? position : of(waiting_);
+  const Member* member = find(id);
+  return member == nullptr ? std::nullopt : std::optional(member->text.session().position());
 }
 
 std::vector<Scheduler::Event> Scheduler::tick() {

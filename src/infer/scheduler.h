@@ -79,6 +79,8 @@ class Scheduler {
     bool held = false;
     bool ended = false;  // its session is in an event
   };
+  /// Null for a request that has ended.
+  const Member* find(Id id) const;
   void admit();
   void share_rows();
   void pass(std::vector<Event>& events);

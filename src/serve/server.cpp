@@ -236,11 +236,10 @@ void Server::complete(const CallPointer& call, const std::string& body) {
     };
   }
   const auto completion = std::make_shared<Completion>(std::move(around), request, std::move(prompts), call->exchange);
-  if (!engine_->post([this, completion, request, begun, key = call->idempotency_key] {
-        if (request.session.empty()) return completion->begin(served_->text);
-        complete_session(completion, request, key, *begun);
-      }))
-    throw ApiError(429, "the engine has too much to do; try again later", "", "queue_full");
+  to_engine([this, completion, request, begun, key = call->idempotency_key] {
+    if (request.session.empty()) return completion->begin(served_->text);
+    complete_session(completion, request, key, *begun);
+  });
 }
 
 Response Server::models(const std::string& id) const {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -89,6 +90,8 @@ class Server {
   void score_session(const CallPointer& call, const std::string& id, const std::string& body);
   Response fork_session(const std::string& id, const base::Node& body);
   infer::TextSession::Prompt read_prompt(const base::Node& body) const;
+  /// Runs `work` in the engine's thread. Throws ApiError if too much waits for it.
+  void to_engine(std::function<void()> work, bool urgent = false);
   /// Runs `work` in the engine's thread and answers with what it returns.
   void in_engine(const CallPointer& call, std::function<Response()> work, bool urgent = false);
   void finish(const CallPointer& call, Response response);

@@ -10,8 +10,6 @@
 namespace mnemo::serve {
 namespace {
 
-constexpr const char* kBusy = "the engine has too much to do; try again later";
-
 int64_t unix_time() { return std::time(nullptr); }
 
 Response answer_of(const base::Node& node, int status = 200) {
@@ -75,8 +73,13 @@ void Server::finish(const CallPointer& call, Response response) {
   answer(call, std::move(response));
 }
 
+void Server::to_engine(std::function<void()> work, bool urgent) {
+  if (!engine_->post(std::move(work), urgent))
+    throw ApiError(429, "the engine has too much to do; try again later", "", "queue_full");
+}
+
 void Server::in_engine(const CallPointer& call, std::function<Response()> work, bool urgent) {
-  const bool taken = engine_->post(
+  to_engine(
       [this, call, work = std::move(work)] {
         Response response;
         try {
@@ -89,7 +92,6 @@ void Server::in_engine(const CallPointer& call, std::function<Response()> work, 
         finish(call, std::move(response));
       },
       urgent);
-  if (!taken) throw ApiError(429, kBusy, "", "queue_full");
 }
 
 Response Server::facts(const std::string& id, int status) {
@@ -116,9 +118,7 @@ void Server::route_sessions(const Request& request, const CallPointer& call) {
   const std::string rest = request.path.substr(std::string("/v1/sessions/").size()),
                     id = rest.substr(0, rest.find('/'));
   const std::string verb = rest.size() == id.size() ? "" : rest.substr(id.size() + 1);
-  if (!is_session_id(id))
-    throw ApiError(404, fmt::format("there is no session '{}'", base::printable(id, 40)), "session",
-                   "session_not_found");
+  if (!is_session_id(id)) throw no_session(id);
   const auto now_in_engine = [&](std::function<Response()> work) {
     admit(call, [this, call, work = std::move(work)] { in_engine(call, work); });
   };
@@ -208,7 +208,7 @@ infer::TextSession::Prompt Server::read_prompt(const base::Node& body) const {
 void Server::feed_session(const CallPointer& call, const std::string& id, const std::string& body) {
   const base::Node node = read_body(body, options_.requests);
   require_keys(node, {"prompt", "if_position"});
-  const bool taken = engine_->post([this, call, id, prompt = read_prompt(node), if_position = position_in(node)] {
+  to_engine([this, call, id, prompt = read_prompt(node), if_position = position_in(node)] {
     bool begun = false;
     try {
       const infer::TextSession& text = sessions_->begin(id, if_position, unix_time());
@@ -243,7 +243,6 @@ void Server::feed_session(const CallPointer& call, const std::string& id, const 
       finish(call, response_of(ApiError(400, error.what(), "prompt")));
     }
   });
-  if (!taken) throw ApiError(429, kBusy, "", "queue_full");
 }
 
 /// In the thread that checks requests, so that passes go on: the engine runs any number of sequences.
@@ -284,7 +283,7 @@ void Server::score_session(const CallPointer& call, const std::string& id, const
         },
         true);
   };
-  const bool taken = engine_->post([this, call, id, score, if_position = position_in(node)] {
+  to_engine([this, call, id, score, if_position = position_in(node)] {
     try {
       infer::TextSession copy = sessions_->begin(id, if_position, unix_time());
       checks_.put([score, copy] { score(copy); }, true);
@@ -292,7 +291,6 @@ void Server::score_session(const CallPointer& call, const std::string& id, const
       finish(call, response_of(error));
     }
   });
-  if (!taken) throw ApiError(429, kBusy, "", "queue_full");
 }
 
 Response Server::fork_session(const std::string& id, const base::Node& body) {

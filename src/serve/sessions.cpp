@@ -13,9 +13,16 @@ namespace {
 
 constexpr const char* kFormat = "mnemo-served-session/1";
 
+ApiError busy() { return ApiError(409, "the session is busy with another request", "session", "session_busy"); }
+
 int64_t bytes_of(const std::optional<infer::TextSession>& text) { return text ? text->session().num_bytes() : 0; }
 
 }  // namespace
+
+ApiError no_session(const std::string& id) {
+  return ApiError(404, fmt::format("there is no session '{}'", base::printable(id, 40)), "session",
+                  "session_not_found");
+}
 
 Sessions::Sessions(const SessionOptions& options, infer::TextSession like) : options_(options), like_(std::move(like)) {
   if (!options.folder) return;
@@ -33,9 +40,7 @@ Sessions::Entry& Sessions::find(const std::string& id, int64_t now) {
   const auto found = entries_.find(id);
   const bool ended = found != entries_.end() && !found->second.busy && now - found->second.used > found->second.ttl;
   if (ended) remove(id);
-  if (ended || found == entries_.end())
-    throw ApiError(404, fmt::format("there is no session '{}'", base::printable(id, 40)), "session",
-                   "session_not_found");
+  if (ended || found == entries_.end()) throw no_session(id);
   found->second.used = now;
   if (!found->second.text) load(id, found->second);
   return found->second;
@@ -172,7 +177,7 @@ std::string Sessions::create(infer::TextSession text, std::optional<int64_t> ttl
 
 const infer::TextSession& Sessions::begin(const std::string& id, std::optional<int64_t> if_position, int64_t now) {
   Entry& entry = find(id, now);
-  if (entry.busy) throw ApiError(409, "the session is busy with another request", "session", "session_busy");
+  if (entry.busy) throw busy();
   if (if_position && *if_position != entry.position)
     throw ApiError(412, fmt::format("the session is at position {}, not {}", entry.position, *if_position),
                    "if_position", "other_position");
@@ -234,40 +239,36 @@ void Sessions::rewind(const std::string& id, const std::string& name, int64_t no
 
 void Sessions::remove(const std::string& id) {
   const auto found = entries_.find(id);
-  if (found == entries_.end())
-    throw ApiError(404, fmt::format("there is no session '{}'", base::printable(id, 40)), "session",
-                   "session_not_found");
-  if (found->second.busy) throw ApiError(409, "the session is busy with another request", "session", "session_busy");
+  if (found == entries_.end()) throw no_session(id);
+  if (found->second.busy) throw busy();
   bytes_ -= found->second.bytes;
   entries_.erase(found);
   if (folder_) folder_->remove(id);
+}
+
+base::Node Sessions::outline(const std::string& id, const Entry& entry) {
+  return base::Node::table({{"id", id},
+                            {"object", "session"},
+                            {"position", entry.position},
+                            {"bytes", entry.bytes},
+                            {"version", entry.version},
+                            {"expires_at", entry.used + entry.ttl}});
 }
 
 base::Node Sessions::facts(const std::string& id, int64_t now) {
   const Entry& entry = find(id, now);
   base::Node marks = base::Node::array();
   for (const auto& [name, text] : entry.marks) marks.push_back(base::json_text(name));
-  return base::Node::table({{"id", id},
-                            {"object", "session"},
-                            {"position", entry.position},
-                            {"bytes", entry.bytes},
-                            {"version", entry.version},
-                            {"expires_at", entry.used + entry.ttl},
-                            {"marks", marks},
-                            {"can_undo", entry.undo.has_value()}});
+  base::Node facts = outline(id, entry);
+  facts.set("marks", marks);
+  facts.set("can_undo", entry.undo.has_value());
+  return facts;
 }
 
 base::Node Sessions::list(int64_t now) {
   sweep(now);
   base::Node all = base::Node::array();
-  for (const auto& [id, entry] : entries_) {
-    all.push_back(base::Node::table({{"id", id},
-                                     {"object", "session"},
-                                     {"position", entry.position},
-                                     {"bytes", entry.bytes},
-                                     {"version", entry.version},
-                                     {"expires_at", entry.used + entry.ttl}}));
-  }
+  for (const auto& [id, entry] : entries_) all.push_back(outline(id, entry));
   return base::Node::table({{"object", "list"}, {"data", all}});
 }
 

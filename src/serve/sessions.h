@@ -22,6 +22,9 @@ struct SessionOptions {
   int64_t save_every = 30;            ///< seconds until a change is stored otherwise
 };
 
+/// 404: there is no session of that id.
+ApiError no_session(const std::string& id);
+
 /// The sessions of a server, by id. A session changes as a whole: a request takes a copy with begin() and gives back
 /// the next version with commit(), or nothing with release(). One thread uses it.
 class Sessions {
@@ -71,6 +74,8 @@ class Sessions {
     int64_t position = 0, bytes = 0;
     bool busy = false;
   };
+  /// The facts that a list shows.
+  static base::Node outline(const std::string& id, const Entry& entry);
   Entry& find(const std::string& id, int64_t now);
   void count_bytes(Entry& entry);
   /// Notes a change: counts its bytes, stores it or makes room. `before` is restored if that fails.
