@@ -60,15 +60,15 @@ std::unique_ptr<models::Model> BenchCase::build() const {
   models::ModelOptions options;
   options.embedding.vocab_size = kVocabulary;
   options.segment_size = segment;
-  options.backbone.stack.num_layers = layers;
-  options.backbone.stack.dim = dim;
-  options.backbone.stack.num_heads = heads;
-  options.backbone.stack.ffn_dim = ffn;
-  options.backbone.stack.norm = backbones::LayerStackOptions::Norm::pre;
-  options.backbone.stack.final_norm = true;
-  options.backbone.stack.attention = base::Node::table({{"type", attention}});
-  if (attention == "softmax") options.backbone.stack.position.type = backbones::PositionOptions::Type::sinusoidal;
-  if (attention == "abc") options.backbone.stack.attention.set("num_slots", slots);
+  options.backbone.stack().num_layers = layers;
+  options.backbone.stack().dim = dim;
+  options.backbone.stack().num_heads = heads;
+  options.backbone.stack().ffn_dim = ffn;
+  options.backbone.stack().norm = backbones::LayerStackOptions::Norm::pre;
+  options.backbone.stack().final_norm = true;
+  options.backbone.stack().attention = base::Node::table({{"type", attention}});
+  if (attention == "softmax") options.backbone.stack().position.type = backbones::PositionOptions::Type::sinusoidal;
+  if (attention == "abc") options.backbone.stack().attention.set("num_slots", slots);
   if (mem_len > 0)
     options.memory.push_back(models::ModelOptions::memory_types().read(
         base::Node::table({{"type", "segment_cache"}, {"mem_len", mem_len}})));

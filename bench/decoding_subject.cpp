@@ -40,27 +40,27 @@ std::unique_ptr<models::Model> DecodingCase::build() const {
   options.embedding.vocab_size = vocab;
   options.embedding.scale = false;
   options.segment_size = segment;
-  options.backbone.stack.num_layers = layers;
-  options.backbone.stack.dim = dim;
-  options.backbone.stack.num_heads = heads;
-  options.backbone.stack.ffn_dim = ffn;
-  options.backbone.stack.activation = ops::Activation::gelu_tanh;
-  options.backbone.stack.norm = backbones::LayerStackOptions::Norm::pre;
-  options.backbone.stack.final_norm = true;
-  options.backbone.stack.attention = base::Node::table({{"type", attention}});
+  options.backbone.stack().num_layers = layers;
+  options.backbone.stack().dim = dim;
+  options.backbone.stack().num_heads = heads;
+  options.backbone.stack().ffn_dim = ffn;
+  options.backbone.stack().activation = ops::Activation::gelu_tanh;
+  options.backbone.stack().norm = backbones::LayerStackOptions::Norm::pre;
+  options.backbone.stack().final_norm = true;
+  options.backbone.stack().attention = base::Node::table({{"type", attention}});
   if (kv_heads > 0) {
-    options.backbone.stack.activation = ops::Activation::silu;
-    options.backbone.stack.norm_type = layers::NormType::rms;
-    options.backbone.stack.ffn_gated = true;
-    options.backbone.stack.ffn_bias = false;
-    options.backbone.stack.attention.set("bias", false);
-    options.backbone.stack.attention.set("num_kv_heads", kv_heads);
-    options.backbone.stack.attention.set("rotary", base::Node::table({{"base", 10000.0}}));
+    options.backbone.stack().activation = ops::Activation::silu;
+    options.backbone.stack().norm_type = layers::NormType::rms;
+    options.backbone.stack().ffn_gated = true;
+    options.backbone.stack().ffn_bias = false;
+    options.backbone.stack().attention.set("bias", false);
+    options.backbone.stack().attention.set("num_kv_heads", kv_heads);
+    options.backbone.stack().attention.set("rotary", base::Node::table({{"base", 10000.0}}));
   } else if (attention == "softmax") {
-    options.backbone.stack.position.type = backbones::PositionOptions::Type::learned;
-    options.backbone.stack.position.max_len = segment;
+    options.backbone.stack().position.type = backbones::PositionOptions::Type::learned;
+    options.backbone.stack().position.max_len = segment;
   }
-  if (attention == "abc") options.backbone.stack.attention.set("num_slots", slots);
+  if (attention == "abc") options.backbone.stack().attention.set("num_slots", slots);
   if (mem_len > 0)
     options.memory.push_back(models::ModelOptions::memory_types().read(
         base::Node::table({{"type", "segment_cache"}, {"mem_len", mem_len}})));

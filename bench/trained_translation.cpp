@@ -41,7 +41,7 @@ class TrainedSubject {
 
   int64_t count() const { return static_cast<int64_t>(samples_.size()); }
   base::Node shape() const {
-    const models::EncoderDecoderOptions& pairs = model_->options().backbone.pairs;
+    const models::EncoderDecoderOptions& pairs = model_->options().backbone.pairs();
     return base::Node::table({{"dim", pairs.dim},
                               {"heads", pairs.num_heads},
                               {"ffn", pairs.ffn_dim},
@@ -93,7 +93,7 @@ class TrainedSubject {
   /// CTranslate2's side is written for this family of shapes alone.
   void require_known_shape(const std::string& folder) const {
     const models::ModelOptions& options = model_->options();
-    const models::EncoderDecoderOptions& pairs = options.backbone.pairs;
+    const models::EncoderDecoderOptions& pairs = options.backbone.pairs();
     const auto plain = [](const base::TypedOptions& attention) { return attention.type() == "softmax"; };
     using Positions = models::PairPositionOptions;
     const bool known = options.embedding.shared == models::EmbeddingOptions::Shared::all && options.embedding.scale &&

@@ -34,7 +34,7 @@ class TranslationSubject {
     models::ModelOptions options = models::read_model_options(base::Node::table(
         {{"preset", "transformer_iwslt_de_en"}, {"embedding", base::Node::table({{"shared", "all"}})}}));
     options.embedding.vocab_size = kWords;
-    options.backbone.pairs.dropout = 0.0;
+    options.backbone.pairs().dropout = 0.0;
     model_ = models::build(options);
     auto generator = at::detail::createCPUGenerator(1);
     spread_parameters(model_->parameters(), generator);

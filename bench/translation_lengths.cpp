@@ -26,8 +26,8 @@ std::shared_ptr<models::Model> length_model(bool abc) {
   options.embedding.vocab_size = kLengthWords;
   if (abc) {
     const auto slots = [](int64_t count) { return base::Node::table({{"type", "abc"}, {"num_slots", count}}); };
-    options.backbone.pairs.decoder.attention = slots(8);
-    options.backbone.pairs.decoder.cross_attention = slots(32);
+    options.backbone.pairs().decoder.attention = slots(8);
+    options.backbone.pairs().decoder.cross_attention = slots(32);
   }
   std::shared_ptr<models::Model> model = models::build(options);
   auto generator = at::detail::createCPUGenerator(1);

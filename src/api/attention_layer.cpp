@@ -37,7 +37,7 @@ std::unique_ptr<core::Attention> make_attention(const AttentionLayerOptions& opt
                   "\"layer_stack\", which supports every memory",
                   memory.type());
   }
-  return models::make_attention(stack.backbone.stack.attention, stack.memory, build);
+  return models::make_attention(stack.backbone.stack().attention, stack.memory, build);
 }
 
 AttentionLayer::AttentionLayer(const AttentionLayerOptions& options)

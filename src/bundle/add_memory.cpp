@@ -35,13 +35,13 @@ namespace {
 /// Throws InputError unless the attention has the maps whose weights it is to keep: of queries, keys and values.
 void require_maps(models::ModelOptions model) {
   model.memory.clear();
-  model.backbone.stack.num_layers = 1;
+  model.backbone.stack().num_layers = 1;
   const models::TextModel made(model, 0, at::kFloat, {}, at::kMeta);
   for (const char* map : {"q", "k", "v"})
     base::require(made.parameters().find(fmt::format("backbone.layers.0.attn.{}.weight", map)).defined(),
                   "convert: --attention: expected an attention with maps q, k and v of its own, which keep the model's "
                   "weights, found '{}', which has no {}",
-                  model.backbone.stack.attention.type(), map);
+                  model.backbone.stack().attention.type(), map);
 }
 
 /// The memories of the list, then those of the command line. beside: the rows that these add to a segment's.
@@ -96,11 +96,11 @@ void change_model(base::Node& model, const ConvertOptions& options) {
     model = recorded_model(options, before).value_or(base::write_options(before));
     return;
   }
-  base::require(before.backbone.input() != core::InputKind::images,
+  base::require(before.backbone.keys().embedding,
                 "convert: --memory, --attention, --segment: expected a model of texts, found backbone.type = \"{}\"",
                 before.backbone.type);
   base::Node whole = base::write_options(before);
-  if (before.backbone.is_pairs()) {
+  if (!before.backbone.keys().memory) {
     change_encoder(whole, before, options);
     model = whole;
     return;
@@ -114,7 +114,7 @@ void change_model(base::Node& model, const ConvertOptions& options) {
   }
   int64_t beside = 0;
   if (!options.memory.empty()) whole.set("memory", longer_list(before.memory, options, beside));
-  const auto& position = before.backbone.stack.position;
+  const auto& position = before.backbone.stack().position;
   const bool limited = position.type == backbones::PositionOptions::Type::learned;
   const int64_t places = limited ? position.places() : before.segment_size;
   base::require((options.segment && !limited) || places > beside,

@@ -163,7 +163,7 @@ Converted to_format(const ConvertOptions& options) {
       content.config = config_for(*format, loaded, folder, content.vocabulary);
     }
     content.weights.tensors = weights::to_theirs(*format, weights::model_tensors(*loaded.model),
-                                                 found.backbone.stack.num_heads);
+                                                 found.backbone.num_heads());
     content.weights.metadata = format->metadata;
   }
   write_model_folder(options.out, content);

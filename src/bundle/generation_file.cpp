@@ -53,7 +53,7 @@ std::map<std::string, std::string> generation_file_of(const std::string& folder)
   const PublishedConfig found = find_published(folder);
   if (found.format == nullptr || !found.format->variants) return {};
   const models::BackboneOptions backbone = models::read_model_options(found.format->options(found.config)).backbone;
-  if (!backbone.is_pairs() && !backbone.causal()) return {};  // an encoder writes nothing
+  if (!backbone.causal()) return {};  // an encoder writes nothing
   base::Node settings = base::Node::table();
   for (const char* key : kGenerationKeys) {
     if (const base::Node* value = found.config.find(key)) settings.set(key, *value);

@@ -34,9 +34,7 @@ void require_held(const models::ModelOptions& config, const weights::TensorFile&
   constexpr int64_t kLeft = int64_t{1} << 18;
   // Fewer than any layer has. Counting the parameters of a layer takes memory, too.
   constexpr int64_t kTensorsOfLayer = 4;
-  const models::BackboneOptions& backbone = config.backbone;
-  const int64_t layers = backbone.is_pairs() ? backbone.pairs.encoder.num_layers + backbone.pairs.decoder.num_layers
-                                             : backbone.stack.num_layers;
+  const int64_t layers = config.backbone.num_layers().value_or(1);
   const auto tensors = static_cast<int64_t>(file.tensors.size());
   base::require(layers * kTensorsOfLayer <= tensors, "{}: expected at most {} layers, as {} has {} tensors, found {}",
                 config_path, tensors / kTensorsOfLayer, weights_path, tensors, layers);
@@ -127,10 +125,10 @@ AnyModel load_any(const std::string& folder, const LoadModelOptions& options) {
     const weights::Unnamed unnamed = options.change ? weights::Unnamed::keep : weights::Unnamed::refuse;
     const auto shapes = fresh_model(model, file, folder, options.dtype, 0, at::kMeta);
     weights::require_theirs(*loaded.format, file, shapes->parameters().named(), weights_path,
-                            model.backbone.stack.num_heads, unnamed);
+                            model.backbone.num_heads(), unnamed);
     loaded.model = fresh_model(model, file, folder, options.dtype, options.seed);
     loaded.fresh = weights::load_theirs(*loaded.format, file, loaded.model->parameters().named(), weights_path,
-                                        model.backbone.stack.num_heads, unnamed);
+                                        model.backbone.num_heads(), unnamed);
   }
   if (!options.device.is_cpu()) loaded.model->parameters().to(options.dtype, options.device);
   return loaded;

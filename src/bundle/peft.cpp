@@ -43,7 +43,7 @@ weights::NamedTensors named_by(const weights::ForeignFormat& format, const model
   return named;
 }
 
-int64_t heads_of_layers(const models::Model& model) { return model.options().backbone.stack.num_heads; }
+int64_t heads_of_layers(const models::Model& model) { return model.options().backbone.num_heads(); }
 
 /// Settings of an adapter that change what its tensors mean.
 struct PeftConfig {

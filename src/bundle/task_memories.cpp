@@ -7,7 +7,7 @@
 #include "bundle/foreign_images.h"
 #include "bundle/model_folder.h"
 #include "memory/learnable_tokens.h"
-#include "models/model.h"
+#include "models/image_model.h"
 #include "weights/model_tensors.h"
 #include "weights/task_memory.h"
 
@@ -18,10 +18,7 @@ namespace {
 struct Folder {
   explicit Folder(const std::string& given) : path(model_folder(given)) {
     const AnyModel loaded = load_any(path);
-    parts.options = loaded.model->options();
-    base::require(parts.options.backbone.input() == core::InputKind::images,
-                  "{}: expected a model of images, found backbone.type = \"{}\"", base::join_path(path, "config.json"),
-                  parts.options.backbone.type);
+    parts.options = models::as<models::ImageModel>(*loaded.model, base::join_path(path, "config.json")).options();
     foreign = loaded.format != nullptr;
     parts.tensors = weights::model_tensors(*loaded.model);
     content.card = read_card(path);

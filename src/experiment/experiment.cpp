@@ -18,6 +18,7 @@
 #include "bundle/published_config.h"
 #include "bundle/take_weights.h"
 #include "core/head.h"
+#include "core/model_outline.h"
 #include "data/pairs/pair_options.h"
 #include "experiment/finetune_model.h"
 #include "experiment/translation_search.h"
@@ -70,12 +71,10 @@ void warn_of_other_vocabulary(const std::string& folder, const models::ModelOpti
 /// gradients two.
 std::shared_ptr<models::Model> build_with(const recipes::Recipe& recipe, int64_t copies) {
   const int64_t parameters = models::count_parameters(recipe.model), memory = base::usable_memory();
-  const std::string sizes = recipe.model.backbone.input() == core::InputKind::images
-                                ? std::string()
-                                : fmt::format("; embedding.vocab_size is {}, backbone.dim {}",
-                                              recipe.model.embedding.vocab_size,
-                                              recipe.model.backbone.is_pairs() ? recipe.model.backbone.pairs.dim
-                                                                               : recipe.model.backbone.stack.dim);
+  const std::optional<int64_t> dim = recipe.model.backbone.dim();
+  const std::string sizes = dim ? fmt::format("; embedding.vocab_size is {}, backbone.dim {}",
+                                              recipe.model.embedding.vocab_size, *dim)
+                                : "";
   base::require(parameters <= memory / copies / 4,
                 "recipe: 'model': {} parameters{} need {} MB, and this machine has {} MB{}", base::grouped(parameters),
                 copies > 1 ? " and their gradients" : "", base::grouped(parameters / 1'000'000 * copies * 4),
@@ -85,39 +84,28 @@ std::shared_ptr<models::Model> build_with(const recipes::Recipe& recipe, int64_t
 
 /// The rows that the model's attention has places for; nothing where that is any number, or a segment's at a time.
 std::optional<core::RowLimit> places_of(const models::ModelOptions& model) {
-  if (model.backbone.input() != core::InputKind::tokens || !model.backbone.causal()) return std::nullopt;
-  return models::row_limit(model.backbone.stack.attention);
+  if (!models::outline_of(model).causal) return std::nullopt;
+  return models::row_limit(model.backbone.stack().attention);
 }
 
 /// Throws InputError if a segment of such data has more rows than the model has learned positions. length: the longest
 /// sample; 0: segments are full.
 void require_positions(const models::ModelOptions& model, int64_t length) {
-  using Type = backbones::PositionOptions::Type;
-  const backbones::PositionOptions& position = model.backbone.stack.position;
-  if (model.backbone.input() != core::InputKind::tokens || position.type != Type::learned) return;
+  const std::optional<int64_t> places = models::outline_of(model).position_rows;
+  if (!places) return;
   const int64_t rows = length > 0 ? std::min(length, model.segment_size) : model.segment_size;
-  base::require(rows <= position.places(),
+  base::require(rows <= *places,
                 "recipe: 'model.segment_size': expected at most {}, the number of the model's learned positions "
                 "(backbone.position.max_len), found {}",
-                position.places(), model.segment_size);
+                *places, model.segment_size);
 }
 
 /// Tokens go to models of tokens, images to models of images.
 void require_fitting_model(const tasks::TaskSpec& task, const models::ModelOptions& model) {
-  using core::InputKind;
-  if (task.suits(model)) return;
-  const bool pairs = task.input() == InputKind::pairs;
-  base::require(!pairs && model.backbone.input() != InputKind::pairs,
-                "recipe: {} {} a translation model, found model.backbone.type = \"{}\"; mnemo help recipe names all",
-                task.title(), pairs ? "needs" : "does not suit", model.backbone.type);
-  base::require(task.input() != InputKind::images,
-                "recipe: {} needs a model of images, found model.backbone.type = \"{}\"; mnemo "
-                "help recipe names them",
-                task.title(), model.backbone.type);
-  base::input_error(
-      "recipe: {} is made of tokens, but model.backbone.type = \"{}\" takes images; use a "
-      "decoder or an encoder",
-      task.title(), model.backbone.type);
+  base::require(task.suits(model),
+                "recipe: {} needs {}, found model.backbone.type = \"{}\", {}; mnemo help recipe names all types",
+                task.title(), core::model_of(task.input()), model.backbone.type,
+                core::model_of(model.backbone.input()));
 }
 
 /// Fills in the model's options that follow from the data, and refuses options that do not fit them.
@@ -194,13 +182,21 @@ bundle::BundleContent content_of(const Experiment& experiment) {
 
 }  // namespace
 
+namespace {
+
+/// Whether a recipe has no [model].
+bool left_out(const models::ModelOptions& model) {
+  return base::write_options(model) == base::write_options(models::ModelOptions());
+}
+
+}  // namespace
+
 models::ModelOptions complete_model(const recipes::Recipe& recipe, const std::optional<tasks::DataShape>& assumed) {
   const auto task = recipe.task();
   if (!recipe.finetune && !task->completes(recipe.model)) return recipe.model;
   models::ModelOptions model = recipe.model;
   // With [finetune] and no [model], options come from the trained model.
-  if (recipe.finetune && recipe.model.backbone.input() == core::InputKind::tokens)
-    model = bundle::read_bundle(recipe.finetune->model).options();
+  if (recipe.finetune && left_out(recipe.model)) model = bundle::read_bundle(recipe.finetune->model).options();
   require_fitting_model(*task, model);
   take_tokens(*task, model);
   const tasks::DataShape data = assumed ? *assumed : task->shape(model);
@@ -221,7 +217,8 @@ std::shared_ptr<models::Model> build_model(const recipes::Recipe& recipe,
 }
 
 void require_buildable(const recipes::Recipe& recipe) {
-  if (recipe.model.backbone.input() == core::InputKind::images || recipe.finetune) return;
+  // Images: their size may be that of the data.
+  if (!recipe.model.backbone.dim() || recipe.finetune) return;
   if (const auto limit = places_of(recipe.model)) recipe.task()->require_places(*limit, recipe.model);
   models::ModelOptions declared = recipe.model;
   if (declared.embedding.vocab_size == 0) declared.embedding.vocab_size = 1 << 24;  // the data's, not known yet
@@ -234,14 +231,12 @@ namespace {
 /// [model] beside [finetune] says what the trained model is, or nothing: no model is made of it. Tasks that are
 /// attached it may leave out, and classes of the head.
 void require_same_model(models::ModelOptions given, models::ModelOptions stored, const std::string& folder) {
-  const bool left_out = given.backbone.input() == core::InputKind::tokens;
-  if (left_out) {
-    stored = base::read_options<models::ModelOptions>(base::Node::table());
-  } else if (given.memory.empty()) {
+  if (left_out(given)) return;
+  if (given.memory.empty()) {
     std::erase_if(stored.memory,
                   [](const base::TypedOptions& memory) { return memory.type() == memory::LearnableTokens::kType; });
   }
-  if (!left_out && given.num_classes() == 0) given.set_num_classes(stored.num_classes().value_or(0));
+  if (given.num_classes() == 0) given.set_num_classes(stored.num_classes().value_or(0));
   const base::Node expected = base::write_options(stored), found = base::write_options(given);
   for (const auto& [key, value] : found.members()) {
     const base::Node* same = expected.find(key);
@@ -338,12 +333,10 @@ void settle_fresh(Experiment& experiment, bool adds) {
 }
 
 void require_same_vocabulary(const std::string& folder, const Experiment& experiment, const std::string& place) {
-  const core::InputKind kind = core::kind_of(experiment.model->input());
-  if (kind == core::InputKind::images) return;
   text::Files before;
   if (text::has_tokenizer(folder)) {
     before = text::open_tokenizer(folder)->defining_files();
-  } else if (kind == core::InputKind::pairs) {
+  } else if (std::holds_alternative<core::PairInput>(experiment.model->input())) {
     try {
       before = data::defining_files(data::read_vocabularies(bundle::files_beside(folder), folder));
     } catch (const base::InputError& error) {
@@ -450,9 +443,10 @@ void require_step_fits(const Experiment& experiment, int64_t usable) {
       train.batch_size, megabytes(state), megabytes(memory));
   // The graph of one segment: whether those of several are kept depends on the memories. The factors were measured on
   // decoders of several sizes; attention's buffers are not counted.
-  const double row = 4.0 * static_cast<double>(model.backbone.stack.num_layers *
-                                                   (16 * model.backbone.stack.dim + 2 * model.backbone.stack.ffn_dim) +
-                                               2 * model.embedding.vocab_size);
+  const double row = 4.0 *
+                     static_cast<double>(model.backbone.stack().num_layers *
+                                             (16 * model.backbone.stack().dim + 2 * model.backbone.stack().ffn_dim) +
+                                         2 * model.embedding.vocab_size);
   const int64_t step_rows = std::min(train.batch_size * model.segment_size, experiment.tokens_per_step) /
                             train.accumulate;
   const double bytes = row * static_cast<double>(step_rows) + state + held;

@@ -37,7 +37,7 @@ struct Writer {
 
 Writer writer_of(const models::Model& model, int64_t endless) {
   if (const auto* pairs = dynamic_cast<const models::PairModel*>(&model)) {
-    const models::PairDecoderOptions& decoder = model.options().backbone.pairs.decoder;
+    const models::PairDecoderOptions& decoder = model.options().backbone.pairs().decoder;
     return {pairs->target(), &pairs->source(),         pairs->vocabularies().target_vocab_size,
             endless,         decoder.attention.type(), decoder.cross_attention.type()};
   }
@@ -47,7 +47,7 @@ Writer writer_of(const models::Model& model, int64_t endless) {
           nullptr,
           text.vocab_size(),
           text.segment_size(),
-          model.options().backbone.stack.attention.type(),
+          model.options().backbone.stack().attention.type(),
           ""};
 }
 

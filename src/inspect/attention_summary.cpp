@@ -177,10 +177,10 @@ AttentionSummary look_at_attention(const models::TextModel& model, const std::ve
   const auto num_segments = static_cast<int64_t>(input.size());
   const models::BackboneOptions& backbone = model.options().backbone;
   const auto number = [](int64_t count) { return count == 1 ? std::string("0") : fmt::format("0-{}", count - 1); };
-  const std::vector<int64_t> layers = chosen_numbers(choice.layers.value_or(number(backbone.stack.num_layers)),
-                                                     backbone.stack.num_layers, "inspect: --layers");
-  const std::vector<int64_t> heads = chosen_numbers(choice.heads.value_or(number(backbone.stack.num_heads)),
-                                                    backbone.stack.num_heads, "inspect: --heads");
+  const std::vector<int64_t> layers = chosen_numbers(choice.layers.value_or(number(backbone.stack().num_layers)),
+                                                     backbone.stack().num_layers, "inspect: --layers");
+  const std::vector<int64_t> heads = chosen_numbers(choice.heads.value_or(number(backbone.stack().num_heads)),
+                                                    backbone.stack().num_heads, "inspect: --heads");
   const int64_t segment = choice.segment.value_or(fullest_segment(input));
   base::require(num_segments > 0, "inspect: the input has no tokens");
   base::require(segment >= 1 && segment <= num_segments,
@@ -217,7 +217,7 @@ AttentionSummary look_at_attention(const models::TextModel& model, const std::ve
   base::require(!facts.maps.empty(),
                 "inspect: attention '{}' does not provide its weights; without an input, inspect shows parameters, "
                 "state and cost",
-                backbone.stack.attention.type());
+                backbone.stack().attention.type());
   return facts;
 }
 

@@ -35,12 +35,12 @@ double attention_work(const models::TextModel& model, int64_t tokens, const core
   double work = 0.0, held = 0.0;
   const core::State one = core::select_batch(state, at::zeros({1}, at::kLong));
   for (const models::LayerTable& of : model.attend_tables(tokens, one, core::Mode::evaluate)) {
-    const auto dim = static_cast<double>(model.options().backbone.stack.dim);
+    const auto dim = static_cast<double>(model.options().backbone.stack().dim);
     work += (2.0 * static_cast<double>(of.table.num_rows()) + 3.0 * dim) * static_cast<double>(of.table.num_keys()) *
             dim * static_cast<double>(of.layers.size());
   }
   for (const auto& [field, tensor] : one.fields()) held += static_cast<double>(tensor.numel());
-  const auto dim = static_cast<double>(model.options().backbone.stack.dim);
+  const auto dim = static_cast<double>(model.options().backbone.stack().dim);
   return std::max(work, (2.0 * static_cast<double>(tokens) + 3.0 * dim) * held);
 }
 
@@ -212,7 +212,7 @@ FilledState fill_memories(const models::TextModel& model, int64_t batch, int64_t
     return now;
   }
   // A sequence cannot be longer than its attention's table of positions, and the segment after this state counts too.
-  const auto limit = model.options().backbone.causal() ? models::row_limit(model.options().backbone.stack.attention)
+  const auto limit = model.options().backbone.causal() ? models::row_limit(model.options().backbone.stack().attention)
                                                        : std::nullopt;
   int64_t before = -1, most = -1;
   int since = 0;

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "core/backbone.h"
 #include "core/grouped_queries.h"
 #include "ops/attention/attention.h"
 #include "ops/linear/linear.h"

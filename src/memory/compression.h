@@ -5,8 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "core/backbone.h"
 #include "core/memory_build.h"
+
+namespace mnemo::core {
+class Backbone;
+}
 
 namespace mnemo::memory {
 

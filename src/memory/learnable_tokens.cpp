@@ -69,8 +69,6 @@ void LearnableTokensOptions::validate(const base::Where& where) const {
 }
 
 void LearnableTokensOptions::check(const core::ModelOutline& model, const base::Where& where) const {
-  where.require(model.input == core::InputKind::images, "memory",
-                "'{}' requires an image model (backbone.type = \"vit\")", LearnableTokens::kType);
   where.require(model.takes_tasks && model.whole, "memory",
                 "'{}' requires backbone.type = \"vit\" and kind = \"model\"; found \"{}\" and \"{}\"",
                 LearnableTokens::kType, model.backbone, model.whole ? "model" : "layer_stack");

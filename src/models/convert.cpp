@@ -3,6 +3,7 @@
 #include <torch/types.h>
 
 #include "base/error.h"
+#include "models/pair_model.h"
 #include "models/presets.h"
 #include "models/registry.h"
 #include "models/replaced_attention.h"
@@ -12,14 +13,14 @@ namespace mnemo::models {
 
 std::unique_ptr<TextModel> to_t2r(const TextModel& model, std::optional<int64_t> num_features, uint64_t seed) {
   ModelOptions options = model.options();
-  const std::string& type = options.backbone.stack.attention.type();
+  const std::string& type = options.backbone.stack().attention.type();
   base::require(type == "softmax",
                 "t2r: expected a softmax model, whose q, k, v and o projections are copied; found "
                 "backbone.attention.type = \"{}\"",
                 type);
   base::Node attention = base::Node::table({{"type", "linear"}, {"feature_map", "t2r"}});
   if (num_features) attention.set("num_features", *num_features);
-  options.backbone.stack.attention = replaced_attention(options.backbone, attention, "t2r");
+  options.backbone.stack().attention = replaced_attention(options.backbone, attention, "t2r");
   const layers::ParameterSet& from = model.parameters();
   auto made = build_as<TextModel>(options, seed, from.all().front().tensor.scalar_type());
   const at::NoGradGuard no_grad;
@@ -32,12 +33,8 @@ std::unique_ptr<TextModel> to_t2r(const TextModel& model, std::optional<int64_t>
 }
 
 std::unique_ptr<TextModel> to_encoder(const Model& model) {
-  const ModelOptions& whole = model.options();
-  base::require(whole.backbone.is_pairs(),
-                "convert: --to source_encoder: expected a model with an encoder and a decoder, found "
-                "backbone.type = \"{}\"",
-                whole.backbone.type);
-  const EncoderDecoderOptions& pairs = whole.backbone.pairs;
+  const ModelOptions& whole = as<PairModel>(model, "convert: --to source_encoder").options();
+  const EncoderDecoderOptions& pairs = whole.backbone.pairs();
   base::require(
       pairs.position.type == backbones::PositionOptions::Type::none && pairs.encoder.memory.empty(),
       "convert: --to source_encoder: expected an encoder with relative positions and without memories, as T5 has");
@@ -46,10 +43,10 @@ std::unique_ptr<TextModel> to_encoder(const Model& model) {
   options.embedding.vocab_size = whole.embedding.source_vocab_size.value_or(whole.embedding.vocab_size);
   options.embedding.scale = whole.embedding.scale;
   options.embedding.padding_token = whole.embedding.padding_token;
-  options.backbone.type = "encoder";
-  static_cast<backbones::LayerStackOptions&>(options.backbone.stack) = pairs.encoder_stack();
-  options.backbone.stack.position = {};
-  options.backbone.stack.attention = pairs.encoder.attention;
+  options.backbone = BackboneOptions("encoder");
+  static_cast<backbones::LayerStackOptions&>(options.backbone.stack()) = pairs.encoder_stack();
+  options.backbone.stack().position = {};
+  options.backbone.stack().attention = pairs.encoder.attention;
   options.head = base::Node::table({{"type", "classification"}, {"num_classes", 0}, {"pool", "mean"}});
   options.segment_size = kSegment;
   // Read again, so that every option has gone through its checks.

@@ -40,7 +40,7 @@ Detector::Detector(const DetectorOptions& options, uint64_t seed, at::ScalarType
     return make_image_attention(core, options_.model.memory, build, image);
   };
   const backbones::VisionBuild build{root / "backbone", attention, options_.model.adapters, true};
-  backbone_ = backbones::make_vision_backbone(options_.model.backbone.vision, build);
+  backbone_ = backbones::make_vision_backbone(options_.model.backbone.vision(), build);
   require_layers(options_.model.memory, backbone_->num_layers());
   fpn_.emplace(options_.fpn, root / "neck");
   if (options_.type == DetectorType::retinanet) {

@@ -78,7 +78,7 @@ DetectorOptions detector_options(DetectorType type, const ModelOptions& model, i
   out.model = model;
   base::require(model.backbone.input() == core::InputKind::images,
                 "detector: expected an image backbone, found backbone.type = \"{}\"", model.backbone.type);
-  const Stages stages = stages_of(model.backbone.vision);
+  const Stages stages = stages_of(model.backbone.vision());
   base::require(stages.widths.size() == kStages,
                 "detector: expected a backbone of {} stages, found {} in backbone.type = \"{}\"", kStages,
                 stages.widths.size(), model.backbone.type);

@@ -67,7 +67,7 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
     plan.has_task_memory = false;
     return plan;
   }
-  base::require(model.backbone.takes_tasks(), "{}: expected backbone.type = \"vit\", found \"{}\"", who,
+  base::require(model.backbone.keys().tasks, "{}: expected backbone.type = \"vit\", found \"{}\"", who,
                 model.backbone.type);
   const bool masked = regime == Regime::head || regime == Regime::masked_memory;
   memory::LearnableTokensOptions memory;

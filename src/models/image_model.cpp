@@ -55,7 +55,7 @@ void ImageModel::make_backbone(const layers::Scope& scope) {
     return make_image_attention(core, options_.memory, build, image);
   };
   const backbones::VisionBuild build{scope, attention, options_.adapters, is_whole()};
-  backbone_ = backbones::make_vision_backbone(options_.backbone.vision, build);
+  backbone_ = backbones::make_vision_backbone(options_.backbone.vision(), build);
   task_backbone_ = dynamic_cast<const core::TaskBackbone*>(backbone_.get());
 }
 

@@ -4,15 +4,14 @@
 
 #include <ATen/record_function.h>
 
+#include <type_traits>
 #include <variant>
 
 #include "base/error.h"
 #include "core/backbone.h"
 #include "core/head.h"
 #include "models/attention_scalars.h"
-#include "models/image_model.h"
-#include "models/pair_model.h"
-#include "models/text_model.h"
+#include "models/kinds.h"
 
 namespace mnemo::models {
 namespace {
@@ -27,15 +26,15 @@ const char* found_in(const core::Segment& segment) {
 /// A model of the kind that the options describe.
 std::unique_ptr<Model> make(const ModelOptions& options, uint64_t seed, at::ScalarType dtype,
                             const layers::Budget& budget, at::Device device) {
-  switch (options.backbone.input()) {
-    case core::InputKind::tokens:
-      return std::make_unique<TextModel>(options, seed, dtype, budget, device);
-    case core::InputKind::images:
-      return std::make_unique<ImageModel>(options, seed, dtype, budget, device);
-    case core::InputKind::pairs:
-      break;
-  }
-  return std::make_unique<PairModel>(options, seed, dtype, budget, device);
+  const auto as = [&]<class Kind>(std::type_identity<Kind>) -> std::unique_ptr<Model> {
+    return std::make_unique<Kind>(options, seed, dtype, budget, device);
+  };
+  const Overloaded kind_of{
+      [&](const backbones::EncoderOptions&) { return as(std::type_identity<TextModel>()); },
+      [&](const backbones::VisionOptions&) { return as(std::type_identity<ImageModel>()); },
+      [&](const EncoderDecoderOptions&) { return as(std::type_identity<PairModel>()); },
+  };
+  return std::visit(kind_of, options.backbone.options);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace mnemo::models {
 
 namespace {
 
+using backbones::EncoderOptions;
 using backbones::VisionOptions;
 
 /// The name of each alternative of VisionOptions, and a function that returns its default options.
@@ -26,6 +27,63 @@ const std::vector<std::pair<std::string, VisionOptions (*)()>>& vision_types() {
   (std::make_index_sequence<std::variant_size_v<VisionOptions>>());
   return types;
 }
+
+/// The defaults of a type of backbone; those of a stack for a name that is no type.
+std::variant<EncoderOptions, VisionOptions, EncoderDecoderOptions> defaults_of(std::string_view type) {
+  if (type == EncoderDecoderOptions::kType) return EncoderDecoderOptions();
+  for (const auto& [name, make] : vision_types()) {
+    if (name == type) return make();
+  }
+  EncoderOptions stack;
+  stack.attention = {BackboneOptions::attention_types(), base::Node::table({{"type", attention::kDefaultAttention}})};
+  return stack;
+}
+
+// A kind of backbone answers for itself: a stack, an image backbone, a translation model.
+
+bool causal_in(const EncoderOptions&, const std::string& type) {
+  return backbones::stack_backbones().find(type).causal;
+}
+bool causal_in(const VisionOptions&, const std::string&) { return false; }
+bool causal_in(const EncoderDecoderOptions&, const std::string&) { return true; }  // the decoder
+
+double weight_std_in(const EncoderOptions& stack) { return stack.init_std; }
+double weight_std_in(const EncoderDecoderOptions& pairs) { return pairs.init_std; }
+double weight_std_in(const VisionOptions& vision) {
+  return std::visit([](const auto& chosen) { return chosen.init_std; }, vision);
+}
+
+std::optional<int64_t> num_layers_in(const EncoderOptions& stack) { return stack.num_layers; }
+std::optional<int64_t> num_layers_in(const EncoderDecoderOptions& pairs) {
+  return pairs.encoder.num_layers + pairs.decoder.num_layers;
+}
+std::optional<int64_t> num_layers_in(const VisionOptions&) { return std::nullopt; }
+
+std::optional<int64_t> dim_in(const EncoderOptions& stack) { return stack.dim; }
+std::optional<int64_t> dim_in(const EncoderDecoderOptions& pairs) { return pairs.dim; }
+std::optional<int64_t> dim_in(const VisionOptions&) { return std::nullopt; }
+
+ModelKeys keys_in(const EncoderOptions&) { return {.embedding = true, .memory = true, .segment_size = true}; }
+ModelKeys keys_in(const EncoderDecoderOptions&) { return {.embedding = true, .tokens = true}; }
+ModelKeys keys_in(const VisionOptions& vision) {
+  const bool tasks = std::visit([](const auto& chosen) { return chosen.kTakesTasks; }, vision);
+  return {.memory = true, .adapters = true, .tasks = tasks};
+}
+
+using Memories = std::vector<base::TypedOptions>;
+const Memories& memories_in(const EncoderOptions&, const Memories& own) { return own; }
+const Memories& memories_in(const VisionOptions&, const Memories& own) { return own; }
+const Memories& memories_in(const EncoderDecoderOptions& pairs, const Memories&) { return pairs.encoder.memory; }
+
+void validate_in(const EncoderOptions& stack, bool causal, const base::Where& where) {
+  stack.validate(where);
+  where.require(!causal || stack.token_types == 0, "token_types", "requires type = \"encoder\"");
+  where.require(!causal || !stack.embed_norm, "embed_norm", "requires type = \"encoder\"");
+}
+void validate_in(const VisionOptions& vision, bool, const base::Where& where) {
+  std::visit([&](const auto& chosen) { chosen.validate(where); }, vision);
+}
+void validate_in(const EncoderDecoderOptions& pairs, bool, const base::Where& where) { pairs.validate(where); }
 
 }  // namespace
 
@@ -65,54 +123,40 @@ std::vector<base::OptionDoc> BackboneOptions::typed_docs() {
   return all;
 }
 
-core::InputKind BackboneOptions::input() const {
-  if (is_pairs()) return core::InputKind::pairs;
-  return vision_index(type) >= 0 ? core::InputKind::images : core::InputKind::tokens;
-}
-
-int BackboneOptions::vision_index(std::string_view type) {
-  const auto& types = vision_types();
-  for (size_t i = 0; i < types.size(); ++i) {
-    if (types[i].first == type) return static_cast<int>(i);
-  }
-  return -1;
-}
-
 std::vector<int64_t> BackboneOptions::image_size() const {
-  return std::visit([](const auto& chosen) { return chosen.image_size; }, vision);
+  return std::visit([](const auto& chosen) { return chosen.image_size; }, vision());
 }
 
 int64_t BackboneOptions::image_channels() const {
-  return std::visit([](const auto& chosen) { return chosen.in_channels; }, vision);
+  return std::visit([](const auto& chosen) { return chosen.in_channels; }, vision());
 }
 
-bool BackboneOptions::select_vision() {
-  const int index = vision_index(type);
-  if (index < 0) return false;
-  if (vision.index() != static_cast<size_t>(index)) vision = vision_types()[static_cast<size_t>(index)].second();
-  return true;
+void BackboneOptions::select() {
+  auto fresh = defaults_of(type);
+  const auto* image = std::get_if<VisionOptions>(&options);
+  const auto* other = std::get_if<VisionOptions>(&fresh);
+  const bool same = fresh.index() == options.index() && (image == nullptr || image->index() == other->index());
+  if (!same) options = std::move(fresh);
 }
 
-bool BackboneOptions::takes_tasks() const {
-  return input() == core::InputKind::images &&
-         std::visit([](const auto& chosen) { return chosen.kTakesTasks; }, vision);
+ModelKeys BackboneOptions::keys() const {
+  return std::visit([](const auto& chosen) { return keys_in(chosen); }, options);
 }
-
 bool BackboneOptions::causal() const {
-  if (is_pairs()) return true;  // the decoder
-  return input() == core::InputKind::tokens && backbones::stack_backbones().find(type).causal;
+  return std::visit([&](const auto& chosen) { return causal_in(chosen, type); }, options);
 }
-
+std::optional<int64_t> BackboneOptions::num_layers() const {
+  return std::visit([](const auto& chosen) { return num_layers_in(chosen); }, options);
+}
+std::optional<int64_t> BackboneOptions::dim() const {
+  return std::visit([](const auto& chosen) { return dim_in(chosen); }, options);
+}
+int64_t BackboneOptions::num_heads() const {
+  const auto* stack = std::get_if<EncoderOptions>(&options);
+  return stack != nullptr ? stack->num_heads : 0;
+}
 double BackboneOptions::weight_std() const {
-  switch (input()) {
-    case core::InputKind::tokens:
-      return stack.init_std;
-    case core::InputKind::pairs:
-      return pairs.init_std;
-    case core::InputKind::images:
-      break;
-  }
-  return std::visit([](const auto& chosen) { return chosen.init_std; }, vision);
+  return std::visit([](const auto& chosen) { return weight_std_in(chosen); }, options);
 }
 
 std::string BackboneOptions::type_meaning() {
@@ -125,38 +169,47 @@ std::string BackboneOptions::type_meaning() {
                      EncoderDecoderOptions::kType, images);
 }
 
-BackboneOptions::BackboneOptions() : type(backbones::stack_backbones().names().front()) {
-  stack.attention = {attention_types(), base::Node::table({{"type", attention::kDefaultAttention}})};
+BackboneOptions::BackboneOptions() : BackboneOptions(backbones::stack_backbones().names().front()) {}
+BackboneOptions::BackboneOptions(std::string_view name) : type(name), options(defaults_of(name)) {}
+
+const std::vector<base::TypedOptions>& ModelOptions::memories() const {
+  return std::visit([&](const auto& chosen) -> decltype(auto) { return memories_in(chosen, memory); },
+                    backbone.options);
 }
 
 namespace {
 
+void outline_in(const EncoderOptions& stack, const ModelOptions& options, core::ModelOutline& model) {
+  const EmbeddingOptions& embedding = options.embedding;
+  model.causal = options.backbone.causal();
+  model.num_layers = stack.num_layers;
+  model.segment_size = options.segment_size;
+  model.vocab_size = embedding.vocab_size;
+  if (stack.position.type == backbones::PositionOptions::Type::learned) model.position_rows = stack.position.places();
+  model.embedding = {embedding.type == EmbeddingOptions::Type::adaptive, embedding.dim.value_or(stack.dim),
+                     embedding.cutoffs, embedding.div_val};
+}
+void outline_in(const VisionOptions&, const ModelOptions&, core::ModelOutline&) {}
+/// Its memories belong to the encoder.
+void outline_in(const EncoderDecoderOptions& pairs, const ModelOptions& options, core::ModelOutline& model) {
+  model.num_layers = pairs.encoder.num_layers;
+  model.vocab_size = options.embedding.vocab_size;
+  model.embedding.width = pairs.dim;
+}
+
+}  // namespace
+
 core::ModelOutline outline_of(const ModelOptions& options) {
   const BackboneOptions& backbone = options.backbone;
-  const bool images = backbone.input() == core::InputKind::images;
   core::ModelOutline model{.whole = options.kind == ModelOptions::Kind::model,
                            .input = backbone.input(),
-                           .causal = !backbone.is_pairs() && backbone.causal(),
+                           .causal = false,
                            .backbone = backbone.type,
-                           .adapters = options.adapters.has_value()};
-  model.takes_tasks = backbone.takes_tasks();
-  const EmbeddingOptions& embedding = options.embedding;
-  if (model.input == core::InputKind::pairs) {  // its memories belong to the encoder
-    model.num_layers = backbone.pairs.encoder.num_layers;
-    model.dim = backbone.pairs.dim;
-    model.vocab_size = embedding.vocab_size;
-    model.embedding.width = model.dim;
-  }
-  if (model.input == core::InputKind::tokens) {
-    model.num_layers = backbone.stack.num_layers;
-    model.dim = backbone.stack.dim;
-    model.segment_size = options.segment_size;
-    model.vocab_size = embedding.vocab_size;
-    if (backbone.stack.position.type == backbones::PositionOptions::Type::learned)
-      model.position_rows = backbone.stack.position.places();
-    model.embedding = {embedding.type == EmbeddingOptions::Type::adaptive, embedding.dim.value_or(backbone.stack.dim),
-                       embedding.cutoffs, embedding.div_val};
-  }
+                           .takes_tasks = backbone.keys().tasks,
+                           .adapters = options.adapters.has_value(),
+                           .dim = backbone.dim().value_or(0)};
+  std::visit([&](const auto& chosen) { outline_in(chosen, options, model); }, backbone.options);
+  const bool images = model.input == core::InputKind::images;
   for (const base::TypedOptions& memory : options.memories()) {
     const memory::Entry& entry = Mechanisms::all().memories.find(memory.type());
     model.memories.push_back(
@@ -165,9 +218,11 @@ core::ModelOutline outline_of(const ModelOptions& options) {
   return model;
 }
 
+namespace {
+
 /// An encoder reads a segment at once: each of its rows needs a position.
-void check_places(const ModelOptions& options, const core::ModelOutline& model) {
-  const auto limit = model.whole && !model.causal ? row_limit(options.backbone.stack.attention) : std::nullopt;
+void check_places(const EncoderOptions& stack, const ModelOptions& options, const core::ModelOutline& model) {
+  const auto limit = model.whole && !model.causal ? row_limit(stack.attention) : std::nullopt;
   if (!limit) return;
   int64_t beside = 0;
   for (const core::ModelOutline::Memory& memory : model.memories) beside += memory.rows_beside;
@@ -222,9 +277,9 @@ void check_memories(const ModelOptions& options, const core::ModelOutline& model
   }
 }
 
-void check_embedding(const ModelOptions& options, const base::Where& where) {
+void check_embedding(const EncoderOptions& stack, const ModelOptions& options, const base::Where& where) {
   const EmbeddingOptions& embedding = options.embedding;
-  const int64_t dim = options.backbone.stack.dim, width = embedding.dim.value_or(dim);
+  const int64_t dim = stack.dim, width = embedding.dim.value_or(dim);
   const bool adaptive = embedding.type == EmbeddingOptions::Type::adaptive;
   where.require(adaptive || width == dim, "embedding", "expected embedding.dim = backbone.dim = {}, found {}", dim,
                 width);
@@ -234,15 +289,21 @@ void check_embedding(const ModelOptions& options, const base::Where& where) {
                 "div_val = {} divides the clusters' widths, but there are no cutoffs", embedding.div_val);
 }
 
-/// Checks that apply only to translation models.
-void check_pairs(const ModelOptions& options, const base::Where& where) {
+void check_in(const EncoderOptions& stack, const ModelOptions& options, const core::ModelOutline& model,
+              const base::Where& where) {
+  check_memories(options, model, where);
+  check_embedding(stack, options, where);
+}
+
+void check_in(const EncoderDecoderOptions& pairs, const ModelOptions& options, const core::ModelOutline& model,
+              const base::Where& where) {
+  check_memories(options, model, where);
   using Shared = EmbeddingOptions::Shared;
   const EmbeddingOptions& embedding = options.embedding;
   where.require(embedding.type == EmbeddingOptions::Type::token, "embedding",
                 "translation models do not support adaptive embeddings: expected type = \"token\", found \"adaptive\"");
-  where.require(!embedding.dim || *embedding.dim == options.backbone.pairs.dim, "embedding",
-                "expected embedding.dim = backbone.dim = {}, found {}", options.backbone.pairs.dim,
-                embedding.dim.value_or(0));
+  where.require(!embedding.dim || *embedding.dim == pairs.dim, "embedding",
+                "expected embedding.dim = backbone.dim = {}, found {}", pairs.dim, embedding.dim.value_or(0));
   where.require(embedding.shared != Shared::all ||
                     embedding.source_vocab_size.value_or(embedding.vocab_size) == embedding.vocab_size,
                 "embedding",
@@ -259,26 +320,20 @@ void check_pairs(const ModelOptions& options, const base::Where& where) {
                   "expected {} below embedding.vocab_size = {}, found {}", name, embedding.vocab_size, id);
 }
 
-/// Checks that apply only to image models.
-void check_vision(const ModelOptions& options, const core::ModelOutline& model, const base::Where& where) {
+void check_in(const VisionOptions&, const ModelOptions& options, const core::ModelOutline& model,
+              const base::Where& where) {
   const std::string& type = options.backbone.type;
   where.require(!where.given("embedding"), "embedding",
                 "backbone.type = \"{}\" embeds the patches of an image; drop the key", type);
   where.require(!options.adapters || model.takes_tasks, "adapters", "requires backbone.type = \"vit\", found \"{}\"",
                 type);
+  check_memories(options, model, where);
 }
 
 }  // namespace
 
 void BackboneOptions::validate(const base::Where& where) const {
-  if (is_pairs()) return pairs.validate(where);
-  if (input() == core::InputKind::images) {
-    std::visit([&](const auto& chosen) { chosen.validate(where); }, vision);
-    return;
-  }
-  stack.validate(where);
-  where.require(!causal() || stack.token_types == 0, "token_types", "requires type = \"encoder\"");
-  where.require(!causal() || !stack.embed_norm, "embed_norm", "requires type = \"encoder\"");
+  std::visit([&](const auto& chosen) { validate_in(chosen, causal(), where); }, options);
 }
 
 std::optional<int64_t> ModelOptions::num_classes() const {
@@ -291,14 +346,10 @@ void ModelOptions::validate(const base::Where& where) const {
                 "'{}' has not been expanded; options with a preset are read by models::read_model_options",
                 preset.value_or(""));
   const core::ModelOutline model = outline_of(*this);
-  const bool images = model.input == core::InputKind::images, pairs = model.input == core::InputKind::pairs;
-  if (images) check_vision(*this, model, where);
-  check_memories(*this, model, where);
-  if (!images && !pairs) check_embedding(*this, where);
-  if (pairs) check_pairs(*this, where);
+  std::visit([&](const auto& chosen) { check_in(chosen, *this, model, where); }, backbone.options);
   if (model.whole || head.type() != Mechanisms::all().heads.names().front())
     Mechanisms::all().heads.find(head.type()).check(head, model, where);
-  if (!images && !pairs) check_places(*this, model);
+  if (const auto* stack = std::get_if<EncoderOptions>(&backbone.options)) check_places(*stack, *this, model);
 }
 
 }  // namespace mnemo::models

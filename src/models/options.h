@@ -7,12 +7,17 @@
 
 #include "backbones/encoder_options.h"
 #include "backbones/vision_options.h"
+#include "base/error.h"
 #include "base/option_poly.h"
 #include "base/options.h"
 #include "core/input.h"
 #include "layers/adapter_options.h"
 #include "models/encoder_decoder_options.h"
 #include "models/special_tokens.h"
+
+namespace mnemo::core {
+struct ModelOutline;
+}
 
 namespace mnemo::models {
 
@@ -54,34 +59,47 @@ struct EmbeddingOptions {
   }
 };
 
-/// The type of a backbone and, of the options that follow, those that belong to it; the others are unused.
+/// The keys of [model] that a kind of backbone has beside `backbone`, `kind` and `head`.
+struct ModelKeys {
+  bool embedding = false, memory = false, adapters = false, segment_size = false, tokens = false;
+  bool tasks = false;  ///< in `memory`: tasks with class tokens of their own (learnable memory)
+};
+
+/// The type of a backbone, and its options.
 struct BackboneOptions {
   std::string type;
-  backbones::EncoderOptions stack;  ///< a stack of identical layers
-  backbones::VisionOptions vision;  ///< an image backbone
-  EncoderDecoderOptions pairs;      ///< a translation model
+  /// One alternative for each core::InputKind, in that order: of a stack of identical layers, of an image backbone, of a
+  /// translation model.
+  std::variant<backbones::EncoderOptions, backbones::VisionOptions, EncoderDecoderOptions> options;
+
+  BackboneOptions();
+  /// The defaults of that type.
+  explicit BackboneOptions(std::string_view type);
   template <class V>
   void visit(V&& v) {
     v("type", type, type_meaning(), base::one_of_names(type_names()));
-    // The keys depend on the type, which comes first.
-    if (select_vision()) {
-      std::visit([&](auto& chosen) { chosen.visit(v); }, vision);
-      return;
-    }
-    if (is_pairs()) {
-      pairs.visit(v);
-      return;
-    }
-    stack.visit(v);
-    v("attention", stack.attention, "the attention of every layer", base::poly(attention_types()));
+    select();  // the keys depend on the type, which comes first
+    std::visit([&](auto& chosen) { visit_keys(chosen, v); }, options);
   }
   void validate(const base::Where& where) const;
-  bool causal() const;
-  /// Whether tasks with their own memory can be attached (learnable memory).
-  bool takes_tasks() const;
+
+  /// The options of a stack, of an image backbone, of a translation model. Throw InternalError for another backbone.
+  backbones::EncoderOptions& stack() { return const_cast<backbones::EncoderOptions&>(as<backbones::EncoderOptions>()); }
+  const backbones::EncoderOptions& stack() const { return as<backbones::EncoderOptions>(); }
+  backbones::VisionOptions& vision() { return const_cast<backbones::VisionOptions&>(as<backbones::VisionOptions>()); }
+  const backbones::VisionOptions& vision() const { return as<backbones::VisionOptions>(); }
+  EncoderDecoderOptions& pairs() { return const_cast<EncoderDecoderOptions&>(as<EncoderDecoderOptions>()); }
+  const EncoderDecoderOptions& pairs() const { return as<EncoderDecoderOptions>(); }
+
   /// The input of a model with this backbone.
-  core::InputKind input() const;
-  bool is_pairs() const { return type == EncoderDecoderOptions::kType; }
+  core::InputKind input() const { return static_cast<core::InputKind>(options.index()); }
+  ModelKeys keys() const;
+  bool causal() const;
+  /// Layers, and the width of their rows; unset for image backbones, whose stages may differ.
+  std::optional<int64_t> num_layers() const;
+  std::optional<int64_t> dim() const;
+  /// Heads of every layer; 0 where layers may differ.
+  int64_t num_heads() const;
   /// init_std of the options in use.
   double weight_std() const;
   static std::vector<std::string> type_names();
@@ -89,15 +107,33 @@ struct BackboneOptions {
   static std::string type_meaning();
   /// The keys of each backbone with keys of its own, as paths relative to the backbone's table.
   static std::vector<base::OptionDoc> typed_docs();
-  /// The index of the alternative of backbones::VisionOptions with that type, or -1.
-  static int vision_index(std::string_view type);
   /// Height and width of the images that an image backbone is built for, and their channels.
   std::vector<int64_t> image_size() const;
   int64_t image_channels() const;
-  /// Sets `vision` to the options of `type`; false if it is not an image backbone.
-  bool select_vision();
   static const base::PolyType& attention_types();
-  BackboneOptions();
+
+ private:
+  template <class O>
+  const O& as() const {
+    const auto* found = std::get_if<O>(&options);
+    base::ensure(found != nullptr, "backbone.type = \"{}\" has options of another kind", type);
+    return *found;
+  }
+  /// Sets `options` to the defaults of `type` if they are of another one.
+  void select();
+  template <class V>
+  static void visit_keys(backbones::EncoderOptions& stack, V& v) {
+    stack.visit(v);
+    v("attention", stack.attention, "the attention of every layer", base::poly(attention_types()));
+  }
+  template <class V>
+  static void visit_keys(backbones::VisionOptions& vision, V& v) {
+    std::visit([&](auto& chosen) { chosen.visit(v); }, vision);
+  }
+  template <class V>
+  static void visit_keys(EncoderDecoderOptions& pairs, V& v) {
+    pairs.visit(v);
+  }
 };
 
 /// All options of a model: a recipe's [model], a model folder's config.json, a golden file's config.
@@ -119,24 +155,21 @@ struct ModelOptions {
     v("kind", kind, "model: tokens to logits; layer_stack: rows to rows, no embedding and no head",
       base::one_of("model", "layer_stack"));
     // The keys depend on the backbone, which may be read after some of them.
-    const auto reads = [&](core::InputKind input) { return backbone.input() == input; };
-    if (!reads(core::InputKind::images)) v("embedding", embedding, "tokens to rows");
+    if (backbone.keys().embedding) v("embedding", embedding, "tokens to rows");
     v("backbone", backbone, "the layers");
-    if (!reads(core::InputKind::pairs))
+    const ModelKeys keys = backbone.keys();
+    if (keys.memory)
       v("memory", memory, "list of memories; memories on different seams can be combined", base::poly(memory_types()));
-    if (reads(core::InputKind::images))
-      v("adapters", adapters, "adapters after each branch, trained instead of the layers");
+    if (keys.adapters) v("adapters", adapters, "adapters after each branch, trained instead of the layers");
     v("head", head, "rows to predictions", base::poly(head_types()));
-    if (reads(core::InputKind::tokens))
+    if (keys.segment_size)
       v("segment_size", segment_size, "tokens per segment in training and generation (tgt_len)",
         base::range(1, 1 << 20));
-    if (reads(core::InputKind::pairs)) v("tokens", tokens, "ids of the special tokens of both sides");
+    if (keys.tokens) v("tokens", tokens, "ids of the special tokens of both sides");
   }
   void validate(const base::Where& where) const;
   /// The memories of the model; of a translation model, those of its encoder.
-  const std::vector<base::TypedOptions>& memories() const {
-    return backbone.is_pairs() ? backbone.pairs.encoder.memory : memory;
-  }
+  const std::vector<base::TypedOptions>& memories() const;
   /// Classes of a head that classifies, 0 if that is left to the data; unset for other heads.
   std::optional<int64_t> num_classes() const;
   void set_num_classes(int64_t count) { head.set("num_classes", count); }
@@ -145,5 +178,8 @@ struct ModelOptions {
   ModelOptions();
   static std::vector<std::string> preset_names();
 };
+
+/// The facts about the model that a mechanism may ask before anything is built.
+core::ModelOutline outline_of(const ModelOptions& options);
 
 }  // namespace mnemo::models

@@ -49,7 +49,7 @@ std::optional<int64_t> longest_source(const EncoderDecoderOptions& backbone) {
 
 core::PairInput pair_input_of(const ModelOptions& options) {
   const EmbeddingOptions& embedding = options.embedding;
-  const EncoderDecoderOptions& backbone = options.backbone.pairs;
+  const EncoderDecoderOptions& backbone = options.backbone.pairs();
   return {embedding.source_vocab_size.value_or(embedding.vocab_size), embedding.vocab_size, longest_source(backbone),
           if_any(std::min(places_of(backbone.decoder_stack().position), rows_of(backbone.decoder.attention)))};
 }

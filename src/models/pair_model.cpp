@@ -32,7 +32,7 @@ TokenEmbeddings PairModel::make_embedding() {
                 options_.backbone.type);
   const bool shared = options_.embedding.shared == EmbeddingOptions::Shared::all;
   return TokenEmbeddings::make(options_.embedding, parameters_.root() / (shared ? "embed" : "decoder_embed"),
-                               options_.backbone.pairs.dim, options_.backbone.weight_std());
+                               options_.backbone.pairs().dim, options_.backbone.weight_std());
 }
 
 SourceSide PairModel::make_source() {
@@ -41,12 +41,12 @@ SourceSide PairModel::make_source() {
 }
 
 TokenSide::Parts PairModel::make_target() {
-  const PairDecoderOptions& decoder = options_.backbone.pairs.decoder;
+  const PairDecoderOptions& decoder = options_.backbone.pairs().decoder;
   const auto maker = [](const base::TypedOptions& attention) {
     return [&attention](const core::AttentionBuild& build) { return make_attention(attention, {}, build); };
   };
   TokenSide::Parts parts{.embedding = embedding_, .attention = decoder.attention};
-  parts.backbone = std::make_unique<backbones::Decoder>(options_.backbone.pairs.decoder_stack(),
+  parts.backbone = std::make_unique<backbones::Decoder>(options_.backbone.pairs().decoder_stack(),
                                                         parameters_.root() / "backbone" / "decoder",
                                                         maker(decoder.attention), maker(decoder.cross_attention));
   with_location(decoder.cross_attention, [&] {

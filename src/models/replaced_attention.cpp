@@ -39,17 +39,17 @@ void require_positions(const BackboneOptions& backbone, const base::Node& made, 
                                                       [&](const char* key) { return attention.find(key) != nullptr; });
   };
   base::require(
-      backbone.stack.position.type != backbones::PositionOptions::Type::none ||
-          !has(backbone.stack.attention.table()) || has(made),
+      backbone.stack().position.type != backbones::PositionOptions::Type::none ||
+          !has(backbone.stack().attention.table()) || has(made),
       "{}: the model has positions only in its attention ('{}'), and '{}' has none, so the order of tokens would be "
       "lost; expected an attention with positions",
-      who, backbone.stack.attention.type(), base::type_of(made));
+      who, backbone.stack().attention.type(), base::type_of(made));
 }
 
 }  // namespace
 
 base::Node replaced_attention(const BackboneOptions& backbone, base::Node made, const std::string& who) {
-  const base::Node old = backbone.stack.attention.table();
+  const base::Node old = backbone.stack().attention.table();
   const base::PolyType& types = BackboneOptions::attention_types();
   const base::Node complete = types.complete(made);
   for (const char* key : kNeededKeys)

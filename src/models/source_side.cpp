@@ -18,7 +18,7 @@ namespace mnemo::models {
 
 SourceSide::SourceSide(const ModelOptions& options, const layers::Scope& root,
                        const std::optional<layers::TokenEmbedding>& embedding) {
-  const EncoderDecoderOptions& backbone = options.backbone.pairs;
+  const EncoderDecoderOptions& backbone = options.backbone.pairs();
   const EmbeddingOptions& table = options.embedding;
   const int64_t words = table.source_vocab_size.value_or(table.vocab_size);
   if (embedding) {

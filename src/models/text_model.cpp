@@ -16,14 +16,14 @@ TextModel::TextModel(const ModelOptions& options, uint64_t seed, at::ScalarType 
 TokenSide::Parts TextModel::make_parts() {
   const layers::Scope root = parameters_.root();
   const BackboneOptions& backbone = options_.backbone;
-  TokenSide::Parts parts{.memories = options_.memory, .attention = backbone.stack.attention};
+  TokenSide::Parts parts{.memories = options_.memory, .attention = backbone.stack().attention};
   if (is_whole())
-    parts.embedding = TokenEmbeddings::make(options_.embedding, root / "embed", backbone.stack.dim,
+    parts.embedding = TokenEmbeddings::make(options_.embedding, root / "embed", backbone.stack().dim,
                                             backbone.weight_std());
   parts.backbone = backbones::stack_backbones()
                        .find(backbone.type)
-                       .make(backbone.stack, root / "backbone", [&](const core::AttentionBuild& build) {
-                         return make_attention(backbone.stack.attention, options_.memory, build);
+                       .make(backbone.stack(), root / "backbone", [&](const core::AttentionBuild& build) {
+                         return make_attention(backbone.stack().attention, options_.memory, build);
                        });
   require_layers(options_.memory, parts.backbone->num_layers());
   return parts;

@@ -174,10 +174,11 @@ void name_data_type(base::Node& recipe) {
 void keep_for_attention(base::Node& model, const base::Node& under) {
   const models::BackboneOptions before = models::read_model_options(under).backbone;
   base::Node* backbone = model.find("backbone");
-  if (before.is_pairs() || !backbone->is_table() || base::type_of(*backbone) != before.type) return;
+  if (!backbone->is_table() || base::type_of(*backbone) != before.type || backbone->find("attention") == nullptr)
+    return;
   const base::Node& said = backbone->at("attention");
   const base::Node attention = said.is_table() ? said : base::Node::table({{"type", said}});
-  if (base::type_of(attention) == before.stack.attention.type()) return;
+  if (base::type_of(attention) == before.stack().attention.type()) return;
   backbone->set("attention", models::replaced_attention(before, attention, said.place().text()));
 }
 

@@ -85,14 +85,14 @@ base::Node encoder_config(const models::ModelOptions& options, const EncoderName
                 architecture, options.memory.size());
   base::Node config = base::Node::table({{"architectures", base::Node::array({base::Node(std::string(architecture))})},
                                          {"dtype", "float32"},
-                                         {"hidden_act", std::string(their_activation(backbone.stack.activation))},
-                                         {"hidden_dropout_prob", backbone.stack.dropout},
-                                         {"hidden_size", backbone.stack.dim},
-                                         {"initializer_range", backbone.stack.init_std},
-                                         {"intermediate_size", backbone.stack.ffn_dim},
-                                         {"layer_norm_eps", backbone.stack.norm_eps},
-                                         {"num_attention_heads", backbone.stack.num_heads},
-                                         {"num_hidden_layers", backbone.stack.num_layers},
+                                         {"hidden_act", std::string(their_activation(backbone.stack().activation))},
+                                         {"hidden_dropout_prob", backbone.stack().dropout},
+                                         {"hidden_size", backbone.stack().dim},
+                                         {"initializer_range", backbone.stack().init_std},
+                                         {"intermediate_size", backbone.stack().ffn_dim},
+                                         {"layer_norm_eps", backbone.stack().norm_eps},
+                                         {"num_attention_heads", backbone.stack().num_heads},
+                                         {"num_hidden_layers", backbone.stack().num_layers},
                                          {"tie_word_embeddings", true},
                                          {"vocab_size", options.embedding.vocab_size}});
   if (architecture != names.classifier) return config;

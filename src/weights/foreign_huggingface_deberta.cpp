@@ -87,7 +87,7 @@ base::Node deberta_options(const base::Node& config) {
 base::Node deberta_config(const models::ModelOptions& options) {
   const models::BackboneOptions& backbone = options.backbone;
   base::Node config = encoder_config(options, kDeberta);
-  const base::Node attention = backbone.stack.attention.table();
+  const base::Node attention = backbone.stack().attention.table();
   const base::Node* buckets = attention.find("num_buckets");
   base::require(buckets != nullptr && attention.find("share_att_key") != nullptr,
                 "huggingface_deberta_v2: expected backbone.attention.type = \"disentangled\", found \"{}\"",
@@ -96,21 +96,21 @@ base::Node deberta_config(const models::ModelOptions& options) {
   for (const char* kind : {"p2c", "c2p"}) {
     if (attention.at(kind).as_bool()) kinds.push_back(kind);
   }
-  const bool learned = backbone.stack.position.type == backbones::PositionOptions::Type::learned;
+  const bool learned = backbone.stack().position.type == backbones::PositionOptions::Type::learned;
   config.set("model_type", "deberta-v2");
   config.set("legacy", true);
   config.set("relative_attention", true);
   config.set("position_buckets", buckets->as_int() == 0 ? base::Node(-1) : *buckets);
   config.set("max_relative_positions", attention.at("max_distance"));
-  config.set("max_position_embeddings", learned ? backbone.stack.position.max_len : options.segment_size);
+  config.set("max_position_embeddings", learned ? backbone.stack().position.max_len : options.segment_size);
   config.set("norm_rel_ebd", attention.at("norm_positions").as_bool() ? "layer_norm" : "none");
   config.set("pos_att_type", kinds);
   config.set("share_att_key", attention.at("share_att_key"));
   config.set("position_biased_input", learned);
-  config.set("type_vocab_size", backbone.stack.token_types);
+  config.set("type_vocab_size", backbone.stack().token_types);
   config.set("pad_token_id", 0);
   config.set("attention_probs_dropout_prob", attention.at("dropout"));
-  config.set("pooler_hidden_size", backbone.stack.dim);
+  config.set("pooler_hidden_size", backbone.stack().dim);
   if (kDeberta.of(options) == kDeberta.classifier) {
     const std::string pooler = options.head.table().at("pooler").as_string();
     base::require(pooler != "none" && pooler != "tanh",

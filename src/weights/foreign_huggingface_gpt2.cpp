@@ -48,20 +48,20 @@ base::Node gpt2_options(const base::Node& config) {
 
 base::Node gpt2_config(const models::ModelOptions& options) {
   const models::BackboneOptions& backbone = options.backbone;
-  const base::Node attention = backbone.stack.attention.table();
+  const base::Node attention = backbone.stack().attention.table();
   return base::Node::table({{"architectures", base::Node::array({base::Node("GPT2LMHeadModel")})},
                             {"model_type", "gpt2"},
-                            {"activation_function", std::string(their_activation(backbone.stack.activation))},
+                            {"activation_function", std::string(their_activation(backbone.stack().activation))},
                             {"attn_pdrop", attention.at("dropout")},
-                            {"embd_pdrop", backbone.stack.dropout},
-                            {"resid_pdrop", backbone.stack.dropout},
-                            {"initializer_range", backbone.stack.init_std},
-                            {"layer_norm_epsilon", backbone.stack.norm_eps},
-                            {"n_embd", backbone.stack.dim},
-                            {"n_head", backbone.stack.num_heads},
-                            {"n_inner", backbone.stack.ffn_dim},
-                            {"n_layer", backbone.stack.num_layers},
-                            {"n_positions", backbone.stack.position.max_len},
+                            {"embd_pdrop", backbone.stack().dropout},
+                            {"resid_pdrop", backbone.stack().dropout},
+                            {"initializer_range", backbone.stack().init_std},
+                            {"layer_norm_epsilon", backbone.stack().norm_eps},
+                            {"n_embd", backbone.stack().dim},
+                            {"n_head", backbone.stack().num_heads},
+                            {"n_inner", backbone.stack().ffn_dim},
+                            {"n_layer", backbone.stack().num_layers},
+                            {"n_positions", backbone.stack().position.max_len},
                             {"tie_word_embeddings", options.head.table().at("tied")},
                             {"dtype", "float32"},
                             {"vocab_size", options.embedding.vocab_size}});

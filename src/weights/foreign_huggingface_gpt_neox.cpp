@@ -42,30 +42,30 @@ base::Node gpt_neox_options(const base::Node& config) {
 
 base::Node gpt_neox_config(const models::ModelOptions& options) {
   const models::BackboneOptions& backbone = options.backbone;
-  const base::Node attention = backbone.stack.attention.table();
+  const base::Node attention = backbone.stack().attention.table();
   base::require(attention.find("rotary") != nullptr && !attention.at("rotary").is_null(),
                 "huggingface_gpt_neox: expected backbone.attention.rotary, found none");
   const base::Node& rotary = attention.at("rotary");
   const base::Node* dims = rotary.find("dims");
-  const int64_t turned = dims == nullptr || dims->is_null() ? backbone.stack.head_width() : dims->as_int();
+  const int64_t turned = dims == nullptr || dims->is_null() ? backbone.stack().head_width() : dims->as_int();
   base::Node config = base::Node::table(
       {{"architectures", base::Node::array({base::Node("GPTNeoXForCausalLM")})},
        {"model_type", "gpt_neox"},
        {"attention_bias", attention.at("bias")},
        {"attention_dropout", attention.at("dropout")},
        {"dtype", "float32"},
-       {"hidden_act", std::string(their_activation(backbone.stack.activation))},
-       {"hidden_dropout", backbone.stack.dropout},
-       {"hidden_size", backbone.stack.dim},
-       {"initializer_range", backbone.stack.init_std},
-       {"intermediate_size", backbone.stack.ffn_dim},
-       {"layer_norm_eps", backbone.stack.norm_eps},
+       {"hidden_act", std::string(their_activation(backbone.stack().activation))},
+       {"hidden_dropout", backbone.stack().dropout},
+       {"hidden_size", backbone.stack().dim},
+       {"initializer_range", backbone.stack().init_std},
+       {"intermediate_size", backbone.stack().ffn_dim},
+       {"layer_norm_eps", backbone.stack().norm_eps},
        {"max_position_embeddings", options.segment_size},
-       {"num_attention_heads", backbone.stack.num_heads},
-       {"num_hidden_layers", backbone.stack.num_layers},
-       {"rotary_pct", static_cast<double>(turned) / static_cast<double>(backbone.stack.head_width())},
+       {"num_attention_heads", backbone.stack().num_heads},
+       {"num_hidden_layers", backbone.stack().num_layers},
+       {"rotary_pct", static_cast<double>(turned) / static_cast<double>(backbone.stack().head_width())},
        {"tie_word_embeddings", options.head.table().at("tied")},
-       {"use_parallel_residual", backbone.stack.parallel_residual},
+       {"use_parallel_residual", backbone.stack().parallel_residual},
        {"vocab_size", options.embedding.vocab_size}});
   write_rotary(config, rotary);
   config.set("rotary_emb_base", config.at("rope_theta"));

@@ -91,7 +91,7 @@ base::Node qwen2_options(const base::Node& config) {
 
 base::Node llama_family_config(const models::ModelOptions& options, const char* architecture, const char* type) {
   const models::BackboneOptions& backbone = options.backbone;
-  const base::Node attention = backbone.stack.attention.table();
+  const base::Node attention = backbone.stack().attention.table();
   const base::Node *groups = attention.find("num_kv_heads"), *dropout = attention.find("dropout");
   base::require(attention.find("rotary") != nullptr && !attention.at("rotary").is_null(),
                 "{}: expected backbone.attention.rotary, found none", architecture);
@@ -100,16 +100,17 @@ base::Node llama_family_config(const models::ModelOptions& options, const char* 
        {"model_type", type},
        {"attention_dropout", dropout == nullptr ? base::Node(0.0) : *dropout},
        {"dtype", "float32"},
-       {"hidden_act", std::string(their_activation(backbone.stack.activation))},
-       {"hidden_size", backbone.stack.dim},
-       {"initializer_range", backbone.stack.init_std},
-       {"intermediate_size", backbone.stack.ffn_dim},
+       {"hidden_act", std::string(their_activation(backbone.stack().activation))},
+       {"hidden_size", backbone.stack().dim},
+       {"initializer_range", backbone.stack().init_std},
+       {"intermediate_size", backbone.stack().ffn_dim},
        {"max_position_embeddings", options.segment_size},
-       {"num_attention_heads", backbone.stack.num_heads},
-       {"num_hidden_layers", backbone.stack.num_layers},
-       {"num_key_value_heads", groups == nullptr || groups->is_null() ? base::Node(backbone.stack.num_heads) : *groups},
-       {"head_dim", backbone.stack.head_width()},
-       {"rms_norm_eps", backbone.stack.norm_eps},
+       {"num_attention_heads", backbone.stack().num_heads},
+       {"num_hidden_layers", backbone.stack().num_layers},
+       {"num_key_value_heads",
+        groups == nullptr || groups->is_null() ? base::Node(backbone.stack().num_heads) : *groups},
+       {"head_dim", backbone.stack().head_width()},
+       {"rms_norm_eps", backbone.stack().norm_eps},
        {"tie_word_embeddings", options.head.table().at("tied")},
        {"vocab_size", options.embedding.vocab_size}});
   write_rotary(config, attention.at("rotary"));
@@ -118,14 +119,14 @@ base::Node llama_family_config(const models::ModelOptions& options, const char* 
 
 base::Node llama_config(const models::ModelOptions& options) {
   base::Node config = llama_family_config(options, "LlamaForCausalLM", "llama");
-  config.set("attention_bias", options.backbone.stack.attention.table().at("bias"));
-  config.set("mlp_bias", options.backbone.stack.ffn_bias);
+  config.set("attention_bias", options.backbone.stack().attention.table().at("bias"));
+  config.set("mlp_bias", options.backbone.stack().ffn_bias);
   return config;
 }
 
 base::Node mistral_config(const models::ModelOptions& options) {
   base::Node config = llama_family_config(options, "MistralForCausalLM", "mistral");
-  const base::Node attention = options.backbone.stack.attention.table();
+  const base::Node attention = options.backbone.stack().attention.table();
   const base::Node* window = attention.find("window_size");
   config.set("sliding_window", window == nullptr ? base::Node() : *window);
   return config;

@@ -65,7 +65,7 @@ base::Node marian_options(const base::Node& config) {
 }
 
 base::Node marian_config(const models::ModelOptions& options) {
-  const models::EncoderDecoderOptions& pairs = options.backbone.pairs;
+  const models::EncoderDecoderOptions& pairs = options.backbone.pairs();
   base::require(pairs.encoder.memory.empty(), "{}: the format has no memories: expected memory = [], found {} of them",
                 kMarian, pairs.encoder.memory.size());
   const base::Node attention = pairs.encoder.attention.table();

@@ -97,7 +97,7 @@ base::Node t5_options(const base::Node& config) {
 }
 
 base::Node t5_config(const models::ModelOptions& options) {
-  const models::EncoderDecoderOptions& pairs = options.backbone.pairs;
+  const models::EncoderDecoderOptions& pairs = options.backbone.pairs();
   base::require(pairs.encoder.memory.empty(), "{}: the format has no memories: expected memory = [], found {} of them",
                 kT5, pairs.encoder.memory.size());
   const base::Node attention = pairs.encoder.attention.table();

@@ -48,7 +48,7 @@ base::Node options_of_huggingface_vit(const base::Node& config) {
 }
 
 base::Node huggingface_vit_config(const models::ModelOptions& options) {
-  const auto& vit = std::get<backbones::VitOptions>(options.backbone.vision);
+  const auto& vit = std::get<backbones::VitOptions>(options.backbone.vision());
   base::require(vit.image_size[0] == vit.image_size[1], "huggingface_vit: expected a square image_size, found {} x {}",
                 vit.image_size[0], vit.image_size[1]);
   base::require(vit.cls_tokens == 1 && options.head.table().at("pool").as_string() == "cls",

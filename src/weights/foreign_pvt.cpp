@@ -60,7 +60,7 @@ base::Node options_of_pvt(const base::Node& config) {
 }
 
 base::Node pvt_config(const models::ModelOptions& options) {
-  const auto& pvt = std::get<backbones::PvtOptions>(options.backbone.vision);
+  const auto& pvt = std::get<backbones::PvtOptions>(options.backbone.vision());
   base::require(pvt.norm_eps == 1e-6, "pvt: its norms have an epsilon of 1e-6, found backbone.norm_eps = {}",
                 pvt.norm_eps);
   base::require(pvt.depths.size() == 4, "pvt: expected four stages, found {}", pvt.depths.size());

@@ -88,7 +88,7 @@ base::Node timm_model(std::string_view type, const base::Node& arguments, double
 
 base::Node timm_arguments_of(const models::ModelOptions& options, base::Node factory) {
   const base::Node backbone = std::visit([](const auto& chosen) { return base::write_options(chosen); },
-                                         options.backbone.vision);
+                                         options.backbone.vision());
   base::Node arguments = base::Node::table();
   for (const auto& [argument, value] : factory.members()) {
     const std::string_view ours = ours_by_timm(argument);

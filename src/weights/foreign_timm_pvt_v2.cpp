@@ -70,7 +70,7 @@ base::Node options_of_timm_pvt_v2(const base::Node& config) {
 }
 
 base::Node timm_pvt_v2_config(const models::ModelOptions& options) {
-  const auto& pvt = std::get<backbones::PvtV2Options>(options.backbone.vision);
+  const auto& pvt = std::get<backbones::PvtV2Options>(options.backbone.vision());
   base::require(pvt.norm_eps == 1e-6, "timm_pvt_v2: its norms have an epsilon of 1e-6, found backbone.norm_eps = {}",
                 pvt.norm_eps);
   std::string architecture = "pvt_v2_b2";

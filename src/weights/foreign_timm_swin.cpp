@@ -76,7 +76,7 @@ base::Node options_of_timm_swin(const base::Node& config) {
 }
 
 base::Node timm_swin_config(const models::ModelOptions& options) {
-  const auto& swin = std::get<backbones::SwinOptions>(options.backbone.vision);
+  const auto& swin = std::get<backbones::SwinOptions>(options.backbone.vision());
   base::require(swin.norm_eps == 1e-5, "timm_swin: its norms have an epsilon of 1e-5, found backbone.norm_eps = {}",
                 swin.norm_eps);
   const std::vector<int64_t>& depths = swin.depths;

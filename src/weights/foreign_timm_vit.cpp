@@ -87,7 +87,7 @@ base::Node options_of_timm_vit(const base::Node& config) {
 }
 
 base::Node timm_vit_config(const models::ModelOptions& options) {
-  const auto& vit = std::get<backbones::VitOptions>(options.backbone.vision);
+  const auto& vit = std::get<backbones::VitOptions>(options.backbone.vision());
   base::require(options.memory.empty() && !options.adapters,
                 "timm_vit: has no memory and no adapters; detach the tasks first");
   base::require(vit.norm_eps == 1e-6, "timm_vit: its norms have an epsilon of 1e-6, found backbone.norm_eps = {}",

@@ -16,7 +16,7 @@ TEST_P(FullState, IsWhatTheMemoriesDeclare) {
   const at::NoGradGuard no_grad;
   const auto model = make_model(config().options);
   constexpr int64_t kLength = 4, kSegments = 12;
-  const auto limit = models::row_limit(config().options.backbone.stack.attention);
+  const auto limit = models::row_limit(config().options.backbone.stack().attention);
   Numbers numbers(7);
   for (const core::Mode mode : {core::Mode::train, core::Mode::evaluate}) {
     core::State state = model->initial_state(1);
@@ -48,8 +48,8 @@ INSTANTIATE_TEST_SUITE_P(All, FullState, testing::ValuesIn(configurations()), na
 
 TEST(FullStateBytes, CountsMemoriesThatNoMachineHolds) {
   models::ModelOptions options = configurations().front().options;
-  options.backbone.stack.num_layers = 2;
-  options.backbone.stack.dim = 8;
+  options.backbone.stack().num_layers = 2;
+  options.backbone.stack().dim = 8;
   options.memory = {models::ModelOptions::memory_types().read(
       base::Node::table({{"type", "segment_cache"}, {"mem_len", 1 << 24}, {"eval_mem_len", 5}}))};
   const auto model = models::build(options, 1, at::kFloat);

@@ -96,7 +96,7 @@ std::vector<Mechanism> mechanisms() {
         const bool attention = mechanism.seam == "attention";
         if (one.options.memory.size() != (attention ? 0U : 1U)) continue;
         if (!attention && one.attention() != mechanism.plain.attention() && one.attention() != "relative") continue;
-        const base::Node options = (attention ? one.options.backbone.stack.attention : one.options.memory[0]).table();
+        const base::Node options = (attention ? one.options.backbone.stack().attention : one.options.memory[0]).table();
         if (options.at("type").as_string() != mechanism.name) continue;
         const std::string choice = choice_of(options);
         if (seen.insert(choice).second) all.push_back({mechanism.name, mechanism.seam, one, choice});
@@ -206,16 +206,16 @@ struct Sizes {
 Sizes sizes(const Mechanism& mechanism) {
   Configuration plain = mechanism.plain;
   models::ModelOptions& options = plain.options;
-  options.backbone.stack.num_layers = 1;
-  options.backbone.stack.dim = 64;
-  options.backbone.stack.num_heads = 4;
+  options.backbone.stack().num_layers = 1;
+  options.backbone.stack().dim = 64;
+  options.backbone.stack().num_heads = 4;
   const auto enlarge = [](base::Node& node) {
     for (const auto& [key, value] : kUsual) {
       if (const base::Node* own = node.find(key); own != nullptr && own->is_int())
         node.set(key, static_cast<int64_t>(std::stoll(value)));
     }
   };
-  base::Node attention = options.backbone.stack.attention.table();
+  base::Node attention = options.backbone.stack().attention.table();
   if (mechanism.name == "grc")
     attention = models::Mechanisms::all().attention_types.complete(base::Node::table({{"type", "softmax"}}));
   enlarge(attention);
@@ -232,13 +232,13 @@ Sizes sizes(const Mechanism& mechanism) {
     }
     attention.set("control", control);
   }
-  options.backbone.stack.attention = attention;
+  options.backbone.stack().attention = attention;
   for (base::TypedOptions& memory : options.memory) {
     base::Node table = memory.table();
     enlarge(table);
     memory = table;
   }
-  options.backbone.stack.position.max_len = 1024;
+  options.backbone.stack().position.max_len = 1024;
   const auto model = models::build(options);
   const at::NoGradGuard no_grad;
   const at::Tensor tokens = Numbers(3).tokens({1, 2048}, kVocab);
@@ -269,7 +269,7 @@ std::string together(const Mechanism& attention, const std::string& memory) {
     }
     try {
       models::ModelOptions options = configuration("together", assignments).options;
-      options.backbone.stack.attention = attention.plain.options.backbone.stack.attention;
+      options.backbone.stack().attention = attention.plain.options.backbone.stack().attention;
       models::build(options);
     } catch (const base::InputError&) {
       continue;

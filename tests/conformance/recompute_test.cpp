@@ -67,9 +67,9 @@ TEST(RecomputedPairs, HaveTheBitsOfStoredOnes) {
   for (const bool memory : {false, true}) {
     for (const char* cross : {"softmax", "abc"}) {
       models::ModelOptions options = pair_options("softmax", cross, "abc");
-      options.backbone.pairs.dropout = 0.2;
+      options.backbone.pairs().dropout = 0.2;
       if (memory)
-        options.backbone.pairs.encoder.memory = {
+        options.backbone.pairs().encoder.memory = {
             models::ModelOptions::memory_types().read(base::Node::table({{"type", "recurrent_tokens"},
                                                                          {"layout", "encoder"},
                                                                          {"num_mem_tokens", 2},

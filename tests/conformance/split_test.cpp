@@ -97,7 +97,7 @@ class PrefixSplit : public Conformance {};
 
 TEST_P(PrefixSplit, ATokensOutputIsThatOfItsPrefix) {
   models::ModelOptions options = config().options;
-  options.backbone.stack
+  options.backbone.stack()
       .num_layers = 1;  // with two layers, the upper one sees rows that were computed at different times
   auto model = make_model(options);
   const at::NoGradGuard no_grad;

@@ -44,7 +44,7 @@ inline bool parts_are_the_whole(const Configuration& configuration) { return con
 /// The arena's hashing masks no rows, not even padding.
 inline bool masks_padding(const Configuration& configuration) {
   return configuration.attention() != "lsh" ||
-         configuration.options.backbone.stack.attention.table().at("variant").as_string() != "lra";
+         configuration.options.backbone.stack().attention.table().at("variant").as_string() != "lra";
 }
 
 /// configurations() and encoders(): all models that return a row for every token.
@@ -69,7 +69,7 @@ inline Plan in_parts(const Configuration& configuration, const std::vector<int64
 inline bool any_segments(const Configuration& c) {
   const auto model = models::build_as<models::TextModel>(c.options);
   if (!model->memories().sequences().empty() ||
-      c.options.backbone.stack.position.type != backbones::PositionOptions::Type::none)
+      c.options.backbone.stack().position.type != backbones::PositionOptions::Type::none)
     return false;
   for (int64_t layer = 0; layer < model->backbone().num_layers(); ++layer) {
     if (model->backbone().attention(layer).support().moves_at_ends) return false;

@@ -33,7 +33,7 @@ bool jumps(const Configuration& c) { return c.attention() == "lsh"; }
 /// files.
 bool is_count(const Configuration& c, const std::string& path) {
   return c.attention() == "abc" && path.ends_with(".z") &&
-         c.options.backbone.stack.attention.table().at("control").at("type").as_string() != "mlp";
+         c.options.backbone.stack().attention.table().at("control").at("type").as_string() != "mlp";
 }
 
 class ModelGradient : public Conformance {

@@ -105,11 +105,11 @@ std::shared_ptr<models::Model> make(const Case& c, at::ScalarType dtype) {
   options.embedding.vocab_size = kVocab;
   options.segment_size = kSegment;
   options.head.set("tied", false);  // a tied head makes a fresh model repeat itself
-  options.backbone.stack.num_layers = 2;
-  options.backbone.stack.dim = 16;
-  options.backbone.stack.num_heads = 2;
-  options.backbone.stack.ffn_dim = 24;
-  options.backbone.stack.init_std = 0.3;  // far from uniform, so that a wrong state shows in the text
+  options.backbone.stack().num_layers = 2;
+  options.backbone.stack().dim = 16;
+  options.backbone.stack().num_heads = 2;
+  options.backbone.stack().ffn_dim = 24;
+  options.backbone.stack().init_std = 0.3;  // far from uniform, so that a wrong state shows in the text
   std::shared_ptr<models::Model> model = models::build(options, 7, dtype);
   // A model's own cache is all zeros before training; fill it with something to read.
   at::manual_seed(5);

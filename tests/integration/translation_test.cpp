@@ -375,7 +375,7 @@ TEST_F(TranslationRun, WhatDoesNotFitIsRefused) {
           "cannot attend to an encoder's output");
   write(folder_ / "text.toml", "[model]\nbackbone = { type = \"encoder_decoder\" }\n");
   refused(run({"train", folder_ / "text.toml", "--data", text_, "--out", folder_ / "d"}),
-          "does not suit a translation model");
+          "needs a model of texts, found model.backbone.type = \"encoder_decoder\", a translation model");
   write(folder_ / "pairs.tsv", "one side\n");
   refused(run({"train", pair_recipe_, "--out", folder_ / "e"}), "pairs.tsv:1");
 }

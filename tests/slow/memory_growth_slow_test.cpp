@@ -18,11 +18,11 @@ constexpr int64_t kTokens = 1'000'000, kVocab = 17;
 std::shared_ptr<models::Model> tiny(const std::string& config) {
   auto options = base::read_options<models::ModelOptions>(base::parse_json(config, "tiny"));
   options.embedding.vocab_size = kVocab;
-  options.backbone.stack.num_layers = 1;
-  options.backbone.stack.dim = 8;
-  options.backbone.stack.num_heads = 1;
-  options.backbone.stack.ffn_dim = 8;
-  options.backbone.stack.init_std = 0.5;
+  options.backbone.stack().num_layers = 1;
+  options.backbone.stack().dim = 8;
+  options.backbone.stack().num_heads = 1;
+  options.backbone.stack().ffn_dim = 8;
+  options.backbone.stack().init_std = 0.5;
   return models::build(options, 3);
 }
 

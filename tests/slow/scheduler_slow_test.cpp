@@ -25,10 +25,10 @@ std::shared_ptr<const Engine> engine_of(ops::Precision precision) {
   models::ModelOptions options;
   options.embedding.vocab_size = kWords;
   options.segment_size = 256;
-  options.backbone.stack.num_layers = 6;
-  options.backbone.stack.dim = 512;
-  options.backbone.stack.num_heads = 8;
-  options.backbone.stack.ffn_dim = 2048;
+  options.backbone.stack().num_layers = 6;
+  options.backbone.stack().dim = 512;
+  options.backbone.stack().num_heads = 8;
+  options.backbone.stack().ffn_dim = 2048;
   options.memory = {
       models::ModelOptions::memory_types().read(base::Node::table({{"type", "segment_cache"}, {"mem_len", 256}}))};
   return std::make_shared<const Engine>(models::build(options, 1), EngineOptions{precision});

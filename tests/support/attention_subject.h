@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "core/attention.h"
 #include "core/attention_build.h"
-#include "core/backbone.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::test {

@@ -90,7 +90,7 @@ base::Node Configuration::memory_option(const std::string& memory, const std::st
   return otherwise;
 }
 
-std::string Configuration::attention() const { return options.backbone.stack.attention.type(); }
+std::string Configuration::attention() const { return options.backbone.stack().attention.type(); }
 
 std::ostream& operator<<(std::ostream& stream, const Configuration& configuration) {
   return stream << configuration.name;

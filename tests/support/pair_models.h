@@ -33,17 +33,17 @@ inline models::ModelOptions pair_options(const std::string& attention = "softmax
     return node;
   };
   models::ModelOptions options;
-  options.backbone.type = models::EncoderDecoderOptions::kType;
+  options.backbone = models::BackboneOptions(models::EncoderDecoderOptions::kType);
   options.embedding.vocab_size = 19;
-  options.backbone.pairs.dim = 12;
-  options.backbone.pairs.num_heads = 3;
-  options.backbone.pairs.ffn_dim = 20;
-  options.backbone.pairs.init_std = 0.3;
-  options.backbone.pairs.encoder.num_layers = 2;
-  options.backbone.pairs.decoder.num_layers = 2;
-  options.backbone.pairs.encoder.attention = table(encoder);
-  options.backbone.pairs.decoder.attention = table(attention);
-  options.backbone.pairs.decoder.cross_attention = table(cross);
+  options.backbone.pairs().dim = 12;
+  options.backbone.pairs().num_heads = 3;
+  options.backbone.pairs().ffn_dim = 20;
+  options.backbone.pairs().init_std = 0.3;
+  options.backbone.pairs().encoder.num_layers = 2;
+  options.backbone.pairs().decoder.num_layers = 2;
+  options.backbone.pairs().encoder.attention = table(encoder);
+  options.backbone.pairs().decoder.attention = table(attention);
+  options.backbone.pairs().decoder.cross_attention = table(cross);
   return options;
 }
 

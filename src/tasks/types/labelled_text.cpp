@@ -33,7 +33,7 @@ MetricInfo info_of(Metric metric) {
 
 data::LabelledTextShape labelled_text_shape(const models::ModelOptions& model, int64_t max_length) {
   return {.special_tokens = !memory_surrounds(model),
-          .token_types = model.backbone.stack.token_types > 1,
+          .token_types = model.backbone.stack().token_types > 1,
           .max_length = max_length};
 }
 

@@ -142,7 +142,7 @@ LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings&
         fmt::format("{}: {} of {} training pairs left out: {}.", file_name(options_.train), train.left_out(),
                     train.left_out() + static_cast<int64_t>(train.samples.size()), train.why_left_out(options_)));
   if (corpus.valid.samples.empty()) loaded.notices.emplace_back(kNothingHeldOut);
-  if (has_segments() && model.backbone.pairs.encoder.memory.empty())
+  if (has_segments() && model.backbone.pairs().encoder.memory.empty())
     loaded.notices.emplace_back(
         "data.reset = \"documents\": the encoder has no memory, so nothing is carried from pair to pair.");
   TranslationOptions options = translation_options(options_, model);

@@ -225,8 +225,8 @@ TEST(BenchMechanisms, EveryMechanismOfTheRegistryHasACase) {
   std::set<std::string> attentions, memories, controls = {"identity"};  // identity is softmax attention, for proofs
   for (const MechanismCase& mechanism : mechanism_cases()) {
     const models::ModelOptions options = mechanism.options();
-    attentions.insert(options.backbone.stack.attention.type());
-    const base::Node attention = options.backbone.stack.attention.table();
+    attentions.insert(options.backbone.stack().attention.type());
+    const base::Node attention = options.backbone.stack().attention.table();
     if (const base::Node* control = attention.find("control")) controls.insert(base::type_of(*control));
     for (const base::TypedOptions& memory : options.memory) memories.insert(memory.type());
   }

@@ -187,7 +187,7 @@ TEST(AddMemory, ScoresThatAreNotScaledStaySo) {
   const test::TemporaryFolder folder;
   const auto to = [&](const std::string& model, const std::string& attention, const char* out) {
     convert({.model = model, .out = folder / out, .attention = attention});
-    return read_bundle(folder / out).model->options().backbone.stack.attention.table();
+    return read_bundle(folder / out).model->options().backbone.stack().attention.table();
   };
   to(kTexts + "gpt2", "softmax,scaled=false", "unscaled");
   const std::string unscaled = folder / "unscaled";
@@ -210,9 +210,9 @@ TEST(AddMemory, EveryCausalModelTakesBoundedMemoryAndLinearAttention) {
       EXPECT_TRUE(std::isfinite(made.first_loss)) << what;
       const auto model = read_bundle(folder / "out").model, old = load_any(kTexts + name).model;
       for (const char* key : {"rotary", "num_kv_heads"}) {
-        const base::Node before = old->options().backbone.stack.attention.table();
+        const base::Node before = old->options().backbone.stack().attention.table();
         if (!before.contains(key)) continue;
-        EXPECT_EQ(model->options().backbone.stack.attention.table().at(key), before.at(key)) << what;
+        EXPECT_EQ(model->options().backbone.stack().attention.table().at(key), before.at(key)) << what;
       }
       train_and_decode(model, what);
     }

@@ -64,7 +64,7 @@ TEST(TakeWeights, AClassifierOfAnotherNumberOfClassesIsFresh) {
   }
   // Any other layer of another shape is an error.
   models::ModelOptions wide = model->options();
-  wide.backbone.stack.ffn_dim += 4;
+  wide.backbone.stack().ffn_dim += 4;
   const auto other = models::build(models::read_model_options(base::write_options(wide)), 1);
   expect_error<base::InputError>([&] { take_weights(kTexts + "bert_cls", *other); }, {"ffn", "expected"});
 }

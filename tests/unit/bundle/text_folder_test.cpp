@@ -245,11 +245,12 @@ TEST(TextFolder, KeysCountAsInTransformers) {
   EXPECT_EQ(difference(logits_of(*outer.load()), logits_of(*inner.load())), 0.0) << "outside the settings first";
   settings.erase(original);
   inner.config.set(where, settings);
-  EXPECT_EQ(inner.load()->options().backbone.stack.attention.table().at("rotary").at("scaling").at("original_max_len"),
-            inner.config.at("max_position_embeddings"));
+  EXPECT_EQ(
+      inner.load()->options().backbone.stack().attention.table().at("rotary").at("scaling").at("original_max_len"),
+      inner.config.at("max_position_embeddings"));
   Changed deberta("deberta_v3_cls");
   deberta.config.set("norm_rel_ebd", "LAYER_NORM");
-  EXPECT_TRUE(deberta.load()->options().backbone.stack.attention.table().at("norm_positions").as_bool());
+  EXPECT_TRUE(deberta.load()->options().backbone.stack().attention.table().at("norm_positions").as_bool());
   Changed t5("t5_v10");
   EXPECT_TRUE(t5.load()->options().head.table().at("scaled").as_bool());
   t5.config.set("scale_decoder_outputs", base::Node());
@@ -265,7 +266,7 @@ TEST(TextFolder, OldAndNewWordsForPositionsAreTheSame) {
   Changed linear("llama");
   linear.config.set("rope_parameters",
                     base::Node::table({{"rope_type", "linear"}, {"rope_theta", 10000.0}, {"factor", 2.0}}));
-  const base::Node rotary = linear.load()->options().backbone.stack.attention.table().at("rotary");
+  const base::Node rotary = linear.load()->options().backbone.stack().attention.table().at("rotary");
   EXPECT_EQ(rotary.at("scaling").at("type").as_string(), "interpolation");
   EXPECT_GT(difference(logits_of(*linear.load()), logits_of(*load_any(kTexts + "llama").model)), 1e-3);
 }

@@ -56,8 +56,8 @@ TEST(SourceWeightsOfSoftmax, AreThoseOfTheLastLayer) {
 // Memory rows in front of each segment take their share, but no column.
 TEST(SourceWeightsOfSoftmax, LeaveMemoryRowsOut) {
   models::ModelOptions options = test::pair_options();
-  options.backbone.pairs.encoder.segment_size = 4;
-  options.backbone.pairs.encoder.memory = {
+  options.backbone.pairs().encoder.segment_size = 4;
+  options.backbone.pairs().encoder.memory = {
       models::ModelOptions::memory_types().read(base::Node::table({{"type", "memory_tokens"}, {"num_mem_tokens", 2}}))};
   const auto model = models::build_as<models::PairModel>(options, 3, at::kDouble);
   core::Segment batch = some_pairs();

@@ -34,73 +34,73 @@ inline const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       {"softmax",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table({{"type", "softmax"}}),
-         o.backbone.stack.position.type = backbones::PositionOptions::Type::learned;
+         o.backbone.stack().attention = Node::table({{"type", "softmax"}}),
+         o.backbone.stack().position.type = backbones::PositionOptions::Type::learned;
        }},
       {"softmax_sinusoidal_tanh",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table({{"type", "softmax"}, {"qkv_bias", false}});
-         o.backbone.stack.position.type = backbones::PositionOptions::Type::sinusoidal,
-         o.backbone.stack.activation = ops::Activation::gelu_tanh, o.embedding.scale = false;
+         o.backbone.stack().attention = Node::table({{"type", "softmax"}, {"qkv_bias", false}});
+         o.backbone.stack().position.type = backbones::PositionOptions::Type::sinusoidal,
+         o.backbone.stack().activation = ops::Activation::gelu_tanh, o.embedding.scale = false;
        }},
       {"llama",
        [](auto& o) {
-         o.backbone.stack.num_heads = 4, o.backbone.stack.head_dim = 10;
-         o.backbone.stack.attention = Node::table(
+         o.backbone.stack().num_heads = 4, o.backbone.stack().head_dim = 10;
+         o.backbone.stack().attention = Node::table(
              {{"type", "softmax"}, {"num_kv_heads", 2}, {"bias", false}, {"rotary", Node::table({{"base", 50.0}})}});
-         o.backbone.stack.norm = backbones::LayerStackOptions::Norm::pre, o.backbone.stack.final_norm = true;
-         o.backbone.stack.norm_type = layers::NormType::rms, o.backbone.stack.activation = ops::Activation::silu;
-         o.backbone.stack.ffn_gated = true, o.backbone.stack.ffn_bias = false, o.embedding.scale = false;
+         o.backbone.stack().norm = backbones::LayerStackOptions::Norm::pre, o.backbone.stack().final_norm = true;
+         o.backbone.stack().norm_type = layers::NormType::rms, o.backbone.stack().activation = ops::Activation::silu;
+         o.backbone.stack().ffn_gated = true, o.backbone.stack().ffn_bias = false, o.embedding.scale = false;
        }},
       {"gpt_neox_rmt",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table({{"type", "softmax"}, {"rotary", Node::table({{"dims", 4}})}});
-         o.backbone.stack.norm = backbones::LayerStackOptions::Norm::pre, o.backbone.stack.final_norm = true;
-         o.backbone.stack.parallel_residual = true;
+         o.backbone.stack().attention = Node::table({{"type", "softmax"}, {"rotary", Node::table({{"dims", 4}})}});
+         o.backbone.stack().norm = backbones::LayerStackOptions::Norm::pre, o.backbone.stack().final_norm = true;
+         o.backbone.stack().parallel_residual = true;
          o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 3}, {"block_mask", "causal"}})};
        }},
       {"rotary_xl_grouped",
        [](auto& o) {
-         o.backbone.stack.num_heads = 4, o.backbone.stack.head_dim = 6;
-         o.backbone.stack.attention = Node::table(
+         o.backbone.stack().num_heads = 4, o.backbone.stack().head_dim = 6;
+         o.backbone.stack().attention = Node::table(
              {{"type", "softmax"}, {"num_kv_heads", 1}, {"rotary", Node::table({{"base", 50.0}})}});
          o.memory = {memory("segment_cache", {{"mem_len", 7}})};
        }},
       {"relative", [](auto&) {}},
       {"relative_pre",
        [](auto& o) {
-         o.backbone.stack.norm = backbones::LayerStackOptions::Norm::pre, o.backbone.stack.final_norm = true,
-         o.backbone.stack.activation = ops::Activation::gelu;
+         o.backbone.stack().norm = backbones::LayerStackOptions::Norm::pre, o.backbone.stack().final_norm = true,
+         o.backbone.stack().activation = ops::Activation::gelu;
        }},
       {"clamped_own_uv",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table(
+         o.backbone.stack().attention = Node::table(
              {{"type", "relative"}, {"clamp_len", 3}, {"shared_uv", false}, {"bias", true}});
        }},
       {"relative_buckets",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table(
+         o.backbone.stack().attention = Node::table(
              {{"type", "relative_buckets"}, {"num_buckets", 6}, {"max_distance", 9}});
        }},
       {"relative_buckets_rmt",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table({{"type", "relative_buckets"}, {"scaled", true}, {"bias", true}});
+         o.backbone.stack().attention = Node::table({{"type", "relative_buckets"}, {"scaled", true}, {"bias", true}});
          o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 3}})};
        }},
       {"softmax_unscaled",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table({{"type", "softmax"}, {"scaled", false}});
+         o.backbone.stack().attention = Node::table({{"type", "softmax"}, {"scaled", false}});
          o.head.set("scaled", true);
        }},
       {"odd_head",
-       [](auto& o) { o.backbone.stack.head_dim = 13, o.head.set("tied", false), o.head.set("bias", true); }},
+       [](auto& o) { o.backbone.stack().head_dim = 13, o.head.set("tied", false), o.head.set("bias", true); }},
       {"abc",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table({{"type", "abc"}, {"num_slots", 5}});
+         o.backbone.stack().attention = Node::table({{"type", "abc"}, {"num_slots", 5}});
        }},
       {"abc_relu_shared",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table(
+         o.backbone.stack().attention = Node::table(
              {{"type", "abc"},
               {"num_slots", 9},
               {"scale", "none"},
@@ -108,7 +108,7 @@ inline const std::vector<Case>& cases() {
        }},
       {"abc_sigmoid",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table(
+         o.backbone.stack().attention = Node::table(
              {{"type", "abc"}, {"num_slots", 4}, {"control", Node::table({{"activation", "sigmoid"}})}});
        }},
       {"xl",
@@ -117,9 +117,9 @@ inline const std::vector<Case>& cases() {
        }},
       {"xl_pre_softmax",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table({{"type", "softmax"}}),
-         o.backbone.stack.norm = backbones::LayerStackOptions::Norm::pre,
-         o.backbone.stack.position.type = backbones::PositionOptions::Type::learned;
+         o.backbone.stack().attention = Node::table({{"type", "softmax"}}),
+         o.backbone.stack().norm = backbones::LayerStackOptions::Norm::pre,
+         o.backbone.stack().position.type = backbones::PositionOptions::Type::learned;
          o.memory = {memory("segment_cache", {{"mem_len", 3}})};
        }},
       {"xl_same_length",
@@ -144,12 +144,12 @@ inline const std::vector<Case>& cases() {
        }},
       {"rmt_causal_faithful",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table({{"type", "relative"}, {"rel_shift", "faithful"}});
+         o.backbone.stack().attention = Node::table({{"type", "relative"}, {"rel_shift", "faithful"}});
          o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 2}, {"block_mask", "causal"}})};
        }},
       {"rmt_abc",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table({{"type", "abc"}, {"num_slots", 5}});
+         o.backbone.stack().attention = Node::table({{"type", "abc"}, {"num_slots", 5}});
          o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 2}, {"block_mask", "causal"}})};
        }},
       {"rmt_none",
@@ -172,20 +172,20 @@ inline const std::vector<Case>& cases() {
        }},
       {"grc_model_bias",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table({{"type", "softmax"}}),
-         o.backbone.stack.norm = backbones::LayerStackOptions::Norm::pre,
-         o.backbone.stack.position.type = backbones::PositionOptions::Type::learned;
+         o.backbone.stack().attention = Node::table({{"type", "softmax"}}),
+         o.backbone.stack().norm = backbones::LayerStackOptions::Norm::pre,
+         o.backbone.stack().position.type = backbones::PositionOptions::Type::learned;
          o.memory = {memory("grc", {{"cache_len", 9}, {"cache_ratio", 1.0}, {"qkv_bias", true}})};
        }},
       {"grc_xl_rmt",
        [](auto& o) {
-         o.backbone.stack.head_dim = 13;
+         o.backbone.stack().head_dim = 13;
          o.memory = {memory("grc", {{"cache_len", 7}, {"cache_ratio", 0.25}, {"lifetime", "sequence"}}),
                      memory("segment_cache", {{"mem_len", 6}}), memory("recurrent_tokens", {{"num_mem_tokens", 2}})};
        }},
       {"grc_abc",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table({{"type", "abc"}, {"num_slots", 5}});
+         o.backbone.stack().attention = Node::table({{"type", "abc"}, {"num_slots", 5}});
          o.memory = {memory("grc", {{"cache_len", 3}, {"lifetime", "sequence"}})};
        }},
       {"tokens_xl",
@@ -195,59 +195,59 @@ inline const std::vector<Case>& cases() {
        }},
       {"abc_tied",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table(
+         o.backbone.stack().attention = Node::table(
              {{"type", "abc"}, {"num_slots", 5}, {"tied_across_layers", true}, {"mask_empty_slots", true}});
        }},
       {"linear",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table({{"type", "linear"}});
+         o.backbone.stack().attention = Node::table({{"type", "linear"}});
        }},
       {"linear_t2r",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table({{"type", "linear"}, {"feature_map", "t2r"}, {"num_features", 5}});
+         o.backbone.stack().attention = Node::table({{"type", "linear"}, {"feature_map", "t2r"}, {"num_features", 5}});
        }},
       {"linear_rfa_gate",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table({{"type", "linear"},
-                                                   {"feature_map", "rfa"},
-                                                   {"num_features", 64},
-                                                   {"gate", true},
-                                                   {"variant", "authors"}});
+         o.backbone.stack().attention = Node::table({{"type", "linear"},
+                                                     {"feature_map", "rfa"},
+                                                     {"num_features", 64},
+                                                     {"gate", true},
+                                                     {"variant", "authors"}});
        }},
       {"window",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table({{"type", "sliding_window"}, {"window_size", 3}});
+         o.backbone.stack().attention = Node::table({{"type", "sliding_window"}, {"window_size", 3}});
        }},
       {"abc_random",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table(
+         o.backbone.stack().attention = Node::table(
              {{"type", "abc"}, {"num_slots", 5}, {"control", Node::table({{"type", "random"}})}});
        }},
       {"abc_window",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table({{"type", "abc"},
-                                                   {"num_slots", 5},
-                                                   {"control", Node::table({{"type", "window"}})},
-                                                   {"mask_empty_slots", true}});
+         o.backbone.stack().attention = Node::table({{"type", "abc"},
+                                                     {"num_slots", 5},
+                                                     {"control", Node::table({{"type", "window"}})},
+                                                     {"mask_empty_slots", true}});
        }},
       {"abc_dilated",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table(
+         o.backbone.stack().attention = Node::table(
              {{"type", "abc"}, {"num_slots", 5}, {"control", Node::table({{"type", "dilated"}})}});
        }},
       {"abc_clustering",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table(
+         o.backbone.stack().attention = Node::table(
              {{"type", "abc"}, {"num_slots", 5}, {"control", Node::table({{"type", "clustering"}})}});
        }},
       {"abc_linformer",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table(
+         o.backbone.stack().attention = Node::table(
              {{"type", "abc"}, {"num_slots", 5}, {"control", Node::table({{"type", "linformer"}, {"max_len", 700}})}});
        }},
       {"window_xl",
        [](auto& o) {
-         o.backbone.stack.attention = Node::table({{"type", "sliding_window"}, {"window_size", 4}});
+         o.backbone.stack().attention = Node::table({{"type", "sliding_window"}, {"window_size", 4}});
          o.memory = {memory("segment_cache", {{"mem_len", 6}})};
        }},
       {"attention_cache",
@@ -256,7 +256,7 @@ inline const std::vector<Case>& cases() {
        }},
       {"compressive",
        [](auto& o) {
-         o.backbone.stack.norm = backbones::LayerStackOptions::Norm::pre;
+         o.backbone.stack().norm = backbones::LayerStackOptions::Norm::pre;
          o.memory = {memory("compressive", {{"mem_len", 6}, {"compressed_len", 3}, {"compression_rate", 2}})};
        }},
       {"adaptive",
@@ -280,11 +280,11 @@ inline const std::vector<Case>& cases() {
 inline std::shared_ptr<models::Model> build(const Case& of, int64_t segment = 5) {
   models::ModelOptions options;
   options.embedding.vocab_size = kVocabulary;
-  options.backbone.stack.num_layers = 2;
-  options.backbone.stack.dim = 24;
-  options.backbone.stack.num_heads = 3;
-  options.backbone.stack.ffn_dim = 40;
-  options.backbone.stack.position.max_len = 64;
+  options.backbone.stack().num_layers = 2;
+  options.backbone.stack().dim = 24;
+  options.backbone.stack().num_heads = 3;
+  options.backbone.stack().ffn_dim = 40;
+  options.backbone.stack().position.max_len = 64;
   options.segment_size = segment;
   of.change(options);
   auto model = models::build(options, 7);

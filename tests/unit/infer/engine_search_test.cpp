@@ -19,9 +19,9 @@ struct EngineSearches : testing::TestWithParam<std::vector<std::string>> {
   EngineSearches() {
     models::ModelOptions options = test::pair_options(GetParam()[0], GetParam()[1], GetParam()[2]);
     if (GetParam()[3] == "pre") {
-      options.backbone.pairs.norm = backbones::LayerStackOptions::Norm::pre;
-      options.backbone.pairs.position.type = backbones::PositionOptions::Type::learned;
-      options.backbone.pairs.dim = 15;
+      options.backbone.pairs().norm = backbones::LayerStackOptions::Norm::pre;
+      options.backbone.pairs().position.type = backbones::PositionOptions::Type::learned;
+      options.backbone.pairs().dim = 15;
     }
     model = models::build_as<models::PairModel>(options, 4);
     at::manual_seed(6);
@@ -90,8 +90,8 @@ INSTANTIATE_TEST_SUITE_P(Attentions, EngineSearches,
 // Eight random projections over many equal tokens: the sum that is divided by is then often far below -1.
 TEST(EngineSearch, DividesByTheSizeOfANegativeSum) {
   models::ModelOptions options = test::pair_options("softmax", "linear:rfa_authors");
-  options.backbone.pairs.decoder.cross_attention.set("num_features", 8);
-  options.backbone.pairs.decoder.cross_attention.set("tau", 0.2);
+  options.backbone.pairs().decoder.cross_attention.set("num_features", 8);
+  options.backbone.pairs().decoder.cross_attention.set("tau", 0.2);
   const std::shared_ptr<const models::PairModel> model = models::build_as<models::PairModel>(options, 4);
   const at::Tensor source = at::full({15, 200}, 5, at::kLong), valid = at::ones({15, 200}, at::kBool);
   const c10::InferenceMode inference;

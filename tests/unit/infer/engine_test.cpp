@@ -58,8 +58,8 @@ TEST(Engine, ForgetsWhatTheModelForgetsWhereSegmentsStandAlone) {
 TEST(Engine, GrowsPastItsFirstRoom) {
   const Case cached{"cached", [](auto& o) { o.memory = {memory("segment_cache", {{"mem_len", 150}})}; }};
   for (const auto& [of, segment] : {std::pair{cached, 40}, {cases()[0], 600}, {cases()[5], 600}}) {
-    const auto model = build({of.name, [&of = of](auto& o) { of.change(o), o.backbone.stack.position.max_len = 600; }},
-                             segment);
+    const auto model = build(
+        {of.name, [&of = of](auto& o) { of.change(o), o.backbone.stack().position.max_len = 600; }}, segment);
     const auto engine = std::make_shared<Engine>(model);
     Session twin(model), packed(engine);
     for (int part = 0; part < 9; ++part) {
@@ -193,7 +193,7 @@ TEST(Engine, TheLoopOverTokensAllocatesNothing) {
 
 TEST(Engine, SaysWhatItCannotRun) {
   const auto attention = [](const char* type) {
-    return [type](auto& o) { o.backbone.stack.attention = Node::table({{"type", type}}); };
+    return [type](auto& o) { o.backbone.stack().attention = Node::table({{"type", type}}); };
   };
   const Case same{"same", [&](auto& o) {
                     attention("linear")(o);
@@ -204,7 +204,7 @@ TEST(Engine, SaysWhatItCannotRun) {
   test::expect_error<base::InputError>([&] { Engine engine(model); }, {"cannot run this model: unsupported: grc with"});
   EXPECT_EQ(unsupported_reason(*build({"lsh", attention("lsh")})), "unsupported: attention 'lsh'");
   const Case faithful{"faithful", [](auto& o) {
-                        o.backbone.stack.attention = Node::table({{"type", "relative"}, {"rel_shift", "faithful"}});
+                        o.backbone.stack().attention = Node::table({{"type", "relative"}, {"rel_shift", "faithful"}});
                         o.memory = {memory("recurrent_tokens", {{"num_mem_tokens", 2}})};
                       }};
   EXPECT_EQ(unsupported_reason(*build(faithful)),
@@ -216,7 +216,7 @@ TEST(Engine, SaysWhatItCannotRun) {
 
 TEST(Engine, AnErrorLeavesTheSessionAsItWas) {
   const Case places{"places", [](auto& o) {
-                      o.backbone.stack.attention = Node::table(
+                      o.backbone.stack().attention = Node::table(
                           {{"type", "abc"}, {"num_slots", 4}, {"control", Node::table({{"type", "identity"}})}});
                     }};
   Session full(std::make_shared<Engine>(build(places, 8)));
@@ -225,9 +225,9 @@ TEST(Engine, AnErrorLeavesTheSessionAsItWas) {
   test::expect_error<base::InputError>([&] { full.feed(text(2)); }, {"takes sequences of at most 4 tokens"});
   EXPECT_TRUE(at::equal(full.logits(), logits));
   const Case few{"few", [](auto& o) {
-                   o.backbone.stack.attention = Node::table({{"type", "softmax"}}),
-                   o.backbone.stack.position.type = backbones::PositionOptions::Type::learned,
-                   o.backbone.stack.position.max_len = 4;
+                   o.backbone.stack().attention = Node::table({{"type", "softmax"}}),
+                   o.backbone.stack().position.type = backbones::PositionOptions::Type::learned,
+                   o.backbone.stack().position.max_len = 4;
                  }};
   Session session(std::make_shared<Engine>(build(few, 8)));
   session.feed(text(3));

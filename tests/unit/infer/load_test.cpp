@@ -22,10 +22,10 @@ using test::expect_error;
 models::ModelOptions options() {
   models::ModelOptions options;
   options.embedding.vocab_size = 256;
-  options.backbone.stack.num_layers = 2;
-  options.backbone.stack.dim = 8;
-  options.backbone.stack.num_heads = 2;
-  options.backbone.stack.ffn_dim = 12;
+  options.backbone.stack().num_layers = 2;
+  options.backbone.stack().dim = 8;
+  options.backbone.stack().num_heads = 2;
+  options.backbone.stack().ffn_dim = 12;
   options.memory = {models::ModelOptions::memory_types().read(base::Node::table({{"type", "grc"}, {"cache_len", 3}}))};
   options.segment_size = 6;
   return options;
@@ -145,7 +145,7 @@ TEST_F(Load, AConfigurationBeyondItsWeightsAllocatesNothing) {
 TEST_F(Load, AStackOfLayersIsHeldToItsWeightsToo) {
   models::ModelOptions huge = options();
   huge.kind = models::ModelOptions::Kind::layer_stack;
-  huge.backbone.stack.ffn_dim = 1 << 20;
+  huge.backbone.stack().ffn_dim = 1 << 20;
   expect_error<InputError>(
       [&] { model_from(huge, content_.weights, path_); },
       {path_, "config.json: parameter 'backbone.layers.0.ffn.0.weight'", "model.safetensors holds"});

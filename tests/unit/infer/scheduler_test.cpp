@@ -178,9 +178,9 @@ TEST(Scheduler, ARequestWithoutLogitsLeavesWithItsErrorAndTheOthersGoOn) {
 
 TEST(Scheduler, ARequestWithoutPlacesLeavesWithItsError) {
   const Case few{"few", [](auto& o) {
-                   o.backbone.stack.attention = Node::table({{"type", "softmax"}}),
-                   o.backbone.stack.position.type = backbones::PositionOptions::Type::learned;
-                   o.backbone.stack.position.max_len = 4;
+                   o.backbone.stack().attention = Node::table({{"type", "softmax"}}),
+                   o.backbone.stack().position.type = backbones::PositionOptions::Type::learned;
+                   o.backbone.stack().position.max_len = 4;
                  }};
   const auto engine = std::make_shared<const Engine>(build(few, 8));
   Scheduler scheduler(engine);
@@ -202,7 +202,7 @@ RC_GTEST_PROP(SchedulerProperty, NobodyWaitsOnceAdmitted, ()) {
   static const auto engine = std::make_shared<const Engine>(
       build({"abc",
              [](auto& o) {
-               o.backbone.stack.attention = Node::table({{"type", "abc"}, {"num_slots", 5}});
+               o.backbone.stack().attention = Node::table({{"type", "abc"}, {"num_slots", 5}});
              }},
             500));
   Scheduler::Options options;

@@ -189,7 +189,7 @@ TEST(TaskMemoryFile, OptionsOfTheBackboneAreInItsChecksum) {
   const weights::StoredParts backbone = fresh_backbone();
   const auto with = [&](auto&& change) {
     weights::StoredParts other = backbone;
-    change(other.options, std::get<backbones::VitOptions>(other.options.backbone.vision));
+    change(other.options, std::get<backbones::VitOptions>(other.options.backbone.vision()));
     return other;
   };
   const weights::TaskMemoryFile file = task(backbone, "a", 1);

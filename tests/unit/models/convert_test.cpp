@@ -31,8 +31,8 @@ TEST(ToT2r, KeepsEveryParameterAndAddsFeatureMaps) {
   const at::NoGradGuard no_grad;
   softmax->commit(softmax->forward(segment, softmax->initial_state(2)).state);
   const auto t2r = to_t2r(*softmax, 5, 7);
-  EXPECT_EQ(t2r->options().backbone.stack.attention.type(), "linear");
-  EXPECT_EQ(t2r->options().backbone.stack.attention.table().at("feature_map").as_string(), "t2r");
+  EXPECT_EQ(t2r->options().backbone.stack().attention.type(), "linear");
+  EXPECT_EQ(t2r->options().backbone.stack().attention.table().at("feature_map").as_string(), "t2r");
   EXPECT_EQ(t2r->parameters().count(), softmax->parameters().count() + 2 * (2 * 5 * 4 + 2 * 5));
   for (const auto& [name, tensor] : softmax->parameters().named()) {
     EXPECT_TRUE(test::same_bits(t2r->parameters().find(name), tensor)) << name;
@@ -65,8 +65,8 @@ TEST(ToT2r, KeepsRotaryPositionsAndGroupsOfQueries) {
       {"backbone.attention.type=softmax", "backbone.attention.num_kv_heads=1", "backbone.attention.rotary.base=50.0"});
   const auto t2r = to_t2r(*softmax, 4, 7);
   for (const char* key : {"num_kv_heads", "rotary"})
-    EXPECT_EQ(t2r->options().backbone.stack.attention.table().at(key),
-              softmax->options().backbone.stack.attention.table().at(key))
+    EXPECT_EQ(t2r->options().backbone.stack().attention.table().at(key),
+              softmax->options().backbone.stack().attention.table().at(key))
         << key;
 }
 

@@ -44,7 +44,7 @@ struct PairLimits : testing::TestWithParam<Limited> {};
 TEST_P(PairLimits, AreWhatTheModelRuns) {
   const Limited& limited = GetParam();
   ModelOptions options = test::pair_options();
-  EncoderDecoderOptions& pairs = options.backbone.pairs;
+  EncoderDecoderOptions& pairs = options.backbone.pairs();
   pairs.encoder.attention = option_table(limited.encoder);
   pairs.decoder.attention = option_table(limited.decoder);
   pairs.decoder.cross_attention = option_table(limited.cross);

@@ -100,8 +100,8 @@ INSTANTIATE_TEST_SUITE_P(Attentions, PairModels,
 TEST_P(PairModels, PaddingLeftOutOfTrainingChangesNothing) {
   for (const auto norm : {EncoderDecoderOptions::Norm::pre, EncoderDecoderOptions::Norm::post}) {
     ModelOptions options = pair_options(GetParam()[0], GetParam()[1], GetParam()[2]);
-    options.backbone.pairs.norm = norm;
-    options.backbone.pairs.dropout = 0.2;
+    options.backbone.pairs().norm = norm;
+    options.backbone.pairs().dropout = 0.2;
     const auto model = build(options, 5, at::kDouble);
     at::manual_seed(2);
     core::Segment segment = pair_segment(pair_source(3, 6), at::randint(4, 19, {3, 5}, at::kLong));

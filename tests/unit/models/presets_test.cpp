@@ -112,10 +112,10 @@ TEST(Presets, KeysBesideThemWin) {
             "2\n[backbone.attention]\nclamp_len = 7\n"
             "[head.adaptive]\ndropout = 0.25\n"));
   EXPECT_EQ(options.segment_size, 64);
-  EXPECT_EQ(options.backbone.stack.num_layers, 2);
-  EXPECT_EQ(options.backbone.stack.dim, 410);
-  EXPECT_EQ(options.backbone.stack.attention.table().at("clamp_len").as_int(), 7);
-  EXPECT_EQ(options.backbone.stack.attention.table().at("eval_clamp_len").as_int(), 400);
+  EXPECT_EQ(options.backbone.stack().num_layers, 2);
+  EXPECT_EQ(options.backbone.stack().dim, 410);
+  EXPECT_EQ(options.backbone.stack().attention.table().at("clamp_len").as_int(), 7);
+  EXPECT_EQ(options.backbone.stack().attention.table().at("eval_clamp_len").as_int(), 400);
   EXPECT_EQ(options.head.table().at("adaptive").at("dropout").as_double(), 0.25);
   EXPECT_EQ(options.head.table().at("adaptive").at("cutoffs").size(), 3U);
   EXPECT_EQ(options.memory.size(), 1U);
@@ -124,8 +124,8 @@ TEST(Presets, KeysBesideThemWin) {
   const ModelOptions other = read_model_options(
       table("preset = \"transformer_xl_enwik8\"\nmemory = []\n[backbone]\nattention = \"softmax\"\n"));
   EXPECT_TRUE(other.memory.empty());
-  EXPECT_EQ(other.backbone.stack.attention.type(), "softmax");
-  EXPECT_FALSE(other.backbone.stack.attention.table().contains("clamp_len"));
+  EXPECT_EQ(other.backbone.stack().attention.type(), "softmax");
+  EXPECT_FALSE(other.backbone.stack().attention.table().contains("clamp_len"));
 }
 
 TEST(Presets, AreWrittenOutInFull) {

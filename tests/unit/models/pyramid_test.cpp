@@ -123,7 +123,7 @@ struct Twin {
 };
 
 at::Tensor pvt_twin(const ImageModel& model, const at::Tensor& pixels) {
-  const auto& o = std::get<backbones::PvtOptions>(model.options().backbone.vision);
+  const auto& o = std::get<backbones::PvtOptions>(model.options().backbone.vision());
   const Twin t(model);
   at::Tensor image = pixels, x;
   for (size_t s = 0; s < o.depths.size(); ++s) {
@@ -160,7 +160,7 @@ at::Tensor pvt_twin(const ImageModel& model, const at::Tensor& pixels) {
 }
 
 at::Tensor pvt_v2_twin(const ImageModel& model, const at::Tensor& pixels) {
-  const auto& o = std::get<backbones::PvtV2Options>(model.options().backbone.vision);
+  const auto& o = std::get<backbones::PvtV2Options>(model.options().backbone.vision());
   const Twin t(model);
   at::Tensor image = pixels, x;
   for (size_t s = 0; s < o.depths.size(); ++s) {
@@ -203,7 +203,7 @@ struct WindowRule {
 };
 
 at::Tensor swin_twin(const ImageModel& model, const at::Tensor& pixels) {
-  const auto& o = std::get<backbones::SwinOptions>(model.options().backbone.vision);
+  const auto& o = std::get<backbones::SwinOptions>(model.options().backbone.vision());
   const Twin t(model);
   const at::Tensor patches = at::conv2d(pixels, t.p("patch_embedding.weight"), t.p("patch_embedding.bias"),
                                         o.patch_size);

@@ -146,7 +146,7 @@ TEST(ReplacedMemory, NoiseHasTheMeanAndDeviationOfTheField) {
 TEST(ReplacedMemory, OfATranslationModelStandsBeforeASource) {
   const at::NoGradGuard no_grad;
   ModelOptions options = test::pair_options();
-  options.backbone.pairs.encoder.memory = {ModelOptions::memory_types().read(
+  options.backbone.pairs().encoder.memory = {ModelOptions::memory_types().read(
       base::Node::table({{"type", "grc"}, {"cache_len", 3}, {"lifetime", "sequence"}}))};
   const auto model = build_as<PairModel>(options, 3, at::kDouble);
   const auto zeros = replaced_memory(*model, "zeros", "test");

@@ -41,14 +41,14 @@ ModelOptions options_with(const Memories& memories, std::optional<int64_t> segme
                           const std::string& encoder = "softmax") {
   ModelOptions options = pair_options("softmax", "softmax", encoder);
   for (const base::Node& one : memories)
-    options.backbone.pairs.encoder.memory.push_back(ModelOptions::memory_types().read(one));
-  options.backbone.pairs.encoder.segment_size = segment;
+    options.backbone.pairs().encoder.memory.push_back(ModelOptions::memory_types().read(one));
+  options.backbone.pairs().encoder.segment_size = segment;
   return options;
 }
 
 /// Without positions, so that only what memories carry joins segments.
 ModelOptions without_positions(ModelOptions options) {
-  options.backbone.pairs.position.type = backbones::PositionOptions::Type::none;
+  options.backbone.pairs().position.type = backbones::PositionOptions::Type::none;
   return options;
 }
 

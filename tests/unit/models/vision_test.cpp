@@ -256,7 +256,7 @@ TEST(Vit, KeepsACacheAroundItsAttention) {
 /// Multiply-adds per image in units of 10^9. All layers cost the same, so models of one and two layers determine the
 /// total.
 double multiply_adds(ModelOptions options, const std::vector<int64_t>& image_size = {}) {
-  auto& vit = std::get<backbones::VitOptions>(options.backbone.vision);
+  auto& vit = std::get<backbones::VitOptions>(options.backbone.vision());
   const int64_t layers = vit.num_layers;
   const auto flops = [&](int64_t count) {
     vit.num_layers = count;

@@ -77,10 +77,10 @@ TEST_F(RecipeFiles, VariantsGoOnTopOfStudiesOnTopOfTheFile) {
   EXPECT_EQ(cache.model.segment_size, 8);
   ASSERT_EQ(cache.model.memory.size(), 1u);
   EXPECT_EQ(cache.model.memory[0].table().at("mem_len").as_int(), 5);
-  EXPECT_EQ(cache.model.backbone.stack.attention.table().at("type").as_string(), "softmax");
-  EXPECT_FALSE(cache.model.backbone.stack.attention.table().contains("rel_shift"));
+  EXPECT_EQ(cache.model.backbone.stack().attention.table().at("type").as_string(), "softmax");
+  EXPECT_FALSE(cache.model.backbone.stack().attention.table().contains("rel_shift"));
   const Recipe none = read_recipe(file.recipe("Text/none"));
-  EXPECT_EQ(none.model.backbone.stack.attention.table().at("rel_shift").as_string(), "faithful");
+  EXPECT_EQ(none.model.backbone.stack().attention.table().at("rel_shift").as_string(), "faithful");
   const Recipe rmt = read_recipe(file.recipe("rmt"));
   EXPECT_EQ(rmt.train.steps, 100);
   EXPECT_EQ(rmt.task()->text(), nullptr);

@@ -131,8 +131,8 @@ TEST_F(BeamSearch, AHypothesisThatNothingMayFollowEnds) {
 // Nothing is longer than the model's positions reach.
 TEST_F(BeamSearch, TheModelsPlacesLimitTheLength) {
   models::ModelOptions options = test::pair_options();
-  options.backbone.pairs.position.type = backbones::PositionOptions::Type::learned;
-  options.backbone.pairs.position.max_len = 10;  // from 2 on
+  options.backbone.pairs().position.type = backbones::PositionOptions::Type::learned;
+  options.backbone.pairs().position.max_len = 10;  // from 2 on
   model = models::build(options, 9, at::kDouble);
   for (const auto& hypotheses : search({.beam_size = 3, .min_len = 20, .max_len_b = 30})) {
     for (const Hypothesis& hypothesis : hypotheses) EXPECT_EQ(hypothesis.tokens.size(), 8u);

@@ -13,7 +13,7 @@ namespace {
 
 std::unique_ptr<models::PairModel> model_with_memory() {
   models::ModelOptions options = test::pair_options();
-  options.backbone.pairs.encoder.memory = {models::ModelOptions::memory_types().read(
+  options.backbone.pairs().encoder.memory = {models::ModelOptions::memory_types().read(
       base::Node::table({{"type", "grc"}, {"cache_len", 3}, {"lifetime", "sequence"}}))};
   return models::build_as<models::PairModel>(options, 3, at::kDouble);
 }

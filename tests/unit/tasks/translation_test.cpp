@@ -84,7 +84,7 @@ TEST(PairPadding, OnEitherSideTrainsTheSame) {
   for (const char* attention : {"softmax", "relative", "abc", "linear", "sliding_window"}) {
     const bool crosses = std::string_view(attention) == "abc" || std::string_view(attention) == "linear";
     models::ModelOptions options = test::pair_options(attention, crosses ? attention : "softmax", attention);
-    options.backbone.pairs.encoder.memory = {models::ModelOptions::memory_types().read(base::Node::table(
+    options.backbone.pairs().encoder.memory = {models::ModelOptions::memory_types().read(base::Node::table(
         {{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"layout", "encoder"}, {"memory_position", "front"}}))};
     const auto model = models::build(options, 5, at::kDouble);
     TranslationOptions smoothed;

@@ -90,11 +90,11 @@ TEST(ForeignPyramids, FactoriesHaveTheValuesOfThePresets) {
         << architecture;
   }
   const auto swin = std::get<backbones::SwinOptions>(
-      options_from(R"({"architecture": "swin_base_patch4_window12_384"})").backbone.vision);
+      options_from(R"({"architecture": "swin_base_patch4_window12_384"})").backbone.vision());
   EXPECT_EQ(swin.dim, 128);
   EXPECT_EQ(swin.window_size, (std::vector<int64_t>{12, 12}));
   EXPECT_EQ(swin.drop_path, 0.1);
-  const auto b5 = std::get<backbones::PvtV2Options>(options_from(R"({"architecture": "pvt_v2_b5"})").backbone.vision);
+  const auto b5 = std::get<backbones::PvtV2Options>(options_from(R"({"architecture": "pvt_v2_b5"})").backbone.vision());
   EXPECT_EQ(b5.mlp_ratios, (std::vector<double>{4, 4, 4, 4}));
   EXPECT_EQ(b5.depths, (std::vector<int64_t>{3, 6, 40, 3}));
   // PVT always pools its class token, whatever else a config says.
@@ -174,7 +174,7 @@ TEST(ForeignPyramids, WhatCannotBeHonouredIsNamed) {
   models::ModelOptions options = options_from(R"({"architecture": "pvt_tiny"})");
   options.head.set("pool", "mean");
   expect_error<base::InputError>([&] { foreign_format("pvt").config(options); }, {"pvt", "class token"});
-  std::get<backbones::PvtOptions>(options.backbone.vision).norm_eps = 1e-5;
+  std::get<backbones::PvtOptions>(options.backbone.vision()).norm_eps = 1e-5;
   expect_error<base::InputError>([&] { foreign_format("pvt").config(options); }, {"pvt", "norm_eps = 1e-05"});
 }
 

@@ -81,7 +81,7 @@ TEST(Foreign, LoadingAndWritingAreEachOthersInverse) {
 TEST(Foreign, ConfigsHaveTheFactorysOwnValues) {
   const auto read = [](const std::string& text) { return options_of(parse_model_config(text, "m/config.json")); };
   const auto vit = [](const models::ModelOptions& options) {
-    return std::get<backbones::VitOptions>(options.backbone.vision);
+    return std::get<backbones::VitOptions>(options.backbone.vision());
   };
   const auto large = vit(read(R"({"architecture": "vit_large_patch32_384"})"));
   EXPECT_EQ(large.image_size, (std::vector<int64_t>{384, 384}));
@@ -186,11 +186,11 @@ TEST(Foreign, WrongTensorsAreListedByTheirNamesAndNothingIsLoaded) {
 
 TEST(Foreign, RatesOfDroppingGoAlong) {
   models::ModelOptions options = options_of(config_of("timm_vit"));
-  auto& vit = std::get<backbones::VitOptions>(options.backbone.vision);
+  auto& vit = std::get<backbones::VitOptions>(options.backbone.vision());
   vit.drop_path = 0.125;
   vit.dropout = 0.25;
   const auto back = std::get<backbones::VitOptions>(
-      options_of(foreign_format("timm_vit").config(options)).backbone.vision);
+      options_of(foreign_format("timm_vit").config(options)).backbone.vision());
   EXPECT_EQ(back.drop_path, 0.125);
   EXPECT_EQ(back.dropout, 0.25);
 }
@@ -203,7 +203,7 @@ TEST(Foreign, WhatAFormatCannotSayIsNamed) {
   expect_error<base::InputError>([&] { to_theirs(foreign_format("timm_vit"), model.parameters().named()); },
                                  {"timm_vit", "attn.grc."});
   options.memory.clear();
-  auto& vit = std::get<backbones::VitOptions>(options.backbone.vision);
+  auto& vit = std::get<backbones::VitOptions>(options.backbone.vision());
   vit.norm_eps = 1e-5;
   expect_error<base::InputError>([&] { foreign_format("timm_vit").config(options); }, {"timm_vit", "norm_eps = 1e-05"});
   vit.image_size = {32, 64};

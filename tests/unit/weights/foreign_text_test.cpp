@@ -31,7 +31,7 @@ void refused_with_keys(const std::string& folder, const Keys& keys, std::initial
   expect_error<base::InputError>([&] { with_keys(folder, keys); }, parts);
 }
 
-Node rotary_of(const models::ModelOptions& options) { return options.backbone.stack.attention.table().at("rotary"); }
+Node rotary_of(const models::ModelOptions& options) { return options.backbone.stack().attention.table().at("rotary"); }
 
 // The golden Llama says rope_parameters, of type default.
 TEST(ForeignText, RopeScalingCountsBeforeRopeParameters) {
@@ -73,7 +73,7 @@ TEST(ForeignText, RotarySettingsNameATypeAndAFactor) {
 
 // Only a head for masked tokens has an activation of its own.
 TEST(ForeignText, AClassifierMayHaveSilu) {
-  EXPECT_EQ(with_keys("bert_cls", {{"hidden_act", "silu"}}).backbone.stack.activation, ops::Activation::silu);
+  EXPECT_EQ(with_keys("bert_cls", {{"hidden_act", "silu"}}).backbone.stack().activation, ops::Activation::silu);
   refused_with_keys("bert_mlm", {{"hidden_act", "silu"}}, {"'hidden_act'", "masked tokens"});
   refused_with_keys("deberta_v3_cls", {{"pos_att_type", -3}}, {"'pos_att_type'", "c2p"});
 }
@@ -90,17 +90,17 @@ TEST(ForeignText, WholeHeadsAreTurnedWhereAnArchitectureHasNoShare) {
   }
   // GPT-NeoX has it.
   const models::ModelOptions half = with_keys("gpt_neox", {{"rope_parameters", settings(0.5)}});
-  EXPECT_EQ(rotary_of(half).at("dims").as_int(), half.backbone.stack.head_width() / 2);
+  EXPECT_EQ(rotary_of(half).at("dims").as_int(), half.backbone.stack().head_width() / 2);
 }
 
 // transformers' Mistral has a window of 4,096 unless the key is null.
 TEST(ForeignText, AMistralHasAWindowUnlessTheKeyIsNull) {
   const models::ModelOptions silent = with_keys("mistral", {}, {"sliding_window"});
-  ASSERT_TRUE(silent.backbone.stack.attention.table().contains("window_size"));
-  EXPECT_EQ(silent.backbone.stack.attention.table().at("window_size").as_int(), 4096);
+  ASSERT_TRUE(silent.backbone.stack().attention.table().contains("window_size"));
+  EXPECT_EQ(silent.backbone.stack().attention.table().at("window_size").as_int(), 4096);
   EXPECT_FALSE(
-      with_keys("mistral", {{"sliding_window", Node()}}).backbone.stack.attention.table().contains("window_size"));
-  EXPECT_EQ(with_keys("mistral", {{"sliding_window", 7}}).backbone.stack.attention.table().at("window_size").as_int(),
+      with_keys("mistral", {{"sliding_window", Node()}}).backbone.stack().attention.table().contains("window_size"));
+  EXPECT_EQ(with_keys("mistral", {{"sliding_window", 7}}).backbone.stack().attention.table().at("window_size").as_int(),
             7);
 }
 
