@@ -228,8 +228,8 @@ void require_buildable(const recipes::Recipe& recipe) {
 
 namespace {
 
-/// [model] beside [finetune] says what the trained model is, or nothing: no model is made of it. Tasks that are
-/// attached it may leave out, and classes of the head.
+/// [model] beside [finetune] says what the trained model is, or nothing: no model is made of it. It may leave out
+/// attached tasks, classes of the head and whatever has its default.
 void require_same_model(models::ModelOptions given, models::ModelOptions stored, const std::string& folder) {
   if (left_out(given)) return;
   if (given.memory.empty()) {
@@ -237,10 +237,11 @@ void require_same_model(models::ModelOptions given, models::ModelOptions stored,
                   [](const base::TypedOptions& memory) { return memory.type() == memory::LearnableTokens::kType; });
   }
   if (given.num_classes() == 0) given.set_num_classes(stored.num_classes().value_or(0));
-  const base::Node expected = base::write_options(stored), found = base::write_options(given);
+  const base::Node expected = base::write_options(stored), found = base::write_options(given),
+                   defaults = base::write_options(models::ModelOptions());
   for (const auto& [key, value] : found.members()) {
-    const base::Node* same = expected.find(key);
-    base::require(same != nullptr && *same == value,
+    const base::Node *same = expected.find(key), *usual = defaults.find(key);
+    base::require((same != nullptr && *same == value) || (usual != nullptr && *usual == value),
                   "recipe: 'model.{}' differs from the model in {}, which [finetune] starts from; leave [model] out",
                   key, folder);
   }

@@ -68,7 +68,7 @@ struct ModelKeys {
 /// The type of a backbone, and its options.
 struct BackboneOptions {
   std::string type;
-  /// One alternative for each core::InputKind, in that order: of a stack of identical layers, of an image backbone, of a
+  /// One alternative for each core::InputKind, in that order: a stack of identical layers, an image backbone, a
   /// translation model.
   std::variant<backbones::EncoderOptions, backbones::VisionOptions, EncoderDecoderOptions> options;
 
@@ -84,12 +84,12 @@ struct BackboneOptions {
   void validate(const base::Where& where) const;
 
   /// The options of a stack, of an image backbone, of a translation model. Throw InternalError for another backbone.
-  backbones::EncoderOptions& stack() { return const_cast<backbones::EncoderOptions&>(as<backbones::EncoderOptions>()); }
-  const backbones::EncoderOptions& stack() const { return as<backbones::EncoderOptions>(); }
-  backbones::VisionOptions& vision() { return const_cast<backbones::VisionOptions&>(as<backbones::VisionOptions>()); }
-  const backbones::VisionOptions& vision() const { return as<backbones::VisionOptions>(); }
-  EncoderDecoderOptions& pairs() { return const_cast<EncoderDecoderOptions&>(as<EncoderDecoderOptions>()); }
-  const EncoderDecoderOptions& pairs() const { return as<EncoderDecoderOptions>(); }
+  backbones::EncoderOptions& stack() { return as<backbones::EncoderOptions>(*this); }
+  const backbones::EncoderOptions& stack() const { return as<backbones::EncoderOptions>(*this); }
+  backbones::VisionOptions& vision() { return as<backbones::VisionOptions>(*this); }
+  const backbones::VisionOptions& vision() const { return as<backbones::VisionOptions>(*this); }
+  EncoderDecoderOptions& pairs() { return as<EncoderDecoderOptions>(*this); }
+  const EncoderDecoderOptions& pairs() const { return as<EncoderDecoderOptions>(*this); }
 
   /// The input of a model with this backbone.
   core::InputKind input() const { return static_cast<core::InputKind>(options.index()); }
@@ -113,10 +113,10 @@ struct BackboneOptions {
   static const base::PolyType& attention_types();
 
  private:
-  template <class O>
-  const O& as() const {
-    const auto* found = std::get_if<O>(&options);
-    base::ensure(found != nullptr, "backbone.type = \"{}\" has options of another kind", type);
+  template <class O, class Self>
+  static auto& as(Self& self) {
+    auto* found = std::get_if<O>(&self.options);
+    base::ensure(found != nullptr, "backbone.type = \"{}\" has options of another kind", self.type);
     return *found;
   }
   /// Sets `options` to the defaults of `type` if they are of another one.

@@ -247,7 +247,7 @@ TEST_F(CommandLine, ImageModelsAreInspectedAndRefusedWhereTextsAreMeant) {
       {{"convert", model, "--to", "timm_vitt", "--out", folder_ / "x"}, "did you mean 'timm_vit'?"},
       {{"convert", trained("texts"), "--to", "timm_vit", "--out", folder_ / "x"},
        "backbone.type = \"vit\", found \"decoder\""},
-      {{"train", folder_ / "vit.toml", "--data", text_}, "takes images"},
+      {{"train", folder_ / "vit.toml", "--data", text_}, "\"vit\", a model of images"},
   };
   for (const auto& [arguments, message] : cases) {
     const Finished outcome = run(arguments);

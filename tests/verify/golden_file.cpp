@@ -173,9 +173,9 @@ namespace {
 core::InputKind input_of(const base::Node& config) {
   const base::Node* backbone = config.find("backbone");
   const base::Node* type = backbone == nullptr ? nullptr : backbone->find("type");
-  models::BackboneOptions options;
-  if (type != nullptr && type->is_string()) options.type = type->as_string();
-  return options.input();
+  const auto names = models::BackboneOptions::type_names();
+  const bool known = type != nullptr && type->is_string() && std::ranges::find(names, type->as_string()) != names.end();
+  return known ? models::BackboneOptions(type->as_string()).input() : models::BackboneOptions().input();
 }
 
 bool reads_images(const base::Node& config) { return input_of(config) == core::InputKind::images; }

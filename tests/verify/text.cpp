@@ -70,7 +70,7 @@ std::map<std::string, at::Tensor> take_gradients(const bundle::AnyModel& loaded)
   }
   if (loaded.format != nullptr) {
     for (const auto& [name, tensor] :
-         weights::to_theirs(*loaded.format, gradients, loaded.model->options().backbone.stack().num_heads))
+         weights::to_theirs(*loaded.format, gradients, loaded.model->options().backbone.num_heads()))
       named[name] = tensor;
   }
   loaded.model->parameters().zero_grad();
