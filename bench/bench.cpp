@@ -17,6 +17,7 @@
 #include "cli/application.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "ops/linear/packed_linear.h"
 
 namespace mnemo::bench {
 namespace {
@@ -92,7 +93,7 @@ int bench(const BenchArguments& arguments) {
   base::require(arguments.precisions.empty() || arguments.part == "decoding",
                 "--precision: of decoding alone; the part is '{}'", arguments.part);
   for (const std::string& name : arguments.precisions)
-    require_known("--precision", name, {"float32", "bf16", "int8", "w8a8"});
+    require_known("--precision", name, ops::precision_names());
 
   base::require(arguments.model.empty() || arguments.part == "translation",
                 "--model: of translation alone; the part is '{}'", arguments.part);
@@ -156,7 +157,7 @@ std::shared_ptr<CLI::App> make_bench() {
       .option("--length", arguments->lengths, "T",
               fmt::format("with --all: {}; may be repeated (default all)", fmt::join(length_names(), ", ")))
       .option("--precision", arguments->precisions, "NAME",
-              "with decoding: float32, bf16, int8, w8a8; may be repeated (default all)")
+              fmt::format("with decoding: {}; may be repeated (default all)", fmt::join(ops::precision_names(), ", ")))
       .option("--model", arguments->model, "FOLDER",
               "with translation: a trained model; BLEU beside that of CTranslate2 with the same weights")
       .option("--pairs", arguments->pairs, "FILE", "with --model: sentences and references, tab-separated")

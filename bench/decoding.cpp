@@ -12,6 +12,7 @@
 #include "bench/bench.h"
 #include "bench/limits.h"
 #include "bench/peers.h"
+#include "ops/linear/packed_linear.h"
 
 namespace mnemo::bench {
 namespace {
@@ -66,6 +67,7 @@ struct DecodingResults {
 
 std::vector<DecodingPeer> peers_of(const DecodingPeers& peers, const DecodingRow& row) {
   if (!peers.stock) return {};
+  if (row.precision.starts_with("int4")) return {};  // none of them has four bits
   const bool eight_bits = row.precision == "int8" || row.precision == "w8a8";
   const std::string theirs = eight_bits ? "int8" : row.precision;
   std::vector<DecodingPeer> found = {{"stock", peers.stock.get(), eight_bits ? "float32" : row.precision},
@@ -234,9 +236,8 @@ std::vector<std::string> decoding_case_names() {
 }
 
 BenchReport bench_decoding(const BenchArguments& arguments, Bars& bars) {
-  const std::vector<std::string> precisions = arguments.precisions.empty()
-                                                  ? std::vector<std::string>{"float32", "bf16", "int8", "w8a8"}
-                                                  : arguments.precisions;
+  const std::vector<std::string> precisions = arguments.precisions.empty() ? ops::precision_names()
+                                                                           : arguments.precisions;
   DecodingResults results;
   ReadLimit limit;
   for (const DecodingCase& decoding_case : decoding_cases()) {

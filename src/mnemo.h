@@ -96,10 +96,11 @@ struct EvaluateOptions {
   std::string documents = {};  ///< for a text, where a document ends: "none", "blank_line", "heading" or "line"
   std::string separator = {};  ///< the line that ends a document, for documents = "line"
   std::string reset = {};      ///< reset memory at "documents" only or at "segments"; empty: as in training
-  std::string precision = {};  ///< use the decoding engine: "float32", "bf16", "int8" or "w8a8"; empty: as in training
-  std::string task = {};       ///< for image models, the head to evaluate; empty: "base", or the run's task
-  int64_t segment_size = 0;    ///< tokens per segment; 0: the model's
-  int64_t batch = 1;           ///< parallel parts of a text, or samples per batch
+  /// Use the decoding engine: "float32", "bf16", "int8", "w8a8", "int4" or "int4_offset"; empty: as in training.
+  std::string precision = {};
+  std::string task = {};     ///< for image models, the head to evaluate; empty: "base", or the run's task
+  int64_t segment_size = 0;  ///< tokens per segment; 0: the model's
+  int64_t batch = 1;         ///< parallel parts of a text, or samples per batch
   Watch watch = {};
 };
 

@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/recipes.h"
 #include "data/prepare/registry.h"
+#include "ops/linear/packed_linear.h"
 #include "recipes/recipe.h"
 #include "tasks/registry.h"
 #include "text/train_tokenizer.h"
@@ -41,7 +42,7 @@ const std::vector<OptionWords>& option_words() {
   static const std::vector<OptionWords> all = {
       {{"train", "finetune", "eval", "compare", "generate", "translate", "classify"}, "--device", {"cpu", "cuda"}},
       {{"eval", "generate", "translate", "classify", "inspect", "convert"}, "--checkpoint", {"latest", "best"}},
-      {{"eval", "generate", "translate"}, "--precision", {"float32", "bf16", "int8", "w8a8"}},
+      {{"eval", "generate", "serve", "translate"}, "--precision", ops::precision_names()},
       {{"data", "eval"}, "--part", {"train", "valid", "test"}},
       {{"data"}, "--unit", {"bytes", "characters", "words"}},
       {{"data"}, "--type", {text::tokenizer_types().begin(), text::tokenizer_types().end()}},

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "experiment/device.h"
 #include "experiment/measure.h"
 #include "models/kinds.h"
+#include "ops/linear/packed_linear.h"
 #include "tasks/types/images.h"
 
 namespace mnemo::cli {
@@ -118,7 +120,8 @@ void add_eval(CLI::App& app) {
           "replace the memory at the start of every segment by zeros or noise: a model that uses its memory gets worse")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
       .option("--precision", options->measure.precision, "P",
-              "use the decoding engine with weights in float32, bf16, int8 or w8a8 (default: the model as trained)");
+              fmt::format("use the decoding engine with weights in one of {} (default: the model as trained)",
+                          fmt::join(ops::precision_names(), ", ")));
   add_ranks(command, options->ranks, "measure on N processes of this machine, each with its share");
   command.flag("--strict", options->measure.strict, "refuse a text with characters or words outside the vocabulary")
       .flag("--json", options->json, "print JSON")

@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,6 +31,7 @@
 #include "experiment/device.h"
 #include "infer/open_text.h"
 #include "models/model.h"
+#include "ops/linear/packed_linear.h"
 #include "recipes/recipe.h"
 
 namespace mnemo::cli {
@@ -397,7 +400,7 @@ void add_generate(CLI::App& app) {
               "standard input")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
       .option("--precision", options->precision, "P",
-              "weights on the CPU: float32, bf16, int8 or w8a8 (default float32)");
+              fmt::format("weights on the CPU: {} (default float32)", fmt::join(ops::precision_names(), ", ")));
   add_ranks(command, options->ranks, "write the texts of --num-samples on N processes of this machine");
   command.flag("--json", options->json, "print one JSON object at the end instead of streaming")
       .footer("mnemo generate runs/mine/model --prompt 'Once upon' --tokens 400")

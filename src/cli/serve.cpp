@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <ATen/Parallel.h>
 
 #include <chrono>
@@ -14,6 +16,7 @@
 #include "cli/signals.h"
 #include "infer/open_text.h"
 #include "models/model.h"
+#include "ops/linear/packed_linear.h"
 #include "serve/server.h"
 
 namespace mnemo::cli {
@@ -81,7 +84,8 @@ void add_serve(CLI::App& app) {
       .option("--api-key-file", server.api_key_file, "FILE", "keys that clients must have, one a line")
       .flag("--insecure", server.insecure, "let other machines in without keys")
       .option("--name", arguments->name, "NAME", "the model's name in requests (default: that of its folder)")
-      .option("--precision", arguments->precision, "P", "weights: float32, bf16, int8 or w8a8 (default float32)")
+      .option("--precision", arguments->precision, "P",
+              fmt::format("weights: {} (default float32)", fmt::join(ops::precision_names(), ", ")))
       .option("--max-tokens", server.requests.max_tokens, "N", "tokens that a request may ask for (default 4096)",
               base::range(1, 1 << 24))
       .option("--max-requests", server.max_requests, "N", "texts that are written at once (default 32)",

@@ -23,6 +23,7 @@
 #include "experiment/translation_search.h"
 #include "infer/translator.h"
 #include "models/model.h"
+#include "ops/linear/packed_linear.h"
 
 namespace mnemo::cli {
 namespace {
@@ -311,9 +312,9 @@ void add_translate(CLI::App& app) {
               "cut sources beyond this many tokens, or beyond the model's positions, with a warning (default 1024)",
               base::range(2, 1 << 20))
       .option("--precision", arguments->precision, "NAME",
-              "weights of the decoding engine: float32, bf16, int8 or w8a8 (default: float32; the model itself if the "
-              "engine "
-              "does not support it)")
+              fmt::format("weights of the decoding engine: {} (default: float32; the model itself if the engine does "
+                          "not support it)",
+                          fmt::join(ops::precision_names(), ", ")))
       .option("--device", arguments->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)");
   add_ranks(command, arguments->ranks, "translate on N processes of this machine, each with its share of the batches");
   command.flag("--json", arguments->json, "print a line of JSON for each line, with scores")

@@ -21,10 +21,11 @@ struct MeasureOptions {
   std::optional<std::string> documents = {};  ///< of a text: "none", "blank_line", "heading" or "line"
   std::optional<std::string> separator = {};  ///< the line that ends a document, for documents = "line"
   std::optional<std::string> reset = {};      ///< "documents" or "segments"; unset: as the model was trained
-  std::optional<std::string> precision = {};  ///< by the decoding engine: "float32", "bf16", "int8" or "w8a8"
-  std::optional<std::string> task = {};       ///< of a model of images: the head that is measured
-  std::optional<int64_t> segment_size = {};   ///< tokens a segment; unset: the model's
-  std::optional<int64_t> context = {};        ///< tokens in front of the scored ones; unset: as the run evaluated
+  std::optional<std::string> precision =
+      {};  ///< by the decoding engine: "float32", "bf16", "int8", "w8a8", "int4" or "int4_offset"
+  std::optional<std::string> task = {};      ///< of a model of images: the head that is measured
+  std::optional<int64_t> segment_size = {};  ///< tokens a segment; unset: the model's
+  std::optional<int64_t> context = {};       ///< tokens in front of the scored ones; unset: as the run evaluated
   /// What stands in the place of the model's memory at the start of each segment: "zeros" or "noise"
   /// (models::replaced_memory); unset: the memory itself.
   std::optional<std::string> memory = {};

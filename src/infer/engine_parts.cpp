@@ -88,8 +88,8 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
     contexts.push_back({name, decoder_of(what, [&, of = context.get()] { return of->decoder(build); })});
   }
 
-  const bool packs_source = writer.source != nullptr && build.runs &&
-                            (build.precision == ops::Precision::int8 || build.precision == ops::Precision::w8a8);
+  const bool packs_source = writer.source != nullptr && build.runs && build.precision != ops::Precision::float32 &&
+                            build.precision != ops::Precision::bf16;
   const auto add_source_map = [&](const at::Tensor& weight) {
     if (packs_source) source_maps.add(weight, build.precision);
   };

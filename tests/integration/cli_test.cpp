@@ -174,7 +174,7 @@ TEST_F(CommandLine, TrainingLeavesARunThatEvaluatesAndGenerates) {
   // Fewer bits: almost the same values.
   const double expected = json(run({"eval", run_folder, "--precision", "float32", "--json"}).out).at("nll").as_double();
   EXPECT_NEAR(expected, own.at("nll").as_double(), 1e-4);
-  for (const char* precision : {"bf16", "int8", "w8a8"}) {
+  for (const char* precision : {"bf16", "int8", "w8a8", "int4", "int4_offset"}) {
     const Finished text = run({"generate", run_folder, "--tokens", "12", "--precision", precision, "--quiet"});
     EXPECT_EQ(text.status, 0) << text.err;
     const double nll = json(run({"eval", run_folder, "--precision", precision, "--json"}).out).at("nll").as_double();

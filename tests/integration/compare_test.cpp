@@ -86,7 +86,8 @@ TEST_F(CommandLine, CompareGivesTablesAndAReport) {
   const Finished few = run({"generate", out + "/runs/text-grc-more-seed0", "--tokens", "5", "--precision", "int8"});
   EXPECT_EQ(few.status, 0) << few.err;
   const Finished wrong = run({"generate", out + "/runs/text-no-memory-seed0", "--precision", "fp8"});
-  EXPECT_TRUE(holds(wrong.err, "generate: --precision: expected float32, bf16, int8 or w8a8, found 'fp8'"))
+  EXPECT_TRUE(holds(wrong.err,
+                    "generate: --precision: expected one of float32, bf16, int8, w8a8, int4, int4_offset, found 'fp8'"))
       << wrong.err;
 
   // It is in a run's folder with its recipe, so its data is known; nothing else of the run is left.

@@ -15,8 +15,13 @@ namespace mnemo::ops {
 ///   bf16     rounded to bfloat16; products and sums in float32
 ///   int8     rounded to +-127 steps for each output, inputs to +-16,383 for each row; sums of products are exact
 ///   w8a8     like int8, with inputs rounded to +-127 as well: with VNNI, twice as many products in an instruction
-enum class Precision { float32, bf16, int8, w8a8 };
+///   int4     16 steps in each group of 32 weights of an output, zero among them; inputs rounded to +-127 steps in
+///            each such group
+///   int4_offset  likewise, from the least weight of the group to the largest
+enum class Precision { float32, bf16, int8, w8a8, int4, int4_offset };
 
+/// The names of all of them.
+std::vector<std::string> precision_names();
 /// Throws InputError that names `where` for other names.
 Precision precision_of(std::string_view name, std::string_view where);
 std::string_view name_of(Precision precision);

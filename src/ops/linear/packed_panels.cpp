@@ -11,199 +11,14 @@
 #include <type_traits>
 
 #include "ops/linear/packed_panels.h"
+#include "ops/linear/panel_steps-inl.h"
 
-// AVX3_DL has VNNI, which Highway 1.0 tests for but does not name to the compiler.
-#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
-#define MNEMO_VNNI 1
+#if MNEMO_VNNI
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vnni")
 #else
-#define MNEMO_VNNI 0
 HWY_BEFORE_NAMESPACE();
 #endif
 namespace mnemo::ops::HWY_NAMESPACE {
-
-namespace hn = hwy::HWY_NAMESPACE;
-
-constexpr int kLanes = HWY_MIN(16, HWY_LANES(float));
-constexpr int kVectors = 16 / kLanes;  // per panel
-using F = hn::FixedTag<float, kLanes>;
-using U = hn::FixedTag<uint32_t, kLanes>;
-using I = hn::FixedTag<int32_t, kLanes>;
-
-// One step: kPerStep inputs of P panels against MR rows. Sums are kept in registers over all steps of a block, which
-// has at most kMost inputs. An Input holds kPerInput of them.
-struct Float32 {
-  using Weight = float;
-  using Input = float;
-  using Sum = hn::Vec<F>;
-  static constexpr int64_t kPerStep = 1, kPerInput = 1, kMost = kInputs;
-  static Sum start(const Input*, int64_t) { return hn::Zero(F()); }
-  template <int MR, int P>
-  static HWY_INLINE void step(const Weight* w, int64_t panel, const Input* x, int64_t stride, int64_t k,
-                              Sum (&sums)[MR][P * kVectors]) {
-    const F d;
-    Sum row[P * kVectors];
-    HWY_UNROLL(16)
-    for (int v = 0; v < P * kVectors; ++v)
-      row[v] = hn::LoadU(d, w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes);
-    HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
-      const auto input = hn::Set(d, x[r * stride + k]);
-      HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) sums[r][v] = hn::MulAdd(input, row[v], sums[r][v]);
-    }
-  }
-};
-
-struct Bf16 {
-  using Weight = uint32_t;  // two inputs: the first in the low half
-  using Input = float;
-  using Sum = hn::Vec<F>;
-  static constexpr int64_t kPerStep = 2, kPerInput = 1, kMost = kInputs;
-  static Sum start(const Input*, int64_t) { return hn::Zero(F()); }
-  template <int MR, int P>
-  static HWY_INLINE void step(const Weight* w, int64_t panel, const Input* x, int64_t stride, int64_t k,
-                              Sum (&sums)[MR][P * kVectors]) {
-    const F d;
-    const U du;
-    // First the even inputs of all outputs, then the odd ones, so that the sums of six rows fit into 16 registers.
-    Sum row[P * kVectors];
-    HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
-      row[v] = hn::BitCast(
-          d, hn::ShiftLeft<16>(hn::LoadU(du, w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes)));
-    }
-    HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
-      const auto input = hn::Set(d, x[r * stride + 2 * k]);
-      HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) sums[r][v] = hn::MulAdd(input, row[v], sums[r][v]);
-    }
-    HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
-      const auto both = hn::LoadU(du, w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes);
-      row[v] = hn::BitCast(d, hn::And(both, hn::Set(du, 0xFFFF0000u)));
-    }
-    HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
-      const auto input = hn::Set(d, x[r * stride + 2 * k + 1]);
-      HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) sums[r][v] = hn::MulAdd(input, row[v], sums[r][v]);
-    }
-  }
-};
-
-#if HWY_TARGET != HWY_SCALAR
-template <class V>
-HWY_INLINE hn::Vec<I> sum_of_pairs(V a, V b) {
-  auto high = hn::Zero(I());
-  const auto low = hn::ReorderWidenMulAccumulate(I(), a, b, hn::Zero(I()), high);
-  return hn::RearrangeToOddPlusEven(low, high);
-}
-#endif
-
-struct Int8 {
-  using Weight = int16_t;  // two inputs: the first in the low half
-  using Input = int32_t;   // likewise
-  using Sum = hn::Vec<I>;
-  static constexpr int64_t kPerStep = 2, kPerInput = 2, kMost = kInputs;
-  static Sum start(const Input*, int64_t) { return hn::Zero(I()); }
-  template <int MR, int P>
-  static HWY_INLINE void step(const Weight* w, int64_t panel, const Input* x, int64_t stride, int64_t k,
-                              Sum (&sums)[MR][P * kVectors]) {
-    const I d32;
-#if HWY_TARGET == HWY_SCALAR
-    for (int v = 0; v < P * kVectors; ++v) {
-      const auto* at = reinterpret_cast<const int8_t*>(w + (v / kVectors) * panel + k * 16 + v % kVectors);
-      for (int r = 0; r < MR; ++r) {
-        const int32_t both = x[r * stride + k];
-        sums[r][v] = hn::Add(sums[r][v],
-                             hn::Set(d32, at[0] * static_cast<int16_t>(both & 0xFFFF) + at[1] * (both >> 16)));
-      }
-    }
-#else
-    const hn::FixedTag<int16_t, 2 * kLanes> d16;
-    hn::Vec<decltype(d16)> row[P * kVectors];
-    HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
-      const auto* at = reinterpret_cast<const int8_t*>(w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes);
-      row[v] = hn::PromoteTo(d16, hn::LoadU(hn::FixedTag<int8_t, 2 * kLanes>(), at));
-    }
-    HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
-      const auto input = hn::BitCast(d16, hn::Set(d32, x[r * stride + k]));
-      HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
-#if MNEMO_VNNI
-        // Product, sum of the pair and addition in one instruction; GCC 12 would keep the intrinsic's sums in memory.
-        __m512i sum = sums[r][v].raw;
-        asm("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(row[v].raw), "v"(input.raw));
-        sums[r][v] = hn::Vec<I>{sum};
-#else
-        sums[r][v] = hn::Add(sums[r][v], sum_of_pairs(row[v], input));
-#endif
-      }
-    }
-#endif
-  }
-};
-
-struct W8A8 {
-  using Weight = int32_t;  // four inputs: the first in the lowest byte
-  using Input = int32_t;   // likewise
-  using Sum = hn::Vec<I>;
-  static constexpr int64_t kPerStep = 4, kPerInput = 4, kMost = 2 * kInputs;
-  static HWY_INLINE Sum start(const Input* x, int64_t steps) {
-    const I d;
-#if MNEMO_VNNI
-    // A step raises the weights by 128, because the instruction wants one factor without a sign.
-    Sum sum = hn::Zero(d);
-    const Sum raise = hn::BitCast(d, hn::Set(hn::FixedTag<uint8_t, 64>(), 128));
-    for (int64_t k = 0; k < steps; k += kLanes)
-      multiply_add(sum, raise, hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(steps - k)), d, x + k));
-    return hn::Neg(hn::SumOfLanes(d, sum));
-#else
-    (void)x, (void)steps;
-    return hn::Zero(d);
-#endif
-  }
-#if MNEMO_VNNI
-  static HWY_INLINE void multiply_add(Sum& sum, Sum without_sign, Sum with_sign) {
-    __m512i raw = sum.raw;
-    asm("vpdpbusd %2, %1, %0" : "+v"(raw) : "v"(without_sign.raw), "v"(with_sign.raw));
-    sum = Sum{raw};
-  }
-#endif
-  template <int MR, int P>
-  static HWY_INLINE void step(const Weight* w, int64_t panel, const Input* x, int64_t stride, int64_t k,
-                              Sum (&sums)[MR][P * kVectors]) {
-    const I d;
-#if HWY_TARGET == HWY_SCALAR
-    for (int v = 0; v < P * kVectors; ++v) {
-      const auto* at = reinterpret_cast<const int8_t*>(w + (v / kVectors) * panel + k * 16 + v % kVectors);
-      for (int r = 0; r < MR; ++r) {
-        const auto* input = reinterpret_cast<const int8_t*>(x + r * stride + k);
-        for (int i = 0; i < 4; ++i) sums[r][v] = hn::Add(sums[r][v], hn::Set(d, at[i] * input[i]));
-      }
-    }
-#elif MNEMO_VNNI
-    Sum row[P * kVectors];
-    const Sum raise = hn::Set(d, static_cast<int32_t>(0x80808080u));
-    HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) row[v] = hn::Xor(hn::LoadU(d, w + v * panel + k * 16), raise);
-    HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
-      const auto input = hn::Set(d, x[r * stride + k]);
-      HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) multiply_add(sums[r][v], row[v], input);
-    }
-#else
-    // First the even inputs of all outputs, then the odd ones, as numbers of 16 bits.
-    const hn::FixedTag<int16_t, 2 * kLanes> d16;
-    const auto even = [&](auto four) { return hn::ShiftRight<8>(hn::ShiftLeft<8>(hn::BitCast(d16, four))); };
-    const auto odd = [&](auto four) { return hn::ShiftRight<8>(hn::BitCast(d16, four)); };
-    const auto half = [&](const auto& part) {
-      hn::Vec<decltype(d16)> row[P * kVectors];
-      HWY_UNROLL(16)
-      for (int v = 0; v < P * kVectors; ++v)
-        row[v] = part(hn::LoadU(d, w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes));
-      HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
-        const auto input = part(hn::Set(d, x[r * stride + k]));
-        HWY_UNROLL(16)
-        for (int v = 0; v < P * kVectors; ++v) sums[r][v] = hn::Add(sums[r][v], sum_of_pairs(row[v], input));
-      }
-    };
-    half(even);
-    half(odd);
-#endif
-  }
-};
 
 HWY_INLINE hn::Vec<F> as_float(hn::Vec<F> sum) { return sum; }
 HWY_INLINE hn::Vec<F> as_float(hn::Vec<I> sum) { return hn::ConvertTo(F(), sum); }
@@ -215,9 +30,6 @@ struct Ahead {
   int64_t panel;          // bytes from one panel to the next
   int64_t lines, every;
 };
-
-// A single row does little with a weight: it fetches each panel this many bytes ahead.
-constexpr int64_t kAhead = 1024;
 
 // Multiplies MR rows by P panels over inputs [from, from + steps * kPerStep).
 template <class K, int MR, int P>
@@ -240,13 +52,7 @@ HWY_INLINE void block(const Panels& panels, const PanelInputs& inputs, const typ
       for (; k < until; ++k) K::template step<MR, P>(w, size, x, stride, k, sums);
     }
   }
-  for (; k < steps; ++k) {
-    if constexpr (MR == 1) {
-      HWY_UNROLL(16)
-      for (int p = 0; p < P; ++p) __builtin_prefetch(w + p * size + k * 16 + kAhead / sizeof(typename K::Weight), 0, 3);
-    }
-    K::template step<MR, P>(w, size, x, stride, k, sums);
-  }
+  for (; k < steps; ++k) K::template step<MR, P>(w, size, x, stride, k, sums);
   HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
     HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
       const int64_t output = panel * 16 + v * kLanes;
@@ -268,7 +74,18 @@ HWY_INLINE void block(const Panels& panels, const PanelInputs& inputs, const typ
 }
 
 // Rows and panels per tile: as many sums as fit into the registers with what a step loads.
-constexpr int kTileRows = kVectors == 1 ? 12 : 6, kTilePanels = kVectors == 1 ? 2 : 1;
+template <class K>
+constexpr int kTileRows = kVectors == 1 ? 12
+                          : K::kGroups  ? 3
+                                        : 6;
+template <class K>
+constexpr int kTilePanels = kVectors == 1 && !K::kGroups ? 2 : 1;
+/// Few rows leave registers for the sums of more panels.
+template <class K>
+constexpr int panels_of(int rows) {
+  if (kVectors == 1) return rows == 1 ? 8 : rows == 2 ? 2 : kTilePanels<K>;
+  return rows > 2 ? 1 : (K::kGroups ? 2 : 4) / rows;
+}
 
 template <int N>
 using Count = std::integral_constant<int, N>;
@@ -285,16 +102,16 @@ HWY_INLINE void with_count(int64_t n, const Call& f) {
 template <class K>
 HWY_INLINE void run_panels(const Panels& panels, const PanelInputs& inputs, const typename K::Input* x, int64_t stride,
                            float* y, int64_t y_stride, int64_t first, int64_t last) {
-  constexpr int64_t kGroup = 4;
+  const int64_t together = inputs.rows == 1 ? 8 : 4;
   const int64_t in = (panels.in + K::kPerStep - 1) / K::kPerStep * K::kPerStep;
   constexpr int64_t kWhole = HWY_MAX(2, K::kPerStep);
   const int64_t parts = (in + K::kMost - 1) / K::kMost,
                 part = ((in + parts - 1) / parts + kWhole - 1) / kWhole * kWhole;  // inputs per part, similar in size
   const int64_t size = in / K::kPerStep * 16 * static_cast<int64_t>(sizeof(typename K::Weight));  // bytes of a panel
-  const int64_t tiles = (inputs.rows + kTileRows - 1) / kTileRows;   // of rows, as even as possible
-  const int64_t fetching = inputs.rows > 1 ? HWY_MIN(tiles, 8) : 0;  // a single row has kAhead
-  for (int64_t group = first; group < last; group += kGroup) {
-    const int64_t end = HWY_MIN(last, group + kGroup);
+  const int64_t tiles = (inputs.rows + kTileRows<K> - 1) / kTileRows<K>;  // of rows, as even as possible
+  const int64_t fetching = inputs.rows > 1 ? HWY_MIN(tiles, 8) : 0;       // one row only reads: the processor fetches
+  for (int64_t group = first; group < last; group += together) {
+    const int64_t end = HWY_MIN(last, group + together);
     for (int64_t from = 0; from < in; from += part) {
       const int64_t steps = HWY_MIN(part, in - from) / K::kPerStep;
       // Next: more inputs of these panels, or the next panels.
@@ -310,9 +127,8 @@ HWY_INLINE void run_panels(const Panels& panels, const PanelInputs& inputs, cons
         const auto* at = x + row * stride + from / K::kPerInput;
         const int64_t fetched = tile < fetching ? lines * tile / fetching : lines,
                       share = tile < fetching ? lines * (tile + 1) / fetching - fetched : 0;
-        with_count<kTileRows>(inputs.rows * (tile + 1) / tiles - row, [&](auto rows) {
-          // Few rows leave registers for the sums of more panels.
-          constexpr int kRows = rows(), kWide = kRows == 1 ? 4 : kRows == 2 ? 2 : kTilePanels;
+        with_count<kTileRows<K>>(inputs.rows * (tile + 1) / tiles - row, [&](auto rows) {
+          constexpr int kRows = rows(), kWide = panels_of<K>(kRows);
           const auto ahead = [&](int64_t panel) {
             const bool some = share > 0 && next_panel + (panel - group) < last;
             return Ahead{some ? next + (panel - group) * size + fetched * 64 : nullptr, size, share, fetching};
@@ -346,6 +162,16 @@ void PanelsW8A8(const Panels& panels, const PanelInputs& inputs, float* y, int64
   run_panels<W8A8>(panels, inputs, inputs.groups, (panels.in + 3) / 4, y, y_stride, first, last);
 }
 
+void PanelsInt4(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
+                int64_t last) {
+  const auto* x = reinterpret_cast<const FourBitInputs*>(inputs.groups);
+  const int64_t stride = (panels.in + 63) / 64;
+  if (panels.offsets)
+    run_panels<FourBit<true>>(panels, inputs, x, stride, y, y_stride, first, last);
+  else
+    run_panels<FourBit<false>>(panels, inputs, x, stride, y, y_stride, first, last);
+}
+
 template <int kSteps, int64_t kGroup, class T>
 float quantise(const float* x, int64_t size, T* to) {
   const F d;
@@ -377,6 +203,19 @@ float quantise(const float* x, int64_t size, T* to) {
 float QuantisePairs(const float* x, int64_t size, int16_t* pairs) { return quantise<16383, 2>(x, size, pairs); }
 float QuantiseFours(const float* x, int64_t size, int8_t* fours) { return quantise<127, 4>(x, size, fours); }
 
+void QuantiseGroups(const float* x, int64_t size, FourBitInputs* to) {
+  for (int64_t i = 0; i < size; i += 64, ++to) {
+    auto* numbers = reinterpret_cast<int8_t*>(to->fours);
+    std::fill_n(numbers, 64, int8_t{0});
+    for (int g = 0; g < 2; ++g, numbers += 32) {
+      const int64_t count = std::clamp<int64_t>(size - i - 32 * g, 0, 32);
+      to->scales[g] = quantise<127, 4>(x + i + 32 * g, count, numbers);
+      to->sums[g] = 0;
+      for (int64_t n = 0; n < count; ++n) to->sums[g] += numbers[n];
+    }
+  }
+}
+
 }  // namespace mnemo::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #undef MNEMO_VNNI
@@ -388,6 +227,8 @@ HWY_EXPORT(PanelsFloat32);
 HWY_EXPORT(PanelsBf16);
 HWY_EXPORT(PanelsInt8);
 HWY_EXPORT(PanelsW8A8);
+HWY_EXPORT(PanelsInt4);
+HWY_EXPORT(QuantiseGroups);
 HWY_EXPORT(QuantisePairs);
 HWY_EXPORT(QuantiseFours);
 
@@ -406,6 +247,13 @@ void run_panels_int8(const Panels& panels, const PanelInputs& inputs, float* y, 
 void run_panels_w8a8(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
                      int64_t last) {
   HWY_DYNAMIC_DISPATCH(PanelsW8A8)(panels, inputs, y, y_stride, first, last);
+}
+void run_panels_int4(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
+                     int64_t last) {
+  HWY_DYNAMIC_DISPATCH(PanelsInt4)(panels, inputs, y, y_stride, first, last);
+}
+void quantise_groups(const float* x, int64_t size, FourBitInputs* to) {
+  HWY_DYNAMIC_DISPATCH(QuantiseGroups)(x, size, to);
 }
 float quantise_row(const float* x, int64_t size, int16_t* pairs) {
   return HWY_DYNAMIC_DISPATCH(QuantisePairs)(x, size, pairs);

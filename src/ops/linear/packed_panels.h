@@ -14,15 +14,26 @@ inline constexpr int64_t kInputs = 512;
 ///   float32  [in][16]
 ///   bf16     [in/2][16][2], pairs of inputs, also for int8; an odd `in` is padded with a zero
 ///   w8a8     [in/4][16][4], likewise
+///   int4     [in/64] steps of 64 inputs in two groups of 32: numbers of four bits [2][4][16][4], the byte (g, j, o, b)
+///            with input 32g + 4j + b of output o in its low half and input 32g + 16 + 4j + b in its high one, then
+///            scales of the groups [2][16] in bf16, with offsets [2][16] of int4_offset
 struct Panels {
   const void* weights;
   const float* scales;  ///< int8, w8a8: of each output
   const float* start;   ///< added to each output
   int64_t in, out;      ///< before padding
+  bool offsets = false;
+};
+
+/// 64 inputs of four-bit weights: two groups of 32, rounded to +-127 steps of a scale.
+struct FourBitInputs {
+  int32_t fours[16];  ///< four inputs each, the first in the lowest byte
+  float scales[2];
+  int32_t sums[2];  ///< of each group's numbers
 };
 
 /// Rows of inputs. int8: groups [rows][in/2] of two 16-bit numbers; w8a8: groups [rows][in/4] of four 8-bit numbers;
-/// with a scale for each row.
+/// with a scale for each row; int4: FourBitInputs [rows][in/64].
 struct PanelInputs {
   const float* x;
   int64_t stride;
@@ -46,7 +57,11 @@ void run_panels_int8(const Panels& panels, const PanelInputs& inputs, float* y, 
                      int64_t last);
 void run_panels_w8a8(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
                      int64_t last);
+void run_panels_int4(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
+                     int64_t last);
 
+/// Quantizes one row of `size` values in groups of 32; writes ceil(size / 64) elements.
+void quantise_groups(const float* x, int64_t size, FourBitInputs* to);
 /// Quantizes one row of `size` values to integers of at most 16,383 (int16_t) or 127 (int8_t), with zeros up to a whole
 /// group; returns their scale.
 float quantise_row(const float* x, int64_t size, int16_t* pairs);

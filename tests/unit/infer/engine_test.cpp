@@ -151,8 +151,11 @@ TEST(Engine, FewerBitsStayNear) {
     Session twin(model);
     twin.feed(text(17));
     const at::Tensor expected = twin.logits();
-    for (const auto& [precision, tolerance] :
-         {std::pair{ops::Precision::bf16, 0.03}, {ops::Precision::int8, 0.05}, {ops::Precision::w8a8, 0.1}}) {
+    for (const auto& [precision, tolerance] : {std::pair{ops::Precision::bf16, 0.03},
+                                               {ops::Precision::int8, 0.05},
+                                               {ops::Precision::w8a8, 0.1},
+                                               {ops::Precision::int4, 0.7},
+                                               {ops::Precision::int4_offset, 0.7}}) {
       Session session(std::make_shared<Engine>(model, EngineOptions{precision}));
       session.feed(text(17));
       const double off = (session.logits() - expected).norm().item<double>() / expected.norm().item<double>();
@@ -179,7 +182,8 @@ TEST(Engine, GivesTheLogitsAfterEveryToken) {
 TEST(Engine, TheLoopOverTokensAllocatesNothing) {
   for (const Case& of : cases()) {
     if (of.name == "compressive") continue;  // it compresses with LibTorch when a segment ends
-    for (const ops::Precision precision : {ops::Precision::float32, ops::Precision::int8, ops::Precision::w8a8}) {
+    for (const ops::Precision precision :
+         {ops::Precision::float32, ops::Precision::int8, ops::Precision::w8a8, ops::Precision::int4}) {
       const auto engine = std::make_shared<Engine>(build(of), EngineOptions{precision});
       Session session(engine, {.temperature = 0.9, .top_k = 5, .seed = 2});
       session.feed(text(64));

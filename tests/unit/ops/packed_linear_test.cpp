@@ -32,7 +32,50 @@ at::Tensor apply(const PackedLinear& linear, const at::Tensor& x) {
   return y.narrow(1, 0, out).clone();
 }
 
+/// The naive twin of int4: groups of 32 weights, each start + scale * 0..15 with the least squared error among the
+/// same scales.
+at::Tensor four_bits(const at::Tensor& weight, bool offset) {
+  const int64_t out = weight.size(0), in = weight.size(1);
+  at::Tensor read = at::empty({out, in}, at::kDouble);
+  for (int64_t begin = 0; begin < in; begin += 32) {
+    const at::Tensor group = weight.narrow(1, begin, std::min<int64_t>(32, in - begin));
+    const at::Tensor least = group.amin(1, true), most = group.amax(1, true);
+    at::Tensor best = at::full({out, 1}, std::numeric_limits<double>::infinity(), at::kDouble);
+    for (const double share : {1.0, 0.95, 0.9, 0.85}) {
+      const auto bf16 = [](const at::Tensor& x) { return x.to(at::kBFloat16).to(at::kFloat); };
+      const at::Tensor extreme = at::where(-least > most, least, most);
+      const at::Tensor scale = bf16(offset ? (most - least) * share / 15 : extreme * share / -8);
+      const at::Tensor start = offset ? bf16((least + most) / 2 - (most - least) * share / 2) : scale * -8;
+      const at::Tensor steps = at::round((group - start) * scale.reciprocal()).clamp(0, 15);
+      const at::Tensor value = start.to(at::kDouble) + steps.to(at::kDouble) * scale.to(at::kDouble);
+      const at::Tensor error = (value - group).square().sum(1, true);
+      read.narrow(1, begin, group.size(1)).copy_(at::where(error < best, value, read.narrow(1, begin, group.size(1))));
+      best = at::minimum(best, error);
+    }
+  }
+  return read;
+}
+
+/// Inputs of int4: +-127 steps of a scale for each group of 32.
+at::Tensor rounded_groups(const at::Tensor& x) {
+  at::Tensor read = x.to(at::kDouble);
+  for (int64_t begin = 0; begin < x.size(1); begin += 32) {
+    const at::Tensor group = x.narrow(1, begin, std::min<int64_t>(32, x.size(1) - begin));
+    const at::Tensor largest = group.abs().amax(1, true);
+    read.narrow(1, begin, group.size(1))
+        .copy_(at::round(group * (127.0f / largest)).to(at::kDouble) * (largest / 127.0f).to(at::kDouble));
+  }
+  return read;
+}
+
+bool has_four_bits(Precision precision) { return precision == Precision::int4 || precision == Precision::int4_offset; }
+
+const auto kAll = {Precision::float32, Precision::bf16, Precision::int8,
+                   Precision::w8a8,    Precision::int4, Precision::int4_offset};
+const auto kQuantized = {Precision::int8, Precision::w8a8, Precision::int4, Precision::int4_offset};
+
 at::Tensor rounded(const at::Tensor& weight, Precision precision) {
+  if (has_four_bits(precision)) return four_bits(weight, precision == Precision::int4_offset);
   if (precision == Precision::bf16) return weight.to(at::kBFloat16).to(at::kDouble);
   if (precision == Precision::float32) return weight.to(at::kDouble);
   const at::Tensor largest = weight.abs().amax(1, true);
@@ -40,14 +83,16 @@ at::Tensor rounded(const at::Tensor& weight, Precision precision) {
 }
 
 void expect_products() {
-  for (const Precision precision : {Precision::float32, Precision::bf16, Precision::int8, Precision::w8a8}) {
+  for (const Precision precision : kAll) {
     for (const int64_t in : {1, 2, 15, 16, 64, 65, 130, 511, 512, 513, 1030}) {
       for (const int64_t out : {1, 15, 16, 17, 63, 64, 65, 130}) {
         const at::Tensor weight = gaussian({out, in}, in), bias = gaussian({out}, out);
         const PackedLinear linear(weight, out % 2 == 0 ? at::Tensor() : bias, precision);
         for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 11, 13, 26}) {
           const at::Tensor x = gaussian({rows, in}, rows);
-          const at::Tensor read = precision == Precision::w8a8 ? rounded(x, precision) : x.to(at::kDouble);
+          const at::Tensor read = precision == Precision::w8a8 ? rounded(x, precision)
+                                  : has_four_bits(precision)   ? rounded_groups(x)
+                                                               : x.to(at::kDouble);
           at::Tensor expected = at::matmul(read, rounded(weight, precision).t());
           if (out % 2 != 0) expected = expected + bias;
           // int8 rounds inputs to steps of 1/16383 of the largest value in the row.
@@ -65,7 +110,7 @@ TEST(PackedLinear, IsAMatrixProductWithTheRoundedWeights) { test::for_each_instr
 
 void expect_independent_rows() {
   const at::Tensor weight = gaussian({130, 777}, 1), bias = gaussian({130}, 2), x = gaussian({67, 777}, 3);
-  for (const Precision precision : {Precision::float32, Precision::bf16, Precision::int8, Precision::w8a8}) {
+  for (const Precision precision : kAll) {
     const PackedLinear linear(weight, bias, precision);
     const at::Tensor together = apply(linear, x);
     for (int64_t row = 0; row < x.size(0); ++row) {
@@ -86,7 +131,7 @@ TEST(PackedLinear, ARowDoesNotDependOnItsNeighboursOrOnThreads) {
 TEST(PackedLinear, ManyRowsPassInBlocks) {
   constexpr int64_t kIn = 4100, kRows = 600;
   const at::Tensor weight = gaussian({24, kIn}, 1), x = gaussian({kRows, kIn}, 2);
-  for (const Precision precision : {Precision::float32, Precision::bf16, Precision::int8, Precision::w8a8}) {
+  for (const Precision precision : kAll) {
     const PackedLinear linear(weight, {}, precision);
     const at::Tensor together = apply(linear, x);
     for (const int64_t row : {0, 254, 255, 256, 511, 599}) {
@@ -108,7 +153,7 @@ TEST(PackedLinear, QuantizedRowsMayBeZerosOrLargeNumbers) {
   at::Tensor weight = gaussian({17, 600}, 1);
   weight.select(0, 3).zero_();
   weight.select(0, 4).mul_(1e20);
-  for (const Precision precision : {Precision::int8, Precision::w8a8}) {
+  for (const Precision precision : kQuantized) {
     const PackedLinear linear(weight, {}, precision);
     EXPECT_TRUE(at::equal(apply(linear, at::zeros({2, 600})), at::zeros({2, 17})));
     const at::Tensor y = apply(linear, at::full({1, 600}, 1e10f));
@@ -125,7 +170,7 @@ TEST(PackedLinear, QuantizedRowsMayBeZerosOrLargeNumbers) {
 // Sums of products are exact, whatever instructions make them.
 TEST(PackedLinear, QuantizedProductsAreTheSameInEveryInstructionSet) {
   const at::Tensor weight = gaussian({49, 1030}, 1), x = gaussian({29, 1030}, 2);
-  for (const Precision precision : {Precision::int8, Precision::w8a8}) {
+  for (const Precision precision : kQuantized) {
     const PackedLinear linear(weight, gaussian({49}, 3), precision);
     const at::Tensor expected = apply(linear, x);
     test::for_each_instruction_set([&] { EXPECT_LT((apply(linear, x) - expected).abs().max().item<double>(), 2e-5); });
@@ -144,7 +189,7 @@ TEST(PackedLinear, RefusesWeightsThatNoStepCanHold) {
 
 // A largest magnitude forgets a NaN that a later number follows.
 TEST(PackedLinear, ANanStaysOne) {
-  for (const Precision precision : {Precision::float32, Precision::bf16, Precision::int8, Precision::w8a8}) {
+  for (const Precision precision : kAll) {
     const PackedLinear linear(gaussian({20, 69}, 1), {}, precision);
     for (const int64_t place : {0, 17, 67, 68}) {
       at::Tensor x = gaussian({3, 69}, 2);
@@ -165,14 +210,17 @@ TEST(PackedLinear, TakesLessMemoryWithFewerBits) {
   EXPECT_EQ(bytes(Precision::bf16), 2 * 512 * 512 + 4 * 512);
   EXPECT_EQ(bytes(Precision::int8), 512 * 512 + 8 * 512);
   EXPECT_EQ(bytes(Precision::w8a8), 512 * 512 + 8 * 512);
+  EXPECT_EQ(bytes(Precision::int4), 512 * 512 * 18 / 32 + 4 * 512);
+  EXPECT_EQ(bytes(Precision::int4_offset), 512 * 512 * 20 / 32 + 4 * 512);
 }
 
 TEST(Precision, HasNames) {
-  for (const Precision precision : {Precision::float32, Precision::bf16, Precision::int8, Precision::w8a8}) {
+  for (const Precision precision : kAll) {
     EXPECT_EQ(precision_of(name_of(precision), "here"), precision);
   }
-  test::expect_error<base::InputError>([] { precision_of("fp4", "--precision"); },
-                                       {"--precision: expected float32, bf16, int8 or w8a8, found 'fp4'"});
+  test::expect_error<base::InputError>(
+      [] { precision_of("fp4", "--precision"); },
+      {"--precision: expected one of float32, bf16, int8, w8a8, int4, int4_offset, found 'fp4'"});
 }
 
 }  // namespace
