@@ -28,8 +28,8 @@ struct GenerateOptions {
   bool past_end = false;               ///< write on past the tokens that end a published model's texts
   bool sample_unknown = false;         ///< whether the text may contain <unk>
   int64_t seed = 0;                    ///< random seed; the same seed gives the same text
-  /// Weights of the decoding engine, a name of ops::Precision; empty: float32 if the engine supports the model, else the
-  /// model itself.
+  /// Weights of the decoding engine, a name of ops::Precision; empty: float32 if the engine supports the model, else
+  /// the model itself.
   std::string precision = {};
   /// Asked before each token and every 64 tokens that are read; then base::Stopped is thrown, and the session is as it
   /// was before the call, or after the last token.
