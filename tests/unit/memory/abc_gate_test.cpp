@@ -135,6 +135,7 @@ TEST(AbcGate, LongSegmentsKeepThePrecisionOfFloat32) {
   };
   const auto expected = all_of(at::kDouble), found = all_of(at::kFloat);
   for (size_t i = 0; i < expected.size(); ++i) {
+    if (expected[i].first == "k.bias") continue;  // no gradient: it moves all scores of a query alike
     const at::Tensor exact = expected[i].second.detach();
     EXPECT_LE(difference(found[i].second.detach().to(at::kDouble), exact), 2e-5 * test::largest(exact))
         << expected[i].first;
