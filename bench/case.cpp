@@ -76,7 +76,10 @@ std::unique_ptr<models::Model> BenchCase::build() const {
     options.memory.push_back(models::ModelOptions::memory_types().read(
         base::Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", mem_tokens}})));
   }
-  if (grc) options.memory.push_back(models::ModelOptions::memory_types().read(base::Node::table({{"type", "grc"}})));
+  if (grc) {
+    options.memory.push_back(
+        models::ModelOptions::memory_types().read(base::Node::table({{"type", "grc"}, {"gate_bias", true}})));
+  }
   auto model = models::build(options, 0);
   spread_parameters(model->parameters(), at::detail::createCPUGenerator(1));
   return model;

@@ -3,7 +3,10 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/random.h"
 #include "base/text_table.h"
@@ -12,6 +15,7 @@
 #include "core/backbone.h"
 #include "infer/engine.h"
 #include "models/presets.h"
+#include "models/registry.h"
 
 namespace mnemo::bench {
 namespace {
@@ -19,16 +23,34 @@ namespace {
 constexpr int64_t kLengthWords = 10'000, kOutputs = 16, kTimed = 16;
 constexpr int64_t kLengths[] = {64, 256, 1024, 4096};
 
-/// transformer_base, with softmax attention or with ABC in its decoder: 32 slots across and 8 causal ones.
-std::shared_ptr<models::Model> length_model(bool abc) {
+/// An attention of the decoder: type, then its size across and in causal use. All but softmax keep a memory of one size.
+struct LengthKind {
+  const char* name;
+  base::Node across, causal;
+};
+
+/// As in Peng et al. 2022, figure 1: softmax, ABC of 32 and 8 slots, RFA of 256 and 128 (a sine and a cosine of each of
+/// half as many projections), T2R of 32 and 4 features.
+std::vector<LengthKind> length_kinds() {
+  const auto slots = [](int64_t count) { return base::Node::table({{"type", "abc"}, {"num_slots", count}}); };
+  const auto features = [](const char* map, int64_t count) {
+    return base::Node::table({{"type", "linear"}, {"feature_map", map}, {"num_features", count}});
+  };
+  const base::Node softmax = base::Node::table({{"type", "softmax"}});
+  return {{"softmax", softmax, softmax},
+          {"ABC", slots(32), slots(8)},
+          {"RFA", features("rfa", 128), features("rfa", 64)},
+          {"T2R", features("t2r", 32), features("t2r", 4)}};
+}
+
+/// transformer_base with that attention in its decoder.
+std::shared_ptr<models::Model> length_model(const LengthKind& kind) {
   models::ModelOptions options = models::read_model_options(
       base::Node::table({{"preset", "transformer_base"}, {"embedding", base::Node::table({{"shared", "all"}})}}));
   options.embedding.vocab_size = kLengthWords;
-  if (abc) {
-    const auto slots = [](int64_t count) { return base::Node::table({{"type", "abc"}, {"num_slots", count}}); };
-    options.backbone.pairs().decoder.attention = slots(8);
-    options.backbone.pairs().decoder.cross_attention = slots(32);
-  }
+  const base::OptionTypes& types = models::Mechanisms::all().attention_types;
+  options.backbone.pairs().decoder.attention = types.read(kind.causal);
+  options.backbone.pairs().decoder.cross_attention = types.read(kind.across);
   std::shared_ptr<models::Model> model = models::build(options);
   auto generator = at::detail::createCPUGenerator(1);
   spread_parameters(model->parameters(), generator);
@@ -38,7 +60,7 @@ std::shared_ptr<models::Model> length_model(bool abc) {
 /// Greedy decoding of kOutputs translations of one length, their sources as long.
 class LengthSubject {
  public:
-  explicit LengthSubject(bool abc) : model_(length_model(abc)), engine_(model_) {}
+  explicit LengthSubject(const LengthKind& kind) : model_(length_model(kind)), engine_(model_) {}
 
   /// Goes to the middle of an output of `length` tokens, where a token takes its mean time: what a token reads grows
   /// linearly, if at all.
@@ -91,50 +113,66 @@ class LengthSubject {
 
 struct LengthRow {
   int64_t length;
-  Rounds softmax, abc, speed;  ///< seconds for a token of all outputs; how many times as fast ABC is
-  int64_t softmax_bytes, abc_bytes;
+  std::vector<Rounds> seconds = {},
+                      times = {};  ///< of each kind for a token of all outputs; how many times as fast ABC is
+  std::vector<int64_t> bytes = {};
 };
 
 }  // namespace
 
 BenchReport bench_translation_lengths(const BenchArguments& arguments, Bars& bars) {
-  LengthSubject softmax(false), abc(true);
+  const std::vector<LengthKind> kinds = length_kinds();
+  constexpr size_t kSoftmax = 0, kAbc = 1;
+  std::vector<std::unique_ptr<LengthSubject>> subjects;
+  for (const LengthKind& kind : kinds) subjects.push_back(std::make_unique<LengthSubject>(kind));
   std::vector<LengthRow> rows;
   for (const int64_t length : kLengths) {
-    softmax.go_to_middle(length);
-    abc.go_to_middle(length);
-    std::vector<double> theirs, ours, speed;
+    for (const auto& subject : subjects) subject->go_to_middle(length);
+    std::vector<std::vector<double>> seconds(kinds.size()), times(kinds.size());
     for (int64_t round = -1; round < arguments.repeats; ++round) {
-      const double plain = softmax.seconds(), bounded = abc.seconds();
+      std::vector<double> now;
+      for (const auto& subject : subjects) now.push_back(subject->seconds());
       if (round < 0) continue;  // warm-up
-      theirs.push_back(plain);
-      ours.push_back(bounded);
-      speed.push_back(plain / bounded);
+      for (size_t kind = 0; kind < kinds.size(); ++kind) {
+        seconds[kind].push_back(now[kind]);
+        times[kind].push_back(now[kind] / now[kAbc]);
+      }
     }
-    rows.push_back(
-        {length, rounds_of(theirs), rounds_of(ours), rounds_of(speed), softmax.num_bytes(), abc.num_bytes()});
+    LengthRow row{.length = length};
+    for (size_t kind = 0; kind < kinds.size(); ++kind) {
+      row.seconds.push_back(rounds_of(seconds[kind]));
+      row.times.push_back(rounds_of(times[kind]));
+      row.bytes.push_back(subjects[kind]->num_bytes());
+    }
+    rows.push_back(std::move(row));
   }
   using Align = base::TextTable::Align;
-  base::TextTable table({"output length", "softmax, ms", "ABC, ms", "times as fast", "softmax, KB", "ABC, KB"},
-                        std::vector<Align>(6, Align::right));
+  std::vector<std::string> columns = {"output length"};
+  for (const LengthKind& kind : kinds) columns.push_back(fmt::format("{}, ms", kind.name));
+  for (const LengthKind& kind : kinds) columns.push_back(fmt::format("{}, KB", kind.name));
+  for (size_t kind = 0; kind < kinds.size(); ++kind)
+    if (kind != kAbc) columns.push_back(fmt::format("ABC times {}", kinds[kind].name));
+  base::TextTable table(columns, std::vector<Align>(columns.size(), Align::right));
   base::Node results = base::Node::array();
   for (const LengthRow& row : rows) {
-    table.add_row({std::to_string(row.length), fmt::format("{:.2f}", row.softmax.median * 1e3),
-                   fmt::format("{:.2f}", row.abc.median * 1e3), range_text(row.speed),
-                   fmt::format("{:.0f}", static_cast<double>(row.softmax_bytes) / 1e3),
-                   fmt::format("{:.0f}", static_cast<double>(row.abc_bytes) / 1e3)});
-    results.push_back(base::Node::table({{"length", row.length},
-                                         {"softmax_seconds", as_node(row.softmax)},
-                                         {"abc_seconds", as_node(row.abc)},
-                                         {"times_softmax", as_node(row.speed)},
-                                         {"softmax_bytes", row.softmax_bytes},
-                                         {"abc_bytes", row.abc_bytes}}));
+    std::vector<std::string> cells = {std::to_string(row.length)};
+    base::Node node = base::Node::table({{"length", row.length}});
+    for (const Rounds& rounds : row.seconds) cells.push_back(fmt::format("{:.2f}", rounds.median * 1e3));
+    for (const int64_t bytes : row.bytes) cells.push_back(fmt::format("{:.0f}", static_cast<double>(bytes) / 1e3));
+    for (size_t kind = 0; kind < kinds.size(); ++kind) {
+      if (kind != kAbc) cells.push_back(range_text(row.times[kind]));
+      node.set(kinds[kind].name, base::Node::table({{"seconds", as_node(row.seconds[kind])},
+                                                    {"bytes", row.bytes[kind]},
+                                                    {"abc_times", as_node(row.times[kind])}}));
+    }
+    table.add_row(cells);
+    results.push_back(std::move(node));
   }
   // The least of the rounds: the claim is about the growth, which is smaller than the noise of a median.
-  const double growth = rows.back().abc.least / rows.front().abc.least;
+  const double growth = rows.back().seconds[kAbc].least / rows.front().seconds[kAbc].least;
   bars.at_most("translation_lengths", "abc", growth,
                fmt::format("ABC: time of a token of {} over one of {}", kLengths[3], kLengths[0]));
-  bars.at_least("translation_lengths", "softmax", rows.back().speed.median,
+  bars.at_least("translation_lengths", "softmax", rows.back().times[kSoftmax].median,
                 fmt::format("ABC at {}: times softmax", kLengths[3]));
   return {
       .figures = base::Node::table({{"results", results}, {"abc_growth", growth}}),

@@ -21,7 +21,7 @@ void GrcOptions::validate(const base::Where& where) const {
   where.require(lifetime == GrcOptions::Lifetime::model || variant == GrcOptions::Variant::paper, "lifetime",
                 "the authors' variant has one cache for the model; expected \"model\"");
   where.require(lifetime == GrcOptions::Lifetime::model ||
-                    (attend == GrcOptions::Attend::sample && eval_read == GrcOptions::EvalRead::updated),
+                    (attend != GrcOptions::Attend::batch_mean && eval_read != GrcOptions::EvalRead::stored),
                 "lifetime", "attend and eval_read require one cache for the model; expected \"model\"");
   const base::Depth depth = bptt_depth.value_or(base::Depth{});
   where.require(depth.full || depth.value >= 0, "bptt_depth", "expected 0 or more, or \"full\", found {}", depth.value);
@@ -32,12 +32,21 @@ void GrcOptions::validate(const base::Where& where) const {
   const GrcOptions plain;
   where.require(position != GrcOptions::Position::cpe_alone ||
                     (variant == plain.variant && !cache_len && lifetime == plain.lifetime && !bptt_depth &&
-                     mem_attention == plain.mem_attention && attend == plain.attend && eval_read == plain.eval_read &&
-                     !sees_segment && cache_grid.empty() && grid.empty() && cls_tokens == plain.cls_tokens &&
-                     !qkv_bias && gate_bias),
+                     mem_attention == plain.mem_attention && attend != GrcOptions::Attend::batch_mean &&
+                     eval_read != GrcOptions::EvalRead::stored && !sees_segment && cache_grid.empty() && grid.empty() &&
+                     cls_tokens == plain.cls_tokens && !qkv_bias && gate_bias.value_or(true) && widen == plain.widen),
                 "position",
                 "\"cpe_alone\" has no cache; of the other options expected only cache_ratio, which sets the groups of "
                 "the convolution");
+}
+
+GrcOptions GrcOptions::completed(bool reads_update) const {
+  const bool printed = variant == Variant::paper && lifetime == Lifetime::model && reads_update;
+  GrcOptions all = *this;
+  all.attend = attend.value_or(printed ? Attend::batch_mean : Attend::sample);
+  all.eval_read = eval_read.value_or(printed ? EvalRead::stored : EvalRead::updated);
+  all.gate_bias = gate_bias.value_or(variant == Variant::authors);
+  return all;
 }
 
 int64_t Grc::cache_bptt_depth() const {
@@ -112,7 +121,7 @@ void Grc::require_sense(const core::AttentionBuild& build, const core::ImageLayo
 Grc::Grc(const Options& options, const core::AttentionBuild& build, std::unique_ptr<core::CoreAttention> inner,
          const core::ImageLayout& image)
     : WrappedAttention(std::move(inner), "grc"),
-      options_(options),
+      options_(options.completed(!build.causal || options.sees_segment)),
       authors_(options.variant == GrcOptions::Variant::authors),
       causal_(build.causal),
       reads_before_(build.causal && !options.sees_segment),
@@ -135,9 +144,9 @@ Grc::Grc(const Options& options, const core::AttentionBuild& build, std::unique_
   scope.reserve_state("cache", {cache_len_, channels_});
   const double std = build.init_std;
   reader_ = GrcReader(options, build, image, channels_, scope, same);
-  const layers::Linear reset(scope / "reset_gate", 2 * channels_, channels_, options.gate_bias, std);
-  const layers::Linear update(scope / "update_gate", 2 * channels_, channels_, options.gate_bias, std);
-  const layers::Linear candidate(scope / "candidate", 2 * channels_, channels_, options.gate_bias, std);
+  const layers::Linear reset(scope / "reset_gate", 2 * channels_, channels_, *options_.gate_bias, std);
+  const layers::Linear update(scope / "update_gate", 2 * channels_, channels_, *options_.gate_bias, std);
+  const layers::Linear candidate(scope / "candidate", 2 * channels_, channels_, *options_.gate_bias, std);
   gates_ = {reset.weight, reset.bias, update.weight, update.bias, candidate.weight, candidate.bias, {}, {}};
   if (authors_) {
     const layers::LayerNorm norm(scope / "candidate_norm", channels_, 1e-5);

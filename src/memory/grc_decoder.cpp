@@ -219,6 +219,7 @@ std::unique_ptr<core::DecodeAttention> Grc::decoder(const core::DecodeBuild& bui
   base::require(!reads_update(core::Mode::evaluate), "{}",
                 "grc with sees_segment = true, which is for analysis: its queries look to the right");
   base::require(reader_.reads_by_softmax(), "{}", "grc with mem_attention = \"same\" around another core than softmax");
+  base::require(!reader_.widens(), "{}", "grc with widen = \"projection\"");
   std::unique_ptr<core::DecodeAttention> inner = this->inner().decoder(build);
   if (inner == nullptr) return nullptr;
   const GrcParts parts{reader_.q(),

@@ -17,21 +17,23 @@ struct GrcOptions {
   enum class Attend { sample, batch_mean };
   enum class EvalRead { updated, stored };
   enum class Position { none, cpe, cpe_alone };
+  enum class Widen { zeros, projection };
   Variant variant = Variant::paper;
   double cache_ratio = 0.5;
   std::optional<int64_t> cache_len;
   Lifetime lifetime = Lifetime::model;
   std::optional<base::Depth> bptt_depth;
   Reader mem_attention = Reader::softmax;
-  Attend attend = Attend::sample;
-  EvalRead eval_read = EvalRead::updated;
+  std::optional<Attend> attend;
+  std::optional<EvalRead> eval_read;
   bool sees_segment = false;
   Position position = Position::none;
   int64_t cls_tokens = 0;
   std::vector<int64_t> grid;
   std::vector<int64_t> cache_grid;
   bool qkv_bias = false;
-  bool gate_bias = true;
+  std::optional<bool> gate_bias;
+  Widen widen = Widen::zeros;
   template <class V>
   void visit(V&& v) {
     v("variant", variant,
@@ -54,16 +56,15 @@ struct GrcOptions {
       base::one_of("softmax", "same"));
     v("attend", attend,
       "not causal, or sees_segment: which updated cache is read: sample: each sequence its own; batch_mean: the mean "
-      "over the batch (algorithm 1)",
+      "over the batch (algorithm 1); unset: batch_mean in variant paper with lifetime model, else sample",
       base::one_of("sample", "batch_mean"));
     v("eval_read", eval_read,
       "not causal, or sees_segment: which cache is read in evaluation: updated: updated with the current input; "
-      "stored: as training left it",
+      "stored: as training left it (algorithm 1); unset: stored in variant paper with lifetime model, else updated",
       base::one_of("updated", "stored"));
     v("sees_segment", sees_segment,
       "causal, for analysis only: every query reads the update made from its own segment, later tokens included, as if "
-      "not causal (algorithm 1: with attend = \"batch_mean\" and eval_read = \"stored\"); unless eval_read = "
-      "\"stored\", such a model cannot write text");
+      "not causal; with eval_read = \"updated\" such a model cannot write text");
     v("position", position,
       "cpe: add a convolution of the input to the output (images); cpe_alone: images, as a control: that convolution "
       "without cache and gates",
@@ -75,11 +76,20 @@ struct GrcOptions {
       "height and width of the cache, for attentions that reduce their keys; unset: the grid of the layer",
       base::range(1, 1 << 10));
     v("qkv_bias", qkv_bias, "use a bias in the q, k and v projections of the cache branch");
-    v("gate_bias", gate_bias, "use a bias in the gates and the candidate; equations 4 and 5 have none");
+    v("gate_bias", gate_bias,
+      "use a bias in the gates and the candidate; unset: not in variant paper (equations 4 and 5 have none), but in "
+      "authors");
+    v("widen", widen,
+      "how o_mem, which has the cached channels, gets the width of the output: zeros: padded with zeros in each head; "
+      "projection: by a linear map, grc.widen",
+      base::one_of("zeros", "projection"));
   }
   void validate(const base::Where& where) const;
   /// Throws InputError if it does not fit the model.
   void check(const core::ModelOutline& model, const base::Where& where) const;
+  /// With attend, eval_read and gate_bias set, as the variant defines them where they are not given. reads_update:
+  /// queries read an update made from their own segment.
+  GrcOptions completed(bool reads_update) const;
   /// Channels of a cached row in a model of width `dim`.
   int64_t channels(int64_t dim) const { return static_cast<int64_t>(static_cast<double>(dim) * cache_ratio); }
   /// Number of cache rows in a layer with that layout.

@@ -37,6 +37,8 @@ GrcReader::GrcReader(const GrcOptions& options, const core::AttentionBuild& buil
   k_ = layers::Linear(scope / "k", channels, channels, options.qkv_bias, std);
   v_ = layers::Linear(scope / "v", channels, channels, options.qkv_bias, std);
   if (options.variant == GrcOptions::Variant::authors) o_ = layers::Linear(scope / "o", channels, channels, true, std);
+  if (options.widen == GrcOptions::Widen::projection)
+    widen_ = layers::Linear(scope / "widen", channels, build.num_heads * build.head_dim, false, std);
   base::require(options.cache_grid.empty() || image.sr_ratio > 0,
                 "grc: cache_grid is for an attention that reduces its keys; found none");
   if (image.reduces()) {
@@ -82,7 +84,8 @@ at::Tensor GrcReader::heads(const at::Tensor& x, const at::Tensor& cache, core::
 
 at::Tensor GrcReader::project(const at::Tensor& heads) const {
   const at::Tensor joined = layers::AttentionProjections::join(heads);
-  return o_.weight.defined() ? o_(joined) : joined;
+  const at::Tensor projected = o_.weight.defined() ? o_(joined) : joined;
+  return widens() ? widen_(projected) : projected;
 }
 
 }  // namespace mnemo::memory

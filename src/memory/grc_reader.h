@@ -22,15 +22,17 @@ namespace mnemo::memory {
 class GrcReader {
  public:
   GrcReader() = default;
-  /// `same`: the core that reads the cache instead of softmax, or null. Parameters q, k, v, o (authors), sr, sr_norm,
-  /// relative_position_bias_table under the scope. Throws InputError for a cache that the layout does not support.
+  /// `same`: the core that reads the cache instead of softmax, or null. Parameters q, k, v, o (authors), widen, sr,
+  /// sr_norm, relative_position_bias_table under the scope. Throws InputError for a cache that the layout does not support.
   GrcReader(const GrcOptions& options, const core::AttentionBuild& build, const core::ImageLayout& image,
             int64_t channels, const layers::Scope& scope, const core::ReadsHeads* same);
   /// x [B,T,C], cache [B,N,C] or [1,N,C]: one for all. Returns [B,H,T,C/H].
   at::Tensor heads(const at::Tensor& x, const at::Tensor& cache, core::Grid grid,
                    const ops::ReplaceValues& replace = {}) const;
-  /// Heads concatenated, and projected by `o` if the variant has it: [B,T,C].
+  /// Heads concatenated, and projected by `o` if the variant has it and by `widen` if that option has it: [B,T,C], or
+  /// [B,T,H*d] if widened.
   at::Tensor project(const at::Tensor& heads) const;
+  bool widens() const { return widen_.weight.defined(); }
   /// Whether it computes the softmax of the formula, by whatever code.
   bool reads_by_softmax() const { return same_ == nullptr || same_->reads_by_softmax(); }
   const layers::Linear& q() const { return q_; }
@@ -43,7 +45,7 @@ class GrcReader {
 
   int64_t num_heads_ = 1;
   const core::ReadsHeads* same_ = nullptr;
-  layers::Linear q_, k_, v_, o_;
+  layers::Linear q_, k_, v_, o_, widen_;
   core::Grid cache_grid_;  // of the cache if it is reduced, or of the window
   layers::GridReduction reduction_;
   layers::RelativePositionBias position_;

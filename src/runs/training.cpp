@@ -24,7 +24,6 @@
 #include "runs/run_samples.h"
 #include "weights/checkpoint.h"
 #include "weights/lora.h"
-#include "weights/model_tensors.h"
 
 namespace mnemo::runs {
 namespace {
@@ -153,18 +152,21 @@ std::string commands(const TrainingOptions& options) {
   return before.ends_with(line) ? before : before + line;
 }
 
-/// Weights of another model in place of fresh ones.
-void start_from(const std::string& path, experiment::Experiment& experiment) {
-  const bundle::Bundle stored = bundle::read_bundle(path);
-  experiment::require_same_vocabulary(stored.folder, experiment, "train: --init");
-  weights::TensorFile file;
-  file.tensors = weights::model_tensors(*stored.model);
-  try {
-    weights::load_model_tensors(file, *experiment.model, stored.folder);
-  } catch (const base::ShapeError& error) {
-    base::input_error("train: --init: {}; to take its options too: --set model.from={}", error.what(),
-                      base::shell_quoted(path));
+/// The experiment of the recipe, or with --init of the recipe with that `init`, which has to give all weights but those
+/// of another number of classes.
+experiment::Experiment started(const TrainingOptions& options) {
+  if (!options.init) return experiment::make_experiment(options.recipe);
+  recipes::Recipe recipe = options.recipe;
+  recipe.init = options.init;
+  experiment::Experiment made = experiment::make_experiment(recipe);
+  for (const std::string& name : made.fresh) {
+    base::require(name.starts_with("head.classifier."),
+                  "train: --init: {} has no '{}'; to train on with fresh weights there: --set init={}, to take its "
+                  "options too: --set model.from={}",
+                  *options.init, name, base::shell_quoted(*options.init), base::shell_quoted(*options.init));
   }
+  made.recipe.init = options.recipe.init;
+  return made;
 }
 
 void finish(const TrainingOptions& options, Training& training) {
@@ -246,7 +248,11 @@ recipes::Recipe settled(const TrainingOptions& options, experiment::Experiment& 
 Training run_training(const TrainingOptions& options) {
   require_folder(options);
   require_samples_fit(options.recipe);
-  Training training{.experiment = experiment::make_experiment(options.recipe), .report = {}, .card = {}, .model = {}};
+  base::require(!options.init || !options.recipe.train.lora,
+                "train: --init: LoRA goes on only from weights that the recipe names; expected init = \"{}\" in the "
+                "recipe (--set init=...)",
+                options.init.value_or(""));
+  Training training{.experiment = started(options), .report = {}, .card = {}, .model = {}};
   experiment::Experiment& experiment = training.experiment;
   // A run that is resumed has them in its recipe.
   experiment::settle_fresh(experiment, !options.resumes);
@@ -254,11 +260,6 @@ Training run_training(const TrainingOptions& options) {
     for (const std::string& notice : experiment.notices) base::log_warning("{}", notice);
   }
   if (options.device.is_cpu()) experiment::require_step_fits(experiment);
-  base::require(!options.init || !options.recipe.train.lora,
-                "train: --init: LoRA goes on only from weights that the recipe names; expected init = \"{}\" in the "
-                "recipe (--set init=...)",
-                options.init.value_or(""));
-  if (options.init) start_from(*options.init, experiment);
   experiment::move_to(*experiment.model, options.device);
   const recipes::Recipe recipe = settled(options, experiment);
   if (options.group) require_same_ranks(options, experiment, recipe);

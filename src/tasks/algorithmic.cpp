@@ -39,7 +39,8 @@ void Algorithmic::require_segment_size(int64_t size) const {
 std::vector<data::Batch> Algorithmic::next(const core::ModelInput& input) {
   const int64_t segment_size = core::token_input(input).segment_size;
   require_segment_size(segment_size);
-  auto cut = data::cut_segments(source_->batch(data::Part::train, next_batch_++, options_.batch_size), segment_size);
+  const int64_t length = answer_.training_segment(source_->length(), segment_size, next_batch_);
+  auto cut = data::cut_segments(source_->batch(data::Part::train, next_batch_++, options_.batch_size), length);
   // Every batch starts from the initial state anyway, so no reset is needed.
   for (data::Batch& segment : cut) segment.reset.reset();
   return cut;

@@ -19,10 +19,11 @@ using infer::Session;
 constexpr double kDecoderTolerance = 1e-5;
 
 /// Hash buckets need a whole segment, the authors' shift of rows that look right reads other rows' scores, and GRC's
-/// decoder only supports a cache read by softmax.
+/// decoder only supports a cache read by softmax and padded with zeros.
 bool has_decoder(const Configuration& config) {
   if (config.attention() == "lsh") return false;
   if (config.name == "rmt_faithful" || config.name == "rmt_xl_faithful") return false;
+  if (config.memory_option("grc", "widen", "zeros").as_string() != "zeros") return false;
   return config.attention() != "linear" || !config.has("grc") ||
          config.memory_option("grc", "mem_attention", "").as_string() != "same";
 }

@@ -257,6 +257,45 @@ TEST_F(CommandLine, ImageModelsAreInspectedAndRefusedWhereTextsAreMeant) {
 }
 
 // The mean of unrelated images is no image, so the newest rows of an attention-based cache stay.
+// As Swin goes from ImageNet-22k to 1k: all weights but those of the classes.
+TEST_F(CommandLine, ImageModelsAreTrainedOnForOtherClasses) {
+  data::make_class_folders(folder_ / "more", 4);
+  data::make_class_folders(folder_ / "fewer", 4);
+  std::filesystem::remove_all(folder_ / "fewer/cat");
+  const auto recipe = [&](const std::string& name, const std::string& data, const std::string& model) {
+    const std::string path = folder_ / (name + ".toml");
+    write(path, "[data]\ntype = \"images\"\ntrain = \"" + data + "\"\n[train]\nsteps = 1\nbatch_size = 2\n" +
+                    "optimiser = { type = \"sgd\", lr = 1e-12 }\n[model]\n" + model);
+    return path;
+  };
+  const std::string vit =
+      "head = { type = \"classification\" }\nbackbone = { type = \"vit\", image_size = [8, 8], "
+      "patch_size = 4, dim = 8, num_layers = 1, num_heads = 2, mlp_ratio = 2 }\n";
+  const std::string first = folder_ / "first", more = folder_ / "more", fewer = folder_ / "fewer";
+  ASSERT_EQ(run({"train", recipe("first", more, vit), "--out", first, "-q"}).status, 0);
+  const auto weights = [](const std::string& folder) {
+    return weights::read_safetensors(folder + "/model/model.safetensors");
+  };
+  const auto expect_taken = [&](const std::string& folder, const Finished& outcome) {
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_TRUE(holds(outcome.err, "fresh: head.classifier.weight, head.classifier.bias")) << outcome.err;
+    for (const auto& [name, tensor] : weights(first).tensors) {
+      if (name.starts_with("head.classifier.")) continue;
+      EXPECT_LE(difference(weights(folder).at(name, folder), tensor), 1e-9) << name;
+    }
+  };
+  const std::string by_option = folder_ / "by_option", by_model = folder_ / "by_model";
+  expect_taken(by_option, run({"train", recipe("second", fewer, vit), "--init", first, "--out", by_option}));
+  expect_taken(by_model, run({"train", recipe("third", fewer, "from = \"" + first + "\"\n"), "--out", by_model}));
+  EXPECT_EQ(run({"train", "--resume", by_option, "--set", "train.steps=2"}).status, 0);
+  const Finished other = run({"train", recipe("other", fewer, vit + "memory = [{ type = \"grc\" }]\n"), "--init", first,
+                              "--out", folder_ / "other"});
+  EXPECT_EQ(other.status, 2);
+  EXPECT_TRUE(holds(other.err, "train: --init: ")) << other.err;
+  EXPECT_TRUE(holds(other.err, "grc.")) << other.err;
+  EXPECT_TRUE(holds(other.err, "--set init=")) << other.err;
+}
+
 TEST_F(CommandLine, AveragedCheckpointsKeepTheLastImages) {
   data::make_class_folders(folder_ / "train");
   write(folder_ / "cache.toml",

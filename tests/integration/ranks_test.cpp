@@ -104,7 +104,7 @@ TEST_F(EqualRanks, ResumeOnThreeIsBitwiseWhereGradientsBeginLater) {
 /// Batches of sentences differ in their number of rows and of targets; the encoder has one GRC cache. BLEU of
 /// translations that the ranks share.
 TEST_F(EqualRanks, UnevenBatchesOfPairs) {
-  write_pairs(folder_, 96, R"({ type = "grc", cache_len = 4 })");
+  write_pairs(folder_, 96, R"({ type = "grc", cache_len = 4, attend = "sample", eval_read = "updated" })");
   expect_equal_to_one_process(8);
 }
 
@@ -121,7 +121,7 @@ train_samples = 40
 valid_samples = 13
 [model]
 segment_size = 6
-memory = [{ type = "grc", cache_len = 4 }]
+memory = [{ type = "grc", cache_len = 4, attend = "sample", eval_read = "updated" }]
 head = { type = "classification" }
 [model.backbone]
 type = "encoder"
@@ -182,7 +182,8 @@ tensorboard = false
 /// Augmented images, mixed by pairs, with dropped paths and a moving average.
 TEST_F(EqualRanks, ImagesWithAugmentation) {
   write_images(folder_, "augment = { scale = [0.5, 1.0], mixup = 0.5, label_smoothing = 0.1 }", ", dropout = 0.1",
-               R"({ type = "grc", cache_ratio = 0.5 })", "ema_decay = 0.9\neval_every = 4");
+               R"({ type = "grc", cache_ratio = 0.5, attend = "sample", eval_read = "updated" })",
+               "ema_decay = 0.9\neval_every = 4");
   expect_equal_to_one_process(8);
 }
 

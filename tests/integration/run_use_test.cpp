@@ -245,7 +245,8 @@ TEST_F(RunUse, OutputsReplaceNoDeviceNoPipeAndNoLink) {
 TEST_F(RunUse, AModelThatSeesAheadIsNotToldToWrite) {
   const std::string folder = folder_ / "run", notice = "its perplexity is not that of a language model";
   const Finished done = run({"train", recipe_, "--data", text_, "--out", folder, "--set",
-                             "model.memory=[{ type = \"grc\", cache_len = 4, sees_segment = true }]"});
+                             "model.memory=[{ type = \"grc\", cache_len = 4, sees_segment = true, attend = "
+                             "\"sample\", eval_read = \"updated\" }]"});
   ASSERT_EQ(done.status, 0) << done.err;
   EXPECT_FALSE(holds(done.out, "mnemo generate")) << done.out;
   EXPECT_TRUE(holds(done.err, notice)) << done.err;
@@ -260,16 +261,16 @@ TEST_F(RunUse, AModelThatSeesAheadIsNotToldToWrite) {
   EXPECT_TRUE(holds(shown.out, notice)) << shown.out;
   EXPECT_EQ(run({"generate", folder, "--prompt", "line"}).status, 2);
   const Finished samples = run({"train", recipe_, "--data", text_, "--out", folder_ / "samples", "--set",
-                                "model.memory=[{ type = \"grc\", cache_len = 4, sees_segment = true }]", "--set",
-                                "generate.sample_every=2"});
+                                "model.memory=[{ type = \"grc\", cache_len = 4, sees_segment = true, eval_read = "
+                                "\"updated\" }]",
+                                "--set", "generate.sample_every=2"});
   EXPECT_EQ(samples.status, 2);
   EXPECT_TRUE(holds(samples.err, "'generate.sample_every'")) << samples.err;
 
   // Seen ahead in training alone: what it has learned reads and writes like any language model.
   const std::string printed = folder_ / "printed";
   const Finished trained = run({"train", recipe_, "--data", text_, "--out", printed, "--set",
-                                "model.memory=[{ type = \"grc\", cache_len = 4, sees_segment = true, attend = "
-                                "\"batch_mean\", eval_read = \"stored\" }]"});
+                                "model.memory=[{ type = \"grc\", cache_len = 4, sees_segment = true }]"});
   ASSERT_EQ(trained.status, 0) << trained.err;
   EXPECT_FALSE(holds(trained.err, notice)) << trained.err;
   const std::vector<std::string> write = {"generate", printed, "--prompt", "line", "--tokens", "5"};

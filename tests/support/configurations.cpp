@@ -308,9 +308,10 @@ const std::vector<Configuration>& variants() {
     add("knn_linear_gate", "linear", {"knn"}, {few_rows[0], few_rows[1], "backbone.attention.gate=true"});
 
     add("grc_same", "softmax", {"grc"}, {grc_len, "memory[0].mem_attention=same"});
-    add("grc_sequence", "relative", {"grc"}, {grc_len, "memory[0].lifetime=sequence"});
+    add("grc_sequence", "relative", {"grc"}, {grc_len, "memory[0].lifetime=sequence", "memory[0].gate_bias=true"});
+    add("grc_widened", "softmax", {"grc"}, {grc_len, "memory[0].widen=projection"});
     add("grc_long", "softmax", {"grc"},
-        {"memory[0].cache_len=9", "memory[0].cache_ratio=1.0", "memory[0].qkv_bias=true"});
+        {"memory[0].cache_len=9", "memory[0].cache_ratio=1.0", "memory[0].qkv_bias=true", "memory[0].gate_bias=true"});
     add("grc_bptt_0", "relative", {"grc"}, {grc_len, "memory[0].bptt_depth=0"});
     add("grc_sequence_full", "relative", {"grc"},
         {grc_len, "memory[0].lifetime=sequence", "memory[0].bptt_depth=full"});
@@ -328,7 +329,9 @@ std::vector<std::string> encoder_with(const std::vector<std::string>& memories) 
     const std::string at = fmt::format("memory[{}].", i);
     const auto add = [&](const char* assignment) { assignments.push_back(at + assignment); };
     assignments.push_back(at + "type=" + memories[i]);
-    if (memories[i] == "grc") add("cache_len=3");
+    if (memories[i] == "grc") {
+      for (const char* one : {"cache_len=3", "attend=sample", "eval_read=updated", "gate_bias=true"}) add(one);
+    }
     if (memories[i] != "recurrent_tokens") continue;
     for (const char* one : {"num_mem_tokens=2", "layout=encoder", "cls_token=1", "sep_token=2", "pad_token=0"})
       add(one);
@@ -394,6 +397,7 @@ const std::vector<Configuration>& encoders() {
     add("grc_stored", encoder_with({"grc"}), {softmax, "memory[0].eval_read=stored"});
     add("grc_batch_mean", encoder_with({"grc"}),
         {softmax, "memory[0].attend=batch_mean", "memory[0].eval_read=stored"});
+    add("grc_widened", encoder_with({"grc"}), {softmax, "memory[0].widen=projection"});
     add("grc_sequence", encoder_with({"grc"}), {softmax, "memory[0].lifetime=sequence"});
     const std::string cache = "memory[0].mem_len=3";
     add("xl", encoder_with({"segment_cache"}), {softmax, cache});

@@ -59,7 +59,7 @@ class Articles final : public XmlReader {
     const auto label = labels_.of_id.find(id);
     base::require(label != labels_.of_id.end(), "{}: expected a label of article {} in {}, found none", where(),
                   base::in_quotes(id), labels_path_);
-    texts.push_back({where(), {}, {}, label->second.text});
+    texts.push_back({where(), {}, {}, label->second.text, false, id});
     inside_ = true;
   }
 

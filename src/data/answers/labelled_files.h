@@ -15,6 +15,7 @@ struct LabelledText {
   std::optional<std::string> second;
   std::string label;
   bool whole_file = false;  ///< `where` is a file, whose lines are those of `first`
+  std::string id = {};      ///< of an article; empty: the format has none
 };
 
 /// The texts of a file.
@@ -29,8 +30,9 @@ struct LabelledColumns {
 };
 
 /// Tab-separated columns, a text a line, with no quoting. Without column names the file is one of GLUE as published
-/// (Wang et al. 2019), known by its first line: SST-2, CoLA, MRPC, RTE, QNLI. Throws InputError that names file, line
-/// and column for another number of columns, an unknown header, or a word of more than kMaxLabelledWord bytes.
+/// (Wang et al. 2019), known by its first line: SST-2, CoLA, MRPC, RTE, QNLI, QQP, MNLI. Lines of QQP without all columns
+/// are left out, with a warning. Throws InputError that names file, line and column for another number of columns, an
+/// unknown header, or a word of more than kMaxLabelledWord bytes.
 LabelledTexts read_labelled_table(const std::string& path, const LabelledColumns& columns);
 
 /// A folder with a folder of text files for each label (IMDB: neg/, pos/), in order of their names. wanted: the labels

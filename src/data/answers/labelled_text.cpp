@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -18,6 +19,8 @@
 
 namespace mnemo::data {
 namespace {
+
+constexpr int64_t kMaxListOfIds = int64_t{1} << 24;
 
 bool is_whole_number(const std::string& text) {
   return !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string::npos;
@@ -54,6 +57,17 @@ int64_t class_of(const LabelledText& text, const std::vector<std::string>& label
   return found - labels.begin();
 }
 
+/// Moves the texts for which chosen(place, text) is true to the end of `to`; both stay in order.
+template <class F>
+void move_chosen(std::vector<LabelledText>& from, std::vector<LabelledText>& to, F&& chosen) {
+  std::vector<LabelledText> kept;
+  for (size_t i = 0; i < from.size(); ++i) {
+    const bool moves = chosen(i, std::as_const(from[i]));
+    (moves ? to : kept).push_back(std::move(from[i]));
+  }
+  from = std::move(kept);
+}
+
 /// Moves a fraction of the texts, chosen by the seed, into a part of its own; both stay in order.
 void hold_out(std::vector<LabelledText>& from, std::vector<LabelledText>& to, double fraction, size_t whole,
               base::Random& random) {
@@ -62,9 +76,42 @@ void hold_out(std::vector<LabelledText>& from, std::vector<LabelledText>& to, do
   random.shuffle(order);
   order.resize(std::min(order.size(), static_cast<size_t>(fraction * static_cast<double>(whole))));
   const std::set<size_t> chosen(order.begin(), order.end());
-  std::vector<LabelledText> kept;
-  for (size_t i = 0; i < from.size(); ++i) (chosen.contains(i) ? to : kept).push_back(std::move(from[i]));
-  from = std::move(kept);
+  move_chosen(from, to, [&](size_t i, const LabelledText&) { return chosen.contains(i); });
+}
+
+/// Moves every `folds`-th of the texts, in an order drawn by the seed, into a part of its own; both stay in order.
+void deal_out(std::vector<LabelledText>& from, std::vector<LabelledText>& to, int64_t folds, int64_t fold,
+              base::Random& random) {
+  std::vector<size_t> order(from.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  random.shuffle(order);
+  std::set<size_t> chosen;
+  for (auto at = static_cast<size_t>(fold); at < order.size(); at += static_cast<size_t>(folds))
+    chosen.insert(order[at]);
+  move_chosen(from, to, [&](size_t i, const LabelledText&) { return chosen.contains(i); });
+}
+
+bool is_list_of_ids(const std::string& path) { return path.ends_with(".json"); }
+
+/// Ids are compared without leading zeros, and may be numbers.
+std::string plain_id(std::string id) { return id.erase(0, std::min(id.find_first_not_of('0'), id.size() - 1)); }
+
+/// Moves the texts whose ids a file lists under one of the names into a part of its own, in their order.
+void hold_out_listed(std::vector<LabelledText>& from, std::vector<LabelledText>& to, const std::string& path,
+                     const std::vector<const char*>& names) {
+  const base::Node lists = base::parse_json(base::read_file(path, kMaxListOfIds), path);
+  const auto found = std::find_if(names.begin(), names.end(), [&](const char* name) { return lists.contains(name); });
+  base::require(found != names.end() && lists.at(*found).is_array(),
+                "{}: expected a list of ids under \"{}\", found none", path, fmt::join(names, "\" or \""));
+  std::set<std::string> ids;
+  for (const base::Node& id : lists.at(*found).items())
+    ids.insert(plain_id(id.is_int() ? std::to_string(id.as_int()) : id.as_string()));
+  const size_t before = to.size();
+  move_chosen(from, to,
+              [&](size_t, const LabelledText& text) { return !text.id.empty() && ids.contains(plain_id(text.id)); });
+  base::require(to.size() - before == ids.size(),
+                "{}: expected the ids of {} training articles under \"{}\", found texts of {}", path, ids.size(),
+                *found, to.size() - before);
 }
 
 /// Cuts the ends of the texts of a pair, the longer one first, to `room` tokens together.
@@ -133,7 +180,7 @@ std::shared_ptr<const LabelledDocuments> encode(const std::vector<LabelledText>&
 /// Names of columns say nothing of folders and articles.
 void require_columns(const LabelledTextOptions& options) {
   const auto is_table = [](const std::string& path) {
-    return !path.empty() && !base::is_folder(path) && !path.ends_with(".xml");
+    return !path.empty() && !base::is_folder(path) && !path.ends_with(".xml") && !is_list_of_ids(path);
   };
   if (is_table(options.train) || is_table(options.valid) || is_table(options.test)) return;
   for (const auto& [key, set] : {std::pair("text_column", !options.text_column.empty()),
@@ -148,6 +195,10 @@ void require_columns(const LabelledTextOptions& options) {
 void LabelledTextOptions::validate(const base::Where& where) const {
   where.require(valid_fraction + test_fraction < 1.0, "test_fraction",
                 "expected valid_fraction + test_fraction below 1, found {} + {}", valid_fraction, test_fraction);
+  where.require(folds != 1 && (folds == 0 ? fold == 0 : fold < folds), "fold",
+                "expected folds of at least 2 and fold below them, found folds = {} and fold = {}", folds, fold);
+  where.require(folds == 0 || (valid.empty() && valid_fraction == 0.0), "folds",
+                "one of the parts is the validation text; remove valid and valid_fraction");
   where.require(second_column.empty() || !text_column.empty(), "text_column",
                 "expected the name of a column beside second_column, found none");
   where.require(label_column == "label" || !text_column.empty(), "text_column",
@@ -186,7 +237,11 @@ LabelledTextSets read_labelled_texts(const LabelledTextOptions& options) {
                 sets.labels.size());
   const size_t whole = sets.train.size();
   base::Random random{static_cast<uint64_t>(options.seed)};
-  if (!options.valid.empty()) {
+  if (options.folds > 0) {
+    deal_out(sets.train, sets.valid, options.folds, options.fold, random);
+  } else if (is_list_of_ids(options.valid)) {
+    hold_out_listed(sets.train, sets.valid, options.valid, {"dev", "valid"});
+  } else if (!options.valid.empty()) {
     sets.valid = read_labelled_file(options.valid, options).texts;
   } else {
     hold_out(sets.train, sets.valid, options.valid_fraction, whole, random);
@@ -194,7 +249,9 @@ LabelledTextSets read_labelled_texts(const LabelledTextOptions& options) {
       base::log_warning("{}: valid_fraction = {:g} of {} texts is none, so nothing is held out for evaluations",
                         base::printable(options.train, 400), options.valid_fraction, whole);
   }
-  if (!options.test.empty()) {
+  if (is_list_of_ids(options.test)) {
+    hold_out_listed(sets.train, sets.test, options.test, {"test"});
+  } else if (!options.test.empty()) {
     sets.test = read_labelled_file(options.test, options).texts;
   } else {
     hold_out(sets.train, sets.test, options.test_fraction, whole, random);

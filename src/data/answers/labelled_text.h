@@ -17,6 +17,7 @@ namespace mnemo::data {
 struct LabelledTextOptions {
   std::string train, valid, test;
   double valid_fraction = 0.0, test_fraction = 0.0;
+  int64_t folds = 0, fold = 0;
   int64_t seed = 0;
   std::string text_column, second_column, label_column = "label";
   std::vector<std::string> labels;
@@ -34,15 +35,24 @@ struct LabelledTextOptions {
   template <class V>
   void visit(V&& v) {
     v("train", train,
-      "training texts: a table of GLUE (SST-2, CoLA, MRPC, RTE, QNLI) or one of your own with tab-separated columns, a "
-      "folder with a folder of .txt files for each label (IMDB), or Hyperpartisan's articles-NAME.xml beside its "
+      "training texts: a table of GLUE (SST-2, CoLA, MRPC, RTE, QNLI, QQP, MNLI) or one of your own with tab-separated "
+      "columns, a folder with a folder of .txt files for each label (IMDB), or Hyperpartisan's articles-NAME.xml "
+      "beside its "
       "ground-truth-NAME.xml");
-    v("valid", valid, "validation texts; empty: valid_fraction of the training texts");
-    v("test", test, "test texts; empty: test_fraction of the training texts");
+    v("valid", valid,
+      "validation texts, or a .json file that lists, under \"dev\" or \"valid\", the ids of training articles held out "
+      "for validation; empty: valid_fraction of the training texts");
+    v("test", test,
+      "test texts, or a .json file that lists them under \"test\"; empty: test_fraction of the training texts");
     v("valid_fraction", valid_fraction, "fraction of the training texts used for validation if `valid` is empty",
       base::half_open_range(0, 1));
     v("test_fraction", test_fraction, "fraction of the training texts used for testing if `test` is empty",
       base::half_open_range(0, 1));
+    v("folds", folds,
+      "cross-validation: the training texts are dealt into so many parts by `seed`, and part `fold` is the validation "
+      "text; 0: none",
+      base::range(0, 1000));
+    v("fold", fold, "cross-validation: which part, from 0", base::range(0, 999));
     v("seed", seed, "seed of the random choice of validation and test texts", base::at_least(0));
     v("text_column", text_column,
       "a table of your own: the column with the text, by its name in the first line; empty: a table of GLUE");

@@ -24,11 +24,23 @@ std::string numbers_text(const at::Tensor& row) {
 int64_t segment_length(int64_t length, int64_t num_segments) { return (length + num_segments - 1) / num_segments; }
 
 void AnswerOptions::require_cut(int64_t length, const base::Where& where) const {
-  if (num_segments == 0) return;
-  const int64_t size = segment_length(length, num_segments), count = (length + size - 1) / size;
-  where.require(count == num_segments, "num_segments",
-                "a sample of {} tokens cannot be cut into {} segments of one length; segments of {} are {}", length,
-                num_segments, size, count);
+  where.require(curriculum.empty() == (curriculum_steps == 0), "curriculum_steps",
+                "expected curriculum and curriculum_steps together, found one of them");
+  where.require(curriculum.empty() || num_segments > 0, "curriculum",
+                "expected num_segments, which it leads to, found none");
+  const auto require = [&](const char* key, int64_t segments) {
+    const int64_t size = segment_length(length, segments), count = (length + size - 1) / size;
+    where.require(count == segments, key,
+                  "a sample of {} tokens cannot be cut into {} segments of one length; segments of {} are {}", length,
+                  segments, size, count);
+  };
+  if (num_segments > 0) require("num_segments", num_segments);
+  for (const int64_t segments : curriculum) require("curriculum", segments);
+}
+
+int64_t AnswerOptions::training_segment(int64_t length, int64_t size, int64_t step) const {
+  if (curriculum.empty() || step / curriculum_steps >= static_cast<int64_t>(curriculum.size())) return size;
+  return segment_length(length, curriculum[static_cast<size_t>(step / curriculum_steps)]);
 }
 
 std::vector<Batch> cut_segments(const SampleBatch& batch, int64_t segment_size) {

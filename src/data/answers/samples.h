@@ -17,6 +17,8 @@ namespace mnemo::data {
 /// How samples are divided into segments and answers are scored: keys shared by synthetic tasks and task files.
 struct AnswerOptions {
   int64_t num_segments = 0;
+  std::vector<int64_t> curriculum = {};
+  int64_t curriculum_steps = 0;
   enum class Decoding { greedy, teacher_forced } decoding = Decoding::greedy;
 
   template <class V>
@@ -24,13 +26,21 @@ struct AnswerOptions {
     v("num_segments", num_segments,
       "number of segments per sample, of equal length except for the last; 0: derived from model.segment_size",
       base::range(0, 1 << 20));
+    v("curriculum", curriculum,
+      "numbers of segments that training samples are divided into first, each for curriculum_steps steps; then, and in "
+      "evaluations, num_segments",
+      base::range(1, 1 << 20));
+    v("curriculum_steps", curriculum_steps, "steps of each entry of curriculum", base::range(0, int64_t{1} << 40));
     v("decoding", decoding,
       "how `accuracy` is measured: greedy: the model reads its own predictions back; teacher_forced: it reads the "
       "correct symbols",
       base::one_of("greedy", "teacher_forced"));
   }
-  /// Throws InputError if samples of `length` tokens cannot be divided into num_segments.
+  /// Throws InputError if samples of `length` tokens cannot be divided into num_segments, or a curriculum into its
+  /// numbers.
   void require_cut(int64_t length, const base::Where& where) const;
+  /// Tokens of a training segment at a step, counted from 0; `size` after the curriculum.
+  int64_t training_segment(int64_t length, int64_t size, int64_t step) const;
 };
 
 /// One batch of samples with teacher forcing: targets are the inputs shifted by one.

@@ -2,8 +2,12 @@
 
 #include <torch/types.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "base/error.h"
 #include "core/require_state.h"
+#include "ops/abc/abc_chunks.h"
 #include "ops/linear/linear.h"
 
 namespace mnemo::memory {
@@ -41,11 +45,11 @@ core::State AbcMlpControl::initial_state(int64_t batch) const {
 }
 
 AbcAnswer AbcMlpControl::attend(const AbcCall& call, const core::State& state) const {
-  at::Tensor logits = ops::linear(call.rows, weight_, {})
-                          .view(
-                              {call.rows.size(0), call.rows.size(1), options_.shared_across_heads ? 1 : heads_, slots_})
-                          .transpose(1, 2)
-                          .expand({-1, heads_, -1, -1});  // [B,H,S,n]
+  const at::Tensor logits = ops::linear(call.rows, weight_, {})
+                                .view({call.rows.size(0), call.rows.size(1), options_.shared_across_heads ? 1 : heads_,
+                                       slots_})
+                                .transpose(1, 2)
+                                .expand({-1, heads_, -1, -1});  // [B,H,S,n]
   if (!causal_) {
     const ops::AbcSumsOutput full = ops::abc_full(call.q, call.k, call.v, logits, call.valid, activation_, options_.eps,
                                                   scale_);
@@ -53,18 +57,34 @@ AbcAnswer AbcMlpControl::attend(const AbcCall& call, const core::State& state) c
   }
   const auto& past = state.as<AbcState>();
   core::require_state("abc", past.k, {call.rows.size(0), heads_, slots_, head_dim_});
-  at::Tensor forgotten;  // sum of log g up to each token [B,H,S]
-  if (gate_weight_.defined() && call.rows.size(1) > 0) {
-    const at::Tensor gate = ops::linear(call.rows, gate_weight_, gate_bias_).transpose(1, 2);  // [B,H,S]
-    at::Tensor log_keep = at::log_sigmoid(gate);
-    if (call.valid.defined()) log_keep = log_keep.masked_fill(call.valid.logical_not().unsqueeze(1), 0.0);
-    forgotten = log_keep.cumsum(2);
-    logits = logits + (at::log_sigmoid(-gate) - forgotten).unsqueeze(-1);
-  }
-  auto [o, memory] = ops::abc_causal(call.q, call.k, call.v, logits, {past.k, past.v, past.z}, call.valid, activation_,
-                                     options_.eps, scale_);
-  if (forgotten.defined()) memory.z = memory.z + forgotten.select(2, forgotten.size(2) - 1).unsqueeze(-1);
+  if (gate_weight_.defined() && call.rows.size(1) > 0) return attend_gated(call, logits, past);
+  const auto [o, memory] = ops::abc_causal(call.q, call.k, call.v, logits, {past.k, past.v, past.z}, call.valid,
+                                           activation_, options_.eps, scale_);
   return {o, AbcState{memory.k, memory.v, memory.z}};
+}
+
+AbcAnswer AbcMlpControl::attend_gated(const AbcCall& call, const at::Tensor& logits, const AbcState& past) const {
+  const at::ScalarType type = call.q.scalar_type(), kept = past.k.scalar_type();
+  const auto wide = [&](const at::Tensor& x) { return type == at::kBFloat16 ? x.to(at::kFloat) : x; };
+  const at::Tensor gate = wide(ops::linear(call.rows, gate_weight_, gate_bias_)).transpose(1, 2);  // [B,H,S]
+  const at::Tensor log_write = at::log_sigmoid(-gate);
+  at::Tensor log_keep = at::log_sigmoid(gate);
+  if (call.valid.defined()) log_keep = log_keep.masked_fill(call.valid.logical_not().unsqueeze(1), 0.0);
+  ops::AbcMemory memory{wide(past.k), wide(past.v), wide(past.z)};
+  std::vector<at::Tensor> outputs;
+  for (int64_t begin = 0; begin < gate.size(2); begin += ops::kAbcChunk) {
+    const int64_t count = std::min(ops::kAbcChunk, gate.size(2) - begin);
+    const auto part = [&](const at::Tensor& x) { return x.narrow(2, begin, count); };
+    const at::Tensor forgotten = part(log_keep).cumsum(2);
+    const at::Tensor s = part(logits) + (part(log_write) - forgotten).unsqueeze(-1);
+    const at::Tensor valid = call.valid.defined() ? call.valid.narrow(1, begin, count) : call.valid;
+    ops::AbcOutput out = ops::abc_causal(wide(part(call.q)), wide(part(call.k)), wide(part(call.v)), s, memory, valid,
+                                         activation_, options_.eps, scale_);
+    outputs.push_back(out.o);
+    memory = out.memory;
+    memory.z = memory.z + forgotten.select(2, count - 1).unsqueeze(-1);
+  }
+  return {at::cat(outputs, 2).to(type), AbcState{memory.k.to(kept), memory.v.to(kept), memory.z.to(kept)}};
 }
 
 }  // namespace mnemo::memory

@@ -41,7 +41,8 @@ struct AbcState {
 ///   z_t = log(g_t e^{z_{t-1}} + (1 - g_t) e^{s_t}),  K_t = (g_t e^{z_{t-1}} K_{t-1} + (1 - g_t) e^{s_t} k_t^T) /
 ///   e^{z_t}
 /// Slots are normalised, so this is the control without a gate for logits s_i + log(1 - g_i) - G_i, where G_i is the
-/// sum of log g up to token i of the call, and z + G at its end.
+/// sum of log g up to token i of a chunk of ops::kAbcChunk tokens, and z + G at its end: sums over a long segment
+/// outgrow float32.
 class AbcMlpControl final : public AbcControl {
  public:
   using Options = AbcMlpOptions;
@@ -51,6 +52,9 @@ class AbcMlpControl final : public AbcControl {
   std::unique_ptr<core::DecodeAttention> decoder(const core::DecodeBuild& build, const AbcMaps& maps) const override;
 
  private:
+  /// attend() with a gate, chunk by chunk. logits [B,H,S,n], S > 0.
+  AbcAnswer attend_gated(const AbcCall& call, const at::Tensor& logits, const AbcState& past) const;
+
   Options options_;
   ops::AbcActivation activation_;
   int64_t heads_, slots_, head_dim_;

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "base/error.h"
 #include "data/answers/hyperpartisan.h"
@@ -68,6 +69,76 @@ TEST_F(LabelledTextFiles, TablesOfGlueAreKnownByTheirFirstLine) {
   EXPECT_EQ(rte.train.at(0).second, "y");
   const auto qnli = read(write("qnli.tsv", "index\tquestion\tsentence\tlabel\n0\tx?\ty\tentailment\n"));
   EXPECT_EQ(qnli.train.at(0).first, "x?");
+
+  const auto qqp = read(write("qqp.tsv",
+                              "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
+                              "9\t1\t2\tWhy?\tHow?\t0\n5\t3\tbroken\n8\t4\t5\tWho?\tWhom?\t1\n"));
+  EXPECT_EQ(qqp.labels, (std::vector<std::string>{"0", "1"}));
+  ASSERT_EQ(qqp.train.size(), 2U) << "the published file has lines without all columns";
+  EXPECT_EQ(qqp.train[1].first, "Who?");
+  EXPECT_EQ(qqp.train[1].second, "Whom?");
+  EXPECT_EQ(qqp.train[1].label, "1");
+
+  const std::string parses =
+                        "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\t"
+                        "sentence1_parse\tsentence2_parse\tsentence1\tsentence2\tlabel1\t",
+                    row = "0\t1\t2\tfiction\t( a )\t( b )\t(ROOT a)\t(ROOT b)\tone\ttwo\tneutral\t";
+  const auto mnli = read(write("mnli.tsv", parses + "gold_label\n" + row + "contradiction\n"),
+                         write("dev_matched.tsv", parses + "label2\tlabel3\tlabel4\tlabel5\tgold_label\n" + row +
+                                                      "neutral\tneutral\tneutral\tneutral\tentailment\n"));
+  EXPECT_EQ(mnli.labels, (std::vector<std::string>{"entailment", "neutral", "contradiction"}));
+  EXPECT_EQ(mnli.train.at(0).first, "one");
+  EXPECT_EQ(mnli.train.at(0).second, "two");
+  EXPECT_EQ(mnli.train.at(0).label, "contradiction");
+  EXPECT_EQ(mnli.valid.at(0).second, "two");
+  EXPECT_EQ(mnli.valid.at(0).label, "entailment");
+}
+
+TEST_F(LabelledTextFiles, FoldsAreDealtOnceAndCoverEveryText) {
+  std::string table = "sentence\tlabel\n";
+  for (int i = 0; i < 23; ++i) table += std::to_string(i) + "\t" + std::to_string(i % 2) + "\n";
+  LabelledTextOptions options;
+  options.train = write("folds.tsv", table);
+  options.folds = 5;
+  std::multiset<std::string> seen;
+  for (options.fold = 0; options.fold < 5; ++options.fold) {
+    const auto sets = read_labelled_texts(options);
+    EXPECT_EQ(sets.valid.size(), options.fold < 3 ? 5U : 4U);
+    EXPECT_EQ(sets.train.size() + sets.valid.size(), 23U);
+    for (const LabelledText& text : sets.valid) seen.insert(text.first);
+  }
+  EXPECT_EQ(seen.size(), 23U);
+  EXPECT_EQ(std::set<std::string>(seen.begin(), seen.end()).size(), 23U) << "each once";
+  const auto read_keys = [](const std::string& keys) {
+    return base::read_options<LabelledTextOptions>(base::parse_toml("train = \"t.tsv\"\n" + keys, "recipe"));
+  };
+  test::expect_error<base::InputError>([&] { read_keys("folds = 5\nfold = 5"); }, {"'fold'", "found folds = 5"});
+  test::expect_error<base::InputError>([&] { read_keys("fold = 1"); }, {"'fold'"});
+  test::expect_error<base::InputError>([&] { read_keys("folds = 5\nvalid_fraction = 0.1"); }, {"'folds'"});
+}
+
+TEST_F(LabelledTextFiles, AFixedSplitListsTheIdsOfArticles) {
+  std::string articles = "<articles>", truth = "<articles>";
+  for (int i = 1; i <= 6; ++i) {
+    articles += "<article id=\"000000" + std::to_string(i) + "\" title=\"t\"><p>text " + std::to_string(i) +
+                "</p></article>";
+    truth += "<article id=\"000000" + std::to_string(i) + "\" hyperpartisan=\"" + (i % 2 == 0 ? "true" : "false") +
+             "\"/>";
+  }
+  LabelledTextOptions options;
+  options.train = write("articles-split.xml", articles + "</articles>");
+  write("ground-truth-split.xml", truth + "</articles>");
+  options.valid = options.test = write("splits.json", R"({"train": [1, 3, 5], "dev": ["0000002"], "test": [4, 6]})");
+  const auto sets = read_labelled_texts(options);
+  EXPECT_EQ(sets.train.size(), 3U);
+  ASSERT_EQ(sets.valid.size(), 1U);
+  EXPECT_NE(sets.valid[0].first.find("text 2"), std::string::npos) << sets.valid[0].first;
+  ASSERT_EQ(sets.test.size(), 2U);
+  EXPECT_NE(sets.test[1].first.find("text 6"), std::string::npos);
+  options.test = write("none.json", R"({"dev": []})");
+  test::expect_error<base::InputError>([&] { read_labelled_texts(options); }, {"none.json", "under \"test\""});
+  options.test = write("other.json", R"({"test": [6, 77]})");
+  test::expect_error<base::InputError>([&] { read_labelled_texts(options); }, {"other.json", "ids of 2", "texts of 1"});
 }
 
 TEST_F(LabelledTextFiles, MistakesInTablesAreToldWithTheirLine) {

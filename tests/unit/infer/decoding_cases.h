@@ -269,9 +269,9 @@ inline const std::vector<Case>& cases() {
        [](auto& o) {
          o.memory = {memory("knn", {{"memory_len", 12}, {"top_k", 11}})};
        }},
-      {"grc_no_gate_bias",
+      {"grc_gate_bias",
        [](auto& o) {
-         o.memory = {memory("grc", {{"cache_len", 4}, {"lifetime", "sequence"}, {"gate_bias", false}})};
+         o.memory = {memory("grc", {{"cache_len", 4}, {"lifetime", "sequence"}, {"gate_bias", true}})};
        }},
   };
   return all;

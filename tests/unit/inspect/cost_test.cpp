@@ -177,7 +177,7 @@ TEST(Cost, OfACausalDecoderIsTheFormula) {
 
 TEST(Cost, OfMemoriesIsWhatTheyAdd) {
   const auto model = cost_model({"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=3", "memory[1].type=grc",
-                                 "memory[1].cache_len=4", "memory[1].cache_ratio=0.5", "memory[2].type=segment_cache",
+                                 "memory[1].cache_len=4", "memory[1].gate_bias=true", "memory[2].type=segment_cache",
                                  "memory[2].mem_len=7", "backbone.attention.type=softmax",
                                  "memory[2].keep_memory_rows=false"});
   const int64_t batch = 2, time = 5, rows = time + 6, channels = kDim / 2;
@@ -288,7 +288,8 @@ TEST(Cost, OfMoreThanAMinuteIsRefused) {
 }
 
 TEST(ModelSummary, OfAModelThatSeesAheadSaysWhatTheMaskDoesNotShow) {
-  const std::string memory = "memory = [{ type = \"grc\", cache_len = 3, sees_segment = ", note = "Not in the mask: ";
+  const std::string memory = "memory = [{ type = \"grc\", cache_len = 3, eval_read = \"updated\", sees_segment = ",
+                    note = "Not in the mask: ";
   const auto ahead = cost_model({memory + "true }]"}), causal = cost_model({memory + "false }]"});
   EXPECT_TRUE(ahead->sees_ahead());
   EXPECT_FALSE(causal->sees_ahead());

@@ -225,7 +225,8 @@ TEST(AttentionSummary, ChoicesAreKeptOrRefused) {
 }
 
 TEST(AttentionSummary, GatesAndCacheOfGrc) {
-  const auto model = small_model({"memory[0].type=grc", "memory[0].cache_len=3", "memory[0].lifetime=sequence"});
+  const auto model = small_model(
+      {"memory[0].type=grc", "memory[0].cache_len=3", "memory[0].lifetime=sequence", "memory[0].gate_bias=true"});
   const at::NoGradGuard no_grad;
   at::Tensor bias = model->parameters().find("backbone.layers.0.attn.grc.update_gate.bias");
   bias.fill_(-30.0);

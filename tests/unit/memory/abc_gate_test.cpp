@@ -26,7 +26,8 @@ using test::Numbers;
 constexpr int64_t kDim = 8, kHeads = 2, kWidth = 4, kSlots = 3;
 
 struct Subject {
-  explicit Subject(const std::string& control, bool causal = true) : parameters(1, at::kDouble) {
+  explicit Subject(const std::string& control, bool causal = true, at::ScalarType type = at::kDouble)
+      : parameters(1, type) {
     const layers::Scope root = parameters.root();
     const auto options = base::read_options<AbcOptions>(
         base::parse_toml("num_slots = 3\ncontrol = " + control, "test"));
@@ -116,6 +117,29 @@ TEST(AbcGate, GradientsAreThoseOfTheRecurrence) {
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i)
     EXPECT_LE(difference(found[i].second, expected[i].second), 1e-11) << found[i].first;
+}
+
+// Log gates of 16k tokens sum to -11,000, where float32 has steps of 1e-3.
+TEST(AbcGate, LongSegmentsKeepThePrecisionOfFloat32) {
+  const int64_t time = 16384;
+  const at::Tensor x = Numbers(1).normal({1, time, kDim}), weights = Numbers(3).normal({1, time, kDim});
+  const auto all_of = [&](at::ScalarType type) {
+    const Subject s("{ type = \"mlp\", gate = true }", true, type);
+    const at::Tensor input = x.to(type, false, /*copy=*/true).set_requires_grad(true);
+    const core::AttentionResult found = s.run(input, s.abc->initial_state(1), Mode::train);
+    (found.y * weights.to(type)).narrow(1, time / 2, time / 2).sum().backward();
+    std::vector<std::pair<std::string, at::Tensor>> all = {{"y", found.y}, {"x", input.grad()}};
+    for (const auto& [field, tensor] : found.state.fields()) all.emplace_back(field.path, tensor);
+    for (const auto& [name, tensor] : s.parameters.named()) all.emplace_back(name, tensor.grad());
+    return all;
+  };
+  const auto expected = all_of(at::kDouble), found = all_of(at::kFloat);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (expected[i].first == "k.bias") continue;  // no gradient: it moves all scores of a query alike
+    const at::Tensor exact = expected[i].second.detach();
+    EXPECT_LE(difference(found[i].second.detach().to(at::kDouble), exact), 2e-5 * test::largest(exact))
+        << expected[i].first;
+  }
 }
 
 TEST(AbcGate, AnOpenGateForgetsAndAShutOneKeeps) {

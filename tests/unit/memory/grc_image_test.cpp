@@ -107,6 +107,49 @@ TEST(GrcImages, GatesWithoutBiasesAreThePrintedEquations) {
   EXPECT_LE(difference(cache_of(found.state), updated(s, x, cache_of(state)).mean(0, true)), 1e-14);
 }
 
+TEST(GrcImages, ThePapersVariantIsAlgorithmOneUnlessOptionsSayOtherwise) {
+  const at::NoGradGuard no_grad;
+  GrcOptions options;
+  options.cache_len = 3;
+  const Subject s(options, false);
+  for (const char* map : {"reset_gate", "update_gate", "candidate"})
+    EXPECT_FALSE(s.parameters.find(std::string("grc.") + map + ".bias").defined()) << map;
+  Numbers numbers(2);
+  const AttendTable table({SpanKind::tokens, 6}, core::Rule::all());
+  const core::State state = warm(s, numbers);
+  const at::Tensor x = numbers.normal({2, 6, kDim}), cache = cache_of(state), mean = updated(s, x, cache).mean(0, true);
+  const auto trained = s.grc->forward({x, {}, table, Mode::train}, state);
+  EXPECT_LE(difference(trained.y, s.mix(s.read(x, mean), x * 2.0) * 3.0), 1e-13) << "averaged, then read";
+  EXPECT_LE(difference(cache_of(trained.state), mean), 1e-14);
+  const auto evaluated = s.grc->forward({x, {}, table}, state);
+  EXPECT_LE(difference(evaluated.y, s.mix(s.read(x, cache), x * 2.0) * 3.0), 1e-13) << "not updated";
+
+  // The released code's variant, a cache for each sequence and a causal model keep each its own update and biases.
+  const auto completed = [&](bool reads_update) { return options.completed(reads_update); };
+  EXPECT_EQ(completed(false).attend, Attend::sample);
+  EXPECT_EQ(completed(false).eval_read, EvalRead::updated);
+  EXPECT_EQ(completed(false).gate_bias, false);
+  options.variant = GrcOptions::Variant::authors;
+  EXPECT_EQ(completed(true).attend, Attend::sample);
+  EXPECT_EQ(completed(true).eval_read, EvalRead::updated);
+  EXPECT_EQ(completed(true).gate_bias, true);
+}
+
+TEST(GrcImages, WhatIsReadIsPaddedOrProjected) {
+  const at::NoGradGuard no_grad;
+  GrcOptions options = small();
+  options.widen = GrcOptions::Widen::projection;
+  const Subject s(options, false);
+  Numbers numbers(2);
+  const core::State state = warm(s, numbers);
+  const at::Tensor x = numbers.normal({2, 6, kDim}), weight = s.parameters.find("grc.widen.weight");
+  ASSERT_EQ(weight.sizes(), at::IntArrayRef({kDim, kDim / 2}));
+  const at::Tensor m = at::matmul(s.read(x, updated(s, x, cache_of(state))), weight.t());
+  const AttendTable table({SpanKind::tokens, 6}, core::Rule::all());
+  EXPECT_LE(difference(s.grc->forward({x, {}, table}, state).y, s.mix(m, x * 2.0) * 3.0), 1e-13);
+  EXPECT_FALSE(Subject(small(), false).parameters.find("grc.widen.weight").defined());
+}
+
 TEST(GrcImages, TheCacheIsAsLongAsTheLayerUnlessItIsTold) {
   GrcOptions options;
   const core::ImageLayout image{{2, 3}, 1};
@@ -141,7 +184,7 @@ TEST(GrcImages, PositionTakesTheGridOfTheInput) {
 
 TEST(GrcImages, AReducedCacheIsConvolvedOnItsGridAndNormed) {
   const at::NoGradGuard no_grad;
-  GrcOptions options;
+  GrcOptions options = each_its_own();
   options.cache_ratio = 0.5;
   const core::ImageLayout image{{4, 6}, 0, 2};
   const Subject s(options, false, image);
@@ -173,7 +216,7 @@ TEST(GrcImages, AReducedCacheIsConvolvedOnItsGridAndNormed) {
 TEST(GrcImages, InWindowsScoresHaveABiasByPlace) {
   const at::NoGradGuard no_grad;
   const core::ImageLayout image{{2, 3}, 0, 0, 0, true};
-  const Subject s(GrcOptions{}, false, image);
+  const Subject s(each_its_own(), false, image);
   const at::Tensor table_of_biases = s.parameters.find("grc.relative_position_bias_table");
   ASSERT_EQ(table_of_biases.size(0), 3 * 5);
   Numbers numbers(2);

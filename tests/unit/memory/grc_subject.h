@@ -84,8 +84,17 @@ struct Subject {
 
 inline at::Tensor cache_of(const core::State& state) { return state.child("grc").as<GrcState>().cache; }
 
-inline GrcOptions small(GrcOptions::Lifetime lifetime = GrcOptions::Lifetime::model) {
+/// Every sequence reads its own update, in evaluation too; gates with biases.
+inline GrcOptions each_its_own() {
   GrcOptions options;
+  options.attend = GrcOptions::Attend::sample;
+  options.eval_read = GrcOptions::EvalRead::updated;
+  options.gate_bias = true;
+  return options;
+}
+
+inline GrcOptions small(GrcOptions::Lifetime lifetime = GrcOptions::Lifetime::model) {
+  GrcOptions options = each_its_own();
   options.cache_len = 3;
   options.lifetime = lifetime;
   return options;

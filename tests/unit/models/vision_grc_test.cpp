@@ -195,7 +195,7 @@ TEST_P(VisionGrc, TheConvolutionAloneIsGrcWithoutAShare) {
 TEST_P(VisionGrc, TrainingMovesTheCacheEvaluationDoesNot) {
   const at::NoGradGuard no_grad;
   for (const char* reading :
-       {"", "\nattend = \"batch_mean\"", "\neval_read = \"stored\"", "\nvariant = \"authors\"\nposition = \"cpe\""}) {
+       {"", "\nattend = \"sample\"", "\neval_read = \"updated\"", "\nvariant = \"authors\"\nposition = \"cpe\""}) {
     const auto model = make(GetParam(), std::string("type = \"grc\"") + reading);
     const auto zero = kept(*model, ".grc.cache");
     train(GetParam(), *model, 5);
@@ -224,8 +224,8 @@ TEST_P(VisionGrc, OrderAndCompanyInTheBatchDoNotMatter) {
   const at::NoGradGuard no_grad;
   const at::Tensor images = pixels(GetParam(), 3), order = at::tensor({2, 0, 1}, at::kLong);
   for (const bool mean : {false, true}) {
-    const auto model = make(
-        GetParam(), mean ? "type = \"grc\"\nattend = \"batch_mean\"\neval_read = \"stored\"" : "type = \"grc\"");
+    const auto model = make(GetParam(),
+                            mean ? "type = \"grc\"" : "type = \"grc\"\nattend = \"sample\"\neval_read = \"updated\"");
     train(GetParam(), *model, 5);
     const at::Tensor together = evaluate(*model, images).hidden;
     EXPECT_LE(difference(evaluate(*model, images.index_select(0, order)).hidden, together.index_select(0, order)),

@@ -185,6 +185,35 @@ TEST(AlgorithmicTask, SegmentsCoverASampleAndOnlyAnswersCount) {
                                        {"'num_segments': a sample of 72 tokens cannot be cut into 50 segments"});
 }
 
+TEST(AlgorithmicTask, ACurriculumCutsTrainingSamplesIntoMoreAndMoreSegments) {
+  Algorithmic task(
+      {.task = "copy", .num_symbols = 4, .answer = {.num_segments = 4, .curriculum = {1, 2}, .curriculum_steps = 3}},
+      {.batch_size = 3});
+  const core::TokenInput input{.segment_size = 3};
+  std::vector<size_t> segments;
+  for (int step = 0; step < 8; ++step) segments.push_back(task.next(input).size());
+  EXPECT_EQ(segments, (std::vector<size_t>{1, 1, 1, 2, 2, 2, 4, 4}));
+  // A resumed run goes on where it was.
+  Algorithmic again(
+      {.task = "copy", .num_symbols = 4, .answer = {.num_segments = 4, .curriculum = {1, 2}, .curriculum_steps = 6}},
+      {.batch_size = 3});
+  const weights::NamedTensors saved = task.save();
+  again.load([&](const std::string& name) {
+    for (const auto& [key, tensor] : saved) {
+      if (key == name) return tensor;
+    }
+    return at::Tensor();
+  });
+  EXPECT_EQ(again.next(input).size(), 2U);
+  test::expect_error<base::InputError>(
+      [&] {
+        Algorithmic({.answer = {.num_segments = 3, .curriculum = {1, 50}, .curriculum_steps = 1}}, {});
+      },
+      {"curriculum", "50 segments"});
+  test::expect_error<base::InputError>([&] { Algorithmic({.answer = {.num_segments = 3, .curriculum = {1}}}, {}); },
+                                       {"curriculum_steps"});
+}
+
 TEST(AlgorithmicTask, AccuracyIsCountedOverTheAnswer) {
   const Algorithmic task({.task = "copy", .num_symbols = 4, .alphabet = 5},
                          {.batch_size = 3, .eval_batch_size = 7, .eval_samples = 20});

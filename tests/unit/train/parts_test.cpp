@@ -67,7 +67,7 @@ TEST(TrainingInParts, FewerSequencesThanPartsMakeTheCacheOfTheWholeBatch) {
           "segment_size = 6\nembedding.vocab_size = 7\nbackbone = { type = \"encoder\", num_layers = 1, dim = 16, "
           "num_heads = 2, ffn_dim = 32, attention = \"softmax\" }\n"
           "head = { type = \"classification\", num_classes = 4, pool = \"mean\" }\n"
-          "[[memory]]\ntype = \"grc\"\ncache_len = 3\n");
+          "[[memory]]\ntype = \"grc\"\ncache_len = 3\nattend = \"sample\"\neval_read = \"updated\"\n");
       FewSequences task(8, rows);
       Trainer trainer(*model, task, in_parts(8, count));
       trainer.step();

@@ -22,7 +22,7 @@ inline const std::map<std::string, std::vector<base::Node>>& memories() {
       {"rmt, depth 1, and cache",
        {base::Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"bptt_depth", 1}}),
         base::Node::table({{"type", "segment_cache"}, {"mem_len", 5}})}},
-      {"grc", {base::Node::table({{"type", "grc"}, {"cache_len", 4}})}},
+      {"grc", {base::Node::table({{"type", "grc"}, {"cache_len", 4}, {"gate_bias", true}})}},
       {"compressive",
        {base::Node::table({{"type", "compressive"}, {"mem_len", 5}, {"compressed_len", 3}, {"compression_rate", 2}})}},
   };
