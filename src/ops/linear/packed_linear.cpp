@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
 #include "base/error.h"
 #include "ops/decode/decode_rows.h"
 #include "ops/linear/packed_panels.h"
+#include "ops/linear/quantise_panel.h"
 
 namespace mnemo::ops {
 namespace {
@@ -21,7 +23,6 @@ namespace {
 constexpr std::array<std::pair<Precision, std::string_view>, 4> kNames = {
     {{Precision::float32, "float32"}, {Precision::bf16, "bf16"}, {Precision::int8, "int8"}, {Precision::w8a8, "w8a8"}}};
 
-constexpr int64_t kInt8Steps = 127;
 /// Multiplications that justify a second thread.
 constexpr int64_t kMultiplicationsWorthAThread = 1 << 17;
 /// Values of x at a time: they are read again for every few panels, so they should stay in a cache.
@@ -37,6 +38,90 @@ T* kept(std::vector<T>& memory, int64_t size) {
   if (static_cast<int64_t>(memory.size()) < size) memory.resize(static_cast<size_t>(size));
   return memory.data();
 }
+
+/// Panels of [in][16] floats from a weight [out,in] of any strides, and their rounding.
+class Packer {
+ public:
+  explicit Packer(const at::Tensor& weight)
+      : plain_(weight.detach().to(at::kCPU, at::kFloat)),
+        from_(plain_.const_data_ptr<float>()),
+        out_(plain_.size(0)),
+        in_(plain_.size(1)),
+        out_stride_(plain_.stride(0)),
+        in_stride_(plain_.stride(1)) {}
+
+  /// Panels first .. last-1 as they are; the last one is filled up with zeros.
+  void copy(int64_t first, int64_t last, float* to) const {
+    if (last * kPanel > out_) std::fill_n(to + (last - 1 - first) * in_ * kPanel, in_ * kPanel, 0.0f);
+    if (out_stride_ != 1) {
+      for (int64_t panel = first; panel < last; ++panel) transpose(panel, to + (panel - first) * in_ * kPanel);
+      return;
+    }
+    // Neighbouring panels read the same cache lines.
+    for (int64_t i = 0; i < in_; ++i) {
+      const float* inputs = from_ + i * in_stride_;
+      for (int64_t panel = first; panel < last; ++panel) {
+        float* at = to + ((panel - first) * in_ + i) * kPanel;
+        if ((panel + 1) * kPanel <= out_) {
+          std::memcpy(at, inputs + panel * kPanel, kPanel * sizeof(float));
+        } else {
+          std::copy_n(inputs + panel * kPanel, out_ - panel * kPanel, at);
+        }
+      }
+    }
+  }
+
+  void round(const float* panel, std::vector<Bf16Bits>& memory, Bf16Bits* to) const {
+    const int64_t groups = (in_ + 1) / 2;
+    Bf16Bits* rounded = kept(memory, 2 * groups * kPanel);
+    copy_row(panel, in_ * kPanel, rounded);
+    if (in_ % 2 != 0) std::fill_n(rounded + in_ * kPanel, kPanel, Bf16Bits{0});
+    for (int64_t group = 0; group < groups; ++group, to += 2 * kPanel) {
+      const Bf16Bits *even = rounded + 2 * group * kPanel, *odd = even + kPanel;
+      for (int64_t lane = 0; lane < kPanel; ++lane) {
+        to[2 * lane] = even[lane];
+        to[2 * lane + 1] = odd[lane];
+      }
+    }
+  }
+
+  [[noreturn]] void refuse(int64_t panel, Precision precision) const {
+    for (int64_t o = panel * kPanel; o < out_; ++o) {
+      for (int64_t i = 0; i < in_; ++i) {
+        const float weight = from_[o * out_stride_ + i * in_stride_];
+        base::require(std::isfinite(weight), "{}: expected finite weights, found {} in row {} of a matrix [{},{}]",
+                      name_of(precision), weight, o, out_, in_);
+      }
+    }
+    base::ensure(false, "a panel of finite weights was refused");
+    std::abort();
+  }
+
+ private:
+  /// Few rows at a time: a cache keeps few lines whose addresses are a power of two apart.
+  void transpose(int64_t panel, float* to) const {
+    constexpr int64_t kRows = 8;
+    const int64_t first = panel * kPanel, outputs = std::min(kPanel, out_ - first);
+    for (int64_t lane = 0; lane < outputs; lane += kRows) {
+      const float* rows = from_ + (first + lane) * out_stride_;
+      if (lane + kRows <= outputs) {
+        for (int64_t i = 0; i < in_; ++i) {
+          for (int64_t row = 0; row < kRows; ++row)
+            to[i * kPanel + lane + row] = rows[row * out_stride_ + i * in_stride_];
+        }
+      } else {
+        for (int64_t i = 0; i < in_; ++i) {
+          for (int64_t row = 0; row < outputs - lane; ++row)
+            to[i * kPanel + lane + row] = rows[row * out_stride_ + i * in_stride_];
+        }
+      }
+    }
+  }
+
+  at::Tensor plain_;
+  const float* from_;
+  int64_t out_, in_, out_stride_, in_stride_;
+};
 
 }  // namespace
 
@@ -72,56 +157,41 @@ void FreeAligned::operator()(void* block) const { ::operator delete(block, std::
 
 PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Precision precision)
     : precision_(precision), in_(weight.size(1)), out_(weight.size(0)) {
-  const at::Tensor plain = weight.detach().to(at::kCPU, at::kFloat).contiguous();
-  const float* from = plain.const_data_ptr<float>();
+  constexpr int64_t kTogether = 4, kWorthAThread = 1 << 16;  // panels that are read together; weights
+  const Packer packer(weight);
   const int64_t panels = (out_ + kPanel - 1) / kPanel, together = inputs_together(precision),
-                groups = (in_ + together - 1) / together;
+                groups = (in_ + together - 1) / together, size = groups * together * kPanel;  // of a panel
   bias_.assign(static_cast<size_t>(panels * kPanel), 0.0f);
   if (bias.defined()) {
     const at::Tensor start = bias.detach().to(at::kCPU, at::kFloat).contiguous();
     std::copy_n(start.const_data_ptr<float>(), out_, bias_.data());
   }
-  if (precision == Precision::float32) {
-    weights_ = AlignedBytes(panels * in_ * kPanel * 4);
-    auto* to = weights_.as<float>();
-    std::fill_n(to, panels * in_ * kPanel, 0.0f);
-    for (int64_t o = 0; o < out_; ++o) {
-      float* panel = to + o / kPanel * in_ * kPanel + o % kPanel;
-      for (int64_t i = 0; i < in_; ++i) panel[i * kPanel] = from[o * in_ + i];
-    }
-    return;
-  }
-  const auto place = [&](int64_t o, int64_t i) {
-    return ((o / kPanel * groups + i / together) * kPanel + o % kPanel) * together + i % together;
-  };
-  const int64_t count = panels * groups * kPanel * together;
-  if (precision == Precision::bf16) {
-    weights_ = AlignedBytes(count * 2);
-    auto* to = weights_.as<Bf16Bits>();
-    std::fill_n(to, count, Bf16Bits{0});
-    std::vector<Bf16Bits> rounded(static_cast<size_t>(in_));
-    for (int64_t o = 0; o < out_; ++o) {
-      copy_row(from + o * in_, in_, rounded.data());
-      for (int64_t i = 0; i < in_; ++i) to[place(o, i)] = rounded[static_cast<size_t>(i)];
-    }
-    return;
-  }
-  weights_ = AlignedBytes(count);
-  auto* to = weights_.as<int8_t>();
-  std::fill_n(to, count, int8_t{0});
-  scales_.assign(static_cast<size_t>(panels * kPanel), 0.0f);
-  for (int64_t o = 0; o < out_; ++o) {
-    float largest = 0.0f;
-    for (int64_t i = 0; i < in_; ++i) {
-      const float weight = from[o * in_ + i];
-      base::require(std::isfinite(weight), "{}: expected finite weights, found {} in row {} of a matrix [{},{}]",
-                    name_of(precision), weight, o, out_, in_);
-      largest = std::max(largest, std::abs(weight));
-    }
-    scales_[static_cast<size_t>(o)] = largest / kInt8Steps;
-    const float factor = largest > 0.0f ? kInt8Steps / largest : 0.0f;
-    for (int64_t i = 0; i < in_; ++i) to[place(o, i)] = static_cast<int8_t>(std::nearbyint(from[o * in_ + i] * factor));
-  }
+  const bool is_float = precision == Precision::float32, is_bf16 = precision == Precision::bf16;
+  weights_ = AlignedBytes(panels * size * (is_float ? 4 : is_bf16 ? 2 : 1));
+  if (!is_float && !is_bf16) scales_.assign(static_cast<size_t>(panels * kPanel), 0.0f);
+  const int64_t blocks = (panels + kTogether - 1) / kTogether;
+  at::parallel_for(0, blocks, std::max<int64_t>(1, kWorthAThread / std::max<int64_t>(1, kTogether * size)),
+                   [&](int64_t first, int64_t last) {
+                     std::vector<float> memory;
+                     std::vector<Bf16Bits> rounded;
+                     for (int64_t block = first; block < last; ++block) {
+                       const int64_t begin = block * kTogether, end = std::min(panels, begin + kTogether);
+                       if (is_float) {
+                         packer.copy(begin, end, weights_.as<float>() + begin * size);
+                         continue;
+                       }
+                       const float* copied = kept(memory, kTogether * in_ * kPanel);
+                       packer.copy(begin, end, memory.data());
+                       for (int64_t panel = begin; panel < end; ++panel, copied += in_ * kPanel) {
+                         if (is_bf16) {
+                           packer.round(copied, rounded, weights_.as<Bf16Bits>() + panel * size);
+                         } else if (!quantise_panel(copied, in_, together, weights_.as<int8_t>() + panel * size,
+                                                    scales_.data() + panel * kPanel)) {
+                           packer.refuse(panel, precision);
+                         }
+                       }
+                     }
+                   });
 }
 
 void PackedLinear::operator()(const float* x, int64_t rows, int64_t x_stride, float* y, int64_t y_stride,
