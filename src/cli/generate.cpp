@@ -326,10 +326,10 @@ int generate(const GenerateArguments& options, const std::shared_ptr<distributed
                                             : bundle::map_bundle(options.model, options.checkpoint);
   experiment::move_to(*stored.model, device);
   if (options.prompt_file) prompt = without_mark(std::move(prompt), stored.tokenizer.get());
-  choose_threads(stored.model->parameters().count(), 1);
   begin_sharing(group, "generate", *stored.model);
   infer::TextSession session = options.session ? infer::resume_text(stored, *options.session, asked.precision)
                                                : infer::open_text(stored, asked);
+  choose_threads(stored.model->parameters().count(), 1);  // after packing, which all share
   if (options.session) {
     change_sampling(options, session.session());
     if (options.num_samples > 1) require_for_samples(options, session.session().sampling());
