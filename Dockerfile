@@ -13,7 +13,7 @@ RUN cmake --preset release -DMNEMO_TESTS=OFF -DMNEMO_TORCH_DIR=/mnemo/.deps/torc
 RUN cmake --build build/release
 RUN cmake --install build/release
 # Debian's packages with the libraries that the program needs.
-RUN ldd /opt/mnemo/bin/mnemo | awk '$3 ~ "^/(usr/)?lib/" {print $3}' | xargs readlink -f | xargs -n 1 basename | sed 's|^|*/|' | xargs dpkg -S | cut -d: -f1 | sort -u > /opt/mnemo/packages
+RUN ldd /opt/mnemo/bin/mnemo-whole | awk '$3 ~ "^/(usr/)?lib/" {print $3}' | xargs readlink -f | xargs -n 1 basename | sed 's|^|*/|' | xargs dpkg -S | cut -d: -f1 | sort -u > /opt/mnemo/packages
 
 FROM debian:${SUITE}
 COPY --from=build /opt/mnemo /opt/mnemo

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "core/kv_state.h"
+#include "core/mapped_tensor.h"
 #include "ops/attention/position.h"
 #include "ops/attention/rotary.h"
 #include "ops/decode/decode_rows.h"
@@ -87,7 +88,7 @@ KeyDecoder::KeyDecoder(const core::DecodeBuild& build, const layers::AttentionPr
   if (!relative.r.defined()) return;
   u_ = padded_heads(relative.u, layout_.width, scale_);
   v_ = padded_heads(relative.v, layout_.width, scale_);
-  distances_ = std::make_unique<DistanceRows>(relative.r, relative.dim, relative.clamp, layout_);
+  distances_ = std::make_unique<DistanceRows>(core::owned(relative.r), relative.dim, relative.clamp, layout_);
 }
 
 std::unique_ptr<core::DecodeState> KeyDecoder::import(const core::State& state, const core::OpenKeys& keys) const {

@@ -6,6 +6,7 @@
 #include "base/file_io.h"
 #include "base/log.h"
 #include "bundle/class_names.h"
+#include "bundle/mapped.h"
 #include "bundle/model_folder.h"
 #include "bundle/require_model_folder.h"
 #include "models/image_model.h"
@@ -34,16 +35,16 @@ void require_model_files(const std::string& checkpoint) {
                 "{}: an earlier version wrote it without {}; resume the run to get a model", checkpoint, kConfigFile);
 }
 
-Bundle read_folder(const std::string& folder) {
+Bundle read_folder(const std::string& folder, bool mapped) {
   Bundle bundle{.folder = folder};
   require_model_folder(folder);
   if (base::path_exists(base::join_path(folder, std::string(text::Tokenizer::kFile)))) {
-    LoadedModel loaded = load_model(folder);
+    LoadedModel loaded = mapped ? map_model(folder) : load_model(folder);
     bundle.model = loaded.model;
     bundle.tokenizer = loaded.tokenizer;
     bundle.conventions = loaded.conventions;
   } else {
-    AnyModel loaded = load_any(folder);
+    AnyModel loaded = mapped ? map_any(folder) : load_any(folder);
     bundle.model = loaded.model;
     bundle.format = loaded.format;
     if (!std::holds_alternative<core::TokenInput>(bundle.model->input())) return bundle;
@@ -102,17 +103,29 @@ std::string model_folder(const std::string& path, const std::optional<std::strin
   return found->path;
 }
 
-Bundle read_bundle(const std::string& path, const std::optional<std::string>& checkpoint) {
+namespace {
+
+Bundle read_path(const std::string& path, const std::optional<std::string>& checkpoint, bool mapped) {
   for (int attempt = 1;; ++attempt) {
     const std::string folder = model_folder(path, checkpoint);
     try {
-      return read_folder(folder);
+      return read_folder(folder, mapped);
     } catch (const base::InputError&) {
       // A training that goes on removes old checkpoints.
       const bool is_gone = folder != path && !base::path_exists(folder);
       if (!is_gone || attempt == kAttempts) throw;
     }
   }
+}
+
+}  // namespace
+
+Bundle read_bundle(const std::string& path, const std::optional<std::string>& checkpoint) {
+  return read_path(path, checkpoint, false);
+}
+
+Bundle map_bundle(const std::string& path, const std::optional<std::string>& checkpoint) {
+  return read_path(path, checkpoint, true);
 }
 
 std::map<std::string, std::string> files_beside(const std::string& folder) {

@@ -4,9 +4,12 @@
 #include "base/file_io.h"
 #include "base/node.h"
 #include "base/printable.h"
+#include "bundle/mapped.h"
 #include "bundle/model_folder.h"
+#include "layers/uninitialised.h"
 #include "models/model.h"
 #include "models/presets.h"
+#include "weights/map_safetensors.h"
 #include "weights/model_tensors.h"
 #include "weights/sharded.h"
 
@@ -25,6 +28,13 @@ std::unique_ptr<models::Model> fresh_model(const models::ModelOptions& config, c
     if (std::string_view(error.what()).starts_with(path)) throw;  // with line and key
     base::input_error("{}: {}", path, error.what());
   }
+}
+
+/// A fresh model whose parameters are all read from the file next.
+std::unique_ptr<models::Model> unfilled_model(const models::ModelOptions& config, const weights::TensorFile& weights,
+                                              const std::string& folder, at::ScalarType dtype) {
+  const layers::Uninitialised uninitialised;
+  return fresh_model(config, weights, folder, dtype);
 }
 
 /// Throws InputError for a configuration that asks for more than its file holds, before anything of that size is
@@ -58,16 +68,16 @@ void require_plain_weights(const base::Node& said, const weights::TensorFile& fi
                   base::printable(name), c10::toString(tensor.scalar_type()));
 }
 
-}  // namespace
-
-std::unique_ptr<models::Model> model_from(const models::ModelOptions& config, const weights::TensorFile& weights,
-                                          const std::string& folder, at::ScalarType dtype) {
-  std::unique_ptr<models::Model> model = fresh_model(config, weights, folder, dtype);
-  weights::load_model_tensors(weights, *model, weights_file(folder));
-  return model;
+ModelFolder content_of(const std::string& folder, const std::vector<std::string>& vocabulary, bool mapped) {
+  return mapped ? map_model_folder(folder, vocabulary) : read_model_folder(folder, vocabulary);
 }
 
-LoadedModel load_model(const std::string& folder, const LoadModelOptions& options) {
+weights::TensorFile file_of(const std::string& path, bool sharded, bool mapped) {
+  if (sharded) return mapped ? weights::map_sharded(path) : weights::read_sharded(path);
+  return mapped ? weights::map_safetensors(path) : weights::read_safetensors(path);
+}
+
+LoadedModel load_text(const std::string& folder, const LoadModelOptions& options, bool mapped) {
   base::require(options.dtype == at::kFloat || options.dtype == at::kDouble,
                 "load_model: expected float32 or float64, found {}", c10::toString(options.dtype));
   const std::string config_path = base::join_path(folder, "config.json");
@@ -78,7 +88,7 @@ LoadedModel load_model(const std::string& folder, const LoadModelOptions& option
                 config.backbone.type);
   base::require(config.kind == models::ModelOptions::Kind::model,
                 "{}: expected kind \"model\", found \"layer_stack\", which generates no text", config_path);
-  const bundle::ModelFolder content = bundle::read_model_folder(folder, {std::string(text::Tokenizer::kFile)});
+  const bundle::ModelFolder content = content_of(folder, {std::string(text::Tokenizer::kFile)}, mapped);
 
   LoadedModel loaded;
   loaded.tokenizer = text::Tokenizer::load(content.vocabulary, folder);
@@ -91,14 +101,14 @@ LoadedModel load_model(const std::string& folder, const LoadModelOptions& option
   return loaded;
 }
 
-AnyModel load_any(const std::string& folder, const LoadModelOptions& options) {
+AnyModel load_one(const std::string& folder, const LoadModelOptions& options, bool mapped) {
   const std::string config_path = base::join_path(folder, "config.json");
   AnyModel loaded;
   loaded.config = bundle::read_model_config(folder);
   base::Node config = weights::parse_model_config(loaded.config, config_path, weights_bytes(folder));
   loaded.format = weights::foreign_format_of(config);
   if (loaded.format == nullptr) {
-    loaded.model = model_from(models::read_model_options(config), bundle::read_model_folder(folder, {}).weights, folder,
+    loaded.model = model_from(models::read_model_options(config), content_of(folder, {}, mapped).weights, folder,
                               options.dtype);
   } else {
     const base::Place place = config.place();
@@ -115,7 +125,7 @@ AnyModel load_any(const std::string& folder, const LoadModelOptions& options) {
           "Convert "
           "it with the library that wrote it: transformers' model.save_pretrained(FOLDER), or safetensors' save_model",
           pickle);
-    const weights::TensorFile file = sharded ? weights::read_sharded(index) : weights::read_safetensors(whole);
+    const weights::TensorFile file = file_of(sharded ? index : whole, sharded, mapped);
     if (loaded.format->variants) require_plain_weights(said, file, config_path, weights_path);
     if (loaded.format->fit) loaded.format->fit(*loaded.format, config, said, file);
     // Checked before options.change, which may add tensors that the file does not have.
@@ -126,12 +136,32 @@ AnyModel load_any(const std::string& folder, const LoadModelOptions& options) {
     const auto shapes = fresh_model(model, file, folder, options.dtype, 0, at::kMeta);
     weights::require_theirs(*loaded.format, file, shapes->parameters().named(), weights_path,
                             model.backbone.num_heads(), unnamed);
-    loaded.model = fresh_model(model, file, folder, options.dtype, options.seed);
+    loaded.model = options.change ? fresh_model(model, file, folder, options.dtype, options.seed)
+                                  : unfilled_model(model, file, folder, options.dtype);
     loaded.fresh = weights::load_theirs(*loaded.format, file, loaded.model->parameters().named(), weights_path,
                                         model.backbone.num_heads(), unnamed);
   }
   if (!options.device.is_cpu()) loaded.model->parameters().to(options.dtype, options.device);
   return loaded;
 }
+
+}  // namespace
+
+std::unique_ptr<models::Model> model_from(const models::ModelOptions& config, const weights::TensorFile& weights,
+                                          const std::string& folder, at::ScalarType dtype) {
+  std::unique_ptr<models::Model> model = unfilled_model(config, weights, folder, dtype);
+  weights::load_model_tensors(weights, *model, weights_file(folder));
+  return model;
+}
+
+LoadedModel load_model(const std::string& folder, const LoadModelOptions& options) {
+  return load_text(folder, options, false);
+}
+LoadedModel map_model(const std::string& folder) { return load_text(folder, {}, true); }
+
+AnyModel load_any(const std::string& folder, const LoadModelOptions& options) {
+  return load_one(folder, options, false);
+}
+AnyModel map_any(const std::string& folder) { return load_one(folder, {}, true); }
 
 }  // namespace mnemo::bundle

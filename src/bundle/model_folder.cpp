@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 
 #include "base/atomic_folder.h"
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/printable.h"
 #include "base/require_folder.h"
+#include "bundle/mapped.h"
 #include "bundle/require_model_folder.h"
 #include "weights/checkpoint.h"
+#include "weights/map_safetensors.h"
 
 namespace mnemo::bundle {
 namespace {
@@ -97,8 +100,10 @@ std::string read_card(const std::string& path) {
   return base::path_exists(card) ? base::read_file(card, kMaxTextBytes) : std::string();
 }
 
-ModelFolder read_model_folder(const std::string& path, const std::vector<std::string>& vocabulary,
-                              const weights::ReadOptions& options) {
+namespace {
+
+ModelFolder folder_read_by(const std::string& path, const std::vector<std::string>& vocabulary,
+                           const std::function<weights::TensorFile(const std::string& file)>& read) {
   ModelFolder model;
   model.config = read_model_config(path);
   for (const std::string& name : vocabulary) {
@@ -107,8 +112,20 @@ ModelFolder read_model_folder(const std::string& path, const std::vector<std::st
     model.vocabulary[name] = base::read_file(existing(base::join_path(path, name)), kMaxVocabularyBytes);
   }
   model.card = read_card(path);
-  model.weights = weights::read_safetensors(existing(weights_file(path)), options);
+  model.weights = read(existing(weights_file(path)));
   return model;
+}
+
+}  // namespace
+
+ModelFolder read_model_folder(const std::string& path, const std::vector<std::string>& vocabulary,
+                              const weights::ReadOptions& options) {
+  return folder_read_by(path, vocabulary,
+                        [&](const std::string& file) { return weights::read_safetensors(file, options); });
+}
+
+ModelFolder map_model_folder(const std::string& path, const std::vector<std::string>& vocabulary) {
+  return folder_read_by(path, vocabulary, weights::map_safetensors);
 }
 
 }  // namespace mnemo::bundle

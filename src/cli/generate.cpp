@@ -21,7 +21,7 @@
 #include "base/stop.h"
 #include "base/text_format.h"
 #include "base/utf8.h"
-#include "bundle/bundle.h"
+#include "bundle/mapped.h"
 #include "cli/application.h"
 #include "cli/command.h"
 #include "cli/input_lines.h"
@@ -323,13 +323,16 @@ int generate(const GenerateArguments& options, const std::shared_ptr<distributed
 
   if (options.save) base::AtomicFile(*options.save);  // fail before generating if the file cannot be written
   const at::Device device = experiment::device_named(options.device, group.get());
-  const bundle::Bundle stored = bundle::read_bundle(options.model, options.checkpoint);
+  // A session's file names the model by all of its weights, so they are read again when it is written.
+  const bool reads_again = options.session || options.save;
+  const bundle::Bundle stored = reads_again ? bundle::read_bundle(options.model, options.checkpoint)
+                                            : bundle::map_bundle(options.model, options.checkpoint);
   experiment::move_to(*stored.model, device);
   if (options.prompt_file) prompt = without_mark(std::move(prompt), stored.tokenizer.get());
-  choose_threads(stored.model->parameters().count(), 1);
   begin_sharing(group, "generate", *stored.model);
   infer::TextSession session = options.session ? infer::resume_text(stored, *options.session, asked.precision)
                                                : infer::open_text(stored, asked);
+  choose_threads(stored.model->parameters().count(), 1);  // after packing, which all share
   if (options.session) {
     change_sampling(options, session.session());
     if (options.num_samples > 1) require_for_samples(options, session.session().sampling());

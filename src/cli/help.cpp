@@ -10,6 +10,8 @@
 #include "cli/application.h"
 #include "cli/command.h"
 #include "cli/completion.h"
+#include "cli/recipe_folder.h"
+#include "cli/recipes.h"
 #include "models/model.h"
 #include "models/presets.h"
 #include "recipes/recipe.h"
@@ -34,6 +36,35 @@ std::string preset_help() {
   }
   return "[model] preset = \"NAME\" selects a published model; other keys of [model] override it.\n\n" + table.text(0) +
          "\nParameters counted with the vocabulary of the original data set; published numbers:\n" + figures;
+}
+
+/// Answers to command lines that depend on this build alone, as recipe_folder.h has them for the program that users
+/// start.
+std::string all_answers() {
+  constexpr size_t kColumns = 80;
+  const Completion completion = completion_of(*make_application());
+  const std::string of_all = help_text("");
+  std::vector<std::pair<std::string, std::string>> answers = {
+      {kMarkOfRecipes, mark_of_files(recipe_folder())},
+      {"--help", of_all},
+      {"-h", of_all},
+      {"help", of_all},
+      {"recipes", recipes_text(std::string(1, kFolderHere))},
+      {"completion bash", bash_completion(completion)},
+      {"completion zsh", zsh_completion(completion)},
+      {"completion fish", fish_completion(completion)},
+      {"help man", manual_page(completion)},
+      {"help presets", preset_help()},
+      {"help recipe", recipes::recipe_help(recipes::recipe_docs(), kColumns)}};
+  for (const CompletedCommand& command : completion.commands) {
+    const std::string text = help_text(command.name);
+    answers.emplace_back(command.name + " --help", text);
+    answers.emplace_back(command.name + " -h", text);
+    answers.emplace_back("help " + command.name, text);
+  }
+  std::string all;
+  for (const auto& [words, text] : answers) all += fmt::format("{}\n{}\n{}", words, text.size(), text);
+  return all;
 }
 
 }  // namespace
@@ -65,6 +96,8 @@ void add_help(CLI::App& app) {
                                         : recipes::recipe_help(docs, std::max<size_t>(base::terminal_columns(), 20)));
         } else if (options->subject == "presets") {
           base::print(preset_help());
+        } else if (options->subject == "answers") {
+          base::print(all_answers());
         } else if (options->subject == "man") {
           base::print(manual_page(completion_of(*make_application())));
         } else {

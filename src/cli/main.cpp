@@ -1,9 +1,13 @@
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <string_view>
 
+#include "base/exit_status.h"
 #include "base/process.h"
 #include "cli/application.h"
 
@@ -28,10 +32,20 @@ void occupy_standard_streams() {
   }
 }
 
+/// A page of a mapped file that another program has cut off.
+void tell_cut_off(int) {
+  constexpr std::string_view
+      kText = "mnemo: error: a file was cut off while it was read (SIGBUS); start again once it is complete\n";
+  if (write(STDERR_FILENO, kText.data(), kText.size()) < 0) ::_exit(mnemo::base::kOwnFault);
+  ::_exit(mnemo::base::kWrongInput);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   occupy_standard_streams();
+  std::signal(SIGBUS, tell_cut_off);
+  prctl(PR_SET_NAME, "mnemo");  // as users call it
   mnemo::base::init_process();
   const int status = mnemo::cli::run(argc, argv, mnemo::cli::make_application);
 #ifndef __SANITIZE_ADDRESS__  // leaks are looked for on the way out

@@ -14,6 +14,7 @@
 #include "base/text_table.h"
 #include "cli/command.h"
 #include "cli/commands.h"
+#include "cli/recipe_folder.h"
 #include "recipes/recipe.h"
 
 namespace mnemo::cli {
@@ -29,41 +30,43 @@ const char* command_for(const recipes::RecipeFile& file) {
   return file.root().contains("finetune") ? "finetune" : "train";
 }
 
+std::string path_of(const std::string& name) { return base::join_path(recipe_folder(), name + std::string(kEnding)); }
+
 int list_recipes(bool json) {
   const std::string folder = recipe_folder();
   base::require(!folder.empty(), "recipes: found no folder of recipes beside the program");
-  base::TextTable table({"recipe", "command", "title"});
+  if (!json) {
+    base::print(recipes_text(folder));
+    return base::kDone;
+  }
   base::Node rows = base::Node::array();
   for (const std::string& name : recipe_names()) {
-    const std::string path = base::join_path(folder, name + std::string(kEnding));
-    const recipes::RecipeFile file = recipes::RecipeFile::read(path);
-    table.add_row({name, command_for(file), file.name()});
+    const recipes::RecipeFile file = recipes::RecipeFile::read(path_of(name));
     rows.push_back(base::Node::table({{"name", name},
                                       {"command", command_for(file)},
                                       {"title", file.name()},
                                       {"about", file.about()},
-                                      {"path", path}}));
+                                      {"path", path_of(name)}}));
   }
-  if (json) {
-    base::print_json(rows);
-  } else {
-    base::print(
-        fmt::format("{}\nThey are in {}. To train one: mnemo train text --data my.txt\n", table.text(), folder));
-  }
+  base::print_json(rows);
   return base::kDone;
 }
 
 }  // namespace
 
+std::string recipes_text(const std::string& folder) {
+  base::TextTable table({"recipe", "command", "title"});
+  for (const std::string& name : recipe_names()) {
+    const recipes::RecipeFile file = recipes::RecipeFile::read(path_of(name));
+    table.add_row({name, command_for(file), file.name()});
+  }
+  return fmt::format("{}\nThey are in {}. To train one: mnemo train text --data my.txt\n", table.text(), folder);
+}
+
 std::string recipe_folder() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (error) return {};
-  const fs::path folder = program.parent_path();
-  for (const fs::path& candidate : {folder / MNEMO_RECIPES, folder / ".." / ".." / "recipes"}) {
-    if (fs::is_directory(candidate, error)) return candidate.lexically_normal().string();
-  }
-  return {};
+  return error ? std::string() : recipe_folder_beside(program.parent_path()).string();
 }
 
 std::vector<std::string> recipe_names() {

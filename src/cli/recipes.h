@@ -5,9 +5,11 @@
 
 namespace mnemo::cli {
 
-/// The folder of the recipes that come with the program, found from the program's own folder: an installed tree's
-/// share/mnemo/recipes, or the recipes/ of a clone it was built in. Empty if there is none.
+/// recipe_folder_beside() the program.
 std::string recipe_folder();
+
+/// A table of the recipes, which says that they are in `folder`.
+std::string recipes_text(const std::string& folder);
 
 /// Names of these recipes ("text" of text.toml), sorted.
 std::vector<std::string> recipe_names();

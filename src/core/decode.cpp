@@ -10,13 +10,35 @@
 #include "core/decode_cross.h"
 #include "core/head.h"
 #include "core/inspection.h"
+#include "core/mapped_tensor.h"
 #include "core/memory.h"
 
 namespace mnemo::core {
 
+namespace {
+
+/// One after the other: a view where they lie so in memory, as parts of a file's tensor do.
+at::Tensor stacked(const std::vector<at::Tensor>& parts) {
+  const at::Tensor& first = parts.front();
+  int64_t rows = 0;
+  for (const at::Tensor& part : parts) {
+    if (!part.is_alias_of(first) || part.strides() != first.strides() ||
+        part.storage_offset() != first.storage_offset() + rows * first.stride(0))
+      return at::cat(parts);
+    rows += part.size(0);
+  }
+  std::vector<int64_t> sizes = first.sizes().vec();
+  sizes[0] = rows;
+  return first.as_strided(sizes, first.strides());
+}
+
+}  // namespace
+
 ops::PackedLinear DecodeBuild::pack(const at::Tensor& weight, const at::Tensor& bias) const {
-  return runs ? ops::PackedLinear(weight.detach(), bias.defined() ? bias.detach() : bias, precision)
-              : ops::PackedLinear();
+  if (!runs) return {};
+  ops::PackedLinear packed(weight.detach(), bias.defined() ? bias.detach() : bias, precision);
+  forget_pages(weight);
+  return packed;
 }
 
 ops::PackedLinear DecodeBuild::pack(const std::vector<layers::Linear>& maps) const {
@@ -29,7 +51,7 @@ ops::PackedLinear DecodeBuild::pack(const std::vector<layers::Linear>& maps) con
     biases.push_back(map.bias.defined() ? map.bias.detach()
                                         : at::zeros({map.weight.size(0)}, weights.back().options()));
   }
-  return pack(at::cat(weights), biased ? at::cat(biases) : at::Tensor());
+  return pack(stacked(weights), biased ? stacked(biases) : at::Tensor());
 }
 
 int64_t left_padding(const at::Tensor& valid) {

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 
+#include "core/mapped_tensor.h"
+
 namespace mnemo::infer {
 
 EmbeddingRows::EmbeddingRows(const layers::TokenEmbedding& embedding)
     : dim_(embedding.weight.size(1)), factor_(static_cast<float>(embedding.factor)) {
-  tables_.push_back({0, embedding.weight.detach().contiguous(), {}});
+  tables_.push_back({0, core::owned(embedding.weight), {}});
 }
 
 EmbeddingRows::EmbeddingRows(const core::DecodeBuild& build, const layers::AdaptiveEmbedding& embedding, int64_t dim)
@@ -16,7 +18,7 @@ EmbeddingRows::EmbeddingRows(const core::DecodeBuild& build, const layers::Adapt
   const layers::WordClusters& clusters = embedding.clusters();
   for (int64_t i = 0; i < clusters.count(); ++i) {
     const at::Tensor projection = embedding.projection(i);
-    tables_.push_back({clusters.first(i), embedding.table(i).detach().contiguous(),
+    tables_.push_back({clusters.first(i), core::owned(embedding.table(i)),
                        projection.defined() ? build.pack(projection, {}) : ops::PackedLinear()});
   }
 }

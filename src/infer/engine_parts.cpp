@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "core/backbone.h"
 #include "core/head.h"
+#include "core/mapped_tensor.h"
 #include "models/pair_model.h"
 #include "models/text_model.h"
 
@@ -124,11 +125,11 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
   pre_norm = stack->pre_norm;
   parallel_residual = stack->parallel_residual;
   final_norm = norm_of(stack->final_norm);
-  if (stack->positions.defined()) positions = stack->positions.detach().contiguous();
+  if (stack->positions.defined()) positions = build.runs ? core::owned(stack->positions) : stack->positions;
   frequencies = stack->frequencies;
   first_position = stack->first_position;
   const models::TokenEmbeddings& table = writer.tokens.embedding();
-  embedding = table.plain ? EmbeddingRows(*table.plain) : EmbeddingRows(build, *table.adaptive, dim);
+  if (build.runs) embedding = table.plain ? EmbeddingRows(*table.plain) : EmbeddingRows(build, *table.adaptive, dim);
   head = decoder_of(fmt::format("head '{}'", model.options().head.type()), [&] { return model.head().decoder(build); });
 }
 

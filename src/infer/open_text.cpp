@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "core/mapped_tensor.h"
 #include "infer/generation_settings.h"
 #include "models/text_model.h"
 
@@ -32,6 +33,13 @@ TextSession open_text(const bundle::Bundle& bundle, const GenerateOptions& optio
   const auto precision = options.precision.empty() ? std::nullopt : std::optional(options.precision);
   const std::shared_ptr<const Engine> engine = engines != nullptr ? engines->get(model, precision, "generate")
                                                                   : make_engine(model, precision, "generate");
+  if (!engine) {
+    // The model reads its weights for every token.
+    for (const layers::Parameter& parameter : model->parameters().all()) {
+      at::Tensor handle = parameter.tensor;
+      handle.set_data(core::owned(handle));
+    }
+  }
   Session session = engine ? Session(engine, options) : Session(model, options);
   session.set_reset_segments(bundle.conventions.resets_segments());
   return {std::move(session), bundle.tokenizer, end_tokens(bundle)};

@@ -12,6 +12,7 @@
 #include "base/nearest.h"
 #include "base/printable.h"
 #include "base/text_format.h"
+#include "core/mapped_tensor.h"
 #include "weights/foreign_text.h"
 
 namespace mnemo::weights {
@@ -38,21 +39,21 @@ struct Joined {
     return tensor;
   }
 
-  /// Copies the file's tensor into ours.
+  /// Gives ours the values of the file's tensor.
   void fill(at::Tensor tensor, int64_t num_heads) const {
     for (int64_t i = 0; i < rule.leading_ones; ++i) tensor = tensor.squeeze(0);
     if (rule.transposed && tensor.dim() == 2) tensor = tensor.t();
     const bool by_head = ours.size() > 1 && rule.by_head;
     if (by_head) tensor = tensor.unflatten(0, {num_heads, -1});
     int64_t row = 0;
-    for (at::Tensor part : ours) {
+    for (const at::Tensor& part : ours) {
       const int64_t rows = by_head ? part.size(0) / num_heads : part.dim() == 0 ? 0 : part.size(0);
       if (ours.size() == 1) {
-        part.copy_(tensor);
+        core::take_values(part, tensor);
       } else if (by_head) {
-        part.copy_(tensor.narrow(1, row, rows).flatten(0, 1));
+        core::take_values(part, tensor.narrow(1, row, rows).flatten(0, 1));
       } else {
-        part.copy_(tensor.narrow(0, row, rows));
+        core::take_values(part, tensor.narrow(0, row, rows));
       }
       row += rows;
     }
@@ -134,32 +135,31 @@ TensorFile under_usual_names(const NameVariants& variants, const TensorFile& fil
   return usual;
 }
 
-/// Our tensors joined to theirs, and tensors of those shapes that a file is copied into.
+/// Our tensors joined to theirs, and the shapes that those have.
 struct Targets {
   Targets(const ForeignFormat& format, const NamedTensors& ours, int64_t num_heads, Unnamed unnamed)
       : joined(join(format, ours, unnamed == Unnamed::keep ? &kept : nullptr)) {
-    for (const Joined& one : joined) {
-      const at::Tensor whole = one.whole(num_heads).contiguous();
-      tensors.emplace_back(one.theirs,
-                           one.ours.size() == 1 && whole.is_alias_of(one.ours[0]) ? at::empty_like(whole) : whole);
+    for (Joined one : joined) {
+      for (at::Tensor& part : one.ours) part = at::empty(part.sizes(), part.options().device(at::kMeta));
+      shapes.emplace_back(one.theirs, one.whole(num_heads));
     }
   }
 
-  /// Copies the file's tensors, or only compares them; returns the names of those that have no place.
-  std::vector<std::string> take(const ForeignFormat& format, const TensorFile& file, const std::string& where,
-                                const LoadOptions& options) const {
+  /// The file's tensors under their usual names, which are compared with the shapes; `unused` get the names of those
+  /// that have no place.
+  TensorFile compared(const ForeignFormat& format, const TensorFile& file, const std::string& where, bool finite,
+                      std::vector<std::string>& unused) const {
     std::set<std::string> wanted;
-    for (const auto& [name, tensor] : tensors) wanted.insert(name);
-    const TensorFile tidy = format.tidy ? format.tidy(file, where) : file;
-    std::vector<std::string> unused;
-    load_into(format.variants ? under_usual_names(*format.variants, tidy, wanted, where, unused) : tidy, tensors, where,
-              options);
-    return unused;
+    for (const auto& [name, shape] : shapes) wanted.insert(name);
+    TensorFile tidy = format.tidy ? format.tidy(file, where) : file;
+    if (format.variants) tidy = under_usual_names(*format.variants, tidy, wanted, where, unused);
+    load_into(tidy, shapes, where, {.finite = finite, .compare_only = true});
+    return tidy;
   }
 
   std::vector<std::string> kept = {};
   std::vector<Joined> joined;
-  NamedTensors tensors = {};
+  NamedTensors shapes = {};  ///< on the meta device
 };
 
 }  // namespace
@@ -282,17 +282,19 @@ NamedTensors to_theirs(const ForeignFormat& format, const NamedTensors& ours, in
 
 void require_theirs(const ForeignFormat& format, const TensorFile& file, const NamedTensors& shapes,
                     const std::string& where, int64_t num_heads, Unnamed unnamed) {
-  Targets(format, shapes, num_heads, unnamed).take(format, file, where, {.compare_only = true});
+  std::vector<std::string> unused;
+  Targets(format, shapes, num_heads, unnamed).compared(format, file, where, false, unused);
 }
 
 std::vector<std::string> load_theirs(const ForeignFormat& format, const TensorFile& file, const NamedTensors& ours,
                                      const std::string& where, int64_t num_heads, Unnamed unnamed) {
   const at::NoGradGuard no_grad;
   Targets targets(format, ours, num_heads, unnamed);
-  std::vector<std::string> unused = targets.take(format, file, where, {.finite = true});
+  std::vector<std::string> unused;
+  const TensorFile theirs = targets.compared(format, file, where, true, unused);
   if (!unused.empty())
     base::log_info("{}: not used by this model: {}", base::printable(where, 400), base::listed(std::move(unused), 8));
-  for (size_t i = 0; i < targets.joined.size(); ++i) targets.joined[i].fill(targets.tensors[i].second, num_heads);
+  for (const Joined& joined : targets.joined) joined.fill(theirs.at(joined.theirs, where), num_heads);
   return std::move(targets.kept);
 }
 

@@ -1,16 +1,22 @@
 #include "weights/load_into.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/all.h>
 #include <ATen/ops/isfinite.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
 #include <map>
 #include <set>
 #include <string_view>
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "core/mapped_tensor.h"
 
 namespace mnemo::weights {
 namespace {
@@ -27,8 +33,32 @@ std::string list_names(const std::vector<std::string>& names) {
 
 bool floating(const at::Tensor& tensor) { return tensor.is_floating_point(); }
 
+/// Nan and inf have an exponent of ones; one more carries into the sign.
+bool are_finite(const float* numbers, int64_t count) {
+  constexpr uint32_t kExponent = 0x7F800000, kOne = 0x00800000;
+  constexpr int64_t kLanes = 32;
+  std::array<uint32_t, kLanes> carried{};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (int64_t lane = 0; lane < kLanes; ++lane)
+      carried[lane] |= (std::bit_cast<uint32_t>(numbers[i + lane]) & kExponent) + kOne;
+  }
+  for (; i < count; ++i) carried[0] |= (std::bit_cast<uint32_t>(numbers[i]) & kExponent) + kOne;
+  return std::ranges::all_of(carried, [](uint32_t lane) { return lane >> 31 == 0; });
+}
+
 bool is_finite(const at::Tensor& tensor, at::ScalarType dtype) {
-  return !floating(tensor) || tensor.to(dtype).isfinite().all().item<bool>();
+  if (!floating(tensor)) return true;
+  // A large file should not need memory for its masks.
+  if (tensor.scalar_type() != at::kFloat || !tensor.is_cpu() || !tensor.is_contiguous() ||
+      (dtype != at::kFloat && dtype != at::kDouble))
+    return tensor.to(dtype).isfinite().all().item<bool>();
+  std::atomic<bool> finite = true;
+  const float* numbers = tensor.const_data_ptr<float>();
+  at::parallel_for(0, tensor.numel(), int64_t{1} << 16, [&](int64_t first, int64_t last) {
+    if (!are_finite(numbers + first, last - first)) finite = false;
+  });
+  return finite;
 }
 
 }  // namespace
@@ -79,7 +109,7 @@ LoadReport load_into(const TensorFile& file, const NamedTensors& targets, const 
 
   if (options.compare_only) return report;
   const at::NoGradGuard no_grad;
-  for (auto& [source, target] : copies) target.copy_(*source);
+  for (const auto& [source, target] : copies) core::take_values(target, *source);
   return report;
 }
 

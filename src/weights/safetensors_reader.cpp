@@ -6,6 +6,8 @@
 #include <memory>
 
 #include "base/file_io.h"
+#include "core/mapped_tensor.h"
+#include "weights/map_safetensors.h"
 #include "weights/safetensors.h"
 #include "weights/safetensors_header.h"
 
@@ -66,12 +68,26 @@ void normalise_bools(at::Tensor& tensor) {
   for (size_t i = 0; i < tensor.nbytes(); ++i) p[i] = p[i] != 0;
 }
 
-TensorFile read(ByteSource& source, const std::string& file, const ReadOptions& options) {
+/// Whether a tensor may stay where it is in the file; its values must be aligned, and those of bool checked.
+bool stays(const HeaderEntry& entry, uint64_t data_start) {
+  const at::ScalarType type = *entry.dtype->type;
+  return entry.end - entry.begin >= kMappedBytes && type != at::kBool &&
+         (data_start + entry.begin) % c10::elementSize(type) == 0;
+}
+
+/// mapped: the same file; null: every tensor is read.
+TensorFile read(ByteSource& source, const std::string& file, const ReadOptions& options,
+                const std::shared_ptr<const base::MappedFile>& mapped = nullptr) {
   Header header = parse_header(source, file, options.limits);
   TensorFile result;
   result.metadata = std::move(header.metadata);
   result.tensors.reserve(header.entries.size());
   for (HeaderEntry& entry : header.entries) {
+    if (mapped && stays(entry, header.data_start)) {
+      result.tensors.emplace_back(std::move(entry.name), core::mapped_tensor(mapped, header.data_start + entry.begin,
+                                                                             entry.shape, *entry.dtype->type));
+      continue;
+    }
     at::Tensor tensor = at::empty(entry.shape, at::TensorOptions().dtype(*entry.dtype->type).device(at::kCPU));
     if (entry.end > entry.begin)
       source.read(header.data_start + entry.begin, tensor.data_ptr(), static_cast<size_t>(entry.end - entry.begin));
@@ -101,6 +117,14 @@ const at::Tensor& TensorFile::at(std::string_view name, std::string_view where) 
 TensorFile read_safetensors(const std::string& path, const ReadOptions& options) {
   FileSource source(path);
   return read(source, path, options);
+}
+
+TensorFile map_safetensors(const std::string& path) {
+  FileSource source(path);
+  auto mapped = std::make_shared<const base::MappedFile>(path);
+  base::require(mapped->size() == source.size(), "{}: changed while it was read: {} bytes, then {}",
+                base::printable(path, 400), source.size(), mapped->size());
+  return read(source, path, {}, mapped);
 }
 
 TensorFile read_safetensors(std::string_view bytes, const std::string& name, const ReadOptions& options) {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -10,6 +11,7 @@
 #include "base/file_io.h"
 #include "base/node.h"
 #include "base/printable.h"
+#include "weights/map_safetensors.h"
 #include "weights/safetensors_header.h"
 
 namespace mnemo::weights {
@@ -102,7 +104,9 @@ class IndexReader final : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-TensorFile read_sharded(const std::string& index, const ReadOptions& options) {
+namespace {
+
+TensorFile read_all(const std::string& index, const std::function<TensorFile(const std::string& path)>& read) {
   const size_t slash = index.find_last_of('/');
   const std::string folder = slash == std::string::npos ? "." : index.substr(0, slash);
   IndexReader reader(index, folder);
@@ -117,7 +121,7 @@ TensorFile read_sharded(const std::string& index, const ReadOptions& options) {
   TensorFile all;
   for (const auto& [name, listed] : files) {
     const std::string path = base::join_path(folder, name);
-    TensorFile shard = read_safetensors(path, options);
+    TensorFile shard = read(path);
     std::set<std::string> found;
     for (auto& [tensor, value] : shard.tensors) {
       base::require(listed.contains(tensor), "{}: holds a tensor '{}' that {} does not list for it",
@@ -132,5 +136,13 @@ TensorFile read_sharded(const std::string& index, const ReadOptions& options) {
   }
   return all;
 }
+
+}  // namespace
+
+TensorFile read_sharded(const std::string& index, const ReadOptions& options) {
+  return read_all(index, [&](const std::string& path) { return read_safetensors(path, options); });
+}
+
+TensorFile map_sharded(const std::string& index) { return read_all(index, map_safetensors); }
 
 }  // namespace mnemo::weights

@@ -201,7 +201,7 @@ TEST_F(RankJobs, AnotherRecipeOnARankIsRefusedByName) {
 /// Other bytes of the program, and other data under the same path.
 TEST_F(RankJobs, AnotherProgramOrOtherDataOnARankAreRefusedByName) {
   const std::string other = folder_ / "mnemo-other";
-  std::filesystem::copy_file(test::kBinary, other);
+  std::filesystem::copy_file(std::string(test::kBinary) + "-whole", other);
   std::ofstream(other, std::ios::binary | std::ios::app) << "one byte more";
   std::filesystem::create_directories(folder_ / "there");
   test::write(folder_ / "there/text.txt", content(folder_ / "text.txt") + "one line more\n");

@@ -8,16 +8,16 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
-#include <limits>
 #include <new>
-#include <utility>
 
 #include "base/error.h"
 #include "ops/decode/decode_rows.h"
+#include "ops/linear/four_bits.h"
 #include "ops/linear/packed_panels.h"
+#include "ops/linear/quantise_panel.h"
 
 namespace mnemo::ops {
 namespace {
@@ -29,7 +29,6 @@ constexpr std::array<std::pair<Precision, std::string_view>, 6> kNames = {{{Prec
                                                                            {Precision::int4, "int4"},
                                                                            {Precision::int4_offset, "int4_offset"}}};
 
-constexpr int64_t kInt8Steps = 127;
 /// Multiplications that justify a second thread.
 constexpr int64_t kMultiplicationsWorthAThread = 1 << 17;
 /// Values of x at a time: they are read again for every few panels, so they should stay in a cache.
@@ -40,83 +39,8 @@ int64_t inputs_together(Precision precision) {
   return precision == Precision::float32 ? 1 : precision == Precision::w8a8 ? 4 : 2;
 }
 
-bool has_four_bits(Precision precision) { return precision == Precision::int4 || precision == Precision::int4_offset; }
-
-void require_finite(const float* weights, int64_t count, Precision precision, int64_t row, at::IntArrayRef shape) {
-  const float* spoilt = std::find_if(weights, weights + count, [](float weight) { return !std::isfinite(weight); });
-  base::require(spoilt == weights + count, "{}: expected finite weights, found {} in row {} of a matrix [{},{}]",
-                name_of(precision), spoilt == weights + count ? 0 : *spoilt, row, shape[0], shape[1]);
-}
-
-/// Numbers of a group of weights, each start + scale * steps[i] with steps of 0 to 15.
-struct FourBitGroup {
-  Bf16Bits scale, start;
-  std::array<uint8_t, 32> steps{};
-};
-
-constexpr int64_t kFourBitGroup = 32;
-
-/// The value after rounding, and its bits.
-float bf16_of(float value, Bf16Bits& bits) {
-  copy_row(&value, 1, &bits);
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
-
-/// The group of least squared error among a few scales: the largest weight alone should not decide.
-FourBitGroup four_bit_group(const float* weights, int64_t count, bool offset) {
-  if (count == 0) return {};
-  const auto [low, high] = std::minmax_element(weights, weights + count);
-  const float least = *low, most = *high, extreme = -least > most ? least : most;
-  FourBitGroup best;
-  double best_error = std::numeric_limits<double>::infinity();
-  for (const float share : {1.0f, 0.95f, 0.9f, 0.85f}) {
-    FourBitGroup group;
-    const float scale = bf16_of(offset ? (most - least) * share / 15 : extreme * share / -8, group.scale);
-    float start = -8 * scale;
-    if (offset) start = bf16_of((least + most) / 2 - (most - least) * share / 2, group.start);
-    const float factor = scale != 0.0f ? 1 / scale : 0.0f;
-    double error = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      const float step = std::clamp(std::nearbyint((weights[i] - start) * factor), 0.0f, 15.0f);
-      const double miss = static_cast<double>(start) + static_cast<double>(step) * scale - weights[i];
-      error += miss * miss;
-      group.steps[static_cast<size_t>(i)] = static_cast<uint8_t>(step);
-    }
-    if (error < best_error) {
-      best_error = error;
-      best = group;
-    }
-  }
-  return best;
-}
-
-/// Weights [out,in] in the panels of int4: see packed_panels.h.
-AlignedBytes four_bit_panels(const float* from, int64_t out, int64_t in, Precision precision) {
-  const bool offset = precision == Precision::int4_offset;
-  const int64_t panels = (out + kPanel - 1) / kPanel, steps = (in + 63) / 64, step_bytes = kPanel * (offset ? 40 : 36);
-  AlignedBytes packed(panels * steps * step_bytes);
-  std::memset(packed.memory.get(), 0, static_cast<size_t>(packed.size));
-  at::parallel_for(0, panels, 1, [&](int64_t first, int64_t last) {
-    for (int64_t o = first * kPanel; o < std::min(out, last * kPanel); ++o) {
-      require_finite(from + o * in, in, precision, o, {out, in});
-      for (int64_t step = 0; step < steps; ++step) {
-        auto* to = packed.as<uint8_t>() + (o / kPanel * steps + step) * step_bytes;
-        for (int64_t g = 0; g < 2; ++g) {
-          const int64_t begin = step * 64 + g * kFourBitGroup;
-          const FourBitGroup group = four_bit_group(from + o * in + begin,
-                                                    std::clamp<int64_t>(in - begin, 0, kFourBitGroup), offset);
-          for (int64_t i = 0; i < 16; ++i) {
-            to[((g * 4 + i / 4) * kPanel + o % kPanel) * 4 + i % 4] = static_cast<uint8_t>(
-                group.steps[static_cast<size_t>(i)] | group.steps[static_cast<size_t>(i + 16)] << 4);
-          }
-          auto* numbers = reinterpret_cast<Bf16Bits*>(to + 512) + g * kPanel + o % kPanel;
-          numbers[0] = group.scale;
-          if (offset) numbers[2 * kPanel] = group.start;
-        }
-      }
-    }
-  });
-  return packed;
+bool has_four_bits(Precision precision) {
+  return precision == Precision::int4 || precision == Precision::int4_offset;
 }
 
 template <class T>
@@ -124,6 +48,90 @@ T* kept(std::vector<T>& memory, int64_t size) {
   if (static_cast<int64_t>(memory.size()) < size) memory.resize(static_cast<size_t>(size));
   return memory.data();
 }
+
+/// Panels of [in][16] floats from a weight [out,in] of any strides, and their rounding.
+class Packer {
+ public:
+  explicit Packer(const at::Tensor& weight)
+      : plain_(weight.detach().to(at::kCPU, at::kFloat)),
+        from_(plain_.const_data_ptr<float>()),
+        out_(plain_.size(0)),
+        in_(plain_.size(1)),
+        out_stride_(plain_.stride(0)),
+        in_stride_(plain_.stride(1)) {}
+
+  /// Panels first .. last-1 as they are; the last one is filled up with zeros.
+  void copy(int64_t first, int64_t last, float* to) const {
+    if (last * kPanel > out_) std::fill_n(to + (last - 1 - first) * in_ * kPanel, in_ * kPanel, 0.0f);
+    if (out_stride_ != 1) {
+      for (int64_t panel = first; panel < last; ++panel) transpose(panel, to + (panel - first) * in_ * kPanel);
+      return;
+    }
+    // Neighbouring panels read the same cache lines.
+    for (int64_t i = 0; i < in_; ++i) {
+      const float* inputs = from_ + i * in_stride_;
+      for (int64_t panel = first; panel < last; ++panel) {
+        float* at = to + ((panel - first) * in_ + i) * kPanel;
+        if ((panel + 1) * kPanel <= out_) {
+          std::memcpy(at, inputs + panel * kPanel, kPanel * sizeof(float));
+        } else {
+          std::copy_n(inputs + panel * kPanel, out_ - panel * kPanel, at);
+        }
+      }
+    }
+  }
+
+  void round(const float* panel, std::vector<Bf16Bits>& memory, Bf16Bits* to) const {
+    const int64_t groups = (in_ + 1) / 2;
+    Bf16Bits* rounded = kept(memory, 2 * groups * kPanel);
+    copy_row(panel, in_ * kPanel, rounded);
+    if (in_ % 2 != 0) std::fill_n(rounded + in_ * kPanel, kPanel, Bf16Bits{0});
+    for (int64_t group = 0; group < groups; ++group, to += 2 * kPanel) {
+      const Bf16Bits *even = rounded + 2 * group * kPanel, *odd = even + kPanel;
+      for (int64_t lane = 0; lane < kPanel; ++lane) {
+        to[2 * lane] = even[lane];
+        to[2 * lane + 1] = odd[lane];
+      }
+    }
+  }
+
+  [[noreturn]] void refuse(int64_t panel, Precision precision) const {
+    for (int64_t o = panel * kPanel; o < out_; ++o) {
+      for (int64_t i = 0; i < in_; ++i) {
+        const float weight = from_[o * out_stride_ + i * in_stride_];
+        base::require(std::isfinite(weight), "{}: expected finite weights, found {} in row {} of a matrix [{},{}]",
+                      name_of(precision), weight, o, out_, in_);
+      }
+    }
+    base::ensure(false, "a panel of finite weights was refused");
+    std::abort();
+  }
+
+ private:
+  /// Few rows at a time: a cache keeps few lines whose addresses are a power of two apart.
+  void transpose(int64_t panel, float* to) const {
+    constexpr int64_t kRows = 8;
+    const int64_t first = panel * kPanel, outputs = std::min(kPanel, out_ - first);
+    for (int64_t lane = 0; lane < outputs; lane += kRows) {
+      const float* rows = from_ + (first + lane) * out_stride_;
+      if (lane + kRows <= outputs) {
+        for (int64_t i = 0; i < in_; ++i) {
+          for (int64_t row = 0; row < kRows; ++row)
+            to[i * kPanel + lane + row] = rows[row * out_stride_ + i * in_stride_];
+        }
+      } else {
+        for (int64_t i = 0; i < in_; ++i) {
+          for (int64_t row = 0; row < outputs - lane; ++row)
+            to[i * kPanel + lane + row] = rows[row * out_stride_ + i * in_stride_];
+        }
+      }
+    }
+  }
+
+  at::Tensor plain_;
+  const float* from_;
+  int64_t out_, in_, out_stride_, in_stride_;
+};
 
 }  // namespace
 
@@ -165,56 +173,48 @@ void FreeAligned::operator()(void* block) const { ::operator delete(block, std::
 
 PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Precision precision)
     : precision_(precision), in_(weight.size(1)), out_(weight.size(0)) {
-  const at::Tensor plain = weight.detach().to(at::kCPU, at::kFloat).contiguous();
-  const float* from = plain.const_data_ptr<float>();
+  constexpr int64_t kTogether = 4, kWorthAThread = 1 << 16;  // panels that are read together; weights
+  const Packer packer(weight);
   const int64_t panels = (out_ + kPanel - 1) / kPanel, together = inputs_together(precision),
-                groups = (in_ + together - 1) / together;
+                groups = (in_ + together - 1) / together, size = groups * together * kPanel;  // of a panel
+  const bool is_float = precision == Precision::float32, is_bf16 = precision == Precision::bf16,
+             four_bits = has_four_bits(precision), offset = precision == Precision::int4_offset;
+  const int64_t bytes = four_bits ? four_bit_bytes(in_, offset) : size * (is_float ? 4 : is_bf16 ? 2 : 1);
   bias_.assign(static_cast<size_t>(panels * kPanel), 0.0f);
   if (bias.defined()) {
     const at::Tensor start = bias.detach().to(at::kCPU, at::kFloat).contiguous();
     std::copy_n(start.const_data_ptr<float>(), out_, bias_.data());
   }
-  if (precision == Precision::float32) {
-    weights_ = AlignedBytes(panels * in_ * kPanel * 4);
-    auto* to = weights_.as<float>();
-    std::fill_n(to, panels * in_ * kPanel, 0.0f);
-    for (int64_t o = 0; o < out_; ++o) {
-      float* panel = to + o / kPanel * in_ * kPanel + o % kPanel;
-      for (int64_t i = 0; i < in_; ++i) panel[i * kPanel] = from[o * in_ + i];
-    }
-    return;
-  }
-  const auto place = [&](int64_t o, int64_t i) {
-    return ((o / kPanel * groups + i / together) * kPanel + o % kPanel) * together + i % together;
-  };
-  const int64_t count = panels * groups * kPanel * together;
-  if (precision == Precision::bf16) {
-    weights_ = AlignedBytes(count * 2);
-    auto* to = weights_.as<Bf16Bits>();
-    std::fill_n(to, count, Bf16Bits{0});
-    std::vector<Bf16Bits> rounded(static_cast<size_t>(in_));
-    for (int64_t o = 0; o < out_; ++o) {
-      copy_row(from + o * in_, in_, rounded.data());
-      for (int64_t i = 0; i < in_; ++i) to[place(o, i)] = rounded[static_cast<size_t>(i)];
-    }
-    return;
-  }
-  if (has_four_bits(precision)) {
-    weights_ = four_bit_panels(from, out_, in_, precision);
-    return;
-  }
-  weights_ = AlignedBytes(count);
-  auto* to = weights_.as<int8_t>();
-  std::fill_n(to, count, int8_t{0});
-  scales_.assign(static_cast<size_t>(panels * kPanel), 0.0f);
-  for (int64_t o = 0; o < out_; ++o) {
-    require_finite(from + o * in_, in_, precision, o, {out_, in_});
-    float largest = 0.0f;
-    for (int64_t i = 0; i < in_; ++i) largest = std::max(largest, std::abs(from[o * in_ + i]));
-    scales_[static_cast<size_t>(o)] = largest / kInt8Steps;
-    const float factor = largest > 0.0f ? kInt8Steps / largest : 0.0f;
-    for (int64_t i = 0; i < in_; ++i) to[place(o, i)] = static_cast<int8_t>(std::nearbyint(from[o * in_ + i] * factor));
-  }
+  weights_ = AlignedBytes(panels * bytes);
+  if (!is_float && !is_bf16 && !four_bits) scales_.assign(static_cast<size_t>(panels * kPanel), 0.0f);
+  const int64_t blocks = (panels + kTogether - 1) / kTogether;
+  at::parallel_for(0, blocks, std::max<int64_t>(1, kWorthAThread / std::max<int64_t>(1, kTogether * size)),
+                   [&](int64_t first, int64_t last) {
+                     std::vector<float> memory;
+                     std::vector<Bf16Bits> rounded;
+                     for (int64_t block = first; block < last; ++block) {
+                       const int64_t begin = block * kTogether, end = std::min(panels, begin + kTogether);
+                       if (is_float) {
+                         packer.copy(begin, end, weights_.as<float>() + begin * size);
+                         continue;
+                       }
+                       const float* copied = kept(memory, kTogether * in_ * kPanel);
+                       packer.copy(begin, end, memory.data());
+                       for (int64_t panel = begin; panel < end; ++panel, copied += in_ * kPanel) {
+                         if (is_bf16) {
+                           packer.round(copied, rounded, weights_.as<Bf16Bits>() + panel * size);
+                           continue;
+                         }
+                         const bool finite = four_bits
+                                                 ? pack_four_bits(copied, in_, offset,
+                                                                  weights_.as<uint8_t>() + panel * bytes)
+                                                 : quantise_panel(copied, in_, together,
+                                                                  weights_.as<int8_t>() + panel * size,
+                                                                  scales_.data() + panel * kPanel);
+                         if (!finite) packer.refuse(panel, precision);
+                       }
+                     }
+                   });
 }
 
 void PackedLinear::operator()(const float* x, int64_t rows, int64_t x_stride, float* y, int64_t y_stride,

@@ -108,6 +108,23 @@ void expect_products() {
 
 TEST(PackedLinear, IsAMatrixProductWithTheRoundedWeights) { test::for_each_instruction_set(expect_products); }
 
+// A transposed matrix of a file, and parts of one: packed as their copy, bit for bit.
+void expect_any_strides() {
+  for (const Precision precision : {Precision::float32, Precision::bf16, Precision::int8, Precision::w8a8}) {
+    for (const auto& [out, in] : {std::pair(1, 1), {16, 65}, {65, 16}, {130, 31}, {200, 130}}) {
+      const at::Tensor transposed = gaussian({in, out + 5}, in).narrow(1, 3, out).t(),
+                       spread = gaussian({out, 2 * in}, in).slice(1, 0, 2 * in, 2), x = gaussian({3, in}, 4);
+      for (const at::Tensor& weight : {transposed, spread}) {
+        EXPECT_TRUE(at::equal(apply(PackedLinear(weight, {}, precision), x),
+                              apply(PackedLinear(weight.contiguous(), {}, precision), x)))
+            << name_of(precision) << " [" << out << "," << in << "]";
+      }
+    }
+  }
+}
+
+TEST(PackedLinear, WeightsMayHaveAnyStrides) { test::for_each_instruction_set(expect_any_strides); }
+
 void expect_independent_rows() {
   const at::Tensor weight = gaussian({130, 777}, 1), bias = gaussian({130}, 2), x = gaussian({67, 777}, 3);
   for (const Precision precision : kAll) {

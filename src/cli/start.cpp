@@ -1,0 +1,105 @@
+// The program that users start. It answers what depends on the build alone from a file that the whole program wrote
+// then; for all else it becomes the whole program, which stands beside it and takes 0.2 s to load LibTorch's 64
+// libraries. The process stays the same one, so signals, locks and exit statuses are the whole program's.
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/exit_status.h"
+#include "cli/recipe_folder.h"
+
+namespace {
+
+/// The content of a file; empty if it cannot be read.
+std::string content_of(const std::string& path) {
+  std::string content;
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return content;
+  char part[1 << 16];
+  for (ssize_t got = 0; (got = read(file, part, sizeof(part))) > 0;) content.append(part, static_cast<size_t>(got));
+  close(file);
+  return content;
+}
+
+std::optional<std::string_view> find_answer(std::string_view answers, std::string_view words) {
+  for (size_t at = 0; at < answers.size();) {
+    const size_t end = answers.find('\n', at), start = answers.find('\n', end + 1);
+    if (end == answers.npos || start == answers.npos) break;
+    const size_t length = std::strtoull(answers.data() + end + 1, nullptr, 10);
+    if (length > answers.size() - start - 1) break;
+    if (answers.substr(at, end - at) == words) return answers.substr(start + 1, length);
+    at = start + 1 + length;
+  }
+  return std::nullopt;
+}
+
+/// As base::terminal_columns().
+int terminal_columns() {
+  const char* chosen = std::getenv("COLUMNS");
+  if (const int columns = chosen != nullptr ? std::atoi(chosen) : 0; columns > 0) return columns;
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+/// Whether the whole text was written, or its reader has gone.
+bool print(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t put = write(STDOUT_FILENO, text.data(), text.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return errno == EPIPE;
+    text.remove_prefix(static_cast<size_t>(put));
+  }
+  return true;
+}
+
+bool answer(const std::string& folder, int count, char** words) {
+  constexpr int kMostWords = 2;
+  if (count < 2 || count > kMostWords + 1) return false;
+  std::string asked;
+  for (int i = 1; i < count; ++i) {
+    const std::string_view word = words[i];
+    if (word.find_first_of(" \n(") != word.npos) return false;
+    asked.append(i > 1 ? " " : "").append(word);
+  }
+  if (asked == "help recipe" && terminal_columns() != 80) return false;
+  std::string answers = content_of(folder + "/mnemo-answers");
+  if (answers.empty()) answers = content_of(folder + "/" MNEMO_ANSWERS);
+  const auto text = find_answer(answers, asked);
+  if (!text) return false;
+  std::string shown(*text);
+  if (asked == "recipes" || asked.starts_with("completion ")) {
+    const std::filesystem::path recipes = mnemo::cli::recipe_folder_beside(folder);
+    if (find_answer(answers, mnemo::cli::kMarkOfRecipes) != mnemo::cli::mark_of_files(recipes)) return false;
+    const size_t here = shown.find(mnemo::cli::kFolderHere);
+    if (here != shown.npos) shown.replace(here, 1, recipes.string());
+  }
+  const auto before = std::signal(SIGPIPE, SIG_IGN);
+  const bool done = print(shown);
+  std::signal(SIGPIPE, before);
+  return done;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  char program[PATH_MAX + 1] = {};
+  if (readlink("/proc/self/exe", program, PATH_MAX) < 0) std::strncpy(program, words[0], PATH_MAX);
+  const std::string path = program, folder = path.substr(0, path.rfind('/'));
+  if (answer(folder, count, words)) return mnemo::base::kDone;
+  // As base::spin_briefly() has it, which would start the whole program once more.
+  if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "1000", 0);
+  const std::string whole = folder + "/mnemo-whole";
+  execv(whole.c_str(), words);
+  std::fprintf(stderr, "mnemo: error: %s: cannot be started: %s\n", whole.c_str(), std::strerror(errno));
+  return mnemo::base::kOwnFault;
+}

@@ -1,0 +1,100 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/support/command_line.h"
+
+// The program that users start answers what depends on the build alone, and becomes the whole program for the rest.
+namespace mnemo {
+namespace {
+
+using namespace test;
+namespace fs = std::filesystem;
+
+const std::string kWhole = std::string(kBinary) + "-whole";
+const std::string kAnswers = std::string(kBinary) + "-answers";
+
+/// Words that have an answer.
+std::vector<std::vector<std::string>> answered() {
+  std::vector<std::vector<std::string>> all;
+  const std::string answers = content(kAnswers);
+  for (size_t at = 0; at < answers.size();) {
+    const size_t end = answers.find('\n', at), start = answers.find('\n', end + 1);
+    std::istringstream words(answers.substr(at, end - at));
+    std::vector<std::string> split;
+    for (std::string word; words >> word;) split.push_back(word);
+    if (split.front() != "(recipes)") all.push_back(split);
+    at = start + 1 + std::stoull(answers.substr(end + 1));
+  }
+  return all;
+}
+
+class Start : public CommandLine {
+ protected:
+  Start() {
+    setenv("COLUMNS", "80", 1);
+    fs::create_directories(alone_ + "/bin");
+    fs::create_directories(alone_ + "/share/mnemo");
+    fs::copy(kBinary, alone_ + "/bin/mnemo");
+    fs::copy(kAnswers, alone_ + "/share/mnemo/answers");
+    fs::copy(MNEMO_SOURCE_DIR "/recipes", alone_ + "/share/mnemo/recipes");
+  }
+  Finished run_alone(const std::vector<std::string>& words) {
+    return Process(folder_, words, nullptr, alone_ + "/bin/mnemo").finish();
+  }
+  std::string alone_ = folder_ / "tree";
+};
+
+TEST_F(Start, AnswersAreThoseOfTheWholeProgram) {
+  const auto all = answered();
+  EXPECT_GT(all.size(), 60U);
+  for (const std::vector<std::string>& words : all) {
+    const std::string asked = words.front() + " " + words.back();
+    const bool has_twins = words.front() != "completion" && words.front() != "train" && words.back() != "train";
+    if (has_twins && words.size() == 2 && words.back() != "man" && words.back() != "recipe" &&
+        words.back() != "presets" && words.back() != "--help")
+      continue;  // "-h" and "help COMMAND" have the text of "COMMAND --help"
+    const Finished expected = Process(folder_, words, nullptr, kWhole).finish(), found = run(words);
+    EXPECT_EQ(found.status, 0) << asked;
+    EXPECT_EQ(found.out, expected.out) << asked;
+    EXPECT_EQ(found.err, "") << asked;
+  }
+}
+
+TEST_F(Start, NeedsTheWholeProgramForNoneOfThem) {
+  for (const std::vector<std::string>& words : answered()) {
+    const Finished found = run_alone(words);
+    EXPECT_EQ(found.status, 0) << words.front() << found.err;
+    EXPECT_FALSE(found.out.empty()) << words.front();
+  }
+  EXPECT_TRUE(holds(run_alone({"recipes"}).out, "They are in " + alone_ + "/share/mnemo/recipes."));
+  const Finished other = run_alone({"recipes", "--json"});
+  EXPECT_EQ(other.status, 3);
+  EXPECT_TRUE(holds(other.err, "bin/mnemo-whole: cannot be started: No such file")) << other.err;
+}
+
+TEST_F(Start, OtherRecipesAndOtherTerminalsAreForTheWholeProgram) {
+  write(alone_ + "/share/mnemo/recipes/mine.toml", "name = \"mine\"\n");
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"recipes"}, {"completion", "bash"}})
+    EXPECT_EQ(run_alone(words).status, 3) << words.front();
+  setenv("COLUMNS", "100", 1);
+  EXPECT_EQ(run_alone({"help", "recipe"}).status, 3);
+  EXPECT_EQ(run_alone({"--help"}).status, 0);
+  EXPECT_EQ(run_alone({"train --help"}).status, 3);
+}
+
+// The signal of a page of a mapped file that another program has cut off.
+TEST_F(Start, AFileThatIsCutOffWhileItIsReadIsTold) {
+  Process training(folder_,
+                   {"train", recipe_, "--data", text_, "--out", folder_ / "run", "--set", "train.steps=100000"});
+  ASSERT_TRUE(wait_for([&] { return fs::exists(folder_ / "run/log.jsonl"); }));
+  training.signal(SIGBUS);
+  const Finished ended = training.finish();
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_TRUE(holds(ended.err, "error: a file was cut off while it was read")) << ended.err;
+}
+
+}  // namespace
+}  // namespace mnemo
