@@ -10,6 +10,7 @@
 namespace mnemo::base {
 
 struct ProgressOptions {
+  std::string unit = "steps";   ///< what is counted: "12.3 steps/s"
   double plain_interval = 10;   ///< seconds between log lines when there is no terminal
   double bar_interval = 0.1;    ///< seconds between redraws of the bar
   int64_t start = 0;            ///< steps done before this run was resumed, which do not count towards the speed

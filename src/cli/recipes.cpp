@@ -31,7 +31,7 @@ const char* command_for(const recipes::RecipeFile& file) {
 
 int list_recipes(bool json) {
   const std::string folder = recipe_folder();
-  base::require(!folder.empty(), "recipes: found no folder of recipes beside the program");
+  base::require(!folder.empty(), "recipes: no folder of recipes next to the program");
   base::TextTable table({"recipe", "command", "title"});
   base::Node rows = base::Node::array();
   for (const std::string& name : recipe_names()) {
@@ -47,8 +47,8 @@ int list_recipes(bool json) {
   if (json) {
     base::print_json(rows);
   } else {
-    base::print(
-        fmt::format("{}\nThey are in {}. To train one: mnemo train text --data my.txt\n", table.text(), folder));
+    base::print(fmt::format("{}\nThey are in {}. To train one: mnemo train text --data my.txt\n",
+                            table.text(base::output_columns()), folder));
   }
   return base::kDone;
 }
@@ -83,7 +83,7 @@ std::string recipe_path(const std::string& given, bool required) {
   const std::vector<std::string> names = recipe_names();
   if (std::find(names.begin(), names.end(), given) != names.end())
     return base::join_path(recipe_folder(), given + std::string(kEnding));
-  base::require(!required, "{}: expected a recipe (.toml) or the name of one (mnemo recipes), found neither{}",
+  base::require(!required, "{}: no such recipe, neither a file nor a name that mnemo recipes lists{}",
                 base::printable(given, 400), base::suggestion(given, names));
   return given;
 }
