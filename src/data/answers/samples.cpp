@@ -27,7 +27,7 @@ void AnswerOptions::require_cut(int64_t length, const base::Where& where) const 
   if (num_segments == 0) return;
   const int64_t size = segment_length(length, num_segments), count = (length + size - 1) / size;
   where.require(count == num_segments, "num_segments",
-                "a sample of {} tokens cannot be cut into {} segments of one length; segments of {} are {}", length,
+                "a sample of {} tokens cannot be cut into {} equal segments; segments of {} give {}", length,
                 num_segments, size, count);
 }
 
