@@ -166,7 +166,7 @@ TEST_F(CommandLine, ATrainingThatIsStoppedFromOutsideIsNamed) {
   ASSERT_EQ(kill(child, SIGTERM), 0);
   const Finished outcome = process.finish();
   EXPECT_EQ(outcome.status, 1) << outcome.err;
-  EXPECT_TRUE(holds(outcome.err, "GRC & more, seed 0: failed: a signal from outside stopped it")) << outcome.err;
+  EXPECT_TRUE(holds(outcome.err, "GRC & more, seed 0: failed: stopped by a signal from outside")) << outcome.err;
   EXPECT_TRUE(holds(outcome.out, "Failed: GRC & more.")) << outcome.out;
   EXPECT_TRUE(std::filesystem::exists(out + "/report.html"));
 }
