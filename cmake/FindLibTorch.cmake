@@ -1,6 +1,6 @@
 # Finds LibTorch inside the folder of a PyTorch wheel (…/site-packages/torch or the `torch` folder of `pip install --target`).
 #
-#   MNEMO_TORCH_DIR   the folder that holds include/ and lib/ (a cache variable; default <source>/.deps/torch/torch, with MNEMO_CUDA
+#   MNEMO_TORCH_DIR   the folder that holds include/ and lib/, or include/ and the libraries (a cache variable; default <source>/.deps/torch/torch, with MNEMO_CUDA
 #                     <source>/.deps/torch-cuda/torch)
 #   MNEMO_CUDA        whether libtorch_cuda is wanted too; the nvidia packages are then next to the torch folder
 #
@@ -13,7 +13,9 @@ if(MNEMO_CUDA)
 else()
   set(default_torch_dir "${CMAKE_SOURCE_DIR}/.deps/torch/torch")
 endif()
-set(MNEMO_TORCH_DIR "${default_torch_dir}" CACHE PATH "Folder of the torch wheel (holds include/ and lib/)")
+if(NOT DEFINED MNEMO_TORCH_DIR)  # mnemoConfig.cmake sets it for itself
+  set(MNEMO_TORCH_DIR "${default_torch_dir}" CACHE PATH "Folder of the torch wheel (holds include/ and lib/)")
+endif()
 
 # Every path is looked up again at each configuration: a changed MNEMO_TORCH_DIR must not leave an old library behind.
 unset(LibTorch_INCLUDE_DIR CACHE)
@@ -24,11 +26,15 @@ unset(LibTorch_CUDA_LIBRARY CACHE)
 unset(LibTorch_C10_CUDA_LIBRARY CACHE)
 unset(LibTorch_CUDART_LIBRARY CACHE)
 find_path(LibTorch_INCLUDE_DIR torch/csrc/api/include/torch/types.h PATHS "${MNEMO_TORCH_DIR}/include" NO_DEFAULT_PATH)
-find_library(LibTorch_CPU_LIBRARY torch_cpu PATHS "${MNEMO_TORCH_DIR}/lib" NO_DEFAULT_PATH)
-find_library(LibTorch_C10_LIBRARY c10 PATHS "${MNEMO_TORCH_DIR}/lib" NO_DEFAULT_PATH)
+set(torch_lib_dir "${MNEMO_TORCH_DIR}/lib")
+if(NOT EXISTS "${torch_lib_dir}")  # as cmake --install lays it out
+  set(torch_lib_dir "${MNEMO_TORCH_DIR}")
+endif()
+find_library(LibTorch_CPU_LIBRARY torch_cpu PATHS "${torch_lib_dir}" NO_DEFAULT_PATH)
+find_library(LibTorch_C10_LIBRARY c10 PATHS "${torch_lib_dir}" NO_DEFAULT_PATH)
 # The OpenMP runtime that the wheel brings along (older ones have a checksum in its name): one for LibTorch and for us.
-file(GLOB openmp_names RELATIVE "${MNEMO_TORCH_DIR}/lib" "${MNEMO_TORCH_DIR}/lib/libgomp*.so*")
-find_library(LibTorch_OPENMP_LIBRARY NAMES ${openmp_names} PATHS "${MNEMO_TORCH_DIR}/lib" NO_DEFAULT_PATH)
+file(GLOB openmp_names RELATIVE "${torch_lib_dir}" "${torch_lib_dir}/libgomp*.so*")
+find_library(LibTorch_OPENMP_LIBRARY NAMES ${openmp_names} PATHS "${torch_lib_dir}" NO_DEFAULT_PATH)
 mark_as_advanced(LibTorch_INCLUDE_DIR LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY LibTorch_OPENMP_LIBRARY)
 set(cuda_parts "")
 if(MNEMO_CUDA)

@@ -34,6 +34,7 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/src/" DESTINATION "${CMAKE_INSTALL_INCL
 install(FILES "${PROJECT_BINARY_DIR}/generated/base/version.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/mnemo/base")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
+set(installed_torch_dir "${CMAKE_INSTALL_LIBDIR}/mnemo/libtorch")
 configure_package_config_file(cmake/mnemoConfig.cmake.in "${PROJECT_BINARY_DIR}/mnemoConfig.cmake" INSTALL_DESTINATION "${package_dir}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/mnemoConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES
@@ -47,16 +48,17 @@ install(FILES
   cmake/FindZstd.cmake
   DESTINATION "${package_dir}")
 
-# The program, and the files that it needs. With MNEMO_INSTALL_LIBTORCH the tree is complete and may be moved; without, the program finds
-# LibTorch where it was at build time.
+# The program, and the files that it needs. With MNEMO_INSTALL_LIBTORCH the tree is complete and may be moved, the package with it; without,
+# both find LibTorch where it was at build time.
 cmake_dependent_option(MNEMO_INSTALL_LIBTORCH "Install LibTorch's libraries beside the program" ON "NOT MNEMO_CUDA" OFF)
 if(MNEMO_INSTALL_LIBTORCH)
-  set(torch_dir "${CMAKE_INSTALL_LIBDIR}/mnemo/libtorch")
+  set(torch_dir "${installed_torch_dir}")
   file(RELATIVE_PATH run_path "/${CMAKE_INSTALL_BINDIR}" "/${torch_dir}")
   set(run_path "$ORIGIN/${run_path}")
   # Those that the program loads from there; the others of a wheel are for Python or for devices.
   install(CODE "set(torch_lib [[${MNEMO_TORCH_DIR}/lib]])\nset(torch_dir [[${torch_dir}]])\nset(program [[$<TARGET_FILE:mnemo_whole>]])")
   install(SCRIPT cmake/InstallLibTorch.cmake)
+  install(DIRECTORY "${MNEMO_TORCH_DIR}/include/" DESTINATION "${torch_dir}/include")
 else()
   set(run_path "${MNEMO_TORCH_DIR}/lib")
   if(MNEMO_CUDA)

@@ -10,7 +10,7 @@ int main(int argc, char** argv) try {
     return 2;
   }
   const mnemo::Evaluation evaluation = mnemo::load(argv[1]).evaluate(argv[2]);
-  for (const auto& [name, value] : evaluation.metrics) std::printf("%s %.5f\n", name.c_str(), value);
+  for (auto& [name, value] : evaluation) std::printf("%s %.5f\n", name.c_str(), value);
   std::printf("predictions %lld\n", static_cast<long long>(evaluation.predictions));
   return 0;
 } catch (const mnemo::InputError& error) {

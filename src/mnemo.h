@@ -121,6 +121,9 @@ struct Evaluation {
       metrics;  ///< for text: nll (nats per token), bits_per_character or similar, perplexity; for classes: accuracy
   /// A metric by name. Throws InputError if there is none with that name.
   double at(std::string_view name) const;
+  /// The metrics in order: `for (auto& [name, value] : model.evaluate("other.txt"))`.
+  Metrics::const_iterator begin() const { return metrics.begin(); }
+  Metrics::const_iterator end() const { return metrics.end(); }
 };
 
 struct ClassifyOptions {

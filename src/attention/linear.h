@@ -39,7 +39,7 @@ struct LinearOptions : core::GroupedProjectionOptions {
     v("seed", seed, "rfa: seed of the random projections, combined with the layer number; unset: 0",
       base::range(0, int64_t{1} << 53));
     v("redraw", redraw,
-      "rfa: when the random projections are drawn anew in training: never (evaluation's), or for every sequence",
+      "rfa: when the random projections are redrawn in training: never (evaluation's), or for every sequence",
       base::one_of("never", "sequence"));
     v("gate", gate, "use a forget gate per head (causal models only)");
     ProjectionOptions::visit(v);

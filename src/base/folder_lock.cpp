@@ -119,7 +119,7 @@ bool FolderLock::is_held(const std::string& folder) {
 
 void FolderLock::require_same_folder() const {
   if (is_current(fd_, path_)) return;
-  input_error("{}: the folder was moved, removed or replaced meanwhile; go on with it where it is now",
+  input_error("{}: the folder was moved, removed or replaced during the run; resume it where it is now",
               printable(path_.substr(0, path_.size() - std::string_view(kFile).size() - 1), 400));
 }
 

@@ -3,6 +3,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -11,7 +12,7 @@
 namespace mnemo::base {
 namespace {
 
-constexpr std::string_view kEraseLine = "\r\x1b[K";
+constexpr std::string_view kEraseLine = "\r\x1b[K", kStyle = "\x1b[";
 
 bool stderr_is_terminal() {
   const char* term = std::getenv("TERM");
@@ -23,15 +24,23 @@ void write_stderr(std::string_view text) { std::fwrite(text.data(), 1, text.size
 /// Null: that of stderr.
 thread_local std::shared_ptr<Console> own_console;
 
-/// The first `columns` characters.
-std::string_view cut(std::string_view text, size_t columns) {
-  size_t end = 0, used = 0;
-  while (end < text.size() && used < columns) {
-    ++end;
-    while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) ++end;
-    ++used;
+/// The first `columns` characters, and every code of a style, which takes no room.
+std::string cut(std::string_view text, size_t columns) {
+  std::string shown;
+  size_t used = 0;
+  for (size_t at = 0; at < text.size();) {
+    size_t end = at + 1;
+    const bool style = text.substr(at).starts_with(kStyle);
+    if (style) {
+      end = std::min(text.find('m', at), text.size() - 1) + 1;
+    } else {
+      while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) ++end;
+      ++used;
+    }
+    if (style || used <= columns) shown += text.substr(at, end - at);
+    at = end;
   }
-  return text.substr(0, end);
+  return shown;
 }
 
 }  // namespace

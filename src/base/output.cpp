@@ -8,6 +8,7 @@
 #include "base/disk_full.h"
 #include "base/error.h"
 #include "base/json_value.h"
+#include "base/log.h"
 
 namespace mnemo::base {
 void print(std::string_view text) {
@@ -24,6 +25,8 @@ void print(std::string_view text) {
     }
   }
 }
+
+size_t output_columns() { return isatty(STDOUT_FILENO) == 1 ? terminal_columns() : 0; }
 
 void print_json(const Node& node) { print(to_json(with_json_texts(node)) + "\n"); }
 

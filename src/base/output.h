@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -14,6 +15,9 @@ struct OutputClosed {};
 /// Writes to standard output and flushes. Throws OutputClosed, or InputError if writing fails (for example on a full
 /// disk).
 void print(std::string_view text);
+
+/// Columns of the terminal that standard output is; 0 where it is none, so that tables are not broken.
+size_t output_columns();
 
 /// Prints a result as JSON with an indentation of two spaces; strings are converted by json_text().
 void print_json(const Node& node);

@@ -1,11 +1,13 @@
 #include "base/progress.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 
+#include "base/colour.h"
 #include "base/log.h"
 #include "base/text_table.h"
 
@@ -42,7 +44,10 @@ void Progress::update(int64_t done, std::string_view note) {
   if (!due) return;
   shown_ = last_;
   if (terminal) {
-    to->set_status(bar_text(note, terminal_columns() - 1));
+    std::string text = bar_text(note, terminal_columns() - 1);
+    if (const size_t bar = text.find(" ["), end = text.find("] ", bar); is_coloured(STDERR_FILENO) && end < text.size())
+      text.replace(bar + 2, end - bar - 2, styled(text.substr(bar + 2, end - bar - 2), kBarStyle, true));
+    to->set_status(text);
     drawn_ = true;
   } else {
     log_info("{}", plain_text(note));
@@ -63,7 +68,7 @@ std::string Progress::time_left() const {
 std::string Progress::plain_text(std::string_view note) const {
   std::string text = fmt::format("{} {}", name_, done_);
   if (total_ > 0) text += fmt::format("/{} ({} %)", total_, std::min(done_, total_) * 100 / total_);
-  text += fmt::format(", {} steps/s", rate_text(steps_per_second()));
+  text += fmt::format(", {} {}/s", rate_text(steps_per_second()), options_.unit);
   if (const std::string left = time_left(); !left.empty()) text += ", " + left;
   if (!note.empty()) text += fmt::format(", {}", note);
   return text;
@@ -73,7 +78,7 @@ std::string Progress::bar_text(std::string_view note, size_t columns) const {
   const int64_t done = std::clamp<int64_t>(done_, 0, std::max<int64_t>(total_, 0));
   std::string percent = total_ > 0 ? fmt::format("{} %", done * 100 / total_) : "",
               count = total_ > 0 ? fmt::format("{}/{}", done_, total_) : fmt::format("{}", done_),
-              rate = rate_text(steps_per_second()) + " steps/s", left = time_left();
+              rate = fmt::format("{} {}/s", rate_text(steps_per_second()), options_.unit), left = time_left();
   const auto line = [&] {
     std::string text;
     for (const std::string_view part :

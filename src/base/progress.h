@@ -10,10 +10,11 @@
 namespace mnemo::base {
 
 struct ProgressOptions {
-  double plain_interval = 10;   ///< seconds between log lines when there is no terminal
-  double bar_interval = 0.1;    ///< seconds between redraws of the bar
-  int64_t start = 0;            ///< steps done before this run was resumed, which do not count towards the speed
-  std::function<double()> now;  ///< seconds since any origin; the steady clock if empty
+  std::string unit = "steps";        ///< what is counted: "12.3 steps/s"
+  double plain_interval = 10;        ///< seconds between log lines when there is no terminal
+  double bar_interval = 0.1;         ///< seconds between redraws of the bar
+  int64_t start = 0;                 ///< steps done before this run was resumed, which do not count towards the speed
+  std::function<double()> now = {};  ///< seconds since any origin; the steady clock if empty
 };
 
 /// Shows the progress of a long job on this thread's console: on a terminal a bar with speed and remaining time on the

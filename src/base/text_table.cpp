@@ -1,6 +1,7 @@
 #include "base/text_table.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -8,7 +9,8 @@ namespace mnemo::base {
 namespace {
 
 constexpr size_t kGap = 2;
-constexpr size_t kNarrowest = 20;
+constexpr size_t kNarrowest = 20;  // of a last column that is broken between words
+constexpr size_t kTightest = 8;    // of columns whose words are cut
 
 std::string pad(const std::string& cell, size_t width, TextTable::Align align) {
   const size_t used = text_width(cell);
@@ -19,6 +21,25 @@ std::string pad(const std::string& cell, size_t width, TextTable::Align align) {
 void end_line(std::string& out) {
   while (!out.empty() && out.back() == ' ') out.pop_back();
   out += '\n';
+}
+
+/// The lines in pieces of at most `width` characters.
+std::vector<std::string> cut_words(const std::vector<std::string>& lines, size_t width) {
+  std::vector<std::string> cut;
+  for (const std::string& line : lines) {
+    cut.emplace_back();
+    size_t used = 0;
+    for (const char c : line) {
+      const bool starts = (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+      if (starts && used == width) {
+        cut.emplace_back();
+        used = 0;
+      }
+      used += starts ? 1 : 0;
+      cut.back() += c;
+    }
+  }
+  return cut;
 }
 
 }  // namespace
@@ -61,28 +82,50 @@ void TextTable::add_row(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::string TextTable::text(size_t width) const {
+std::vector<size_t> TextTable::widths(size_t width, bool& tight) const {
   const size_t columns = header_.size();
   std::vector<size_t> widths(columns);
   for (size_t c = 0; c < columns; ++c) {
     widths[c] = text_width(header_[c]);
     for (const auto& row : rows_) widths[c] = std::max(widths[c], text_width(row[c]));
   }
-  size_t before_last = 0;
-  for (size_t c = 0; c + 1 < columns; ++c) before_last += widths[c] + kGap;
-  if (width > 0) {
-    const size_t room = width > before_last ? width - before_last : 0;
-    widths.back() = std::min(widths.back(), std::max(room, kNarrowest));
+  const size_t gaps = (columns - 1) * kGap, before_last = std::accumulate(widths.begin(), widths.end() - 1, gaps);
+  tight = width > 0 && before_last + std::min(widths.back(), kNarrowest) > width && columns > 1;
+  if (width > 0 && !tight)
+    widths.back() = std::min(widths.back(), std::max(width > before_last ? width - before_last : 0, kNarrowest));
+  if (!tight) return widths;
+  // The widest columns share what narrower ones leave.
+  std::vector<size_t> sorted = widths;
+  std::sort(sorted.begin(), sorted.end());
+  size_t room = width > gaps ? width - gaps : 0, most = kTightest;
+  for (size_t i = 0; i < columns; ++i) {
+    most = std::max(kTightest, room / (columns - i));
+    if (sorted[i] > most) break;
+    room -= std::min(room, sorted[i]);
   }
+  for (size_t& own : widths) own = std::min(own, most);
+  return widths;
+}
 
+std::string TextTable::text(size_t width) const {
+  const size_t columns = header_.size();
+  bool tight = false;
+  const std::vector<size_t> widths = this->widths(width, tight);
   std::string out;
   auto write = [&](const std::vector<std::string>& cells) {
-    const std::vector<std::string> last = wrap_words(cells.back(), width == 0 ? 0 : widths.back());
-    for (size_t c = 0; c + 1 < columns; ++c) out += pad(cells[c], widths[c], align(c)) + std::string(kGap, ' ');
-    out += pad(last.front(), widths.back(), align(columns - 1));
-    end_line(out);
-    for (size_t i = 1; i < last.size(); ++i) {
-      out += std::string(before_last, ' ') + pad(last[i], widths.back(), align(columns - 1));
+    std::vector<std::vector<std::string>> lines(columns);
+    size_t count = 1;
+    for (size_t c = 0; c < columns; ++c) {
+      const bool breaks = tight || (c + 1 == columns && width > 0);
+      lines[c] = wrap_words(cells[c], breaks ? widths[c] : 0);
+      if (tight) lines[c] = cut_words(lines[c], widths[c]);
+      count = std::max(count, lines[c].size());
+    }
+    for (size_t i = 0; i < count; ++i) {
+      for (size_t c = 0; c < columns; ++c) {
+        out += pad(i < lines[c].size() ? lines[c][i] : "", widths[c], align(c));
+        if (c + 1 < columns) out += std::string(kGap, ' ');
+      }
       end_line(out);
     }
   };

@@ -25,7 +25,7 @@
 #include "bundle/model_folder.h"
 #include "bundle/peft.h"
 #include "bundle/published_config.h"
-#include "bundle/require_said.h"
+#include "bundle/require_exportable.h"
 #include "models/convert.h"
 #include "models/presets.h"
 #include "models/text_model.h"
@@ -102,8 +102,7 @@ std::string config_for(const weights::ForeignFormat& format, const AnyModel& loa
   base::require(classes.empty() || static_cast<int64_t>(classes.size()) == num_classes,
                 "{}: expected {} lines, as many as the head has classes, found {}",
                 base::join_path(folder, kClassesFile), num_classes, classes.size());
-  base::Node config = format.config(options);
-  require_said(base::write_options(options), read_back(config), "", who);
+  base::Node config = exported_config(format, options, read_back, who);
   files = add_image_facts(config, format, facts, classes, base::join_path(folder, ImagePreprocessing::kFile));
   const std::string beside = base::join_path(folder, kSourceConfig);
   const std::string source = loaded.format != nullptr    ? loaded.config

@@ -7,9 +7,10 @@
 #include <utility>
 
 #include "base/file_io.h"
+#include "base/log.h"
 #include "bundle/class_names.h"
 #include "bundle/published_config.h"
-#include "bundle/require_said.h"
+#include "bundle/require_exportable.h"
 #include "models/model.h"
 #include "models/presets.h"
 #include "text/open_tokenizer.h"
@@ -35,16 +36,6 @@ std::string in_float32(base::Node config) {
   return base::to_json(config) + "\n";
 }
 
-/// Options without memories, with the segments of `said`: they are then no part of the model, only of how it was
-/// trained. They may be longer.
-base::Node with_segments_of(base::Node options, const base::Node& said) {
-  constexpr const char* kSegment = "segment_size";
-  const base::Node *own = options.find(kSegment), *longer = said.find(kSegment), *memory = options.find("memory");
-  const bool plain = memory != nullptr && memory->size() == 0 && own != nullptr && longer != nullptr;
-  if (plain && longer->as_int() > own->as_int()) options.set(kSegment, *longer);
-  return options;
-}
-
 /// Adds the names of classes.txt, if there is one. Throws InputError if their number is not that of the classes.
 void add_class_names(base::Node& config, const std::string& folder) {
   const base::Node* labels = config.find("id2label");
@@ -67,13 +58,28 @@ void add_files_beside(base::Node& config, const std::string& folder) {
   }
 }
 
-/// Throws InputError "WHO: ..." unless a config.json made for that format is read as one of that format.
-void require_claimed(const weights::ForeignFormat& format, const base::Node& config, const std::string& who) {
+/// Throws InputError unless a config.json made for that format is read as one of that format.
+void require_claimed(const weights::ForeignFormat& format, const base::Node& config) {
   if (format.claims(config)) return;
   const weights::ForeignFormat* other = weights::foreign_format_of(config);
   base::ensure(other != nullptr, "config.json of '{}' belongs to no format", format.name);
-  base::input_error("{}: the model has another shape than the format ({}): expected --to {} ({}), found --to {}", who,
-                    format.about, other->name, other->about, format.name);
+  base::input_error("a model of this shape: {} is another; expected --to {} ({}), found --to {}", format.about,
+                    other->name, other->about, format.name);
+}
+
+/// Says that other programs will read more at once than the model does, which has no memory.
+void say_segments(const models::ModelOptions& options, const base::Node& said, bool made_anew,
+                  const std::string& folder) {
+  if (!options.backbone.causal() || options.backbone.input() != core::InputKind::tokens || !options.memory.empty())
+    return;
+  const int64_t longest = said.at("segment_size").as_int();
+  const bool any_length = options.backbone.stack().position.type != backbones::PositionOptions::Type::learned;
+  if (longest <= options.segment_size && !(made_anew && any_length)) return;
+  base::log_warning(
+      "{}: the model reads independent segments of {} tokens; other programs read {} at once, so from token {} on "
+      "they see more context and give other probabilities",
+      folder, options.segment_size, any_length ? "a whole text" : fmt::format("up to {} tokens", longest),
+      options.segment_size + 1);
 }
 
 }  // namespace
@@ -104,14 +110,17 @@ std::string text_config_for(const weights::ForeignFormat& format, const AnyModel
         if (const std::vector<std::string> classes = class_names(folder);
             !classes.empty() && classes != classes_in(now))
           add_class_names(now, folder);
+        say_segments(options, said, false, folder);
         return now == before && says_float32(before) ? source : in_float32(now);
       }
     }
   }
-  base::Node config = format.config(options);
-  require_claimed(format, config, who);
-  const base::Node said = read_back(config);
-  require_said(with_segments_of(ours, said), said, "", who);
+  const auto claimed = [&](const base::Node& config) {
+    require_claimed(format, config);
+    return read_back(config);
+  };
+  base::Node config = exported_config(format, options, claimed, who);
+  say_segments(options, read_back(config), true, folder);
   add_files_beside(config, folder);
   return base::to_json(config) + "\n";
 }

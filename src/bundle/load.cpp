@@ -93,8 +93,8 @@ LoadedModel load_text(const std::string& folder, const LoadModelOptions& options
   LoadedModel loaded;
   loaded.tokenizer = text::Tokenizer::load(content.vocabulary, folder);
   base::require(loaded.tokenizer->size() == config.embedding.vocab_size,
-                "{}: expected embedding.vocab_size = {}, the size of the vocabulary beside it, found {}", config_path,
-                loaded.tokenizer->size(), config.embedding.vocab_size);
+                "{}: expected embedding.vocab_size = {}, the size of the vocabulary in the same folder, found {}",
+                config_path, loaded.tokenizer->size(), config.embedding.vocab_size);
   loaded.conventions = TextConventions::read(folder);
   loaded.model = model_from(config, content.weights, folder, options.dtype);
   if (!options.device.is_cpu()) loaded.model->parameters().to(options.dtype, options.device);
@@ -121,7 +121,7 @@ AnyModel load_one(const std::string& folder, const LoadModelOptions& options, bo
     if (const std::string pickle = base::join_path(folder, "pytorch_model.bin");
         !base::path_exists(weights_path) && base::path_exists(pickle))
       base::input_error(
-          "{}: expected model.safetensors beside it, found this alone; a pickle can run code, so it is not read. "
+          "{}: expected model.safetensors in the same folder; pickle files can run code, so they are not read. "
           "Convert "
           "it with the library that wrote it: transformers' model.save_pretrained(FOLDER), or safetensors' save_model",
           pickle);

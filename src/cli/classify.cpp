@@ -42,7 +42,7 @@ constexpr size_t kMaxBytes = size_t{1} << 28;
 data::Image image_at(const std::string& path) {
   if (path != kStandardInput) return data::read_image(path);
   const std::string bytes = read_standard_input(kMaxBytes);
-  base::require(!bytes.empty(), "standard input: expected an image, found nothing");
+  base::require(!bytes.empty(), "standard input is empty; expected an image");
   return data::decode_image(bytes, "standard input");
 }
 

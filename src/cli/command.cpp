@@ -161,7 +161,7 @@ Command& Command::action(std::function<int()> action) {
   set_action(*command_, [name = command_->get_name(), action = std::move(action)] {
     const std::optional<distributed::Place> place = distributed::place_from();
     base::require(!place || place->size == 1,
-                  "{}: this process is rank {} of {} (its environment says so), but {} runs on one process", name,
+                  "{}: this process is rank {} of {} (set in its environment), but {} runs on one process", name,
                   place ? place->rank : 0, place ? place->size : 1, name);
     return action();
   });

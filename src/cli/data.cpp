@@ -6,6 +6,7 @@
 #include "base/atomic_folder.h"
 #include "base/exit_status.h"
 #include "base/file_io.h"
+#include "base/log.h"
 #include "base/output.h"
 #include "base/text_format.h"
 #include "cli/command.h"
@@ -35,6 +36,15 @@ struct DataArguments {
   }
 };
 
+/// The data.type of --set; empty if none says it.
+std::string set_type(const std::vector<std::string>& assignments) {
+  base::Node root = base::Node::table();
+  for (const std::string& assignment : assignments)
+    if (assignment.starts_with("data.type=")) base::set_value(root, assignment);
+  const base::Node* data = root.find("data");
+  return data == nullptr || !data->at("type").is_string() ? std::string() : data->at("type").as_string();
+}
+
 /// The [data] table: of a recipe, of a file or folder, or of made data.
 base::Node data_of(const DataArguments& options) {
   if (options.source.ends_with(".toml") || options.source.ends_with(".json")) {
@@ -43,15 +53,22 @@ base::Node data_of(const DataArguments& options) {
     return recipes::read_recipe_file(options.source, options.set, options.variant).data;
   }
   base::require(!options.variant, "data: --variant goes with a recipe");
-  std::optional<base::Node> data = tasks::find_data(options.source);
+  std::optional<base::Node> data = tasks::find_data(options.source, set_type(options.set));
   base::require(data.has_value(),
-                "{}: no such file; expected a text, the folder of an image set, a recipe (.toml), `prepare`, or {} for "
+                "{}: no such file; expected texts, pairs or images, a recipe (.toml), `prepare`, or {} for "
                 "generated samples",
                 options.source, fmt::join(tasks::made_words(), ", "));
   if (options.unit) {
-    base::require(data->contains("unit"), "data: --unit goes with a text");
+    base::require(data->contains("unit"),
+                  "data: --unit goes with a text, found {}; to read it as one: --set data.type=text",
+                  tasks::TaskTypes::all().options.meaning(data->at("type").as_string()));
     data->set("unit", *options.unit);
   }
+  const std::string& type = data->at("type").as_string();
+  const auto& types = tasks::TaskTypes::all();
+  if (base::path_exists(options.source) && type != types.default_type && set_type(options.set).empty())
+    base::log_info("{}: read as {} ({}); as a text: --set data.type={}", options.source, type,
+                   types.options.meaning(type), types.default_type);
   data->set_place_deep({std::make_shared<const std::string>("data"), 0, 0});
   base::Node root = base::Node::table();
   root.set("data", std::move(*data));
@@ -167,10 +184,13 @@ int run_data(DataArguments options) {
 void add_data(CLI::App& app) {
   auto options = std::make_shared<DataArguments>();
   Command(app, "data",
-          "describe a text or image set, print samples of a task, prepare a standard data set, or make a tokenizer")
-      .argument("SOURCE", options->source,
-                fmt::format("text file, image folder, recipe (or its name), or one of {}; or `prepare` or `tokenizer`",
-                            fmt::join(tasks::made_words(), ", ")))
+          "describe texts, pairs or images, print samples of a task, prepare a standard data set, or make a tokenizer")
+      .argument(
+          "SOURCE", options->source,
+          fmt::format(
+              "text, folder of texts or images, table of pairs or labelled texts, recipe (or its name), or one of "
+              "{}; or `prepare` or `tokenizer`",
+              fmt::join(tasks::made_words(), ", ")))
       .arguments(
           "NAME", options->more,
           fmt::format("prepare: one of {}, then the file or folder to read; tokenizer: the texts to make it from",

@@ -72,7 +72,7 @@ int evaluate_alone(const EvalArguments& options, const std::shared_ptr<distribut
   std::string foot;
   for (const auto& [name, value] : measured.notes)
     foot += fmt::format("{}: {}\n", name, value.is_string() ? value.as_string() : base::to_json(value, -1));
-  base::print(measured.what + "\n" + table.text() + foot);
+  base::print(measured.what + "\n" + table.text(base::output_columns()) + foot);
   return base::kDone;
 }
 

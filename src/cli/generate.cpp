@@ -273,7 +273,7 @@ void converse(const infer::GenerateOptions& asked, infer::TextSession& session, 
 void score(const GenerateArguments& options, infer::TextSession& session) {
   const std::vector<infer::ScoredToken> tokens = session.score(
       without_mark(read_text(*options.score), session.shared_tokenizer().get()), options.unknown());
-  base::require(!tokens.empty(), "{}: expected a text of one character or more, found none", *options.score);
+  base::require(!tokens.empty(), "{}: the text is empty; expected at least one character", *options.score);
   double sum = 0;
   int64_t predictions = 0;
   base::Node list = base::Node::array();
@@ -319,7 +319,7 @@ int generate(const GenerateArguments& options, const std::shared_ptr<distributed
   std::string prompt = reads ? prompt_of(options) : "";
   if (group) prompt = group->broadcast(prompt);
   base::require(options.session || options.interactive || options.score || !prompt.empty(),
-                "generate: expected a prompt of one character or more, found none");
+                "generate: the prompt is empty; expected at least one character");
 
   if (options.save) base::AtomicFile(*options.save);  // fail before generating if the file cannot be written
   const at::Device device = experiment::device_named(options.device, group.get());

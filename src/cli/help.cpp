@@ -34,7 +34,8 @@ std::string preset_help() {
                    preset.published > 0 ? fmt::format("{:g} M", preset.published) : "", std::string(preset.about)});
     if (!preset.figure.empty()) figures += fmt::format("  {}: {}.\n", preset.name, preset.figure);
   }
-  return "[model] preset = \"NAME\" selects a published model; other keys of [model] override it.\n\n" + table.text(0) +
+  return "[model] preset = \"NAME\" selects a published model; other keys of [model] override it.\n\n" +
+         table.text(base::output_columns()) +
          "\nParameters counted with the vocabulary of the original data set; published numbers:\n" + figures;
 }
 

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <sstream>
 
@@ -21,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct InitArguments {
-  std::string data;
+  std::string data, type;
   std::optional<std::string> out;
 };
 
@@ -42,23 +44,31 @@ std::string name_of(const std::string& data) {
   return name.empty() ? "mine" : name;
 }
 
-/// The lines of [data] that say where the data is and how it is stored; what the recipe says itself comes first.
+bool is_path_key(std::string_view key) {
+  const auto& keys = tasks::TaskSpec::kPathKeys;
+  return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
+}
+
+/// The lines of [data] that say where the data is and how it is stored. Paths are those of the data; of other keys what
+/// the recipe says itself comes first.
 std::string data_lines(const base::Node& found, const base::Node& said, const std::optional<std::string>& folder) {
   std::string lines;
   for (const auto& [key, value] : found.members()) {
     const bool empty = value.is_null() || (value.is_string() && value.as_string().empty());
     const bool usual = key == "type" && value == base::Node(tasks::TaskTypes::all().default_type);
-    if (empty || usual || said.contains(key)) continue;
-    bool path = false;
-    for (const char* name : tasks::TaskSpec::kPathKeys) path |= key == name;
+    const bool path = is_path_key(key);
+    if (empty || usual || (said.contains(key) && !path)) continue;
     const std::string text = path ? base::json_string(path_from(folder, value.as_string())) : base::to_json(value, -1);
     lines += fmt::format("{} = {}\n", key, text);
   }
   return lines;
 }
 
-/// Whether the line of [data] takes a share of the training data for a part that was found with data of its own.
-bool is_unused_share(const std::string& line, const base::Node& found) {
+/// Whether the line of [data] names other data, or takes a share of the training data for a part that was found with
+/// data of its own.
+bool is_replaced(const std::string& line, const base::Node& found) {
+  if (const size_t equals = line.find(" ="); equals != std::string::npos && is_path_key(line.substr(0, equals)))
+    return found.contains(line.substr(0, equals));
   for (const char* part : {"valid", "test"}) {
     const base::Node* own = found.find(part);
     const bool there = own != nullptr && own->is_string() && !own->as_string().empty();
@@ -84,19 +94,21 @@ std::string recipe_for(const base::Node& found, const std::string& data, const s
   const std::string stem = name_of(data);
   const std::string file = base::shell_quoted(out.value_or(stem + ".toml"));
   const std::string run = base::shell_quoted("runs/" + fs::path(out.value_or(stem)).stem().string());
+  const std::string& type = found.at("type").as_string();
   const std::string path = recipe_path(start, true);
   const base::Node root = recipes::RecipeFile::read(path).root();
   std::string text = fmt::format(
       "# Train: mnemo train {} --out {}   (resume it: mnemo train --resume {})\n"
-      "# All keys: mnemo help recipe; search them: mnemo help recipe WORD\n",
-      file, run, run);
+      "# All keys: mnemo help recipe; search them: mnemo help recipe WORD\n"
+      "# Read as {}: {}. Another kind: mnemo init --type TYPE\n",
+      file, run, run, type, tasks::TaskTypes::all().options.meaning(type));
   std::istringstream lines(base::read_file(path));
   bool head = true, in_data = false;
   for (std::string line; std::getline(lines, line);) {
     head = head && line.starts_with("#");
     if (head) continue;
     if (line.starts_with("[")) in_data = line == "[data]";
-    if (in_data && is_unused_share(line, found)) {
+    if (in_data && is_replaced(line, found)) {
       drop_comment(text);
       continue;
     }
@@ -108,12 +120,13 @@ std::string recipe_for(const base::Node& found, const std::string& data, const s
 }
 
 int init(const InitArguments& options) {
-  base::require(!options.out || !base::path_exists(*options.out), "{}: is there already; choose another --out",
+  base::require(!options.out || !base::path_exists(*options.out), "{}: already exists; choose another --out",
                 options.out.value_or(""));
   base::require(options.data.find_first_of("*?") != std::string::npos || base::path_exists(options.data),
                 "{}: no such file or folder", base::printable(options.data, 400));
-  const std::optional<base::Node> found = tasks::find_data(options.data);
-  base::require(found.has_value(), "{}: expected a text or a folder of images or of texts, found none",
+  const std::optional<base::Node> found = tasks::find_data(options.data, options.type);
+  base::require(found.has_value(),
+                "{}: expected texts, pairs, a table of labelled texts or a folder of images, found none",
                 base::printable(options.data, 400));
   const std::string start = tasks::task_spec(recipes::read_recipe(base::Node::table({{"data", *found}})).data)
                                 ->starting_recipe();
@@ -133,12 +146,16 @@ int init(const InitArguments& options) {
 
 void add_init(CLI::App& app) {
   auto options = std::make_shared<InitArguments>();
-  Command(app, "init", "write a short commented recipe for your own text or photos")
-      .option("--data", options->data, "FILE", "the text, or the folder of images with one folder for each class")
+  Command(app, "init", "write a short commented recipe for your own texts, sentence pairs, labelled texts or photos")
+      .option(
+          "--data", options->data, "FILE",
+          "a text, a folder of texts, JSON lines, a table of sentence pairs or of labelled texts, or a folder with a "
+          "folder of images (or of texts) for each class")
+      .option("--type", options->type, "TYPE", "read them as this data.type, whatever they look like")
       .option("--out", options->out, "FILE", "the recipe to write (default: print it)")
-      .footer("mnemo init --data my.txt > my.toml")
+      .footer("mnemo init --data my.txt > my.toml\nmnemo init --data reviews.csv --out reviews.toml")
       .action([options] {
-        base::require(!options->data.empty(), "init: expected --data FILE, a text or a folder of images");
+        base::require(!options->data.empty(), "init: expected --data FILE, your texts, pairs or images");
         return init(*options);
       });
 }

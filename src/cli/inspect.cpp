@@ -39,8 +39,9 @@ int list_variants(const recipes::RecipeFile& file, const InspectArguments& optio
   if (options.json) {
     base::print_json(rows);
   } else {
-    base::print(table.text() + "\nOne of them in full: mnemo inspect " + base::shell_quoted(options.source) +
-                " --variant " + (file.studies().size() > 1 ? "STUDY/VARIANT\n" : "VARIANT\n"));
+    base::print(table.text(base::output_columns()) + "\nTo see one in full: mnemo inspect " +
+                base::shell_quoted(options.source) + " --variant " +
+                (file.studies().size() > 1 ? "STUDY/VARIANT\n" : "VARIANT\n"));
   }
   return base::kDone;
 }

@@ -84,7 +84,7 @@ int on_ranks(const Ranks& ranks, const std::string& folder,
   const std::optional<distributed::Place> place = distributed::place_from();
   const bool started_here = place && place->launcher == distributed::Launcher::processes;
   base::require(!ranks.processes || !place || started_here,
-                "{}: --processes: this process is rank {} of {} already (its environment says so); drop the option",
+                "{}: --processes: this process is already rank {} of {} (set in its environment); drop the option",
                 ranks.command, place ? place->rank : 0, place ? place->size : 0);
   base::require(!ranks.timeout || ranks.processes || place,
                 "{}: --rank-timeout is for several processes, found one; drop it, or start several", ranks.command);

@@ -34,7 +34,7 @@ std::string path_of(const std::string& name) { return base::join_path(recipe_fol
 
 int list_recipes(bool json) {
   const std::string folder = recipe_folder();
-  base::require(!folder.empty(), "recipes: found no folder of recipes beside the program");
+  base::require(!folder.empty(), "recipes: no folder of recipes next to the program");
   if (!json) {
     base::print(recipes_text(folder));
     return base::kDone;
@@ -86,7 +86,7 @@ std::string recipe_path(const std::string& given, bool required) {
   const std::vector<std::string> names = recipe_names();
   if (std::find(names.begin(), names.end(), given) != names.end())
     return base::join_path(recipe_folder(), given + std::string(kEnding));
-  base::require(!required, "{}: expected a recipe (.toml) or the name of one (mnemo recipes), found neither{}",
+  base::require(!required, "{}: no such recipe, neither a file nor a name that mnemo recipes lists{}",
                 base::printable(given, 400), base::suggestion(given, names));
   return given;
 }

@@ -1,10 +1,7 @@
-#include <unistd.h>
-
 #include <memory>
 
 #include "base/error.h"
 #include "base/exit_status.h"
-#include "base/log.h"
 #include "base/output.h"
 #include "cli/command.h"
 #include "runs/runs.h"
@@ -21,7 +18,7 @@ int list_runs(const std::string& folder, bool json) {
   } else if (runs.empty()) {
     base::print(folder + ": no runs\n");
   } else {
-    base::print(runs::runs_text(runs));
+    base::print(runs::runs_text(runs, base::output_columns()));
   }
   return base::kDone;
 }
@@ -32,7 +29,7 @@ int compare_two(const std::string& first, const std::string& second, bool json) 
   if (json) {
     base::print_json(difference.to_node(a, b));
   } else {
-    base::print(difference.text(a, b, isatty(STDOUT_FILENO) == 1 ? base::terminal_columns() : 0));
+    base::print(difference.text(a, b, base::output_columns()));
   }
   return base::kDone;
 }

@@ -131,7 +131,7 @@ int score_files(const ScoreArguments& arguments) {
   if (arguments.json) {
     base::print_json(json);
   } else {
-    base::print(table.text() + foot);
+    base::print(table.text(base::output_columns()) + foot);
   }
   return base::kDone;
 }

@@ -22,6 +22,7 @@
 #include "experiment/device.h"
 #include "models/model.h"
 #include "runs/training.h"
+#include "tasks/registry.h"
 #include "weights/checkpoint.h"
 
 namespace mnemo::cli {
@@ -69,7 +70,7 @@ void require_said_once(const TrainArguments& options) {
     base::require(!option.second || !set, "{}: expected {} or --set {}, found both", options.command(), option.first,
                   key);
     base::require(!options.resume || std::string_view(key) != "init" || !set,
-                  "{}: --resume goes on with the run's own weights; drop --set init", options.command());
+                  "{}: --resume continues with the run's own weights; drop --set init", options.command());
   }
 }
 
@@ -78,9 +79,9 @@ Plan training_plan(const TrainArguments& options) {
   require_said_once(options);
   const bool plain = options.finetunes && options.recipe.empty() && !options.resume && options.model && options.data;
   base::require(plain || !options.finetunes || !options.recipe.empty() || options.resume || !options.model,
-                "finetune: expected --data DIR, the images to fine-tune on, beside --model, found none");
+                "finetune: --model needs --data DIR, the images to fine-tune on");
   base::require(plain || !options.finetunes || !options.recipe.empty() || options.resume || !options.data,
-                "finetune: expected --model MODEL, the model to fine-tune, beside --data, found none");
+                "finetune: --data needs --model MODEL, the model to fine-tune");
   base::require(plain || options.recipe.empty() != !options.resume.has_value(),
                 "{}: expected a RECIPE, {}or --resume DIR to resume a run, found {}", command,
                 options.finetunes ? "or --model MODEL with --data DIR, " : "",
@@ -94,12 +95,12 @@ Plan training_plan(const TrainArguments& options) {
   Plan plan;
   plan.resumes = options.resume.has_value();
   if (plan.resumes) {
-    base::require(!options.init, "{}: --resume goes on with the run's own weights; drop --init", command);
-    base::require(!options.out && !options.variant, "{}: --resume goes on in the run's own folder; drop {}", command,
+    base::require(!options.init, "{}: --resume continues with the run's own weights; drop --init", command);
+    base::require(!options.out && !options.variant, "{}: --resume continues in the run's own folder; drop {}", command,
                   options.out ? "--out" : "--variant");
     plan.folder = *options.resume;
     plan.source = base::join_path(plan.folder, "recipe.toml");
-    base::require(base::path_exists(plan.source), "{}: no training run there (recipe.toml is missing)", plan.folder);
+    base::require(base::path_exists(plan.source), "{}: not a training run (recipe.toml is missing)", plan.folder);
   } else {
     plan.source = plain ? command : recipe_path(options.recipe, true);
     plan.folder = options.out.value_or(
@@ -144,7 +145,7 @@ std::string command_of(const Plan& plan, const TrainArguments& options) {
   return line;
 }
 
-void print_result(const std::string& folder, const runs::Training& training, bool json) {
+void print_result(const std::string& command, const std::string& folder, const runs::Training& training, bool json) {
   const experiment::Experiment& experiment = training.experiment;
   const train::TrainReport& report = training.report;
   if (json) {
@@ -164,10 +165,10 @@ void print_result(const std::string& folder, const runs::Training& training, boo
     return;
   }
   if (training.was_finished) {
-    base::print(
-        fmt::format("{}: finished at step {}, nothing left to train; to go on, raise its steps: mnemo train "
-                    "--resume {} --set train.steps=N\nmodel: {}\n",
-                    folder, base::grouped(report.steps), base::shell_quoted(folder), training.model));
+    base::print(fmt::format(
+        "{}: finished at step {}, nothing left to train; to continue, raise its steps: mnemo {} --resume {} "
+        "--set train.steps=N\n",
+        folder, base::grouped(report.steps), command, base::shell_quoted(folder)));
     return;
   }
   std::string text = fmt::format("{}, {} {} in {} without evaluation and saving, {} {} a second\n",
@@ -190,8 +191,29 @@ void print_result(const std::string& folder, const runs::Training& training, boo
   base::print(text);
 }
 
+/// Warns of data that are of another kind than the recipe reads.
+void note_kind(const std::string& data, const recipes::Recipe& recipe) {
+  const std::string& reads = recipe.data.at("type").as_string();
+  if (reads != tasks::TaskTypes::all().default_type) return;
+  std::optional<base::Node> found;
+  try {
+    found = tasks::find_data(data);
+  } catch (const base::InputError&) {
+    return;  // the reader tells
+  }
+  if (!found) return;
+  const std::string& type = found->at("type").as_string();
+  const base::Node *key = found->find("json_key"), *own = recipe.data.find("json_key");
+  const bool raw = key != nullptr && own != nullptr && own->as_string().empty();
+  if (type == reads && !raw) return;
+  base::log_warning("{}: looks like {}, and is read as plain text; a recipe for it: mnemo init --data {}", data,
+                    type == reads ? "JSON lines" : tasks::TaskTypes::all().options.meaning(type),
+                    base::shell_quoted(data));
+}
+
 int train_alone(const TrainArguments& options, const Plan& plan, const std::shared_ptr<distributed::Group>& group) {
   const at::Device device = experiment::device_named(options.device, group.get());
+  if (options.data && !plan.resumes && (!group || group->rank() == 0)) note_kind(*options.data, plan.recipe);
   const runs::Training training = runs::run_training(
       {.recipe = plan.recipe,
        .folder = plan.folder,
@@ -218,7 +240,7 @@ int train_alone(const TrainArguments& options, const Plan& plan, const std::shar
   }
   if (group && group->rank() != 0) return base::kDone;
   if (training.task) base::log_info("task memory: {}", *training.task);
-  print_result(plan.folder, training, options.json);
+  print_result(options.command(), plan.folder, training, options.json);
   return base::kDone;
 }
 

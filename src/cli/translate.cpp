@@ -237,7 +237,7 @@ int translate(const TranslateArguments& arguments, const std::shared_ptr<distrib
   // A bar only where it does not stand between the translations, and no log lines without a terminal.
   std::optional<base::Progress> progress;
   if (isatty(STDERR_FILENO) != 0 && isatty(STDOUT_FILENO) == 0 && !(group && group->rank() > 0))
-    progress.emplace("lines", 0);
+    progress.emplace("translate", 0, base::ProgressOptions{.unit = "lines"});
   int64_t line = 1;
   core::State open;  // the memory of the document being read
   infer::SourceCounts counts;

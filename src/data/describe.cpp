@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/output.h"
 #include "base/text_table.h"
 #include "data/text/streams.h"
 
@@ -60,7 +61,7 @@ std::string to_text(const TextDescription& description) {
     table.add_row(std::move(cells));
   }
   return fmt::format("unit        {}\nvocabulary  {}\n\n{}", description.unit, description.vocabulary_size,
-                     table.text());
+                     table.text(base::output_columns()));
 }
 
 base::Node to_node(const TextDescription& description) {

@@ -63,7 +63,7 @@ void warn_of_other_vocabulary(const std::string& folder, const models::ModelOpti
   if (data.vocabulary == 0 || spare <= 128 + data.vocabulary / 20) return;
   base::log_warning(
       "{}: the model has {} tokens and the data {}: expected the tokenizer that the model was trained with "
-      "(data.tokenizer = \"{}\"), with another one its tokens stand for other words",
+      "(data.tokenizer = \"{}\"), with another one its token ids mean other words",
       folder, words, data.vocabulary, folder);
 }
 
@@ -351,7 +351,7 @@ void require_same_vocabulary(const std::string& folder, const Experiment& experi
                                              return found != experiment.files.end() && found->second == file.second;
                                            });
   base::require(same,
-                "{}: {}: its vocabulary is not that of the recipe's data, so its tokens would stand for other words",
+                "{}: {}: its vocabulary is not that of the recipe's data, so its token ids would mean other words",
                 place, folder);
 }
 

@@ -23,10 +23,11 @@ TextClassifier::TextClassifier(const bundle::Bundle& stored, const std::optional
     : model_(stored.model), tokenizer_(stored.tokenizer) {
   base::require(std::holds_alternative<core::TokenInput>(stored.model->input()) && stored.model->num_classes() > 0,
                 "{}: {}: expected a model that classifies texts, found one without classes", who, stored.folder);
-  base::require(tokenizer_ != nullptr,
-                "{}: {}: has no tokenizer: expected its files (tokenizer.json, vocab.txt and so on) beside the model, "
-                "as for any model trained on texts",
-                who, stored.folder);
+  base::require(
+      tokenizer_ != nullptr,
+      "{}: {}: has no tokenizer: expected its files (tokenizer.json, vocab.txt and so on) in the model's folder, "
+      "as for any model trained on texts",
+      who, stored.folder);
   head_ = bundle::own_head(*stored.model, stored.folder);
   if (bundle::are_numbered(head_.labels)) head_.labels.clear();
   const models::ModelOptions& model = stored.options();

@@ -20,8 +20,7 @@ metrics::Likelihood evaluate_text(const Engine& engine, std::shared_ptr<const da
   base::require(text->vocabulary_size() <= vocab,
                 "evaluation: the text has {} distinct tokens, but the model's vocabulary only {}",
                 text->vocabulary_size(), vocab);
-  base::require(context == 0 || reset_segments, "evaluation: a context is for segments that stand alone, found {}",
-                context);
+  base::require(context == 0 || reset_segments, "evaluation: a context needs independent segments, found {}", context);
   data::EvalStream stream(std::move(text));
   EngineSequence sequence = engine.begin();
   std::vector<float> weights(static_cast<size_t>(vocab));

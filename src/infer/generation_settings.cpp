@@ -174,7 +174,7 @@ std::vector<int64_t> end_tokens(const bundle::Bundle& stored) {
     const auto* texts = stored.model ? std::get_if<core::TokenInput>(&stored.model->input()) : nullptr;
     if (const int64_t words = texts != nullptr ? texts->vocab_size : INT64_MAX;
         token.as_int() < 0 || token.as_int() >= words)
-      base::log_warning("{}: 'eos_token_id': {} is none of the model's {} tokens, so it ends no text", path,
+      base::log_warning("{}: 'eos_token_id': {} is not among the model's {} tokens, so it never ends a text", path,
                         token.as_int(), words);
   }
   return tokens;

@@ -18,7 +18,7 @@ TextStream::TextStream(std::shared_ptr<const text::Tokenizer> tokenizer, std::ve
 
 void TextStream::begin(const GenerateOptions& options) {
   for (const std::string& stop : options.stop) {
-    base::require(!stop.empty(), "stop: expected a text of one character or more, found ''");
+    base::require(!stop.empty(), "stop: expected at least one character, found ''");
     base::require(!base::first_invalid_utf8(stop), "stop: expected valid UTF-8, found '{}'", base::printable(stop, 80));
   }
   options_ = options;

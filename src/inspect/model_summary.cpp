@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/output.h"
 #include "base/text_format.h"
 #include "base/text_table.h"
 #include "inspect/attention_summary.h"
@@ -127,7 +128,7 @@ ModelSummary summarize(const models::Model& model) {
 }
 
 std::string to_text(const ModelSummary& facts) {
-  std::string text = module_table(facts).text() + "\n";
+  std::string text = module_table(facts).text(base::output_columns()) + "\n";
   if (facts.state.empty()) {
     text += !facts.tables.empty() ? "The model carries no state from segment to segment.\n"
                                   : "The model carries no state.\n";
@@ -139,7 +140,7 @@ std::string to_text(const ModelSummary& facts) {
                                                                base::grouped(*facts.measured_after))
             : !facts.tables.empty() ? "State between segments, once every memory is full:\n"
                                     : "State from one training step to the next:\n";
-    text += state_table(facts).text();
+    text += state_table(facts).text(base::output_columns());
     if (facts.measured_after)
       text += fmt::format("Once every memory is full, a sequence carries at most {}.\n", bytes_text(facts.full_bytes));
   }

@@ -61,7 +61,7 @@ struct RecurrentTokensOptions {
     v("cls_token", cls_token, "encoder: id of the [CLS] token", base::at_least(0));
     v("sep_token", sep_token, "encoder: id of the [SEP] token", base::at_least(0));
     v("pad_token", pad_token, "encoder: id of the padding token", base::at_least(0));
-    v("eos_token", eos_token, "front: id of a token that the block adds behind the tokens (T5); unset: none",
+    v("eos_token", eos_token, "front: id of a token that the block appends to the tokens (T5); unset: none",
       base::at_least(0));
   }
   void validate(const base::Where& where) const;

@@ -281,7 +281,7 @@ Recipe read_recipe(const base::Node& node) {
                 "recipe: 'train.segments_per_step': {} has no segments; expected 1 or nothing, found {}", task->title(),
                 recipe.train.segments_per_step);
   base::require(recipe.train.replay == 0 || (task->text() != nullptr && !task->text()->resets_segments()),
-                "recipe: 'train.replay': expected a text whose memory goes on from segment to segment, found {}",
+                "recipe: 'train.replay': expected a text whose memory carries over from segment to segment, found {}",
                 task->text() == nullptr ? task->title() : "data.reset = \"segments\"");
   base::require(recipe.train.eval_train_samples == 0 || task->measures_training_samples(),
                 "recipe: 'train.eval_train_samples': expected [data] of images, found {}", task->title());
@@ -289,7 +289,7 @@ Recipe read_recipe(const base::Node& node) {
     const data::TextOptions* text = task->text();
     base::require(
         text != nullptr && text->resets_segments(),
-        "recipe: 'train.eval_context': expected a text whose segments stand alone (data.reset = \"segments\"), "
+        "recipe: 'train.eval_context': expected a text with independent segments (data.reset = \"segments\"), "
         "found {}",
         text == nullptr ? task->title() : "data.reset = \"documents\"");
     base::require(context < recipe.model.segment_size,

@@ -437,7 +437,7 @@ void RunPageWriter::write(const RunPageContent& content) {
     base::write_file_atomic(path_, run_page(shown));
   } catch (const std::exception& error) {
     broken_ = true;
-    base::log_warning("{}; the training goes on without its page", error.what());
+    base::log_warning("{}; training continues without its page", error.what());
   }
 }
 

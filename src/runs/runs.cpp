@@ -99,18 +99,6 @@ std::string size_text(int64_t bytes) {
 
 std::string number_text(const std::optional<double>& value) { return value ? fmt::format("{:.6g}", *value) : ""; }
 
-/// The text in pieces of at most `width` characters; 0: one piece.
-std::vector<std::string> pieces(const std::string& text, size_t width) {
-  if (width == 0) return {text};
-  std::vector<std::string> all(1);
-  for (const char c : text) {
-    const bool starts = (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-    if (starts && base::text_width(all.back()) == width) all.emplace_back();
-    all.back() += c;
-  }
-  return all;
-}
-
 void find_in(const std::string& folder, int depth, std::vector<RunInfo>& runs) {
   constexpr int kMaxDepth = 3;  // runs/COMPARISON/runs/RUN
   if (base::path_exists(base::join_path(folder, kRecipeFile))) {
@@ -128,7 +116,6 @@ void find_in(const std::string& folder, int depth, std::vector<RunInfo>& runs) {
   }
 }
 
-/// Adds every key below two nodes whose values differ. Lists of one length are compared item by item.
 void add_differences(const base::Node& a, const base::Node& b, const std::string& key,
                      std::vector<RunDifference::Key>& keys) {
   if (a == b) return;
@@ -210,10 +197,12 @@ RunInfo read_run(const std::string& folder) {
   // nothing of a copy, where the steps do.
   const std::string model = base::join_path(base::join_path(folder, "model"), "config.json");
   const bool ended = base::path_exists(model) && (changed_at(model) >= saved || run.step >= run.steps);
-  run.step = std::max(run.step, run.checkpoint.value_or(0));  // a checkpoint may lie between two lines of the log
   run.state = base::FolderLock::is_held(folder) ? RunState::training
               : ended                           ? RunState::finished
                                                 : RunState::interrupted;
+  // A checkpoint may lie between two lines of the log; an interrupted run goes on from it, whatever it did since.
+  const bool goes_on = run.state == RunState::interrupted && run.checkpoint;
+  run.step = goes_on ? *run.checkpoint : std::max(run.step, run.checkpoint.value_or(0));
   return run;
 }
 
@@ -224,7 +213,7 @@ std::vector<RunInfo> find_runs(const std::string& folder) {
   return runs;
 }
 
-std::string runs_text(const std::vector<RunInfo>& runs) {
+std::string runs_text(const std::vector<RunInfo>& runs, size_t width) {
   using Align = base::TextTable::Align;
   base::TextTable table({"run", "state", "step", "held out", "size", "changed"},
                         {Align::left, Align::left, Align::right, Align::left, Align::right, Align::left});
@@ -234,12 +223,17 @@ std::string runs_text(const std::vector<RunInfo>& runs) {
         {run.folder, run.state_text(), fmt::format("{} of {}", base::grouped(run.step), base::grouped(run.steps)),
          value ? fmt::format("{} {:.4g}", run.metric, *value) : "", size_text(run.bytes), date_of(run.changed)});
   }
-  return table.text();
+  return table.text(width);
+}
+
+std::vector<RunDifference::Key> differing_keys(const base::Node& a, const base::Node& b) {
+  std::vector<RunDifference::Key> keys;
+  add_differences(a, b, "", keys);
+  return keys;
 }
 
 RunDifference compare_runs(const RunInfo& a, const RunInfo& b) {
-  RunDifference difference;
-  add_differences(a.recipe, b.recipe, "", difference.keys);
+  RunDifference difference{.keys = differing_keys(a.recipe, b.recipe), .values = {}};
   for (const auto& [name, value] : a.values) difference.values.push_back({name, value, b.value(name)});
   for (const auto& [name, value] : b.values) {
     if (!a.value(name)) difference.values.push_back({name, std::nullopt, value});
@@ -255,16 +249,8 @@ std::string RunDifference::text(const RunInfo& a, const RunInfo& b, size_t width
   } else {
     base::TextTable table({"recipe key", a.folder, b.folder});
     const auto shown = [](const base::Node& value) { return value.is_null() ? "" : base::to_json(value, -1); };
-    size_t longest = 0;
-    for (const Key& key : keys) longest = std::max(longest, base::text_width(key.key));
-    // The two values share what the keys leave.
-    const size_t room = width == 0 ? 0 : std::max<size_t>(12, (width - std::min(width, longest + 4)) / 2);
-    for (const Key& key : keys) {
-      const std::vector<std::string> left = pieces(shown(key.a), room), right = pieces(shown(key.b), room);
-      for (size_t i = 0; i < std::max(left.size(), right.size()); ++i)
-        table.add_row({i == 0 ? key.key : "", i < left.size() ? left[i] : "", i < right.size() ? right[i] : ""});
-    }
-    text = table.text();
+    for (const Key& key : keys) table.add_row({key.key, shown(key.a), shown(key.b)});
+    text = table.text(width);
   }
   base::TextTable table({"last value", a.folder, b.folder, "difference"},
                         {Align::left, Align::right, Align::right, Align::right});
@@ -274,7 +260,7 @@ std::string RunDifference::text(const RunInfo& a, const RunInfo& b, size_t width
     table.add_row({value.name, number_text(value.a), number_text(value.b),
                    value.a && value.b ? fmt::format("{:+.4g}", *value.b - *value.a) : ""});
   }
-  return text + "\n" + table.text();
+  return text + "\n" + table.text(width);
 }
 
 base::Node RunDifference::to_node(const RunInfo& a, const RunInfo& b) const {

@@ -56,8 +56,10 @@ struct RunDifference {
   base::Node to_node(const RunInfo& a, const RunInfo& b) const;
 };
 RunDifference compare_runs(const RunInfo& a, const RunInfo& b);
+/// Every key below two recipes whose values differ. Lists of one length are compared item by item.
+std::vector<RunDifference::Key> differing_keys(const base::Node& a, const base::Node& b);
 
-/// Runs as a table for a terminal.
-std::string runs_text(const std::vector<RunInfo>& runs);
+/// Runs as a table for a terminal of `width` columns; 0: lines are not broken.
+std::string runs_text(const std::vector<RunInfo>& runs, size_t width = 0);
 
 }  // namespace mnemo::runs

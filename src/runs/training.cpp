@@ -66,17 +66,17 @@ void require_folder(const TrainingOptions& options) {
   base::require(!folder.empty(), "{}: --out: expected a folder, found ''", program_of(options));
   if (options.resumes) {
     base::require(base::path_exists(base::join_path(folder, "recipe.toml")),
-                  "{}: no training run there (recipe.toml is missing)", folder);
+                  "{}: not a training run (recipe.toml is missing)", folder);
     return;
   }
   if (!base::is_folder(folder)) return;
-  base::require(!is_comparison(folder), "{}: a comparison is there; choose another --out", folder);
+  base::require(!is_comparison(folder), "{}: already holds a comparison; choose another --out", folder);
   if (const auto checkpoint = weights::latest_checkpoint(folder)) {
-    base::input_error("{}: a run is there already, up to step {}; resume it: {} --resume {}, or choose another --out",
+    base::input_error("{}: already holds a run, up to step {}; resume it: {} --resume {}, or choose another --out",
                       folder, checkpoint->step, program_of(options), base::shell_quoted(folder));
   }
   base::require(!base::path_exists(base::join_path(folder, "model")) && !weights::has_checkpoints(folder),
-                "{}: a run is there already, without a good checkpoint; remove it, or choose another --out", folder);
+                "{}: already holds a run, without an intact checkpoint; remove it, or choose another --out", folder);
 }
 
 /// The first key that differs, with both values; empty if none does.
@@ -124,7 +124,7 @@ void resume(const TrainingOptions& options, const experiment::Experiment& experi
                 base::shell_quoted(base::join_path(options.folder, "recipe.toml")));
   require_same_run(latest->path, experiment);
   trainer.resume(latest->path);
-  base::log_info("resuming after step {}", trainer.steps_done());
+  if (!trainer.done()) base::log_info("resuming after step {}", trainer.steps_done());
 }
 
 /// Other settings would be written down as those of a run that they did not make.
@@ -243,13 +243,23 @@ recipes::Recipe settled(const TrainingOptions& options, experiment::Experiment& 
   return recipe;
 }
 
+void say_start(const experiment::Experiment& experiment, const recipes::Recipe& recipe, const std::string& folder) {
+  const int64_t threads = recipe.train.threads;
+  base::log_info("{}, {}, {}, into {}", base::counted(experiment.model->parameters().count(), "parameter"),
+                 base::counted(recipe.train.steps, "step"),
+                 threads == 0   ? "LibTorch's number of threads"
+                 : threads == 1 ? "one thread"
+                                : fmt::format("{} threads", threads),
+                 folder);
+}
+
 }  // namespace
 
 Training run_training(const TrainingOptions& options) {
   require_folder(options);
   require_samples_fit(options.recipe);
   base::require(!options.init || !options.recipe.train.lora,
-                "train: --init: LoRA goes on only from weights that the recipe names; expected init = \"{}\" in the "
+                "train: --init: LoRA needs its base weights named in the recipe; expected init = \"{}\" in the "
                 "recipe (--set init=...)",
                 options.init.value_or(""));
   Training training{.experiment = started(options), .report = {}, .card = {}, .model = {}};
@@ -282,13 +292,7 @@ Training run_training(const TrainingOptions& options) {
     base::write_file_atomic(base::join_path(options.folder, "recipe.toml"), base::to_toml(base::write_options(recipe)));
     base::write_file_atomic(base::join_path(options.folder, kCommandFile), commands(options));
   }
-  const int64_t threads = recipe.train.threads;
-  base::log_info("{}, {}, {}, into {}", base::counted(experiment.model->parameters().count(), "parameter"),
-                 base::counted(recipe.train.steps, "step"),
-                 threads == 0   ? "LibTorch's number of threads"
-                 : threads == 1 ? "one thread"
-                                : fmt::format("{} threads", threads),
-                 options.folder);
+  if (!training.was_finished) say_start(experiment, recipe, options.folder);
   train::RunHooks hooks;
   hooks.show_progress = options.shows_progress && writes;
   hooks.should_stop = options.should_stop;

@@ -234,6 +234,28 @@ std::optional<std::string> reported_in(const std::string& folder) {
   }
 }
 
+/// Refuses a recipe that would replace a report without keeping any training of the folder. Warns of trainings that are
+/// repeated because their settings have changed.
+void say_changes(const Supervisor& supervisor, const RunStore& store, bool reported, const std::string& folder) {
+  const std::vector<CompareJob>& jobs = supervisor.jobs();
+  std::optional<std::string> first;
+  size_t changed = 0, known = 0;
+  for (const CompareJob& job : jobs) {
+    known += base::path_exists(job.folder) ? 1 : 0;
+    const std::optional<std::string> change = store.change_of(job);
+    changed += change ? 1 : 0;
+    if (!first) first = change;
+  }
+  base::require(!reported || known > 0,
+                "{}: holds the report of other trainings{}; none of them belongs to this recipe, so all {} would be "
+                "trained and the report replaced; choose another --out, or confirm with --again",
+                folder, first ? fmt::format(" ({})", *first) : "", jobs.size());
+  if (changed > 0)
+    base::log_warning(
+        "{}: {} of {} trainings have changed settings ({}) and are trained again; earlier runs stay in {}{}", folder,
+        changed, jobs.size(), *first, base::join_path(folder, "runs"), reported ? ", the report is replaced" : "");
+}
+
 /// Threads of each training where `parallel` run side by side on a machine.
 int64_t threads_of(const ComparisonOptions& options, int64_t parallel) {
   return options.threads > 0 ? options.threads : std::max<int64_t>(1, base::usable_cores() / parallel);
@@ -311,11 +333,7 @@ ComparisonOutcome run_comparison(const ComparisonOptions& options) {
 
   Supervisor supervisor(std::move(plan.jobs), store, options.again);
   outcome.trainings = supervisor.jobs().size();
-  if (before && supervisor.finished() == 0 && !options.again)
-    base::log_warning(
-        "{}: no training there has this recipe and these settings, so all {} start anew; the report is "
-        "replaced",
-        outcome.folder, outcome.trainings);
+  if (!options.again) say_changes(supervisor, store, before.has_value(), outcome.folder);
   const Supervisor::Options how{.parallel = parallel,
                                 .threads = threads,
                                 .arguments = arguments,

@@ -2,9 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
+#include <string_view>
+
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/log.h"
+#include "base/printable.h"
+#include "base/text_format.h"
+#include "runs/runs.h"
 
 namespace mnemo::study {
 namespace {
@@ -18,7 +24,7 @@ std::string run_name(const CompareJob& job) {
 /// The folder for all runs, where no training has its own.
 std::string runs_folder(const std::string& folder) {
   base::require(!base::path_exists(base::join_path(folder, "recipe.toml")),
-                "{}: already contains the run of a training; choose another --out", folder);
+                "{}: already holds a training run; choose another --out", folder);
   const std::string runs = base::join_path(folder, "runs");
   base::make_folders(runs);
   return runs;
@@ -50,6 +56,7 @@ RunStore::RunStore(const std::string& folder) : folder_(runs_folder(folder)), lo
       const CompareJob job = read_job(path);
       const auto [known, is_new] = folders_.emplace(training_text(job), path);
       if (!is_new && finished(job)) known->second = path;
+      texts_[run_name(job)] = training_text(job);
     } catch (const base::InputError&) {
       // Not a training run, or its recipe is not valid in this version: only reserve the name.
     }
@@ -65,6 +72,19 @@ void RunStore::place(CompareJob& job) {
     known->second = base::join_path(folder_, free);
   }
   job.folder = known->second;
+}
+
+std::optional<std::string> RunStore::change_of(const CompareJob& job) const {
+  const auto before = texts_.find(run_name(job));
+  if (before == texts_.end() || base::path_exists(job.folder)) return std::nullopt;
+  const auto read = [](const std::string& text) { return base::parse_json(text, "job.json"); };
+  const auto keys = runs::differing_keys(read(before->second), read(training_text(job)));
+  if (keys.empty()) return std::nullopt;
+  std::string key = keys.front().key;
+  if (constexpr std::string_view kRecipe = "recipe."; key.starts_with(kRecipe)) key.erase(0, kRecipe.size());
+  const auto shown = [](const base::Node& value) { return base::printable(base::to_json(value, -1), 60); };
+  return fmt::format("{}: {} before, {} now{}", key, shown(keys.front().a), shown(keys.front().b),
+                     keys.size() > 1 ? fmt::format(", and {} more", base::counted(std::ssize(keys) - 1, "key")) : "");
 }
 
 std::optional<RunResult> RunStore::finished(const CompareJob& job) const {

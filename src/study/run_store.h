@@ -26,6 +26,9 @@ class RunStore {
 
   /// Sets the job's folder to that of the same training run, or to a new one. Writes nothing.
   void place(CompareJob& job);
+  /// How a training that is not there yet differs from one of the same study, variant, point and seed that is:
+  /// "train.steps: 500 before, 450 now"; nothing without such a one.
+  std::optional<std::string> change_of(const CompareJob& job) const;
   /// The result that an earlier comparison recorded for this training run.
   std::optional<RunResult> finished(const CompareJob& job) const;
   /// Prepares the folder for training or for resuming from the last checkpoint; `anew`: start from scratch.
@@ -35,6 +38,7 @@ class RunStore {
   std::string folder_;
   base::FolderLock lock_;
   std::map<std::string, std::string> folders_;  // key: training_text
+  std::map<std::string, std::string> texts_;    // the training_text of those that were there, by run_name
   std::set<std::string> names_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/output.h"
 #include "study/summary.h"
 
 namespace mnemo::study {
@@ -96,9 +97,11 @@ std::string grid_legend(const StudyGrid& study) {
 }
 
 std::string study_text(const StudyGrid& study) {
-  if (study.swept()) return fmt::format("{}\n\n{}\n{}\n", study.name, grid_table(study).text(), grid_legend(study));
+  const size_t width = base::output_columns();
+  if (study.swept())
+    return fmt::format("{}\n\n{}\n{}\n", study.name, grid_table(study).text(width), grid_legend(study));
   const StudySummary& only = study.points.front();
-  return fmt::format("{}\n\n{}\n{}\n", study.name, study_table(only).text(), only.conclusion());
+  return fmt::format("{}\n\n{}\n{}\n", study.name, study_table(only).text(width), only.conclusion());
 }
 
 }  // namespace mnemo::study

@@ -25,7 +25,7 @@ std::string last_error(const CompareJob& job, const ChildEnd& end) {
   const size_t at = log.rfind(kErrorMark);
   if (at != std::string::npos) return log.substr(at + kErrorMark.size(), log.find('\n', at) - at - kErrorMark.size());
   if (end.signal == SIGKILL)
-    return "killed from outside; the machine may have run out of memory; the same command goes on with it";
+    return "killed from outside; the machine may have run out of memory; run the same command to resume";
   if (end.signal != 0) return fmt::format("ended by signal {}; see {}", end.signal, output_file(job));
   return fmt::format("exit status {}; see {}", end.status, output_file(job));
 }
@@ -133,7 +133,7 @@ void Supervisor::note_stopped_alone() {
     if (results_[i]) continue;
     const CompareJob& job = jobs_[i];
     results_[i] = RunResult{.study = job.study, .variant = job.variant, .point = job.point, .seed = job.seed};
-    results_[i]->error = "a signal from outside stopped it; the same command goes on with it";
+    results_[i]->error = "stopped by a signal from outside; run the same command to resume";
     status_ = std::max(status_, base::kAnswerIsNo);
     base::log_warning("{}: failed: {}", title(job), results_[i]->error);
   }

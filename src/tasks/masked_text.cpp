@@ -35,7 +35,7 @@ MaskedText::MaskedText(data::Corpus corpus, const MaskedTextTaskOptions& options
   base::require(room_ > 0, "data.max_length: expected more than the {} special tokens of a text, found {}", beside,
                 options.segment_size);
   pieces_ = pieces_of(*corpus_.train);
-  base::require(!pieces_.empty(), "data.train: expected a text, found nothing");
+  base::require(!pieces_.empty(), "data.train: the text is empty");
   batches_ = {{static_cast<int64_t>(pieces_.size()), options.shuffle, options.seed}, options.batch_size};
 }
 

@@ -1,5 +1,7 @@
 #include "tasks/registry.h"
 
+#include <algorithm>
+
 #include "base/file_io.h"
 #include "data/text/text_files.h"
 #include "tasks/types/algorithmic.h"
@@ -37,8 +39,8 @@ TaskTypes make_types() {
   add<LabelledTextSpec>(all, "text_classification", "texts, or pairs of texts, with a label each");
   add<MaskedTextSpec>(all, "masked_text", "a text with masked tokens, for masked language modelling");
   add<SpanTextSpec>(all, "span_corruption", "a text with spans taken out, which a T5 learns to write");
-  add<ImageSpec>(all, "images", "images with one class each");
   add<PairSpec>(all, "pairs", "sentences and their translations");
+  add<ImageSpec>(all, "images", "images with one class each");
   all.default_type = all.entries.names().front();
   return all;
 }
@@ -63,23 +65,28 @@ std::vector<std::string> made_words() {
   return words;
 }
 
-std::optional<base::Node> find_data(const std::string& source) {
+std::optional<base::Node> find_data(const std::string& source, const std::string& type) {
   const auto& entries = TaskTypes::all().entries;
+  if (!type.empty()) entries.find(type);
   for (const std::string& name : entries.names()) {
     for (const auto& [word, table] : entries.find(name).made) {
       if (word == source) return table;
     }
   }
   if (!base::path_exists(source) && !data::is_pattern(source)) return std::nullopt;
-  for (const std::string& name : entries.names()) {
+  std::vector<std::string> names = entries.names();
+  std::stable_partition(names.begin(), names.end(),
+                        [](const std::string& name) { return name != TaskTypes::all().default_type; });
+  for (const std::string& name : names) {
     const auto& found_in = entries.find(name).found_in;
-    if (!found_in) continue;
+    if (!found_in || (!type.empty() && name != type)) continue;
     if (auto table = found_in(source)) {
       table->set("type", name);
       return table;
     }
   }
-  return std::nullopt;
+  if (type.empty()) return std::nullopt;
+  return base::Node::table({{"train", source}, {"type", type}});
 }
 
 }  // namespace mnemo::tasks

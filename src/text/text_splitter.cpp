@@ -86,7 +86,7 @@ TextSplitter::TextSplitter(const std::string& pattern, const std::string& where)
   PCRE2_SIZE at = 0;
   code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(written.data()), written.size(), PCRE2_UTF | PCRE2_UCP,
                               &error, &at, nullptr);
-  base::require(code_->code != nullptr, "{}: the expression {}: {} (behind {})", where, base::in_quotes(pattern),
+  base::require(code_->code != nullptr, "{}: the expression {}: {} (after {})", where, base::in_quotes(pattern),
                 message_of(error), base::in_quotes(std::string_view(written).substr(0, at)));
   // Where the machine does not allow code to be made, matching is slower, and the same.
   pcre2_jit_compile(code_->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);

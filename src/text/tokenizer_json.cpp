@@ -376,7 +376,7 @@ bool read_unigram_normalizer(const JsonPart& root, SentencePieceModel& model, bo
       part.unsupported("normalizer");
     }
   }
-  base::require(strips == joins, "{}.normalizer: unsupported: Strip without Replace \" {{2,}}\" behind it", root.where);
+  base::require(strips == joins, "{}.normalizer: unsupported: Strip without Replace \" {{2,}}\" after it", root.where);
   return joins;
 }
 

@@ -302,7 +302,7 @@ TokenizerJson parse_vocab_json(std::string_view text, const std::string& where) 
 EntryList tokens_by_id(const EntryList& tokens, const std::vector<int64_t>& ids, const std::string& where) {
   const int64_t count = tokens.size();
   base::require(static_cast<int64_t>(ids.size()) == count,
-                "{}: expected a vocabulary with an id behind every token, found {} ids of {} tokens", where, ids.size(),
+                "{}: expected a vocabulary with an id for every token, found {} ids of {} tokens", where, ids.size(),
                 count);
   std::vector<int32_t> place(ids.size(), -1);
   for (int64_t i = 0; i < count; ++i) {

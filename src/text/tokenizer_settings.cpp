@@ -175,7 +175,7 @@ void set_named(std::vector<std::pair<std::string, NamedToken>>& named, std::pair
 /// added_tokens.json: tokens and their ids. Those that a setting names are special.
 AddedTokens read_added_tokens(std::string_view text, const TokenizerSettings& settings, const std::string& where) {
   const TokenizerJson json = parse_vocab_json(text, where);
-  base::require(json.ids.size() == static_cast<size_t>(json.tokens.size()), "{}: expected an id behind every token",
+  base::require(json.ids.size() == static_cast<size_t>(json.tokens.size()), "{}: expected an id for every token",
                 where);
   std::set<std::string_view> special;
   for (const auto& [key, token] : settings.named) special.insert(token.text);

@@ -98,8 +98,9 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
       carries_(task.carries_state() || (task.keeps_places() && has_state(model, true))),
       group_(std::move(group)) {
   base::check_options(options_);
-  base::require(task.batch_size() == options_.batch_size, "training: the task has batches of {}, the options say {}",
-                task.batch_size(), options_.batch_size);
+  base::require(task.batch_size() == options_.batch_size,
+                "training: the task has batches of {}, the options batches of {}", task.batch_size(),
+                options_.batch_size);
   if (options_.precision == ops::ProductPrecision::bf16) require_float32(model);
   base::require(options_.replay == 0 || !per_model_state_,
                 "training: 'train.replay': {} segments would be replayed in every step, and every replay would update "

@@ -296,7 +296,7 @@ void Trainer::load(const weights::CheckpointReader& reader) {
     base::require(
         std::any_of(measured.begin(), measured.end(),
                     [&](const auto& metric) { return metric.first == task_.metric(); }),
-        "{}: the run was evaluated without {}, by which it would be judged from now on; expected its original settings",
+        "{}: the run was evaluated without {}, the metric that would now decide; expected its original settings",
         where(kTrainer), task_.metric());
   }
   seconds_ = checked(timing, "seconds", at::kDouble, 1, where(kTiming)).item<double>();

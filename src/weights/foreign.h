@@ -73,6 +73,7 @@ struct ForeignFormat {
       {};
   /// config.json for such a model. Throws InputError that names an option the format cannot express.
   std::function<base::Node(const models::ModelOptions& options)> config;
+  std::vector<std::string_view> attentions = {};  ///< types of attention that it has, the usual one first; empty: any
 };
 
 const std::vector<ForeignFormat>& foreign_formats();

@@ -106,7 +106,8 @@ ForeignFormat huggingface_bert_format() {
                 if (find_tensor(format, file, "bert.pooler.dense.weight") == nullptr) head.set("pooler", "none");
                 options.set("head", head);
               },
-          .config = [](const models::ModelOptions& options) { return bert_config_of(options, kBert); }};
+          .config = [](const models::ModelOptions& options) { return bert_config_of(options, kBert); },
+          .attentions = {"softmax"}};
 }
 
 ForeignFormat huggingface_roberta_format() {
@@ -143,7 +144,8 @@ ForeignFormat huggingface_roberta_format() {
           .options = [](const base::Node& config) { return bert_options_of(config, kRoberta); },
           .fit = [](const ForeignFormat& format, base::Node& options, const base::Node& config,
                     const TensorFile& file) { fit_masked_head(options, config, format, file, "lm_head"); },
-          .config = [](const models::ModelOptions& options) { return bert_config_of(options, kRoberta); }};
+          .config = [](const models::ModelOptions& options) { return bert_config_of(options, kRoberta); },
+          .attentions = {"softmax"}};
 }
 
 }  // namespace mnemo::weights

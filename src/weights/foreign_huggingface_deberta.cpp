@@ -164,7 +164,8 @@ ForeignFormat huggingface_deberta_format() {
       .options = deberta_options,
       .fit = [](const ForeignFormat& format, base::Node& options, const base::Node& config,
                 const TensorFile& file) { fit_masked_head(options, config, format, file, "cls.predictions"); },
-      .config = deberta_config};
+      .config = deberta_config,
+      .attentions = {"disentangled"}};
 }
 
 }  // namespace mnemo::weights

@@ -89,7 +89,8 @@ ForeignFormat huggingface_gpt2_format() {
                        .metadata = {{"format", "pt"}},
                        .claims = [](const base::Node& config) { return has_model_type(config, "gpt2"); },
                        .options = gpt2_options,
-                       .config = gpt2_config};
+                       .config = gpt2_config,
+                       .attentions = {"softmax"}};
   // Conv1D holds its weights as [in,out].
   for (NameRule& rule : format.tensors)
     rule.transposed = rule.ours.starts_with("backbone.layers.#.attn.") ||

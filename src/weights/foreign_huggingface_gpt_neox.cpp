@@ -95,7 +95,8 @@ ForeignFormat huggingface_gpt_neox_format() {
       .metadata = {{"format", "pt"}},
       .claims = [](const base::Node& config) { return has_model_type(config, "gpt_neox"); },
       .options = gpt_neox_options,
-      .config = gpt_neox_config};
+      .config = gpt_neox_config,
+      .attentions = {"softmax"}};
   for (NameRule& rule : format.tensors) rule.by_head = rule.parts == 3;
   format.variants = NameVariants{
       .prefix = "gpt_neox.",

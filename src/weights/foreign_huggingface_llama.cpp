@@ -161,7 +161,8 @@ ForeignFormat llama_family_format(std::string_view name, std::string_view about,
                        .metadata = {{"format", "pt"}},
                        .claims = [type](const base::Node& said) { return has_model_type(said, type); },
                        .options = options,
-                       .config = config};
+                       .config = config,
+                       .attentions = {"softmax"}};
   format.variants = NameVariants{.prefix = "model.",
                                  .layers = {"model.layers.#.*"},
                                  .ignored = {"model.layers.#.self_attn.rotary_emb.inv_freq", kLlamaOutput},
@@ -181,8 +182,10 @@ ForeignFormat huggingface_llama_format() {
 }
 
 ForeignFormat huggingface_mistral_format() {
-  return llama_family_format("huggingface_mistral", "Hugging Face's MistralForCausalLM", "mistral", mistral_options,
-                             mistral_config);
+  ForeignFormat format = llama_family_format("huggingface_mistral", "Hugging Face's MistralForCausalLM", "mistral",
+                                             mistral_options, mistral_config);
+  format.attentions.push_back("sliding_window");
+  return format;
 }
 
 ForeignFormat huggingface_qwen2_format() {

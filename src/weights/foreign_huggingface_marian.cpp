@@ -163,7 +163,8 @@ ForeignFormat huggingface_marian_format() {
                                               "lm_head.weight"}},
           .claims = [](const base::Node& config) { return architecture_of(config) == kMarian; },
           .options = marian_options,
-          .config = marian_config};
+          .config = marian_config,
+          .attentions = {"softmax"}};
 }
 
 }  // namespace mnemo::weights

@@ -199,7 +199,8 @@ ForeignFormat t5_format_of(bool gated) {
           [](const ForeignFormat& of, base::Node& options, const base::Node& config, const TensorFile& file) {
             fit_output(options, config, of, file, "lm_head.weight", "shared.weight", true);
           },
-      .config = t5_config};
+      .config = t5_config,
+      .attentions = {"relative_buckets", "softmax"}};
 }
 
 }  // namespace

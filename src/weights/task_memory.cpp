@@ -237,8 +237,7 @@ void attach(StoredParts& model, const TaskMemoryFile& task, const std::string& f
                 "{}: attention = \"{}\"{} cannot be joined with the tasks of this model, which have attention = "
                 "\"{}\"; only masked tasks keep one another's results",
                 shown, shown_attention(task.memory), passes_on ? " with propagation" : "", shown_attention(memory));
-  base::require(!added.own_adapters || !model.options.adapters,
-                "{}: brings adapters, and the model has some already, {}", shown,
+  base::require(!added.own_adapters || !model.options.adapters, "{}: has adapters, and so has the model, {}", shown,
                 adapters_of_task(memory) ? "those of a task; detach that first" : "its own");
   base::require(first || (!added.own_adapters && !added.own_class_token),
                 "{}: adapters, or a class token that replaces the backbone's, change existing rows; such a task cannot "
@@ -259,8 +258,8 @@ void attach(StoredParts& model, const TaskMemoryFile& task, const std::string& f
       const bool there = std::any_of(memory.tasks.begin(), memory.tasks.end(),
                                      [&, &wanted = name](const auto& other) { return other.name == wanted; });
       base::require(there,
-                    "{}: was trained as an extension of '{}', which is not attached; attach that first, or say what it "
-                    "sees (--sees)",
+                    "{}: was trained as an extension of '{}', which is not attached; attach that first, or name what "
+                    "it sees (--sees)",
                     shown, name);
       base::require(task_checksum(model, name) == sum,
                     "{}: was trained as an extension of another task '{}' than the one attached", shown, name);

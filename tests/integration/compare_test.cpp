@@ -104,6 +104,21 @@ TEST_F(CommandLine, CompareGivesTablesAndAReport) {
   EXPECT_TRUE(holds(resumed.err, "6 of 6 trainings are already done")) << resumed.err;
   const base::Node same = json(resumed.out);
   EXPECT_EQ(same.at("studies"), results.at("studies"));
+  // Another recipe of the same name neither trains nor replaces the report without a word.
+  std::vector<std::string> longer = command;
+  longer.insert(longer.end(), {"--set", "train.steps=7"});
+  const std::string report = content(out + "/report.html");
+  const Finished changed = run(longer);
+  EXPECT_EQ(changed.status, 2) << changed.err;
+  EXPECT_TRUE(holds(changed.err, "(train.steps: 6 before, 7 now); none of them belongs to this recipe")) << changed.err;
+  EXPECT_TRUE(content(out + "/report.html") == report);
+  std::vector<std::string> one = command;
+  one.insert(one.end(), {"--set", "study[1].train.steps=7"});
+  const Finished partly = run(one);
+  EXPECT_EQ(partly.status, 0) << partly.err;
+  EXPECT_TRUE(
+      holds(partly.err, "2 of 6 trainings have changed settings (train.steps: 6 before, 7 now) and are trained again"))
+      << partly.err;
   write(folder_ / "other.toml", "base = \"studies.toml\"\nname = \"Another\"\n");
   const Finished other = run({"compare", folder_ / "other.toml", "--out", out});
   EXPECT_EQ(other.status, 2) << other.out;
@@ -152,7 +167,7 @@ TEST_F(CommandLine, ATrainingThatIsStoppedFromOutsideIsNamed) {
   ASSERT_EQ(kill(child, SIGTERM), 0);
   const Finished outcome = process.finish();
   EXPECT_EQ(outcome.status, 1) << outcome.err;
-  EXPECT_TRUE(holds(outcome.err, "GRC & more, seed 0: failed: a signal from outside stopped it")) << outcome.err;
+  EXPECT_TRUE(holds(outcome.err, "GRC & more, seed 0: failed: stopped by a signal from outside")) << outcome.err;
   EXPECT_TRUE(holds(outcome.out, "Failed: GRC & more.")) << outcome.out;
   EXPECT_TRUE(std::filesystem::exists(out + "/report.html"));
 }

@@ -129,7 +129,7 @@ TEST_F(TaskRuns, AModelDataAndANameAreEnoughToFinetune) {
   ASSERT_EQ(run({"attach", backbone_, out + "/clothes.task.safetensors", "--out", joined_}).status, 0);
   EXPECT_EQ(run({"finetune", "--resume", out, "--set", "train.steps=3", "--quiet"}).status, 0);
   EXPECT_EQ(result({"eval", out, "--json"}).at("predictions").as_int(), 6);
-  expect_refused({"finetune", "--model", backbone_}, {"expected --data DIR", "found none"});
+  expect_refused({"finetune", "--model", backbone_}, {"--model needs --data DIR"});
   expect_refused({"finetune", "--model", folder_ / "none", "--data", images_}, {"none: no such folder"});
   expect_refused(
       {"finetune", "--model", backbone_, "--data", images_, "--out", folder_ / "x", "--set", "data.image_size=[6, 6]"},

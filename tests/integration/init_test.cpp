@@ -1,6 +1,8 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "tests/support/command_line.h"
 #include "tests/unit/data/image_files.h"
@@ -24,9 +26,9 @@ TEST_F(Init, BeginsWithARecipeForOnesOwnText) {
   const Finished done = run({"init", "--data", text_, "--out", recipe});
   EXPECT_EQ(done.status, 0) << done.err;
   EXPECT_EQ(run({"train", recipe, "--out", folder_ / "run", "--set", "train.steps=1", "-q"}).status, 0);
-  EXPECT_TRUE(holds(run({"init", "--data", text_, "--out", recipe}).err, "mine.toml: is there already"));
+  EXPECT_TRUE(holds(run({"init", "--data", text_, "--out", recipe}).err, "mine.toml: already exists"));
   EXPECT_TRUE(holds(run({"init", "--data", folder_ / "none"}).err, "none: no such file or folder"));
-  EXPECT_TRUE(holds(run({"init"}).err, "expected --data"));
+  EXPECT_TRUE(holds(run({"init"}).err, "expected --data FILE"));
   // Paths follow the recipe's folder where they are relative.
   const std::string command = std::string("cd '") + folder_.path() + "' && '" + kBinary +
                               "' init --data text.txt --out recipes/other.toml -q > out.txt";
@@ -49,6 +51,76 @@ TEST_F(Init, BeginsWithARecipeForOnesOwnPhotos) {
   const Finished trained = run({"train", recipe, "--out", folder_ / "run", "--set", "train.steps=1", "--set",
                                 "train.batch_size=2", "--set", "model.backbone.num_layers=1", "-q"});
   EXPECT_EQ(trained.status, 0) << trained.err;
+}
+
+/// What a user has, by kind; each becomes a recipe that trains as it is, in fewer steps.
+class InitOfEveryKind : public Init {
+ protected:
+  void expect_trains(const std::string& data, const std::string& type, const std::string& lines) {
+    const std::string recipe = folder_ / (std::filesystem::path(data).stem().string() + ".toml");
+    const Finished made = run({"init", "--data", data, "--out", recipe});
+    ASSERT_EQ(made.status, 0) << data << ": " << made.err;
+    const std::string text = content(recipe);
+    EXPECT_TRUE(holds(text, "# Read as " + type + ": ")) << text;
+    EXPECT_TRUE(holds(text, lines)) << text;
+    const Finished shown = run({"data", data});
+    EXPECT_EQ(shown.status, 0) << data << ": " << shown.err;
+    const Finished trained = run(
+        {"train", recipe, "--out", recipe + ".run", "--set", "train.steps=2", "--set", "train.eval_every=1", "-q"});
+    ASSERT_EQ(trained.status, 0) << data << ": " << trained.err;
+    EXPECT_FALSE(holds(trained.err, "held out")) << data << ": " << trained.err;
+    EXPECT_TRUE(holds(trained.out, "held-out ")) << data << ": " << trained.out;
+  }
+};
+
+TEST_F(InitOfEveryKind, Trains) {
+  std::string pairs, table = "review,sentiment\n", records, labelled;
+  std::ifstream tatoeba(MNEMO_SOURCE_DIR "/data/tatoeba_en_de/pairs.tsv");
+  for (std::string line; pairs.size() < 20'000 && std::getline(tatoeba, line);) pairs += line + "\n";
+  for (int i = 0; i < 80; ++i) {
+    const std::string word = i % 2 == 0 ? "good" : "bad", film = fmt::format("a {} film, number {}", word, i);
+    table += fmt::format("\"{}\",{}\n", film, word);
+    labelled += fmt::format("{{\"text\": \"{}\", \"label\": {}}}\n", film, i % 2);
+    records += fmt::format("{{\"id\": {}, \"text\": \"A text of {} words, and a {} one.\"}}\n", i, i, word);
+    for (const char* folder : {"documents", i % 2 == 0 ? "reviews/good" : "reviews/bad"}) {
+      fs::create_directories(fs::path(folder_ / folder));
+      write(folder_ / (std::string(folder) + "/" + std::to_string(i) + ".txt"), film + "\n" + film + "\n");
+    }
+  }
+  write(folder_ / "pairs.tsv", pairs);
+  write(folder_ / "table.csv", table);
+  write(folder_ / "labelled.jsonl", labelled);
+  write(folder_ / "records.jsonl", records);
+  expect_trains(folder_ / "pairs.tsv", "pairs", "train = \"" + (folder_ / "pairs.tsv") + "\"\n");
+  expect_trains(folder_ / "table.csv", "text_classification",
+                "text_column = \"review\"\nlabel_column = \"sentiment\"\n");
+  expect_trains(folder_ / "labelled.jsonl", "text_classification", "text_column = \"text\"\n");
+  expect_trains(folder_ / "reviews", "text_classification", "type = \"text_classification\"\n");
+  expect_trains(folder_ / "records.jsonl", "text", "json_key = \"text\"\n");
+  expect_trains(folder_ / "documents", "text", "separator_line = \"<|document|>\"\n");
+}
+
+TEST_F(Init, TheKindMayBeSaid) {
+  write(folder_ / "pairs.tsv", "one day\tein Tag\ntwo days\tzwei Tage\n");
+  const Finished text = run({"init", "--data", folder_ / "pairs.tsv", "--type", "text"});
+  EXPECT_TRUE(holds(text.out, "# Read as text: ")) << text.out << text.err;
+  EXPECT_TRUE(holds(run({"init", "--data", folder_ / "pairs.tsv", "--type", "txt"}).err, "did you mean 'text'"));
+  const Finished shown = run({"data", folder_ / "pairs.tsv"}),
+                 as_text = run({"data", folder_ / "pairs.tsv", "--set", "data.type=text"});
+  EXPECT_TRUE(holds(shown.err, "pairs.tsv: read as pairs (sentences and their translations); as a text: --set"))
+      << shown.err;
+  EXPECT_TRUE(holds(as_text.out, "characters")) << as_text.out << as_text.err;
+  // A recipe of texts that gets something else says so.
+  const Finished trained = run({"train", recipe_, "--data", folder_ / "pairs.tsv", "--out", folder_ / "run", "-q"});
+  EXPECT_TRUE(holds(trained.err,
+                    "looks like sentences and their translations, and is read as plain text; a recipe for "
+                    "it: mnemo init --data "))
+      << trained.err;
+  // Two texts and a label need the tokenizer of a published model.
+  write(folder_ / "rte.tsv", "sentence1\tsentence2\tlabel\nx\ty\tyes\nz\tw\tno\n");
+  const Finished rte = run({"init", "--data", folder_ / "rte.tsv"});
+  EXPECT_EQ(rte.status, 0) << rte.err;
+  EXPECT_TRUE(holds(rte.out, "second_column = \"sentence2\"\n") && holds(rte.out, "from = \"\"")) << rte.out;
 }
 
 TEST_F(Init, PartsInFoldersOfTheirOwnTakeNoShareOfThePhotos) {

@@ -74,6 +74,9 @@ TEST_F(Library, WritesAndMeasuresAsTheCommandsDo) {
     EXPECT_EQ(ours.predictions, measured.at("predictions").as_int());
     EXPECT_EQ(model.evaluate().at("nll"), json(run({"eval", run_folder, "--json"}).out).at("nll").as_double());
     EXPECT_EQ(model.evaluate({.part = "valid"}).at("nll"), model.evaluate().at("nll"));
+    std::string names;
+    for (auto& [name, value] : model.evaluate(text_)) names += value == ours.at(name) ? name + " " : "?";
+    EXPECT_TRUE(names.starts_with("nll ") && names.ends_with("perplexity ") && !holds(names, "?")) << names;
     // The text must depend on the setting.
     const std::string other = std::string(reset) == "segments" ? "documents" : "segments";
     EXPECT_NE(model.evaluate(text_, {.reset = other}).at("nll"), ours.at("nll"));
@@ -286,11 +289,11 @@ TEST_F(Library, TrainsAndResumesAsTheCommandDoes) {
   EXPECT_EQ(done.steps, 6);
   EXPECT_EQ(done.metrics.front().first, "nll");
   const std::string part = train_model(recipe_, {.out = folder_ / "part", .set = {data[0], "train.steps=3"}}).folder;
-  expect_error<InputError>([&] { train_model(recipe_, {.out = part, .set = data}); }, {part, "a run is there already"});
+  expect_error<InputError>([&] { train_model(recipe_, {.out = part, .set = data}); }, {part, "already holds a run"});
   const Training resumed = resume_training(part, {.set = {"train.steps=6"}});
   EXPECT_TRUE(content(resumed.model + "/model.safetensors") == expected);
   expect_error<InputError>([&] { resume_training(part, {.out = "x"}); }, {"its own folder"});
-  expect_error<InputError>([&] { resume_training(folder_ / "none"); }, {"no training run there"});
+  expect_error<InputError>([&] { resume_training(folder_ / "none"); }, {"not a training run"});
 }
 
 TEST_F(Library, ComparesInThisProcessAsInProcessesOfTheirOwn) {

@@ -81,10 +81,12 @@ TEST_F(Resume, WithoutAGoodCheckpointIsRefused) {
   const std::string anew = "to start again: mnemo train " + folder + "/recipe.toml --out OTHER";
   for (const char* step : {"/step-00000003", "/step-00000006"}) damage(folder + step);
   expect_refused(folder, {"train", "--resume", folder}, anew);
-  expect_refused(folder, {"train", recipe_, "--data", text_, "--out", folder}, "without a good checkpoint; remove it");
+  expect_refused(folder, {"train", recipe_, "--data", text_, "--out", folder},
+                 "without an intact checkpoint; remove it");
   for (const char* step : {"/step-00000003", "/step-00000006"}) fs::remove_all(folder + step);
   expect_refused(folder, {"train", "--resume", folder}, anew);
-  expect_refused(folder, {"train", recipe_, "--data", text_, "--out", folder}, "without a good checkpoint; remove it");
+  expect_refused(folder, {"train", recipe_, "--data", text_, "--out", folder},
+                 "without an intact checkpoint; remove it");
   const Finished begun = run({"train", folder + "/recipe.toml", "--out", folder_ / "anew"});
   EXPECT_EQ(begun.status, 0) << begun.err;
   EXPECT_EQ(content(folder_ / "anew/model/model.safetensors"), content(folder + "/model/model.safetensors"));
@@ -115,6 +117,8 @@ TEST_F(Resume, TheModelCardKeepsTheCommandThatStartedTheRun) {
   const Finished finished = run({"train", "--resume", folder});
   EXPECT_EQ(finished.status, 0) << finished.err;
   EXPECT_TRUE(finished.out.starts_with(folder + ": finished at step 6, nothing left to train")) << finished.out;
+  EXPECT_EQ(std::count(finished.out.begin(), finished.out.end(), '\n'), 1) << finished.out;
+  EXPECT_EQ(finished.err, "") << "it has not trained";
 }
 
 TEST_F(Resume, OneProcessAtATimeWritesInAFolder) {
@@ -146,14 +150,14 @@ TEST_F(Resume, AComparisonAndATrainingDoNotShareAFolder) {
   const std::string training = trained("run", {"--set", "train.steps=1"}), compared = folder_ / "compared";
   const Finished refused = run({"compare", folder_ / "study.toml", "--out", training});
   EXPECT_EQ(refused.status, 2);
-  EXPECT_TRUE(holds(refused.err, "already contains the run of a training; choose another --out")) << refused.err;
+  EXPECT_TRUE(holds(refused.err, "already holds a training run; choose another --out")) << refused.err;
   EXPECT_FALSE(base::path_exists(training + "/runs"));
   EXPECT_EQ(run({"compare", folder_ / "study.toml", "--out", compared, "--jobs", "1"}).status, 0);
   for (const char* gone : {"/results.md", "/results.json"}) {
     fs::remove(compared + gone);
     const Finished outcome = run({"train", recipe_, "--data", text_, "--out", compared});
     EXPECT_EQ(outcome.status, 2);
-    EXPECT_TRUE(holds(outcome.err, "a comparison is there; choose another --out")) << outcome.err;
+    EXPECT_TRUE(holds(outcome.err, "already holds a comparison; choose another --out")) << outcome.err;
     EXPECT_FALSE(base::path_exists(compared + "/recipe.toml"));
   }
 }

@@ -128,7 +128,8 @@ TEST_F(RunPage, APageThatCannotBeWrittenIsAWarning) {
   fs::create_directories(folder_ / "run/report.html");  // a folder where the file should be
   const Finished outcome = run({"train", recipe_, "--data", text_, "--out", folder_ / "run", "-q"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_TRUE(holds(outcome.err, "report.html") && holds(outcome.err, "goes on without its page")) << outcome.err;
+  EXPECT_TRUE(holds(outcome.err, "report.html") && holds(outcome.err, "training continues without its page"))
+      << outcome.err;
 }
 
 TEST_F(RunPage, PatienceKeepsTheBestModel) {

@@ -46,6 +46,12 @@ TEST_F(Runs, AreListedWithTheirState) {
     EXPECT_TRUE(base::FolderLock::is_held(part));
   }
   EXPECT_EQ(listed("part").at("state").as_string(), "interrupted");
+  // Killed after its last checkpoint: the step is the one that it goes on from.
+  fs::remove_all(part + "/step-00000006");
+  EXPECT_EQ(listed("part").at("checkpoint").as_int(), 3);
+  EXPECT_EQ(listed("part").at("step").as_int(), 3) << "the log says 6";
+  EXPECT_TRUE(holds(run({"runs", folder_ / "runs"}).out, "interrupted at step 3  3 of 6"))
+      << run({"runs", folder_ / "runs"}).out;
   write(part + "/.lock", "999999999 host boot\n");
   write(done + "/.lock", content("/proc/sys/kernel/random/boot_id"));
   EXPECT_EQ(listed("done").at("state").as_string(), "finished") << "a file that names no process";
@@ -53,7 +59,7 @@ TEST_F(Runs, AreListedWithTheirState) {
   fs::remove(part + "/.lock");
   const Finished table = run({"runs", folder_ / "runs"});
   EXPECT_EQ(table.status, 0) << table.err;
-  for (const char* text : {"runs/done", "finished", "6 of 6", "bits_per_character ", "interrupted at step 6", " kB"})
+  for (const char* text : {"runs/done", "finished", "6 of 6", "bits_per_character ", "interrupted at step 3", " kB"})
     EXPECT_TRUE(holds(table.out, text)) << table.out;
   EXPECT_TRUE(holds(run({"runs", done}).out, "finished")) << "the folder of one run";
 

@@ -96,7 +96,8 @@ LabelledTexts read_hyperpartisan(const std::string& path) {
   namespace fs = std::filesystem;
   constexpr std::string_view kArticles = "articles-";
   const std::string name = fs::path(path).filename().string();
-  base::require(name.starts_with(kArticles), "{}: expected a file articles-NAME.xml, beside it ground-truth-NAME.xml",
+  base::require(name.starts_with(kArticles),
+                "{}: expected a file articles-NAME.xml with ground-truth-NAME.xml next to it",
                 base::printable(path, 400));
   const std::string labels_path = (fs::path(path).parent_path() / ("ground-truth-" + name.substr(kArticles.size())))
                                       .string();

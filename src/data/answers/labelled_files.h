@@ -24,15 +24,15 @@ struct LabelledTexts {
   std::vector<std::string> labels;  ///< all that its format has, in order; empty: any
 };
 
-/// Names of columns in the header line of a table; all empty: the columns of a published format.
+/// Names of columns in the header line of a table, or keys of JSON lines; all empty: the columns of a published format.
 struct LabelledColumns {
   std::string text, second, label;
 };
 
-/// Tab-separated columns, a text a line, with no quoting. Without column names the file is one of GLUE as published
-/// (Wang et al. 2019), known by its first line: SST-2, CoLA, MRPC, RTE, QNLI, QQP, MNLI. Lines of QQP without all columns
-/// are left out, with a warning. Throws InputError that names file, line and column for another number of columns, an
-/// unknown header, or a word of more than kMaxLabelledWord bytes.
+/// A table (TableKind): tab-separated columns with no quoting, CSV, or JSON lines. Without column names the file is one
+/// of GLUE as published (Wang et al. 2019), known by its first line: SST-2, CoLA, MRPC, RTE, QNLI, QQP, MNLI. Lines of
+/// QQP without all columns are left out, with a warning. Throws InputError that names file, line and column for another
+/// number of columns, an unknown header, or a word of more than kMaxLabelledWord bytes.
 LabelledTexts read_labelled_table(const std::string& path, const LabelledColumns& columns);
 
 /// A folder with a folder of text files for each label (IMDB: neg/, pos/), in order of their names. wanted: the labels

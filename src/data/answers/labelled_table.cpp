@@ -1,7 +1,8 @@
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -10,12 +11,11 @@
 #include "base/text_format.h"
 #include "data/answers/labelled_files.h"
 #include "data/text/lines.h"
+#include "data/text/table.h"
 #include "data/text/text_files.h"
 
 namespace mnemo::data {
 namespace {
-
-constexpr int64_t kMaxTableLine = int64_t{1} << 24;
 
 /// A published table: its header line, the columns that count, and its labels in order.
 struct Format {
@@ -49,23 +49,51 @@ constexpr std::array<Format, 7> kWithHeader = {{
 /// CoLA: source, label, the author's mark, sentence; no header.
 constexpr Format kCola = {"", 3, {}, 1, {"0", "1"}};
 
-std::vector<std::string_view> columns_of(std::string_view line) {
-  std::vector<std::string_view> columns;
-  for (size_t tab; (tab = line.find('\t')) != std::string_view::npos; line.remove_prefix(tab + 1))
-    columns.push_back(line.substr(0, tab));
-  columns.push_back(line);
-  return columns;
+bool is_cola(const std::vector<TableField>& columns) {
+  const auto is = [&](size_t i, std::string_view text) { return columns[i].text == text; };
+  return columns.size() == 4 && (is(1, "0") || is(1, "1")) && (is(2, "") || is(2, "*"));
 }
 
-bool is_cola(const std::vector<std::string_view>& columns) {
-  return columns.size() == 4 && (columns[1] == "0" || columns[1] == "1") && (columns[2].empty() || columns[2] == "*");
+std::string joined(const std::vector<TableField>& fields, const char* between) {
+  std::string text;
+  for (const TableField& field : fields) (text += text.empty() ? "" : between) += field.text;
+  return text;
 }
 
-size_t named_column(const LinePlace& place, const std::vector<std::string_view>& header, const std::string& name) {
-  const auto found = std::find(header.begin(), header.end(), name);
+size_t named_column(const LinePlace& place, const std::vector<TableField>& header, const std::string& name) {
+  const auto found = std::find_if(header.begin(), header.end(),
+                                  [&](const TableField& one) { return one.text == name; });
   base::require(found != header.end(), "{}: expected a column {} in the header line, found {}", place.at(1),
-                base::in_quotes(name), base::printable(fmt::format("{}", fmt::join(header, ", ")), 400));
+                base::in_quotes(name), base::printable(joined(header, ", "), 400));
   return static_cast<size_t>(found - header.begin());
+}
+
+/// The text of a key of a JSON object; of a label also a number or a truth value.
+std::string value_of(const base::Node& record, const std::string& key, bool is_label, const std::string& where) {
+  const base::Node* value = record.find(key);
+  if (value != nullptr && is_label && (value->is_int() || value->is_bool())) return base::to_json(*value, -1);
+  base::require(value != nullptr && value->is_string(), "{}: '{}': expected a {}, found {}", where, key,
+                is_label ? "label" : "text", value == nullptr ? "no such key" : value->found());
+  return value->as_string();
+}
+
+LabelledTexts read_labelled_records(const std::string& path, const LabelledColumns& names) {
+  base::require(!names.text.empty(),
+                "{}: expected data.text_column and data.label_column, the keys of text and label in its JSON lines",
+                base::printable(path, 400));
+  LabelledTexts read;
+  for_each_text_line(path, TableSplitter::kMaxRecord, [&](const LinePlace& place, std::string_view line) {
+    if (line.find_first_not_of(" \t") == std::string_view::npos) return;
+    const std::string where = fmt::format("{}:{}", place.file, place.line);
+    const base::Node record = parse_record(line, where);
+    LabelledText text{where, value_of(record, names.text, false, where), {}, {}};
+    if (!names.second.empty()) text.second = value_of(record, names.second, false, where);
+    text.label = value_of(record, names.label, true, where);
+    for (const std::string* words : {&text.first, text.second ? &*text.second : nullptr})
+      if (words != nullptr) require_words(where, *words, std::nullopt);
+    read.texts.push_back(std::move(text));
+  });
+  return read;
 }
 
 }  // namespace
@@ -81,12 +109,13 @@ void require_words(const std::string& where, std::string_view text, std::optiona
 }
 
 LabelledTexts read_labelled_table(const std::string& path, const LabelledColumns& names) {
+  const TableKind kind = table_kind(path);
+  if (kind == TableKind::json_lines) return read_labelled_records(path, names);
   LabelledTexts read;
   Format format;
   size_t count = 0;  // of columns
   int64_t broken = 0;
-  const auto start = [&](const LinePlace& place, std::string_view line) {
-    const std::vector<std::string_view> columns = columns_of(line);
+  const auto start = [&](const LinePlace& place, const std::vector<TableField>& columns) {
     count = columns.size();
     if (!names.text.empty()) {
       format.first = named_column(place, columns, names.text);
@@ -94,6 +123,7 @@ LabelledTexts read_labelled_table(const std::string& path, const LabelledColumns
       format.label = named_column(place, columns, names.label);
       return true;
     }
+    const std::string line = joined(columns, "\t");
     const auto known = std::find_if(kWithHeader.begin(), kWithHeader.end(),
                                     [&](const Format& one) { return one.header == line; });
     base::require(
@@ -107,26 +137,28 @@ LabelledTexts read_labelled_table(const std::string& path, const LabelledColumns
     }
     return known != kWithHeader.end();
   };
-  for_each_text_line(path, kMaxTableLine, [&](const LinePlace& place, std::string_view line) {
-    if (place.line == 1 && start(place, line)) return;
-    const std::vector<std::string_view> columns = columns_of(line);
+  bool begun = false;
+  TableSplitter records(kind, [&](const LinePlace& place, const std::vector<TableField>& columns) {
+    if (!std::exchange(begun, true) && start(place, columns)) return;
     if (format.has_broken_lines && columns.size() < count) {
       ++broken;
       return;
     }
-    base::require(columns.size() == count, "{}: expected {} tab-separated columns, as in line 1, found {}", place.at(1),
-                  count, columns.size());
+    base::require(columns.size() == count, "{}: expected {} {}columns, as in line 1, found {}", place.at(1), count,
+                  kind == TableKind::tabs ? "tab-separated " : "", columns.size());
     LabelledText text{fmt::format("{}:{}", place.file, place.line), {}, {}, {}};
     const auto take = [&](size_t column) {
-      const std::string_view words = columns[column];
-      require_words(text.where, words, static_cast<size_t>(words.data() - line.data()) + 1);
-      return std::string(words);
+      require_words(text.where, columns[column].text, columns[column].column);
+      return columns[column].text;
     };
     text.first = take(format.first);
     if (format.second) text.second = take(*format.second);
-    text.label = columns[format.label];
+    text.label = columns[format.label].text;
     read.texts.push_back(std::move(text));
   });
+  for_each_text_line(path, TableSplitter::kMaxRecord,
+                     [&](const LinePlace& place, std::string_view line) { records.put(place, line); });
+  records.finish();
   if (broken > 0)
     base::log_warning("{}: left out {} without all columns", base::printable(path, 400), base::counted(broken, "line"));
   return read;

@@ -171,7 +171,7 @@ std::shared_ptr<const LabelledDocuments> encode(const std::vector<LabelledText>&
       first.resize(std::min(first.size(), room({})));
     }
     const text::ModelInput input = made(first, other);
-    base::require(!input.ids.empty(), "{}: expected a text, found nothing", text.where);
+    base::require(!input.ids.empty(), "{}: the text is empty", text.where);
     documents->add(input.ids, class_of(text, labels), shape.token_types ? input.types : std::span<const int32_t>());
   }
   return documents;
@@ -200,9 +200,9 @@ void LabelledTextOptions::validate(const base::Where& where) const {
   where.require(folds == 0 || (valid.empty() && valid_fraction == 0.0), "folds",
                 "one of the parts is the validation text; remove valid and valid_fraction");
   where.require(second_column.empty() || !text_column.empty(), "text_column",
-                "expected the name of a column beside second_column, found none");
+                "expected the column of the first text, since second_column is set");
   where.require(label_column == "label" || !text_column.empty(), "text_column",
-                "expected the name of a column beside label_column, found none");
+                "expected the column of the text, since label_column is set");
   where.require(tokenizer.empty() || (unit == LabelledTextOptions().unit && min_count == 1 && max_vocabulary == 0),
                 "tokenizer", "'{}' has a vocabulary of its own; remove unit, min_count and max_vocabulary", tokenizer);
   where.require(unit != "bytes" || (min_count == 1 && max_vocabulary == 0), "unit",

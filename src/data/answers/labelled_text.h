@@ -35,10 +35,9 @@ struct LabelledTextOptions {
   template <class V>
   void visit(V&& v) {
     v("train", train,
-      "training texts: a table of GLUE (SST-2, CoLA, MRPC, RTE, QNLI, QQP, MNLI) or one of your own with tab-separated "
-      "columns, a folder with a folder of .txt files for each label (IMDB), or Hyperpartisan's articles-NAME.xml "
-      "beside its "
-      "ground-truth-NAME.xml");
+      "training texts: a table of GLUE (SST-2, CoLA, MRPC, RTE, QNLI, QQP, MNLI) or one of your own (tab-separated "
+      "columns, .csv or JSON lines), a folder with a folder of .txt files for each label (IMDB), or Hyperpartisan's "
+      "articles-NAME.xml beside its ground-truth-NAME.xml");
     v("valid", valid,
       "validation texts, or a .json file that lists, under \"dev\" or \"valid\", the ids of training articles held out "
       "for validation; empty: valid_fraction of the training texts");
@@ -55,7 +54,9 @@ struct LabelledTextOptions {
     v("fold", fold, "cross-validation: which part, from 0", base::range(0, 999));
     v("seed", seed, "seed of the random choice of validation and test texts", base::at_least(0));
     v("text_column", text_column,
-      "a table of your own: the column with the text, by its name in the first line; empty: a table of GLUE");
+      "a table of your own: the column with the text, by its name in the first line, or its key in JSON lines; empty: "
+      "a "
+      "table of GLUE");
     v("second_column", second_column, "a table of your own: the column with the second text of a pair; empty: none");
     v("label_column", label_column, "a table of your own: the column with the label", base::not_empty());
     v("labels", labels,

@@ -31,7 +31,7 @@ void AnswerOptions::require_cut(int64_t length, const base::Where& where) const 
   const auto require = [&](const char* key, int64_t segments) {
     const int64_t size = segment_length(length, segments), count = (length + size - 1) / size;
     where.require(count == segments, key,
-                  "a sample of {} tokens cannot be cut into {} segments of one length; segments of {} are {}", length,
+                  "a sample of {} tokens cannot be cut into {} equal segments; segments of {} give {}", length,
                   segments, size, count);
   };
   if (num_segments > 0) require("num_segments", num_segments);

@@ -38,7 +38,7 @@ class LinesReader {
     const JsonElement inside(objects, where);
     const base::Node &boxes = inside.at("bbox"), &categories = inside.at("categories");
     base::require(boxes.is_array() && categories.is_array() && boxes.size() == categories.size(),
-                  "{}: 'objects': expected lists 'bbox' and 'categories' of one length, found {} and {}", where,
+                  "{}: 'objects': expected lists 'bbox' and 'categories' of the same length, found {} and {}", where,
                   boxes.size(), categories.size());
     base::require(boxes.size() <= static_cast<size_t>(kMaxObjectsOfImage), "{}: more than {} objects", where,
                   kMaxObjectsOfImage);

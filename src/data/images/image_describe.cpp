@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/output.h"
 #include "base/printable.h"
 #include "base/require_folder.h"
 #include "base/text_table.h"
@@ -85,7 +86,7 @@ std::string to_text(const ImageDescription& description) {
     classes += (i > 0 ? ", " : "") + base::printable(description.classes[i], 200);
   if (description.classes.size() > kShownClasses) classes += ", ...";
   return fmt::format("format   {}\nclasses  {}: {}\n\n{}{}{}", description.format, description.classes.size(), classes,
-                     table.text(), broken.empty() ? "" : "\n", broken);
+                     table.text(base::output_columns()), broken.empty() ? "" : "\n", broken);
 }
 
 base::Node to_node(const ImageDescription& description) {
@@ -145,8 +146,8 @@ ImageOptions detect_images(const std::string& folder) {
     if (there(folder, "test")) options.test = base::join_path(folder, "test");
   } else {
     base::require(folders,
-                  "{}: expected images in class folders, MNIST's or CIFAR's files, or a known layout (mnemo help "
-                  "recipe, data.format); found none of them",
+                  "{}: found no images: expected class folders, MNIST's or CIFAR's files, or a known layout (mnemo "
+                  "help recipe data.format)",
                   folder);
   }
   // Sets without a validation part keep a tenth of each class for validation.

@@ -11,6 +11,7 @@
 #include "data/images/image_walk.h"
 #include "data/images/inaturalist.h"
 #include "data/text/lines.h"
+#include "data/text/table.h"
 
 // Data sets of image files: class folders, lists, and the layouts of known sets.
 namespace mnemo::data {
@@ -63,24 +64,10 @@ FoundImages class_folders(const std::string& root, ClassNames& classes, bool fol
   return part.take();
 }
 
-/// The fields of a line, which may be quoted.
-std::vector<std::string> csv_fields(std::string_view line, const LinePlace& place) {
-  std::vector<std::string> fields(1);
-  bool quoted = false;
-  for (size_t i = 0; i < line.size(); ++i) {
-    const char c = line[i];
-    if (c == '"' && quoted && i + 1 < line.size() && line[i + 1] == '"') {
-      fields.back() += line[++i];
-    } else if (c == '"') {
-      quoted = !quoted;
-    } else if (c == ',' && !quoted) {
-      fields.emplace_back();
-    } else {
-      fields.back() += c;
-    }
-  }
-  base::require(!quoted, "{}: a quote is not closed", place.at(1));
-  return fields;
+std::vector<TableField> fields_of(std::string_view line, const LinePlace& place) {
+  std::optional<std::vector<TableField>> fields = csv_fields(line);
+  base::require(fields.has_value(), "{}: a quote is not closed", place.at(1));
+  return std::move(*fields);
 }
 
 struct CsvRow {
@@ -96,10 +83,10 @@ std::vector<CsvRow> read_image_csv(const std::string& path) {
   const auto whole = text::TextSource(path).without_byte_order_mark();
   for_each_line(whole, kLongestImageLine, [&](const LinePlace& place, std::string_view line) {
     if (line.empty()) return;
-    std::vector<std::string> fields = csv_fields(line, place);
-    base::require(fields.size() == 2 && !fields[0].empty() && !fields[1].empty(),
+    std::vector<TableField> fields = fields_of(line, place);
+    base::require(fields.size() == 2 && !fields[0].text.empty() && !fields[1].text.empty(),
                   "{}: expected PATH,LABEL, found {} fields", place.at(1), fields.size());
-    rows.push_back({std::move(fields[0]), std::move(fields[1]), place.line});
+    rows.push_back({std::move(fields[0].text), std::move(fields[1].text), place.line});
   });
   const auto is_header = [&](const CsvRow& first) {
     return first.line == 1 && first.path.find('.') == std::string::npos &&
@@ -146,7 +133,7 @@ std::string first_there(const std::string& root, std::initializer_list<const cha
 
 std::string required_path(const std::string& root, std::initializer_list<const char*> names) {
   std::string found = first_there(root, names);
-  base::require(!found.empty(), "{}: expected {} in it, found no such thing", root, *names.begin());
+  base::require(!found.empty(), "{}: {} is missing in it", root, *names.begin());
   return found;
 }
 
@@ -164,10 +151,11 @@ FoundImages flat_validation(const std::string& folder, const std::string& soluti
   Collector part(folder);
   for_each_line(text::TextSource(solution), kLongestImageLine, [&](const LinePlace& place, std::string_view line) {
     if (line.empty() || place.line == 1) return;
-    const std::vector<std::string> fields = csv_fields(line, place);
+    const std::vector<TableField> fields = fields_of(line, place);
     base::require(fields.size() == 2, "{}: expected ImageId,PredictionString, found {} fields", place.at(1),
                   fields.size());
-    part.add(fields[0] + ".JPEG", classes.find(fields[1].substr(0, fields[1].find(' ')), place.at(1)));
+    const std::string& known = fields[1].text;
+    part.add(fields[0].text + ".JPEG", classes.find(known.substr(0, known.find(' ')), place.at(1)));
   });
   return part.take();
 }
@@ -338,8 +326,7 @@ FoundSet find_sun397(const ImageOptions& options) {
   FoundSet set;
   const std::string train = list(train_name), test = list(test_name);
   if (train.empty()) {
-    base::require(options.partition == 1, "{}: expected {} in it or in Partitions/, found no such thing", options.train,
-                  train_name);
+    base::require(options.partition == 1, "{}: {} is missing, in it and in Partitions/", options.train, train_name);
     set.train = part(ImageWalk(options.train, options.follow_links).below(""), set.classes, true);
     return set;
   }

@@ -197,8 +197,9 @@ void require_pairs(const PairCorpus& corpus, const char* what, const PairOptions
 
 PairCorpus load_pairs(const PairOptions& options, const PairVocabularies& vocabularies) {
   const bool documents = options.has_documents();
-  base::require(documents || options.window == 1,
-                "data.window: requires document_column or a folder of documents; pairs without documents stand alone");
+  base::require(
+      documents || options.window == 1,
+      "data.window: requires document_column or a folder of documents; without documents, pairs are independent");
   base::require(documents || options.reset == PairOptions::Reset::pairs,
                 "data.reset: \"documents\" requires document_column or a folder of documents");
   const PairSets sets = read_pairs(options);

@@ -32,8 +32,8 @@ struct PairOptions : PairTextOptions {
   void visit(V&& v) {
     PairTextOptions::visit(v);
     v("unit", unit,
-      "what a token is: a Unicode character, a word between blanks, or a subword unit of SentencePiece, made of the "
-      "training pairs",
+      "what a token is: a Unicode character, a word between blanks, or a subword unit of SentencePiece, learned from "
+      "the training pairs",
       base::one_of("characters", "words", "unigram", "bpe"));
     v("tokenizer", tokenizer,
       "folder of a tokenizer, used for both sides instead of `unit`, with its own ids: a published model's (T5, "

@@ -213,6 +213,8 @@ const TextPairs& PairSets::part(Part part) const {
 }
 
 PairSets read_pairs(const PairTextOptions& options) {
+  base::require(!options.train.empty(),
+                "data.train: expected sentence pairs, found none; use --set data.train=PATH, or train's --data PATH");
   PairSets sets;
   sets.train = read_part(options.train, options.train_target, options);
   if (!options.valid.empty()) sets.valid = read_part(options.valid, options.valid_target, options);

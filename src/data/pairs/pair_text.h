@@ -46,8 +46,7 @@ struct PairTextOptions {
     v("source_column", source_column, "tab-separated: number of the source's column, from 1", base::range(1, 1 << 10));
     v("target_column", target_column, "tab-separated: number of the target's column", base::range(1, 1 << 10));
     v("document_column", document_column,
-      "tab-separated: number of the column that names the document; 0: every pair stands alone",
-      base::range(0, 1 << 10));
+      "tab-separated: number of the column that names the document; 0: pairs are independent", base::range(0, 1 << 10));
     v("header", header, "leave out the first line of every file: the names of the columns");
   }
   void validate(const base::Where& where) const;

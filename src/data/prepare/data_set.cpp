@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/output.h"
 #include "base/text_table.h"
 
 namespace mnemo::data {
@@ -16,7 +17,7 @@ std::string to_text(const Prepared& prepared) {
     table.add_row({part.name, std::to_string(part.bytes), std::to_string(part.documents), std::to_string(part.tokens),
                    part.path});
   }
-  return table.text() + "\n" + recipe;
+  return table.text(base::output_columns()) + "\n" + recipe;
 }
 
 base::Node to_node(const Prepared& prepared) {

@@ -157,7 +157,7 @@ TextSplit split_text(const TextOptions& options) {
     }
     base::require(begin > whole.begin() && begin < end,
                   "{}: {}_fraction = {}: no {} starts in bytes [{}, {}) where the {} part would begin; "
-                  "give a larger fraction or a file of its own",
+                  "use a larger fraction or a separate file",
                   whole.path(), name, fraction, documents ? "document" : "character", wanted, end, name);
     const text::TextSource part = whole.range(begin, end);
     end = begin;

@@ -86,8 +86,7 @@ class Joined {
 
 /// The text of one line of JSON lines.
 std::string text_of(std::string_view line, const std::string& where, const std::string& key) {
-  const base::Node record = base::parse_json(line, where, kRecordLimits);
-  base::require(record.is_table(), "{}: expected an object with the key '{}', found {}", where, key, record.found());
+  const base::Node record = parse_record(line, where);
   const base::Node* text = record.find(key);
   base::require(text != nullptr && text->is_string(), "{}: '{}': expected a text, found {}", where, key,
                 text == nullptr ? "no such key" : text->found());
@@ -136,6 +135,12 @@ void unpack_text(const std::string& path, bool any_bytes, const std::function<vo
 
 }  // namespace
 
+base::Node parse_record(std::string_view line, const std::string& where) {
+  base::Node record = base::parse_json(line, where, kRecordLimits);
+  base::require(record.is_table(), "{}: expected an object, found {}", where, record.found());
+  return record;
+}
+
 void for_each_file(const std::string& folder, bool hidden, const std::function<bool(const std::string&)>& use) {
   std::error_code error;
   std::string last = folder;
@@ -166,7 +171,7 @@ std::vector<std::string> text_files(const std::string& path, const TextFileOptio
       if (is_text_name(fs::path(file).filename().string(), json)) files.push_back(file);
       return true;
     });
-    base::require(!files.empty(), "{}: expected files {} (also with .gz or .zst behind), found none",
+    base::require(!files.empty(), "{}: expected files {} (or packed, with .gz or .zst appended), found none",
                   base::printable(path, 400), json ? ".jsonl, .ndjson or .json" : ".txt");
   } else {
     files.push_back(path);
@@ -175,14 +180,14 @@ std::vector<std::string> text_files(const std::string& path, const TextFileOptio
   return files;
 }
 
-bool is_folder_of_texts(const std::string& path) {
+bool is_folder_of_texts(const std::string& path, bool json) {
   if (!base::is_folder(path)) return false;
   bool any = false, other = false;
   try {
     for_each_file(path, true, [&](const std::string& file) {
       const std::string name = fs::path(file).filename().string();
       if (name.starts_with(".") || name.starts_with("README") || name.starts_with("LICENSE")) return true;
-      other = !is_text_name(name, false);
+      other = !is_text_name(name, json);
       any = true;
       return !other;
     });

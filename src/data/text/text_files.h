@@ -2,8 +2,10 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/node.h"
 #include "data/text/lines.h"
 #include "text/text_source.h"
 
@@ -28,14 +30,17 @@ bool is_pattern(const std::string& path);
 ///   a pattern  the files that match; `*` and `?` may be in any of its names, `texts/*/*.txt`
 std::vector<std::string> text_files(const std::string& path, const TextFileOptions& options = {});
 
+/// The object of one line of JSON lines, of at most 64 MiB. Throws InputError "WHERE: ...".
+base::Node parse_record(std::string_view line, const std::string& where);
+
 /// Calls `use` with the path of every file in a folder and those below it, in no order, until it returns false. hidden:
 /// also files and folders whose names begin with a dot. A link to a file is one; links to folders are not followed, and
 /// links that lead nowhere are left out. Throws InputError naming a folder or a link that cannot be read.
 void for_each_file(const std::string& folder, bool hidden, const std::function<bool(const std::string& path)>& use);
 
 /// Whether every file in a folder and below is a text, NAME.txt or a packed one (.gz, .zst), ignoring hidden files,
-/// README and LICENSE. False if there is no text.
-bool is_folder_of_texts(const std::string& path);
+/// README and LICENSE. False if there is no text. json: of JSON lines, NAME.jsonl, .ndjson or .json.
+bool is_folder_of_texts(const std::string& path, bool json = false);
 
 /// Opens a text. A plain file is read in chunks. Everything else is unpacked and joined in memory, which takes the
 /// size of the text: in order of the files, with a line end between two files, or two records' texts, where there is

@@ -13,7 +13,7 @@ struct AbcRandomOptions {
   void visit(V&& v) {
     v("seed", seed, "seed of the random slots", base::at_least(0));
     v("redraw", redraw,
-      "when slots are drawn anew in training: never (evaluation's slots), for every sequence, or for every segment",
+      "when slots are redrawn in training: never (evaluation's slots), for every sequence, or for every segment",
       base::one_of("never", "sequence", "segment"));
   }
 };

@@ -4,7 +4,8 @@ namespace mnemo::tasks {
 
 /// The notice of a training without validation data.
 inline constexpr const char* kNothingHeldOut =
-    "Nothing is held out, so no figure says how good the model is on other data: data.valid names such data, "
-    "data.valid_fraction = 0.05 takes 5 % of the training data.";
+    "No data is held out, so nothing measures the model on unseen data. Name held-out data with data.valid, or take 5 "
+    "% "
+    "of the training data with data.valid_fraction = 0.05.";
 
 }  // namespace mnemo::tasks

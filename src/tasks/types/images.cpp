@@ -28,7 +28,8 @@ int64_t classes_of(const models::ModelOptions& model) { return model.num_classes
 ImageSpec::ImageSpec(const base::Node& table) : TaskSpec(table), options_(base::read_typed_options<Options>(table)) {}
 
 std::optional<base::Node> ImageSpec::found_in(const std::string& path) {
-  if (!base::is_folder(path) || data::is_folder_of_texts(path)) return std::nullopt;
+  if (!base::is_folder(path) || data::is_folder_of_texts(path) || data::is_folder_of_texts(path, true))
+    return std::nullopt;
   const base::Node found = base::write_options(data::detect_images(path));
   base::Node table = base::Node::table();
   for (const char* key : {"format", "train", "valid", "test", "valid_fraction"}) table.set(key, found.at(key));

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "data/answers/labelled_find.h"
 #include "tasks/memory_rows.h"
 #include "tasks/types/held_out.h"
 #include "text/open_tokenizer.h"
@@ -42,6 +43,22 @@ ClassificationOptions labelled_text_segments(const data::LabelledTextOptions& te
   return {.max_length = max_length,
           .ask_every_segment = texts.loss == Options::Loss::every,
           .align_left = texts.align == Options::Align::left};
+}
+
+std::optional<base::Node> LabelledTextSpec::found_in(const std::string& path) {
+  const std::optional<data::LabelledColumns> columns = data::find_labelled(path);
+  if (!columns) return std::nullopt;
+  base::Node table = base::Node::table({{"train", path}});
+  if (columns->text.empty()) return table;
+  table.set("text_column", columns->text);
+  if (!columns->second.empty()) table.set("second_column", columns->second);
+  if (columns->label != Options().label_column) table.set("label_column", columns->label);
+  return table;
+}
+
+std::string LabelledTextSpec::starting_recipe() const {
+  // Only a pretrained model's tokenizer has a token between the texts of a pair.
+  return options_.second_column.empty() ? "classify_text" : "finetune_classifier";
 }
 
 LabelledTextSpec::LabelledTextSpec(const base::Node& table)

@@ -15,6 +15,8 @@ class LabelledTextSpec final : public TaskSpec {
  public:
   using Options = data::LabelledTextOptions;
   explicit LabelledTextSpec(const base::Node& table);
+  /// A table or folder that data::find_labelled recognises.
+  static std::optional<base::Node> found_in(const std::string& path);
 
   const Options& options() const { return options_; }
   /// Tokens of a text at most.
@@ -24,6 +26,7 @@ class LabelledTextSpec final : public TaskSpec {
   std::string targets() const override { return "texts"; }
   MetricInfo metric() const override;
   std::vector<MetricInfo> more_metrics() const override;
+  std::string starting_recipe() const override;
   std::optional<DataShape> usual_shape() const override;
   DataShape shape(const models::ModelOptions& model) const override;
   LoadedTask load(const models::ModelOptions& model, const TaskSettings& settings) const override;

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "data/text/table_head.h"
 #include "models/options.h"
 #include "tasks/classification.h"
 
@@ -18,6 +19,13 @@ ListOpsSpec::ListOpsSpec(const base::Node& table)
     : TaskSpec(table), options_(base::read_typed_options<Options>(table)) {}
 
 std::vector<std::pair<std::string, base::Node>> ListOpsSpec::made() { return {{"listops", base::Node::table()}}; }
+
+std::optional<base::Node> ListOpsSpec::found_in(const std::string& path) {
+  const data::TableHead head = data::read_table_head(path);
+  const bool known = head.rows.size() > 1 && head.columns() == 2 && head.rows[0][0] == "Source" &&
+                     head.rows[1][0].find_first_of("([") == 0;
+  return known ? std::optional(base::Node::table({{"train", path}})) : std::nullopt;
+}
 
 std::string ListOpsSpec::describe() const {
   return options_.train.empty()

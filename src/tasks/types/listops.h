@@ -13,6 +13,8 @@ class ListOpsSpec final : public TaskSpec {
   using Options = data::ListOpsOptions;
   explicit ListOpsSpec(const base::Node& table);
   static std::vector<std::pair<std::string, base::Node>> made();
+  /// A file of Long Range Arena.
+  static std::optional<base::Node> found_in(const std::string& path);
 
   std::string describe() const override;
   std::string targets() const override { return "expressions"; }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text_table.h"
+#include "data/pairs/pair_find.h"
 #include "models/options.h"
 #include "tasks/types/held_out.h"
 #include "text/open_tokenizer.h"
@@ -69,6 +70,17 @@ TranslationOptions translation_options(const PairSpecOptions& options, const mod
 
 PairSpec::PairSpec(const base::Node& table) : TaskSpec(table), options_(base::read_typed_options<Options>(table)) {}
 
+std::optional<base::Node> PairSpec::found_in(const std::string& path) {
+  const std::optional<data::PairTextOptions> found = data::find_pairs(path);
+  if (!found) return std::nullopt;
+  const Options usual;
+  base::Node table = base::Node::table({{"train", path}});
+  if (found->source_column != usual.source_column) table.set("source_column", found->source_column);
+  if (found->target_column != usual.target_column) table.set("target_column", found->target_column);
+  if (found->header) table.set("header", true);
+  return table;
+}
+
 models::SpecialTokens PairSpec::tokens_of(const models::SpecialTokens& said) const {
   const models::SpecialTokens none;
   const bool is_said = std::tie(said.bos, said.pad, said.eos, said.unk) !=
@@ -102,6 +114,14 @@ std::vector<MetricInfo> PairSpec::more_metrics() const {
 }
 
 bool PairSpec::completes(const models::ModelOptions& model) const { return model.embedding.vocab_size == 0; }
+
+std::optional<DataShape> PairSpec::usual_shape() const {
+  constexpr int64_t kVocabulary = 32'768;
+  if (!options_.train.empty() || !options_.tokenizer.empty()) return {};
+  const int64_t units = options_.max_vocabulary > 0 ? options_.max_vocabulary : kVocabulary;
+  const int64_t size = units + data::PairVocabulary::kSpecial;
+  return DataShape{.vocabulary = size, .source_vocabulary = size, .whole_vocabulary = true};
+}
 
 DataShape PairSpec::shape(const models::ModelOptions&) const { return pair_shape(data::load_pairs(options_)); }
 

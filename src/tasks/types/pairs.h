@@ -39,6 +39,8 @@ class PairSpec final : public TaskSpec {
  public:
   using Options = PairSpecOptions;
   explicit PairSpec(const base::Node& table);
+  /// Tables that data::find_pairs recognises.
+  static std::optional<base::Node> found_in(const std::string& path);
   const Options& options() const { return options_; }
 
   /// The special tokens of a model: those of the tokenizer, unless the recipe says others.
@@ -49,7 +51,9 @@ class PairSpec final : public TaskSpec {
   std::string describe() const override;
   MetricInfo metric() const override;
   std::vector<MetricInfo> more_metrics() const override;
+  std::string starting_recipe() const override { return "pairs"; }
   bool completes(const models::ModelOptions& model) const override;
+  std::optional<DataShape> usual_shape() const override;
   DataShape shape(const models::ModelOptions& model) const override;
   LoadedTask load(const models::ModelOptions& model, const TaskSettings& settings) const override;
   Shown show(const ShowOptions& options) const override;

@@ -10,6 +10,8 @@ class TaskFileSpec final : public AnswerSpec {
  public:
   using Options = data::TaskFileOptions;
   explicit TaskFileSpec(const base::Node& table);
+  /// A table that begins with the names of its columns.
+  static std::optional<base::Node> found_in(const std::string& path);
 
   std::string describe() const override;
 

@@ -3,11 +3,10 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "base/file_io.h"
 #include "bundle/text_conventions.h"
 #include "core/row_limit.h"
 #include "data/describe.h"
-#include "data/text/text_files.h"
+#include "data/text/text_find.h"
 #include "models/model.h"
 #include "tasks/language_model.h"
 #include "tasks/types/held_out.h"
@@ -17,8 +16,17 @@ namespace mnemo::tasks {
 TextSpec::TextSpec(const base::Node& table) : TaskSpec(table), options_(base::read_typed_options<Options>(table)) {}
 
 std::optional<base::Node> TextSpec::found_in(const std::string& path) {
-  if (base::is_folder(path) && !data::is_folder_of_texts(path)) return std::nullopt;
-  return base::Node::table({{"train", path}, {"unit", Options().unit_name()}});
+  const std::optional<data::TextOptions> found = data::find_text(path);
+  if (!found) return std::nullopt;
+  base::Node table = base::Node::table({{"train", found->train}, {"unit", Options().unit_name()}});
+  for (const auto& [key, value] :
+       {std::pair("valid", &found->valid), std::pair("test", &found->test), std::pair("json_key", &found->json_key)})
+    if (!value->empty()) table.set(key, *value);
+  if (!found->separator_line.empty()) {
+    table.set("document_separator", "line");
+    table.set("separator_line", found->separator_line);
+  }
+  return table;
 }
 
 std::string TextSpec::describe() const {

@@ -9,7 +9,7 @@ class TextSpec final : public TaskSpec {
  public:
   using Options = data::TextOptions;
   explicit TextSpec(const base::Node& table);
-  /// A text file, a folder of texts or a pattern of them, tokenized as characters.
+  /// A text file, a folder of texts or a pattern of them (data::find_text), tokenized as characters.
   static std::optional<base::Node> found_in(const std::string& path);
 
   const data::TextOptions* text() const override { return &options_; }

@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include "base/colour.h"
 #include "base/progress.h"
 
 namespace mnemo::base {
@@ -106,6 +107,32 @@ TEST(Progress, DrawsABarOnATerminal) {
     EXPECT_EQ(progress.plain_text(""), "train 500/1000 (50 %), 50 steps/s, 0:10 left");
   }
   EXPECT_EQ(log.take(), "\r\x1b[K") << "removed at the end";
+}
+
+TEST(Progress, TheBarHasAColourWhichTakesNoRoom) {
+  Captured log(true);
+  set_colour(Colour::always);
+  double now = 0;
+  Progress progress("translate", 0, {.unit = "lines", .now = [&] { return now; }});
+  now = 2;
+  progress.update(50);
+  EXPECT_EQ(log.take(), "\r\x1b[Ktranslate 50  25 lines/s");
+  Progress bar("train", 1000, {.now = [&] { return now; }});
+  bar.update(500, std::string(100, 'x'));
+  const std::string shown = log.take();
+  bar.update(500);
+  set_colour(Colour::never);
+  now = 3;
+  bar.update(500, std::string(100, 'x'));
+  EXPECT_EQ(log.take().size(), shown.size()) << "where no bar fits there is no colour";
+  set_colour(Colour::always);
+  now = 4;
+  bar.update(500, "loss 2");
+  const std::string coloured = log.take();
+  EXPECT_NE(coloured.find("train [\x1b[32m====="), std::string::npos) << coloured;
+  EXPECT_NE(coloured.find("\x1b[0m] 50 %"), std::string::npos) << coloured;
+  EXPECT_TRUE(coloured.ends_with("loss 2")) << coloured;
+  set_colour(Colour::automatic);
 }
 
 TEST(Progress, LogsLinesWithoutATerminal) {

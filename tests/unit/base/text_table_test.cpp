@@ -23,6 +23,24 @@ TEST(TextTable, BreaksTheLastColumnBetweenWords) {
   EXPECT_EQ(table.text(25), "key  meaning\n---  --------------------\na    one two three four\n     five six seven\n");
 }
 
+TEST(TextTable, FitsATerminalByBreakingEveryWideColumn) {
+  TextTable table({"key", "first", "second"});
+  table.add_row({"model.memory", std::string(30, 'a'), "one two three four five"});
+  EXPECT_EQ(table.text(40),
+            "key           first         second\n"
+            "------------  ------------  ------------\n"
+            "model.memory  aaaaaaaaaaaa  one two\n"
+            "              aaaaaaaaaaaa  three four\n"
+            "              aaaaaa        five\n");
+  for (const size_t width : {30, 40, 60, 79}) {
+    const std::string text = table.text(width);
+    for (size_t at = 0, end; at < text.size(); at = end + 1) {
+      end = text.find('\n', at);
+      EXPECT_LE(end - at, width) << text;
+    }
+  }
+}
+
 TEST(TextTable, EscapesMarkdown) {
   TextTable table({"a"});
   table.add_row({"x|y\nz"});

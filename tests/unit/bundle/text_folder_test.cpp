@@ -6,9 +6,12 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/log.h"
 #include "bundle/bundle.h"
 #include "bundle/convert.h"
 #include "bundle/model_folder.h"
+#include "bundle/require_exportable.h"
+#include "models/presets.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 #include "tests/support/temporary_folder.h"
@@ -120,6 +123,53 @@ TEST(TextFolder, AWrittenConfigNamesTheTypeOfTheWrittenWeights) {
     base::Node expected = changed.config;
     expected.set(key, "float32");
     EXPECT_EQ(config_in(back), expected) << key;
+  }
+}
+
+TEST(TextFolder, EveryReasonAgainstAFormatIsNamedTheRealOnesFirst) {
+  const models::ModelOptions options = models::read_model_options(base::parse_toml(
+      "segment_size = 8\nmemory = [{ type = \"recurrent_tokens\", num_mem_tokens = 2 }]\n[embedding]\nvocab_size = 9\n"
+      "[backbone]\nnum_layers = 1\ndim = 8\nnum_heads = 2\nffn_dim = 8\nnorm = \"post\"\nlayer_drop = 0.1\n"
+      "attention = { type = \"relative\" }\n",
+      "test"));
+  const weights::ForeignFormat& format = weights::foreign_format("huggingface_gpt2");
+  const auto read_back = [&](const base::Node& config) {
+    return base::write_options(models::read_model_options(format.options(config)));
+  };
+  std::string text;
+  try {
+    exported_config(format, options, read_back, "who");
+  } catch (const base::InputError& error) {
+    text = error.what();
+  }
+  size_t last = 0;
+  for (const char* part : {"who: the format cannot store 'backbone.attention': expected softmax, found relative; "
+                           "'memory': expected none, found recurrent_tokens; ",
+                           "'backbone.norm': expected \"pre\", found \"post\"",
+                           "'backbone.layer_drop': expected 0.0, found 0.1", "dropout does not change the outputs"}) {
+    const size_t at = text.find(part);
+    ASSERT_NE(at, std::string::npos) << part << " in " << text;
+    EXPECT_GE(at, last) << part << " in " << text;
+    last = at;
+  }
+  EXPECT_EQ(text.find("vocab_size"), std::string::npos) << text;
+}
+
+TEST(TextFolder, SegmentsThatStandAloneAreToldAtExport) {
+  std::string log;
+  const base::ConsoleScope scope(std::make_shared<base::Console>([&](std::string_view line) { log += line; }));
+  for (const auto& [name, told] :
+       {std::pair("gpt2", "other programs read up to 28 tokens at once, so from token 7 on"),
+        std::pair("llama", "other programs read a whole text at once, so from token 7 on")}) {
+    const test::TemporaryFolder folder;
+    const std::string format(load_any(kTexts + name).format->name);
+    log.clear();
+    convert({.model = kTexts + name, .to = "mnemo", .out = folder / "whole"});
+    convert({.model = folder / "whole", .to = format, .out = folder / "back"});
+    EXPECT_EQ(log, "") << "as it was";
+    convert({.model = kTexts + name, .out = folder / "short", .segment = 6});
+    convert({.model = folder / "short", .to = format, .out = folder / "back"});
+    EXPECT_NE(log.find(told), std::string::npos) << log;
   }
 }
 

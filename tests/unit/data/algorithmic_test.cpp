@@ -147,7 +147,7 @@ TEST(Algorithmic, TheLastSegmentMayBeShorter) {
   cut_into(5);
   EXPECT_INPUT_ERROR(
       cut_into(49),
-      "'num_segments': a sample of 48 tokens cannot be cut into 49 segments of one length; segments of 1 are 48");
+      "'num_segments': a sample of 48 tokens cannot be cut into 49 equal segments; segments of 1 give 48");
   EXPECT_INPUT_ERROR(cut_into(31), "segments of 2 are 24");
 }
 

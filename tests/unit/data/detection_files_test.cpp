@@ -119,7 +119,7 @@ TEST(BoxLines, AFolder) {
           {R"({"file_name": "a.jpg"})", "a.jpg"},
           {R"({"file_name": "a", "height": 1000000, "width": 1000000})", "found 1000000 x 1000000"},
           {R"({"file_name": "a", "height": 1, "width": 1, "objects": {"bbox": [[0,0,1,1]], "categories": []}})",
-           "of one length"},
+           "of the same length"},
           {R"({"file_name": "a", "height": 1, "width": 1, "objects": {"bbox": [[0,0,1]], "categories": [1]}})",
            "found 3 numbers"},
           {R"({"file_name": "a", "height": 1, "width": 1, "objects": {"bbox": [[0,0,1,1],[0,0,1,1]], "categories": [1,"b"]}})",

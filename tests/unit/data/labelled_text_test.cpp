@@ -323,7 +323,7 @@ TEST_F(LabelledTextFiles, TextsGetTheSpecialTokensOfTheirModel) {
   sets.train = {{"f:9", " ", {}, "0"}};
   test::expect_error<base::InputError>(
       [&] { encode_labelled_texts(sets, *tokenizer, {.special_tokens = false, .max_length = 9}); },
-      {"f:9: expected a text, found nothing"});
+      {"f:9: the text is empty"});
 }
 
 TEST_F(LabelledTextFiles, PairsNeedATokenizerWithATokenBetweenThem) {

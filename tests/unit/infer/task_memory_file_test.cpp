@@ -150,7 +150,7 @@ TEST(TaskMemoryFile, AdaptersOfTheModelsOwnStay) {
     test::expect_error<base::InputError>([&] { weights::attach(copy, file, "x.task"); }, parts);
   };
   refuse(backbone, taken(backbone, options_of(memory_of(kAdapterTask, "full"), kAdapters), "t"),
-         {"x.task", "brings adapters", "its own"});
+         {"x.task", "has adapters", "its own"});
   refuse(parts_of(options_of("[]", kAdapters), 2),
          taken(backbone, options_of(memory_of(R"({"name": "a", "num_classes": 4})"), kAdapters), "a"),
          {"x.task", "another backbone"});

@@ -60,6 +60,18 @@ TEST_F(RunStores, ATrainingIsKnownByItsRecipe) {
   EXPECT_FALSE(is_finished(other_seed));
 }
 
+TEST_F(RunStores, AChangedTrainingNamesTheKey) {
+  finish(job("RMT"));
+  const auto change = [&](CompareJob made) {
+    RunStore store(folder_.path());
+    store.place(made);
+    return store.change_of(made);
+  };
+  EXPECT_EQ(change(job("RMT")), std::nullopt);
+  EXPECT_EQ(change(job("GRC")), std::nullopt) << "none of that name was there";
+  EXPECT_EQ(change(job("RMT", 6)), fmt::format("train.steps: {} before, 6 now", job("RMT").recipe.train.steps));
+}
+
 TEST_F(RunStores, KeysThatALaterVersionAddsDoNoHarm) {
   finish(job("RMT"));
   CompareJob made = job("RMT");

@@ -221,7 +221,7 @@ TEST(ByteBpe, BrokenFilesAreRefused) {
   refused("{\"a\": 0, \"b\": 7}", "", "expected an id from 0 to 1, one for each token, found 7");
   refused("{\"a\": -1}", "", "found -1");
   refused("{\"a\": 99999999999999999999}", "", "");
-  refused("{\"a\": [0]}", "", "expected an id behind every token, found an array");
+  refused("{\"a\": [0]}", "", "expected an id for every token, found an array");
   refused("[1]", "", "expected an object of tokens and ids");
   refused("{\"a\": 0", "", "broken JSON");
   expect_refused({{"vocab.json", byte_vocabulary()},

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "data/answers/labelled_files.h"
+
+namespace mnemo::data {
+
+/// Recognises labelled texts, and the columns to read them with; nothing if the path has other data.
+///   a table     its header (its keys in JSON lines) names a label and a text, or two texts of a pair; tables of GLUE
+///   a folder    of at least two folders, none of them a part (train, test), with at least two .txt files each and
+///               nothing else
+///   a file      articles-NAME.xml (Hyperpartisan)
+/// Throws InputError for a table that has texts and labels but no header line, and says how to read it.
+std::optional<LabelledColumns> find_labelled(const std::string& path);
+
+}  // namespace mnemo::data
