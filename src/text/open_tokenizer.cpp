@@ -323,12 +323,13 @@ class Folder {
     const SentencePieceModel model = read_sentencepiece_model(file, path(name));
     const WordIndex index(model.pieces);
     const auto find = [&](std::string_view token) { return index.find(token); };
-    const TokenizerSettings all = settings();
+    TokenizerSettings all = settings();
     const base::Node& config = all.plain;
     // ALBERT's files have <pad>, those of DeBERTa [PAD], Llama's neither.
     const bool bert = find("[CLS]") >= 0 && find("[SEP]") >= 0, albert = bert && find("<pad>") >= 0,
                llama = !bert && find("<s>") >= 0 && find("<pad>") < 0,
                t5 = !bert && find("<pad>") == 0 && find("</s>") == 1 && find("<s>") < 0;
+    if (t5 && all.is_extra_of_map) all.extra.clear();  // T5's class has its tokens for spans in their place
     AddedTokens behind = tokens_behind(model, index, config, t5);
     if (bert && !albert && find("[PAD]") >= 0 && find("[MASK]") < 0 && behind.size() == 0)
       behind.add(model.pieces.size(), "[MASK]", {.special = true, .normalised = false});

@@ -19,7 +19,7 @@ constexpr double kMargin = 16, kGap = 26, kTitle = 30, kStrip = 5;
 constexpr double kMapSize = 240;  // longer side, unless cells would be too large
 constexpr double kLargestCell = 12;
 constexpr int64_t kMaxDots = 480;               // per side; larger maps show the largest weight of each block
-constexpr double kWordStep = 8, kWordSize = 9;  // a word each kWordStep pixels at most
+constexpr double kWordStep = 6, kWordSize = 9;  // a word each kWordStep pixels at most
 constexpr double kScaleWidth = 80, kScaleDot = 2;
 constexpr Colour kGrey{0x5b, 0x68, 0x78}, kBorder{0xd1, 0x3c, 0x2b}, kFrame{0xb9, 0xc3, 0xce};
 

@@ -289,7 +289,7 @@
     function room(list) { return 10 + list.reduce(function (most, word) { return Math.max(most, context.measureText(word).width); }, 0); }
     var rows = words(current.rows), columns = words(current.columns), left = room(rows), top = 2.5 * size, width = canvas.width * times, height = canvas.height * times;
     var about = (group.name + ", segment " + segment + ", layer " + group.layer + ", " + (head < 0 ? "mean of the heads" : "head " + head)), bar = 8 * size;
-    var above = context.measureText(about + "  0  " + number(current.largest)).width + bar;
+    var above = context.measureText(about + "  0  " + number(current.largest)).width + bar + size;
     large.width = Math.ceil(left + Math.max(width, above) + 10);
     large.height = Math.ceil(top + height + room(columns));
     context.fillStyle = style.backgroundColor;
@@ -301,7 +301,7 @@
     context.font = font;
     context.fillStyle = style.color;
     context.fillText(about + "  0", left, 1.4 * size);
-    var x = left + context.measureText(about + "  0 ").width;
+    var x = Math.round(left + context.measureText(about + "  0 ").width);
     context.fillText(number(current.largest), x + bar + size / 2, 1.4 * size);
     for (var i = 0; i < bar; ++i) {
       context.fillStyle = "rgba(" + heat + ", " + Math.sqrt(i / bar) + ")";

@@ -110,7 +110,7 @@
     context.fillText(share(shown.largest), 1.8 * size + bar, canvas.height + 1.4 * size);
     for (var i = 0; i < bar; ++i) {
       context.fillStyle = "rgb(" + colour(Math.sqrt(i / bar)).map(Math.round).join(",") + ")";
-      context.fillRect(1.4 * size + i, canvas.height + 0.6 * size, 1, size);
+      context.fillRect(Math.round(1.4 * size) + i, canvas.height + 0.6 * size, 1, size);
     }
     return large;
   }

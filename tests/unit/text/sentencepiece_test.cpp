@@ -171,6 +171,13 @@ TEST(SentencePiece, SettingsOfItsTokensAreFollowedOrRefused) {
             (PieceIds{1, 4, 2}));
   EXPECT_EQ(with("spiece.model", t5, "{}")->size(), 105);
   EXPECT_EQ(with("spiece.model", t5, R"({"extra_ids": 2})")->find("<extra_id_1>"), 5);
+  const std::string map = R"({"additional_special_tokens": ["NEW", {"content": "<user>", "special": false}]})";
+  const auto beside = [&](const std::string& name, const std::string& file, const std::string& settings) {
+    return open_tokenizer_files({{name, file}, {settings, map}}, "folder");
+  };
+  EXPECT_EQ(beside("spiece.model", t5, "special_tokens_map.json")->size(), 105) << "as transformers reads T5's";
+  EXPECT_EQ(beside("spiece.model", t5, "tokenizer_config.json")->find("<user>"), 106);
+  EXPECT_EQ(beside("tokenizer.model", llama, "special_tokens_map.json")->find("<user>"), 6);
   for (const char* count : {"-1", "10001", "\"2\""})
     EXPECT_THROW(with("spiece.model", t5, fmt::format(R"({{"extra_ids": {}}})", count)), base::InputError) << count;
 }
