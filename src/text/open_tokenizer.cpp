@@ -329,7 +329,8 @@ class Folder {
     const bool bert = find("[CLS]") >= 0 && find("[SEP]") >= 0, albert = bert && find("<pad>") >= 0,
                llama = !bert && find("<s>") >= 0 && find("<pad>") < 0,
                t5 = !bert && find("<pad>") == 0 && find("</s>") == 1 && find("<s>") < 0;
-    if (t5 && all.is_extra_of_map) all.extra.clear();  // T5's class has its tokens for spans in their place
+    if ((t5 || albert) && all.is_extra_of_map) all.extra.clear();  // as transformers reads these classes
+    if (albert) require_flag(config, "add_prefix_space", true);
     AddedTokens behind = tokens_behind(model, index, config, t5);
     if (bert && !albert && find("[PAD]") >= 0 && find("[MASK]") < 0 && behind.size() == 0)
       behind.add(model.pieces.size(), "[MASK]", {.special = true, .normalised = false});

@@ -178,6 +178,10 @@ TEST(SentencePiece, SettingsOfItsTokensAreFollowedOrRefused) {
   EXPECT_EQ(beside("spiece.model", t5, "special_tokens_map.json")->size(), 105) << "as transformers reads T5's";
   EXPECT_EQ(beside("spiece.model", t5, "tokenizer_config.json")->find("<user>"), 106);
   EXPECT_EQ(beside("tokenizer.model", llama, "special_tokens_map.json")->find("<user>"), 6);
+  const std::string albert = model_of({"<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "\u2581a"});
+  EXPECT_EQ(beside("spiece.model", albert, "special_tokens_map.json")->size(), 6);
+  EXPECT_EQ(with("spiece.model", albert, "{}")->encode("a\ta\n a"), (PieceIds{5, 5, 5})) << "any white space";
+  EXPECT_THROW(with("spiece.model", albert, R"({"add_prefix_space": false})"), base::InputError);
   for (const char* count : {"-1", "10001", "\"2\""})
     EXPECT_THROW(with("spiece.model", t5, fmt::format(R"({{"extra_ids": {}}})", count)), base::InputError) << count;
 }
