@@ -181,7 +181,8 @@ TEST(SentencePiece, SettingsOfItsTokensAreFollowedOrRefused) {
   const std::string albert = model_of({"<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "\u2581a"});
   EXPECT_EQ(beside("spiece.model", albert, "special_tokens_map.json")->size(), 6);
   EXPECT_EQ(with("spiece.model", albert, "{}")->encode("a\ta\n a"), (PieceIds{5, 5, 5})) << "any white space";
-  EXPECT_THROW(with("spiece.model", albert, R"({"add_prefix_space": false})"), base::InputError);
+  for (const char* config : {R"({"add_prefix_space": false})", R"({"add_bos_token": false})"})
+    EXPECT_THROW(with("spiece.model", albert, config), base::InputError) << config;
   for (const char* count : {"-1", "10001", "\"2\""})
     EXPECT_THROW(with("spiece.model", t5, fmt::format(R"({{"extra_ids": {}}})", count)), base::InputError) << count;
 }
