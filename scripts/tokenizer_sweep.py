@@ -133,7 +133,11 @@ def expected(folder):
     backend.encode_special_tokens = True  # text that looks like a special token is text
     backend.no_truncation()
     backend.no_padding()
-    return [dict(text=text, ids=backend.encode(text, add_special_tokens=False).ids, input_ids=backend.encode(text).ids) for text in TEXTS]
+    texts = TEXTS
+    if type(backend.model).__name__ == "Unigram":  # makes pieces of its own control tokens, which SentencePiece never does
+        own = set(backend.get_vocab(with_added_tokens=False)) & {one.content for one in backend.get_added_tokens_decoder().values() if one.special}
+        texts = [text for text in TEXTS if not any(one in text for one in own)]
+    return [dict(text=text, ids=backend.encode(text, add_special_tokens=False).ids, input_ids=backend.encode(text).ids) for text in texts]
 
 
 def folders(scratch):

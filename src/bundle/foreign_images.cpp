@@ -209,8 +209,10 @@ bool says_image_facts(const base::Node& config, const weights::ForeignFormat& fo
   if (!classes.empty() && classes_in(config) != classes) return false;
   if (is_hugging_face(format) || !facts) return true;  // these stand in a file of their own there
   const base::Node* pretrained = config.find("pretrained_cfg");
-  return pretrained != nullptr && pretrained->is_table() &&
-         base::read_options<ImagePreprocessing>(of_timm(*pretrained)).text() == facts->text();
+  if (pretrained == nullptr || !pretrained->is_table()) return false;
+  auto said = base::read_options<ImagePreprocessing>(of_timm(*pretrained));
+  said.test_crop.resize = facts->test_crop.resize;  // which that library's files cannot say
+  return said.text() == facts->text();
 }
 
 }  // namespace mnemo::bundle

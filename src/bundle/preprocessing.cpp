@@ -29,7 +29,12 @@ std::optional<ImagePreprocessing> ImagePreprocessing::find(const std::string& fo
   const std::string text = base::path_exists(path) ? base::read_file(path, uint64_t{1} << 20)
                                                    : foreign_preprocessing(folder);
   if (text.empty()) return std::nullopt;
-  return base::read_options<ImagePreprocessing>(base::parse_json(text, path));
+  base::Node facts = base::parse_json(text, path);
+  // Files of earlier versions do not say it.
+  if (facts.is_table() && !facts.contains("test_crop")) facts.set("test_crop", base::Node::table());
+  base::Node* crop = facts.is_table() ? facts.find("test_crop") : nullptr;
+  if (crop != nullptr && crop->is_table() && !crop->contains("resize")) crop->set("resize", "pillow12");
+  return base::read_options<ImagePreprocessing>(facts);
 }
 
 ImagePreprocessing ImagePreprocessing::read(const std::string& folder) {

@@ -5,7 +5,9 @@
 
 #include <unistd.h>
 
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
+
 #include <algorithm>
 #include <array>
 #include <csignal>
@@ -26,6 +28,7 @@
 #include "base/stop.h"
 #include "base/synonyms.h"
 #include "base/text_format.h"
+#include "base/text_table.h"
 #include "distributed/group.h"
 #include "recipes/recipe.h"
 
@@ -33,6 +36,16 @@ namespace mnemo::cli {
 namespace {
 
 std::function<int()> chosen_action;
+
+/// Help whose descriptions are wrapped to the terminal; of 100 columns where there is none.
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  std::string make_option_desc(const CLI::Option* option) const override {
+    const size_t columns = base::terminal_columns(), room = std::max<size_t>(columns > 0 ? columns : 100, 60);
+    return fmt::format(
+        "{}", fmt::join(base::wrap_words(CLI::Formatter::make_option_desc(option), room - get_column_width()), "\n"));
+  }
+};
 
 constexpr std::array<std::string_view, 3> kOutOfMemory = {"not enough memory", "can't allocate memory",
                                                           "out of memory"};
@@ -178,6 +191,7 @@ void set_action(CLI::App& command, std::function<int()> action) {
 
 std::shared_ptr<CLI::App> make_application() {
   auto app = std::make_shared<CLI::App>("Train, compare, inspect and run transformers with memory.", "mnemo");
+  app->formatter(std::make_shared<HelpFormatter>());
   app->set_version_flag("--version", "");
   app->require_subcommand(1);
   add_train(*app);

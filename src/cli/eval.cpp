@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 
@@ -41,6 +42,22 @@ int64_t rows_per_sample(const bundle::Bundle& stored, const experiment::MeasureO
                                       });
 }
 
+/// Notes for people: "left_out" as "left out", and "translated" with "translated_of" as "translated: 8 of 20".
+std::string notes_text(const std::vector<std::pair<std::string, base::Node>>& notes) {
+  std::string text;
+  for (const auto& [name, value] : notes) {
+    const std::string said = value.is_string() ? value.as_string() : base::to_json(value, -1);
+    if (name.ends_with("_of") && !text.empty()) {
+      text.replace(text.size() - 1, 1, " of " + said + "\n");
+      continue;
+    }
+    std::string words = name;
+    std::ranges::replace(words, '_', ' ');
+    text += words + ": " + said + "\n";
+  }
+  return text;
+}
+
 int evaluate_alone(const EvalArguments& options, const std::shared_ptr<distributed::Group>& group) {
   const at::Device device = experiment::device_named(options.device, group.get());
   const bundle::Bundle stored = bundle::read_bundle(options.model, options.checkpoint);
@@ -69,10 +86,7 @@ int evaluate_alone(const EvalArguments& options, const std::shared_ptr<distribut
   for (const auto& [name, value] : measured.metrics) table.add_row({name, fmt::format("{:.5f}", value)});
   table.add_row({"predictions", base::grouped(measured.predictions)});
   table.add_row({"seconds", fmt::format("{:.2f}", seconds)});
-  std::string foot;
-  for (const auto& [name, value] : measured.notes)
-    foot += fmt::format("{}: {}\n", name, value.is_string() ? value.as_string() : base::to_json(value, -1));
-  base::print(measured.what + "\n" + table.text(base::output_columns()) + foot);
+  base::print(measured.what + "\n" + table.text(base::output_columns()) + notes_text(measured.notes));
   return base::kDone;
 }
 

@@ -1,5 +1,7 @@
 #include <fmt/ranges.h>
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,13 +35,14 @@
 #include "models/model.h"
 #include "ops/linear/packed_linear.h"
 #include "recipes/recipe.h"
+#include "weights/safetensors.h"
 
 namespace mnemo::cli {
 namespace {
 
 struct GenerateArguments {
   std::string model;
-  std::optional<std::string> checkpoint, prompt, prompt_file, session, save, device, precision, score;
+  std::optional<std::string> checkpoint, prompt, prompt_file, session, save, device, precision, score, logits;
   std::optional<int64_t> tokens;
   std::map<std::string, std::optional<double>> numbers;    // of sampling, by key
   std::map<std::string, std::optional<int64_t>> integers;  // likewise
@@ -50,6 +53,8 @@ struct GenerateArguments {
   Ranks ranks{.command = "generate"};
 
   text::Unknown unknown() const { return strict ? text::Unknown::refuse : text::Unknown::warn; }
+  /// The option with which nothing is written; null: none.
+  const char* reads_only() const { return score ? "--score" : logits ? "--logits" : nullptr; }
 };
 
 /// The command line as a recipe's [generate], by its rules; sampling options that are not given are those of `usual`.
@@ -95,7 +100,7 @@ std::string prompt_of(const GenerateArguments& options) {
 }
 
 /// Refuses options that only apply to writing. --save keeps the sampling of the session.
-void require_for_score(const GenerateArguments& options) {
+void require_for_reading(const GenerateArguments& options) {
   std::vector<std::pair<std::string, bool>> without_effect = {
       {"tokens", options.tokens.has_value()}, {"stop", !options.stop.empty()}, {"no-stop", options.no_stop}};
   if (!options.save) {
@@ -105,8 +110,11 @@ void require_for_score(const GenerateArguments& options) {
   }
   for (auto& [name, given] : without_effect) {
     std::ranges::replace(name, '_', '-');
-    base::require(!given, "generate: --score writes nothing, so --{} has no effect; leave it out", name);
+    base::require(!given, "generate: {} writes no text, so --{} has no effect; leave it out", options.reads_only(),
+                  name);
   }
+  base::require(!options.logits || options.prompt || options.prompt_file,
+                "generate: --logits: expected a text to read, with --prompt or --prompt-file, found none");
   base::require(options.score != "-" || options.prompt_file != "-",
                 "generate: --score - and --prompt-file - both read standard input; use a file");
 }
@@ -122,10 +130,10 @@ void require_for_samples(const GenerateArguments& options, const infer::Generate
 }
 
 void check_modes(const GenerateArguments& options, const infer::GenerateOptions& asked) {
-  if (options.score) require_for_score(options);
+  if (options.reads_only() != nullptr) require_for_reading(options);
   const bool samples = options.num_samples > 1;
-  base::require(options.interactive + samples + options.score.has_value() <= 1,
-                "generate: expected one of --interactive, --num-samples and --score, found several");
+  base::require(options.interactive + samples + options.score.has_value() + options.logits.has_value() <= 1,
+                "generate: expected one of --interactive, --num-samples, --score and --logits, found several");
   base::require(!options.interactive || !options.json,
                 "generate: --interactive prints text as it is written; leave "
                 "--json out");
@@ -307,6 +315,29 @@ void score(const GenerateArguments& options, infer::TextSession& session) {
   base::print(predictions == 0 ? "\n" : fmt::format(": {:.4f} nats a token, perplexity {:.4f}\n", nll, std::exp(nll)));
 }
 
+/// The tokens of the prompt, with those in front, and the logits after each, as a safetensors file.
+void write_logits(const GenerateArguments& options, const std::string& prompt, infer::TextSession& session) {
+  constexpr int64_t kMaxValues = int64_t{1} << 30;
+  const std::vector<int64_t> tokens = session.prompt(prompt, options.unknown()).tokens;
+  const auto count = static_cast<int64_t>(tokens.size());
+  const int64_t vocabulary = core::token_input(session.session().model().input()).vocab_size;
+  base::require(count <= kMaxValues / vocabulary,
+                "generate: --logits: {} numbers a token: expected at most {} tokens, found {}",
+                base::grouped(vocabulary), base::grouped(kMaxValues / vocabulary), base::grouped(count));
+  const at::Tensor logits = at::empty({count, vocabulary}, at::kFloat);
+  for (int64_t i = 0; i < count; ++i) {
+    session.session().feed(std::span(tokens).subspan(static_cast<size_t>(i), 1));
+    logits[i].copy_(session.session().logits());
+  }
+  weights::write_safetensors(*options.logits, {{"tokens", at::tensor(tokens, at::kLong)}, {"logits", logits}});
+  if (options.json) {
+    base::print_json(base::Node::table({{"file", *options.logits}, {"tokens", count}, {"vocabulary", vocabulary}}));
+  } else {
+    base::print(fmt::format("{}: tokens [{}] and logits [{},{}], row i after token i\n", *options.logits, count, count,
+                            vocabulary));
+  }
+}
+
 int generate(const GenerateArguments& options, const std::shared_ptr<distributed::Group>& group) {
   const infer::GenerateOptions asked = asked_text(options, {});
   check_modes(options, asked);
@@ -321,7 +352,9 @@ int generate(const GenerateArguments& options, const std::shared_ptr<distributed
   base::require(options.session || options.interactive || options.score || !prompt.empty(),
                 "generate: the prompt is empty; expected at least one character");
 
-  if (options.save) base::AtomicFile(*options.save);  // fail before generating if the file cannot be written
+  for (const auto& file : {options.save, options.logits}) {
+    if (file) base::AtomicFile{*file};  // fail before generating if the file cannot be written
+  }
   const at::Device device = experiment::device_named(options.device, group.get());
   // A session's file names the model by all of its weights, so they are read again when it is written.
   const bool reads_again = options.session || options.save;
@@ -337,12 +370,14 @@ int generate(const GenerateArguments& options, const std::shared_ptr<distributed
     change_sampling(options, session.session());
     if (options.num_samples > 1) require_for_samples(options, session.session().sampling());
   }
-  if (!prompt.empty()) session.feed(prompt, options.unknown());
+  if (!prompt.empty() && !options.logits) session.feed(prompt, options.unknown());
 
   std::optional<SignalGuard> guard;
-  if (options.save && !options.score) guard.emplace("stopping after this token");
+  if (options.save && options.reads_only() == nullptr) guard.emplace("stopping after this token");
   if (options.interactive) {
     converse(asked, session, options.unknown());
+  } else if (options.logits) {
+    write_logits(options, prompt, session);
   } else if (options.score) {
     score(options, session);
   } else if (options.num_samples > 1) {
@@ -401,12 +436,17 @@ void add_generate(CLI::App& app) {
       .option("--score", options->score, "FILE",
               "write nothing, but print the log probability of each token of a given text and their sum, in nats; - is "
               "standard input")
+      .option(
+          "--logits", options->logits, "FILE",
+          "write no text, but the tokens of the prompt and the logits after each, in float32, as a safetensors file")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
       .option("--precision", options->precision, "P",
               fmt::format("weights on the CPU: {} (default float32)", fmt::join(ops::precision_names(), ", ")));
   add_ranks(command, options->ranks, "write the texts of --num-samples on N processes of this machine");
   command.flag("--json", options->json, "print one JSON object at the end instead of streaming")
-      .footer("mnemo generate runs/mine/model --prompt 'Once upon' --tokens 400")
+      .footer(
+          "mnemo generate runs/mine/model --prompt 'Once upon' --tokens 400\n"
+          "mnemo generate models/gpt2 --prompt 'Once upon' --logits logits.safetensors")
       .action([options] {
         return on_ranks(options->ranks, "",
                         [&](const std::shared_ptr<distributed::Group>& group) { return generate(*options, group); });

@@ -117,7 +117,8 @@ void add_inspect(CLI::App& app) {
       .option("--heads", options->inspect.choice.heads, "LIST",
               "heads to show (default all; for an image the mean of all, and these heads)")
       .option("--segment", options->inspect.choice.segment, "N",
-              "segment of the input to show, from 1 (default: the last of those with the most tokens)")
+              "segment of the input to show, from 1 (default: of those whose memory is filled, the last with the most "
+              "tokens)")
       .flag("--cost", options->inspect.cost,
             "show FLOPs, parameters and bytes of state part by part, and what each memory adds")
       .option("--batch", options->inspect.batch, "N", "with --cost: sequences in parallel (default 1)")

@@ -95,6 +95,7 @@ void add_recipes(CLI::App& app) {
   auto json = std::make_shared<bool>(false);
   Command(app, "recipes", "list the recipes that come with the program, which other commands take by name")
       .flag("--json", *json, "print JSON")
+      .footer("mnemo recipes\nmnemo train text --data my.txt")
       .action([json] { return list_recipes(*json); });
 }
 

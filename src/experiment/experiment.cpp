@@ -253,6 +253,10 @@ void start_finetuning(Experiment& bench) {
   const bundle::Bundle stored = bundle::read_bundle(recipe.finetune->model);
   const std::string& folder = stored.folder;
   const models::ModelOptions& options = stored.options();
+  const std::optional<bundle::ImagePreprocessing> facts = bundle::ImagePreprocessing::find(folder);
+  if (base::Node* crop = recipe.data.find("test_crop"); crop != nullptr && facts)
+    crop->set("resize",
+              base::write_options(facts->test_crop).at("resize"));  // a model of an earlier version keeps its own
   const auto task = recipe.task();
   base::require(recipe.train.only.empty() && !recipe.train.lora,
                 "recipe: 'train.only', 'train.lora': the regime of [finetune] decides what is trained; leave them out");
@@ -263,8 +267,7 @@ void start_finetuning(Experiment& bench) {
   tasks::LoadedTask loaded = task->load(recipe.model, recipe.task_settings());
   FinetuneModel made = finetune_model(*stored.model, folder, *recipe.finetune, loaded.shape.classes,
                                       static_cast<uint64_t>(recipe.train.seed));
-  if (const std::optional<bundle::ImagePreprocessing> facts = bundle::ImagePreprocessing::find(folder);
-      facts && made.plan.has_task_memory) {
+  if (facts && made.plan.has_task_memory) {
     const data::ImageOptions images = task->images(recipe.model);
     base::require(images.image_size == facts->image_size && images.mean == facts->mean && images.std == facts->std &&
                       base::write_options(images.test_crop) == base::write_options(facts->test_crop),

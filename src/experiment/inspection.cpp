@@ -95,7 +95,8 @@ Inspection inspect_with(const bundle::Bundle& stored, const std::optional<recipe
   if (options.input.given()) {
     const auto model = stored.text("inspect: --text, --tokens and --sample");
     const InputSegments input = read_input(options.input, stored, recipe);
-    found.attention = inspect::look_at_attention(*model, input.segments, input.words, options.choice);
+    found.attention = inspect::look_at_input(*model, input.segments, input.words, options.choice,
+                                             inspect::kMaxViewWeights);
   }
   const auto images = [&] { return models::as<models::ImageModel>(stored.model, "inspect: --image and --images"); };
   if (options.image)
@@ -114,9 +115,13 @@ void add_sections(page::Document& page, const Inspection& found) {
   };
   if (found.attention) {
     page.add("<h2>Attention</h2>\n", "attention");
+    const inspect::AttentionSummary& shown = found.attention->shown();
     inspect::add_attention_view(page, *found.attention);
     page.add("<h3>Shares</h3>\n" + inspect::to_html(*found.attention), "the shares of attention");
-    page.add("<h3>All maps</h3>\n" + drawn({&*found.attention}, "attention maps"), "the attention maps");
+    page.add(fmt::format("<h3>All maps{}</h3>\n",
+                         shown.num_segments > 1 ? fmt::format(" of segment {}", shown.segment) : std::string()) +
+                 drawn({&shown}, "attention maps"),
+             "the attention maps");
   }
   if (found.image) {
     page.add("<h2>Attention</h2>\n", "attention");
@@ -133,7 +138,7 @@ void add_sections(page::Document& page, const Inspection& found) {
 }
 
 inspect::AttentionPicture picture_of(const Inspection& found) {
-  return {found.attention ? &*found.attention : nullptr, found.image ? &*found.image : nullptr, &found.scalars};
+  return {found.attention ? &found.attention->shown() : nullptr, found.image ? &*found.image : nullptr, &found.scalars};
 }
 
 }  // namespace
@@ -142,7 +147,7 @@ std::string Inspection::text() const {
   // With an input or the cost, show only that; the rest is shown without them.
   std::string text = looked() || cost ? std::string() : inspect::to_text(summary);
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "\n") + part; };
-  if (attention) add(inspect::to_text(*attention));
+  if (attention) add(inspect::to_text(attention->shown()));
   if (image) add(inspect::to_text(*image));
   if (images) add(inspect::to_text(*images));
   if (!scalars.empty() && (looked() || !cost)) add(inspect::to_text(scalars));
@@ -152,7 +157,7 @@ std::string Inspection::text() const {
 
 base::Node Inspection::to_node() const {
   base::Node node = inspect::to_node(summary);
-  if (attention) node.set("attention", inspect::to_node(*attention));
+  if (attention) node.set("attention", inspect::to_node(attention->shown()));
   if (image) node.set("attention", inspect::to_node(*image));
   if (images) node.set("image_shares", inspect::to_node(*images));
   if (!scalars.empty()) node.set("training", inspect::to_node(scalars));

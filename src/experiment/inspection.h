@@ -36,11 +36,11 @@ struct InspectOptions {
 /// Result of an inspection.
 struct Inspection {
   inspect::ModelSummary summary;
-  std::string options;                                      ///< the model's, as TOML
-  std::optional<inspect::AttentionSummary> attention = {};  ///< attention over the input
-  std::optional<inspect::ImageAttention> image = {};        ///< attention over the image
-  std::optional<inspect::ImageShares> images = {};          ///< shares over the folder's images
-  std::vector<inspect::ScalarPoint> scalars = {};           ///< of the run's training
+  std::string options;                                    ///< the model's, as TOML
+  std::optional<inspect::InputAttention> attention = {};  ///< attention over the input
+  std::optional<inspect::ImageAttention> image = {};      ///< attention over the image
+  std::optional<inspect::ImageShares> images = {};        ///< shares over the folder's images
+  std::vector<inspect::ScalarPoint> scalars = {};         ///< of the run's training
   std::optional<inspect::ModelCost> cost = {};
 
   bool looked() const { return attention || image || images; }

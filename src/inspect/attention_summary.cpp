@@ -5,15 +5,11 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
-#include "base/error.h"
 #include "base/file_io.h"
 #include "base/json_value.h"
 #include "base/text_format.h"
-#include "inspect/attention_record.h"
-#include "models/text_model.h"
 #include "page/table.h"
 
 namespace mnemo::inspect {
@@ -35,52 +31,6 @@ std::vector<core::Span> key_spans(const LayerMask& mask) {
   }
   if (!mask.table.is_cross()) spans.insert(spans.end(), mask.table.rows().begin(), mask.table.rows().end());
   return spans;
-}
-
-/// The rows of the table that are not padding, [Q] bool; undefined = all.
-at::Tensor real_rows(const core::AttendTable& table) {
-  if (!table.valid().defined() || table.is_cross()) return {};
-  return table.valid()[0].narrow(0, table.num_context(), table.num_rows());
-}
-
-std::vector<HeadShare> shares_of(const HeadMap& map, const LayerMask& mask) {
-  if (map.rows != MapAxis::queries || map.columns != MapAxis::keys) return {};
-  const core::AttendTable& table = mask.table;
-  const at::Tensor real = real_rows(table);
-  std::vector<HeadShare> shares;
-  int64_t first = 0;
-  for (const core::Span& rows : table.rows()) {
-    at::Tensor weights = map.weights.narrow(0, first, rows.length).abs();
-    at::Tensor past = map.past.defined() ? map.past.narrow(0, first, rows.length).abs() : at::Tensor();
-    if (real.defined()) {
-      const at::Tensor here = real.narrow(0, first, rows.length);
-      weights = weights.index({here});
-      if (past.defined()) past = past.index({here});
-    }
-    first += rows.length;
-    if (weights.size(0) == 0) continue;
-    at::Tensor total = past.defined() ? weights.sum(1) + past : weights.sum(1);
-    total = at::where(total > 0.0, total, 1.0);
-    weights = weights / total.unsqueeze(1);
-    if (past.defined()) past = past / total;
-    HeadShare share{map.layer, map.head, kind_of(rows), {}};
-    const auto add = [&](const std::string& kind, double value) {
-      const auto found = std::find_if(share.to.begin(), share.to.end(),
-                                      [&](const auto& to) { return to.first == kind; });
-      if (found == share.to.end())
-        share.to.emplace_back(kind, value);
-      else
-        found->second += value;
-    };
-    if (past.defined()) add("past", past.mean().item<double>());
-    int64_t key = 0;
-    for (const core::Span& keys : key_spans(mask)) {
-      if (keys.length > 0) add(kind_of(keys), weights.narrow(1, key, keys.length).sum(1).mean().item<double>());
-      key += keys.length;
-    }
-    shares.push_back(std::move(share));
-  }
-  return shares;
 }
 
 const char* axis_name(MapAxis axis) {
@@ -129,97 +79,7 @@ std::string where_text(const AttentionSummary& facts) {
                      base::counted(static_cast<int64_t>(facts.words.size()), "token"));
 }
 
-/// The last of the segments with the most real tokens: memory is fullest there, and the end of an input is often short.
-int64_t fullest_segment(const std::vector<data::Batch>& input) {
-  int64_t fullest = 0, most = -1;
-  for (size_t i = 0; i < input.size(); ++i) {
-    const core::Segment& rows = input[i].input;
-    const int64_t tokens = rows.valid.defined() ? rows.valid[0].sum().item<int64_t>() : rows.tokens.size(1);
-    if (tokens < most) continue;
-    most = tokens;
-    fullest = static_cast<int64_t>(i) + 1;
-  }
-  return fullest;
-}
-
 }  // namespace
-
-std::vector<int64_t> chosen_numbers(const std::string& text, int64_t count, const std::string& what) {
-  const auto fail = [&] {
-    base::input_error("{}: expected numbers from 0 to {}, such as 0 or 0,2 or 0-{}, found '{}'", what, count - 1,
-                      count - 1, text);
-  };
-  std::vector<int64_t> numbers;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(',', begin), text.size());
-    const char *at = text.data() + begin, *stop = text.data() + end;
-    int64_t first = 0, last = 0;
-    auto read = std::from_chars(at, stop, first);
-    if (read.ec != std::errc() || first < 0) fail();
-    last = first;
-    if (read.ptr != stop && *read.ptr == '-') read = std::from_chars(read.ptr + 1, stop, last);
-    if (read.ec != std::errc() || read.ptr != stop || last < first || last >= count) fail();
-    for (int64_t number = first; number <= last; ++number) {
-      if (std::find(numbers.begin(), numbers.end(), number) == numbers.end()) numbers.push_back(number);
-    }
-    begin = end + 1;
-  }
-  return numbers;
-}
-
-void require_numbers(const at::Tensor& weights, int64_t layer) {
-  if (weights.isnan().any().item<bool>())
-    throw base::NotFinite(fmt::format("inspect: the attention weights of layer {} are not finite", layer));
-}
-
-AttentionSummary look_at_attention(const models::TextModel& model, const std::vector<data::Batch>& input,
-                                   const std::vector<std::vector<std::string>>& words, const AttentionChoice& choice) {
-  const auto num_segments = static_cast<int64_t>(input.size());
-  const models::BackboneOptions& backbone = model.options().backbone;
-  const auto number = [](int64_t count) { return count == 1 ? std::string("0") : fmt::format("0-{}", count - 1); };
-  const std::vector<int64_t> layers = chosen_numbers(choice.layers.value_or(number(backbone.stack().num_layers)),
-                                                     backbone.stack().num_layers, "inspect: --layers");
-  const std::vector<int64_t> heads = chosen_numbers(choice.heads.value_or(number(backbone.stack().num_heads)),
-                                                    backbone.stack().num_heads, "inspect: --heads");
-  const int64_t segment = choice.segment.value_or(fullest_segment(input));
-  base::require(num_segments > 0, "inspect: the input has no tokens");
-  base::require(segment >= 1 && segment <= num_segments,
-                "inspect: --segment: the input has {} segments; expected 1 to {}, found {}", num_segments, num_segments,
-                segment);
-
-  inspect::AttentionRecorder recorder(model);
-  std::vector<LayerRecord> records;
-  for (int64_t i = 0; i < segment; ++i) {
-    const data::Batch tokens = to(input[static_cast<size_t>(i)], core::device_of(model));
-    if (i + 1 == segment)
-      records = recorder.record(tokens.input, layers, tokens.reset);
-    else
-      recorder.run(tokens.input, tokens.reset);
-  }
-  AttentionSummary facts{segment, num_segments, words[static_cast<size_t>(segment - 1)]};
-  for (const LayerRecord& layer : records) {
-    facts.masks.emplace(layer.layer, layer.mask);
-    for (const core::WeightMap& map : layer.view.maps) {
-      const int64_t map_heads = map.weights.size(1);
-      for (const int64_t head : heads) {
-        if (head >= map_heads) continue;
-        const auto of_head = [&](const at::Tensor& tensor) {
-          return tensor.defined() ? tensor[0][head].to(at::kCPU, at::kDouble).contiguous() : at::Tensor();
-        };
-        require_numbers(map.weights, layer.layer);
-        facts.maps.push_back(
-            {layer.layer, head, map.name, map.rows, map.columns, of_head(map.weights), of_head(map.past)});
-        for (HeadShare& share : shares_of(facts.maps.back(), layer.mask)) facts.shares.push_back(std::move(share));
-      }
-    }
-    for (const core::GateValues& gate : layer.view.gates) facts.gates.push_back(spread_of(layer.layer, gate));
-  }
-  base::require(!facts.maps.empty(),
-                "inspect: attention '{}' does not provide its weights; without an input, inspect shows parameters, "
-                "state and cost",
-                backbone.stack().attention.type());
-  return facts;
-}
 
 std::string kind_of(const core::Span& span) {
   if (span.kind == core::SpanKind::cache && span.tag == kCompressed) return "compressed";
@@ -309,11 +169,16 @@ base::Node to_node(const AttentionSummary& facts) {
                             {"maps", maps}});
 }
 
-std::string to_html(const AttentionSummary& facts) {
-  std::string html = fmt::format(
-      "<p>Attention of {}: share of each kind of row, averaged over the queries of a kind.</p>\n{}", where_text(facts),
-      page::html_of(share_cells(facts)));
-  return html + to_html(facts.gates);
+std::string to_html(const InputAttention& input) {
+  std::string html;
+  for (const AttentionSummary& facts : input.segments) {
+    html += fmt::format(
+        "<div data-segment=\"{}\"{}>\n<p>Attention of {}: share of each kind of row, averaged over the queries of a "
+        "kind.</p>\n{}{}</div>\n",
+        facts.segment, &facts == &input.shown() ? "" : " hidden", where_text(facts), page::html_of(share_cells(facts)),
+        to_html(facts.gates));
+  }
+  return html;
 }
 
 std::vector<ScalarPoint> read_scalars(const std::string& run_folder) {

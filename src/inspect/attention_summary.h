@@ -50,7 +50,8 @@ struct AttentionSummary {
 };
 
 /// Which layers, heads and segment of an input to show; unset: all layers and heads, and the last of the segments with
-/// the most tokens. Segments count from 1.
+/// the most tokens among those whose memory an earlier one has filled (among all where none is filled: models without
+/// memory, texts of one segment). Segments count from 1.
 struct AttentionChoice {
   std::optional<std::string> layers, heads;
   std::optional<int64_t> segment;
@@ -62,10 +63,20 @@ std::vector<int64_t> chosen_numbers(const std::string& text, int64_t count, cons
 /// Throws NotFinite where a weight of the layer's attention is no number.
 void require_numbers(const at::Tensor& weights, int64_t layer);
 
-/// Runs an input of one sequence through the model. `words` are its tokens in readable form, segment by segment. Throws
-/// InputError for a choice out of range, and if no attention of the model provides a map.
-AttentionSummary look_at_attention(const models::TextModel& model, const std::vector<data::Batch>& input,
-                                   const std::vector<std::vector<std::string>>& words, const AttentionChoice& choice);
+/// Attention over the segments of an input: the chosen one, and others around it.
+struct InputAttention {
+  std::vector<AttentionSummary> segments;  ///< in order, without a gap
+  size_t chosen = 0;                       ///< index into `segments`
+
+  const AttentionSummary& shown() const { return segments.at(chosen); }
+};
+
+/// Runs an input of one sequence through the model. `words` are its tokens in readable form, segment by segment. Other
+/// segments are kept as long as all together have at most `max_weights` weights, those before the chosen one first.
+/// Throws InputError for a choice out of range, and if no attention of the model provides a map.
+InputAttention look_at_input(const models::TextModel& model, const std::vector<data::Batch>& input,
+                             const std::vector<std::vector<std::string>>& words, const AttentionChoice& choice,
+                             int64_t max_weights = 0);
 
 /// Readable labels of the rows or columns of a layer's map: "read 0", words of tokens, "slot 3".
 std::vector<std::string> labels_of(const AttentionSummary& facts, int64_t layer, core::MapAxis axis, int64_t count);
@@ -78,8 +89,8 @@ std::vector<core::Span> spans_of(const LayerMask& mask, core::MapAxis axis, int6
 
 std::string to_text(const AttentionSummary& facts);
 base::Node to_node(const AttentionSummary& facts);
-/// Tables for an HTML page that also shows the picture.
-std::string to_html(const AttentionSummary& facts);
+/// Tables for an HTML page that also shows the picture; those of the other segments are hidden until a script shows them.
+std::string to_html(const InputAttention& input);
 
 /// Scalars of a training run at one step, as in log.jsonl.
 struct ScalarPoint {

@@ -260,6 +260,20 @@ tasks::TaskSettings Recipe::task_settings() const {
           .replay = train.replay};
 }
 
+namespace {
+
+/// A run's recipe has every key: those that an earlier version did not know yet keep its meaning.
+void complete_earlier(base::Node& recipe) {
+  base::Node* data = recipe.find("data");
+  const base::Node* type = data == nullptr || !data->is_table() ? nullptr : data->find("type");
+  if (type == nullptr || !type->is_string()) return;
+  const auto& types = tasks::TaskTypes::all().entries;
+  if (std::ranges::count(types.names(), type->as_string()) == 0) return;
+  if (const auto& from_earlier = types.find(type->as_string()).from_earlier) from_earlier(*data);
+}
+
+}  // namespace
+
 Recipe read_recipe(const base::Node& node) {
   const base::Node* model = node.find("model");
   base::Node complete = node;
@@ -275,6 +289,7 @@ Recipe read_recipe(const base::Node& node) {
     complete = with_folder(node);
   else if (model != nullptr && model->contains("preset"))
     complete.set("model", models::with_preset(*model));
+  complete_earlier(complete);
   Recipe recipe = base::read_options<Recipe>(complete);
   const auto task = recipe.task();
   base::require(task->has_segments() || recipe.train.segments_per_step == 1,
@@ -418,12 +433,14 @@ std::vector<base::OptionDoc> recipe_docs() {
 
 namespace {
 
-/// Whether a word of the text begins with `start`, ignoring case; '_', '.' and the like divide words.
+/// Whether a word of the text begins with `start`, or is `start` where that has at most two letters (lr, but not LRA),
+/// ignoring case; '_', '.' and the like divide words.
 bool has_word(std::string_view text, std::string_view start) {
   const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
   const auto inside = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || (c & 0x80) != 0; };
   for (size_t at = 0; at + start.size() <= text.size(); ++at) {
     if (at > 0 && inside(text[at - 1])) continue;
+    if (start.size() <= 2 && at + start.size() < text.size() && inside(text[at + start.size()])) continue;
     if (std::equal(start.begin(), start.end(), text.begin() + static_cast<std::ptrdiff_t>(at),
                    [&](char a, char b) { return lower(a) == lower(b); }))
       return true;

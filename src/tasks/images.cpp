@@ -129,7 +129,7 @@ Evaluation Images::measure(const core::Model& model, const std::shared_ptr<const
     state = all ? std::move(step.state) : with_places(before, places, step.state, readable);
     const at::Tensor logits = model.logits(step.hidden);
     accuracy.add_logits(logits, targets);
-    top5.add_top(logits, targets, 5);
+    if (logits.size(-1) > 5) top5.add_top(logits, targets, 5);  // of five classes every image has one
     likelihood.add(model.nll(step.hidden, targets), targets);
     shared.add({static_cast<double>(accuracy.correct()), static_cast<double>(accuracy.total()),
                 static_cast<double>(top5.correct()), static_cast<double>(top5.total()), likelihood.nll_sum(),
@@ -142,8 +142,9 @@ Evaluation Images::measure(const core::Model& model, const std::shared_ptr<const
     top5.add(static_cast<int64_t>(counts[2]), static_cast<int64_t>(counts[3]));
     likelihood.add(counts[4], static_cast<int64_t>(counts[5]));
   }
-  Evaluation found{{{"accuracy", accuracy.value()}, {"top5_accuracy", top5.value()}, {"nll", likelihood.nll()}},
-                   accuracy.total()};
+  Evaluation found{{{"accuracy", accuracy.value()}}, accuracy.total()};
+  if (top5.total() > 0) found.metrics.emplace_back("top5_accuracy", top5.value());
+  found.metrics.emplace_back("nll", likelihood.nll());
   if (data_.broken == data::ImageOptions::Broken::skip)
     found.metrics.emplace_back("skipped", static_cast<double>(shared.sum(images.num_broken())));
   return found;

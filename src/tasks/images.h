@@ -35,7 +35,7 @@ struct ImageTrainOptions {
 ///
 /// Metrics on images prepared with the test crop:
 ///   accuracy        images whose class has the largest logit (top-1)
-///   top5_accuracy   images whose class has one of the five largest logits
+///   top5_accuracy   images whose class has one of the five largest logits, of models with more classes
 ///   nll             nats per image
 ///   skipped         number of skipped unreadable images, if data.broken = "skip"
 ///   train_accuracy, train_nll   of eval_train_samples training images, prepared in the same way

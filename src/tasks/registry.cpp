@@ -26,6 +26,8 @@ void add(TaskTypes& all, const char* name, const char* meaning) {
   if constexpr (requires(const std::string& path) { S::found_in(path); }) {
     type.found_in = [](const std::string& path) { return S::found_in(path); };
   }
+  if constexpr (requires(base::Node & table) { S::Options::from_earlier(table); })
+    type.from_earlier = [](base::Node& table) { S::Options::from_earlier(table); };
   for (auto& [word, table] : type.made) table.set("type", name);
   all.entries.add(name, std::move(type));
 }

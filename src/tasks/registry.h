@@ -12,7 +12,8 @@
 
 namespace mnemo::tasks {
 
-/// One entry of the registry. A type's class has `Options`, and optionally the static functions `made` and `found_in`.
+/// One entry of the registry. A type's class has `Options`, and optionally the static functions `made` and `found_in`;
+/// the options may have `from_earlier`.
 struct TaskType {
   /// Creates the type from a complete [data] table. Throws InputError for incompatible options.
   std::function<std::unique_ptr<const TaskSpec>(const base::Node& table)> read;
@@ -20,6 +21,8 @@ struct TaskType {
   std::vector<std::pair<std::string, base::Node>> made = {};
   /// The [data] table for an existing path, or nothing if the path is not of this type. May be empty.
   std::function<std::optional<base::Node>(const std::string& path)> found_in = {};
+  /// Gives a [data] table that an earlier version wrote the keys whose default has changed. May be empty.
+  std::function<void(base::Node& table)> from_earlier = {};
 };
 
 /// Every type of [data], by name.

@@ -323,12 +323,17 @@ class Folder {
     const SentencePieceModel model = read_sentencepiece_model(file, path(name));
     const WordIndex index(model.pieces);
     const auto find = [&](std::string_view token) { return index.find(token); };
-    const TokenizerSettings all = settings();
+    TokenizerSettings all = settings();
     const base::Node& config = all.plain;
     // ALBERT's files have <pad>, those of DeBERTa [PAD], Llama's neither.
     const bool bert = find("[CLS]") >= 0 && find("[SEP]") >= 0, albert = bert && find("<pad>") >= 0,
                llama = !bert && find("<s>") >= 0 && find("<pad>") < 0,
                t5 = !bert && find("<pad>") == 0 && find("</s>") == 1 && find("<s>") < 0;
+    if ((t5 || albert) && all.is_extra_of_map) all.extra.clear();  // as transformers reads these classes
+    if (albert) require_flag(config, "add_prefix_space", true);
+    for (const char* key : {"add_bos_token", "add_eos_token"})
+      base::require(!albert || !flag(config, key), "{}: {}: unsupported for ALBERT's tokens; leave it out",
+                    path(kConfig), key);
     AddedTokens behind = tokens_behind(model, index, config, t5);
     if (bert && !albert && find("[PAD]") >= 0 && find("[MASK]") < 0 && behind.size() == 0)
       behind.add(model.pieces.size(), "[MASK]", {.special = true, .normalised = false});

@@ -196,6 +196,7 @@ class SentencePieceTokenizer final : public PretrainedTokenizer {
     if (options_.lowercase) {
       for (char32_t& c : characters) c = base::lower(c);
     }
+    if (options_.straight_quotes) std::ranges::replace_if(characters, base::is_white_space, U' ');
     return base::utf8(characters);
   }
 

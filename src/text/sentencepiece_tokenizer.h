@@ -14,7 +14,7 @@ namespace mnemo::text {
 
 struct SentencePieceOptions {
   // ALBERT's preprocessing before SentencePiece.
-  bool straight_quotes = false;  ///< `` and '' become "
+  bool straight_quotes = false;  ///< `` and '' become ", white space a space
   bool strip_accents = false;    ///< decompose (NFKD) and drop characters of a combining class other than 0
   bool lowercase = false;
   /// ALBERT's rule of the original code: a piece that ends in digit and comma is encoded again without the comma.

@@ -224,7 +224,10 @@ TokenizerSettings read_tokenizer_settings(const SettingsFiles& files, const std:
     additional = std::move(map.additional);
   }
   if (files.added != nullptr) out.added = read_added_tokens(*files.added, out, added_name);
-  if (out.extra.empty()) out.extra = std::move(additional);
+  if (out.extra.empty()) {
+    out.extra = std::move(additional);
+    out.is_extra_of_map = !out.extra.empty();
+  }
   return out;
 }
 

@@ -31,6 +31,7 @@ struct TokenizerSettings {
   base::Node plain = base::Node::table();  ///< the values of tokenizer_config.json that are no lists
   std::vector<std::pair<std::string, NamedToken>> named = {};  ///< by key: "bos_token", ...
   std::vector<NamedToken> extra = {};                          ///< extra_special_tokens, additional_special_tokens
+  bool is_extra_of_map = false;           ///< whether these are additional_special_tokens of special_tokens_map.json
   std::optional<AddedTokens> added = {};  ///< added_tokens_decoder, or the tokens of added_tokens.json
 
   /// The text of the token with that key, or null.

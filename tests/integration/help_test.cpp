@@ -92,6 +92,16 @@ TEST_F(CommandLine, BashCompletesOptionsTheirValuesAndKeys) {
   EXPECT_TRUE(holds(reply({"mnemo", "train", folder_ / "my t"}, "|"), folder_ / "my text.txt"));
 }
 
+TEST_F(CommandLine, HelpHasAnExampleAndNoLongLine) {
+  for (const char* name : {"train", "finetune", "eval", "compare", "generate", "translate", "classify", "inspect",
+                           "convert", "attach", "score", "data", "recipes", "init", "runs", "serve"}) {
+    const std::string text = run({"help", name}).out;
+    EXPECT_TRUE(holds(text, std::string("\nmnemo ") + name)) << name << " without an example";
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(base::text_width(line), 120u) << name << ": " << line;
+  }
+}
+
 // Parsed by the shells themselves where they are installed.
 TEST_F(CommandLine, ZshAndFishHaveEveryOption) {
   for (const char* shell : {"zsh", "fish"}) {

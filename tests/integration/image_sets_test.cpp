@@ -88,7 +88,7 @@ TEST_F(ImageSets, TrainingIsTheSameWithAnyNumberOfWorkersAndWhenItIsResumed) {
   ASSERT_EQ(measured.status, 0) << measured.err;
   const base::Node node = base::parse_json(measured.out, "output");
   EXPECT_EQ(node.at("predictions").as_int(), 6);
-  EXPECT_GE(node.at("top5_accuracy").as_double(), 1.0);
+  EXPECT_FALSE(node.contains("top5_accuracy")) << "of three classes";
 }
 
 TEST_F(ImageSets, ABrokenImageIsAnErrorWithItsPathOrLeftOut) {
@@ -96,6 +96,7 @@ TEST_F(ImageSets, ABrokenImageIsAnErrorWithItsPathOrLeftOut) {
   const Result stopped = run({"train", folder_ / "recipe.toml", "--out", folder_ / "run", "-q"});
   EXPECT_EQ(stopped.status, 2);
   EXPECT_NE(stopped.err.find(folder_ / "set/val/bee/broken.jpg"), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find("data.broken = \"skip\" leaves unreadable images out"), std::string::npos) << stopped.err;
   train("skipping", {"--set", "data.broken=skip"});
   const Result measured = run({"eval", folder_ / "skipping", "--json"});
   ASSERT_EQ(measured.status, 0) << measured.err;

@@ -116,7 +116,9 @@ TEST_F(CommandLine, HowImagesAreReadAndClassesAreCalledGoesAlong) {
   EXPECT_EQ(content(folder_ / "hf_back/classes.txt"), names);
   EXPECT_EQ(json(content(folder_ / "hf_back/images.json")),
             json(R"({"image_size": [32, 32], "mean": [0.5, 0.4, 0.3], "std": [0.229, 0.224, 0.225],
-      "test_crop": {"crop_pct": 1.0, "resize_size": 0, "crop_mode": "squash", "interpolation": "bilinear"}})"));
+      "test_crop": {"crop_pct": 1.0, "resize_size": 0, "crop_mode": "squash", "interpolation": "bilinear",
+      "resize": "pillow13"}})"))
+      << "the format does not say it";
 
   // Files of ours in another library's folder win, and go along.
   std::filesystem::copy(kImports + "hf_vit", folder_ / "foreign", std::filesystem::copy_options::recursive);
@@ -131,7 +133,8 @@ TEST_F(CommandLine, HowImagesAreReadAndClassesAreCalledGoesAlong) {
   ASSERT_EQ(convert(folder_ / "hf_out", "mnemo", folder_ / "cropped").status, 0);
   EXPECT_EQ(json(content(folder_ / "cropped/images.json")),
             json(R"({"image_size": [32, 32], "mean": [0.0, 0.0, 0.0], "std": [1.0, 1.0, 1.0],
-      "test_crop": {"crop_pct": 0.8, "resize_size": 0, "crop_mode": "squash", "interpolation": "bicubic"}})"));
+      "test_crop": {"crop_pct": 0.8, "resize_size": 0, "crop_mode": "squash", "interpolation": "bicubic",
+      "resize": "pillow13"}})"));
   ASSERT_EQ(convert(folder_ / "cropped", "huggingface_vit", folder_ / "hf_cropped").status, 0);
   const base::Node processor = json(content(folder_ / "hf_cropped/preprocessor_config.json"));
   EXPECT_EQ(processor.at("size"), json(R"({"height": 40, "width": 40})"));

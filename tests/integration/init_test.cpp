@@ -154,6 +154,10 @@ TEST_F(Init, KeysOfRecipesAreSearched) {
   const Finished found = run({"help", "recipe", "nucleus"});
   EXPECT_TRUE(holds(found.out, "generate.sampling.top_p = 1")) << found.out;
   EXPECT_FALSE(holds(found.out, "train.steps"));
+  const Finished rate = run({"help", "recipe", "lr"});
+  EXPECT_TRUE(holds(rate.out, "train.optimiser.lr = ")) << rate.out;
+  EXPECT_FALSE(holds(rate.out, "lsh")) << "its `lra` only begins with these letters: " << rate.out;
+  EXPECT_TRUE(holds(run({"help", "recipe", "optimizer"}).out, "train.optimiser"));
   EXPECT_TRUE(holds(run({"help", "recipe", "zzz"}).err, "no key or meaning holds 'zzz'"));
   EXPECT_TRUE(holds(run({"help", "train", "steps"}).err, "goes with: mnemo help recipe"));
 }

@@ -29,13 +29,13 @@ TEST_F(TranslationRun, AFileOfPairsIsMeasured) {
     EXPECT_NEAR(json(own.out).at(name).as_double(), json(file.out).at(name).as_double(), 1e-6) << name;
   EXPECT_EQ(json(file.out).at("translated").as_int(), 3);
   const Finished some = run({"eval", out, "--translated", "2", "--data", folder_ / "held_out.tsv"});
-  EXPECT_TRUE(holds(some.out, "translated: 2\ntranslated_of: 3")) << some.out << some.err;
-  EXPECT_TRUE(holds(some.out, "bleu_signature: nrefs:1|")) << some.out;
+  EXPECT_TRUE(holds(some.out, "translated: 2 of 3\n")) << some.out << some.err;
+  EXPECT_TRUE(holds(some.out, "bleu signature: nrefs:1|")) << some.out;
   // Pairs that are left out are reported; options that pairs have no use for are refused.
   EXPECT_FALSE(holds(file.out, "left_out")) << file.out;
   write(folder_ / "held_out.tsv", content(folder_ / "held_out.tsv") + "number 2\t \n");
   const Finished fewer = run({"eval", out, "--data", folder_ / "held_out.tsv"});
-  EXPECT_TRUE(holds(fewer.out, "left_out: 1")) << fewer.out;
+  EXPECT_TRUE(holds(fewer.out, "left out: 1")) << fewer.out;
   EXPECT_TRUE(holds(fewer.err, "held_out.tsv: pairs left out: 1 with an empty side (held_out.tsv:4)")) << fewer.err;
   const auto refused = [&](std::vector<std::string> arguments, const std::string& words) {
     arguments.insert(arguments.begin(), {"eval", out});

@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
+#include <torch/types.h>
 
 #include <cmath>
 
 #include "tests/support/command_line.h"
+#include "weights/safetensors.h"
 
 namespace mnemo::test {
 namespace {
@@ -36,6 +38,35 @@ TEST_F(Writing, SamplesHaveTheSeedsThatTheyName) {
       generate({"--prompt", "line", "-n", "20", "--seed", "7", "--num-samples", "2", "--json"}).out);
   EXPECT_EQ("line" + node.at("samples").items()[1].at("text").as_string(), second);
   EXPECT_EQ(node.at("samples").items()[1].at("seed").as_int(), 8);
+}
+
+TEST_F(Writing, LogitsAreThoseOfTheTextsThatAreWrittenAndScored) {
+  const std::string file = folder_ / "logits.safetensors", text = "line 12 of a small";
+  const Finished outcome = generate({"--prompt", text, "--logits", file});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_TRUE(holds(outcome.out, "tokens [18] and logits [18,")) << outcome.out;
+  const weights::TensorFile found = weights::read_safetensors(file);
+  const at::Tensor tokens = found.at("tokens", file), logits = found.at("logits", file);
+  ASSERT_EQ(logits.scalar_type(), at::kFloat);
+  ASSERT_EQ(tokens.size(0), 18);
+  write(folder_ / "text.txt", text);
+  const base::Node scored = json(generate({"--score", folder_ / "text.txt", "--json"}).out).at("tokens");
+  const at::Tensor shares = at::log_softmax(logits.to(at::kDouble), 1);
+  for (int64_t i = 0; i < 18; ++i) {
+    const base::Node& token = scored.items()[static_cast<size_t>(i)];
+    EXPECT_EQ(tokens[i].item<int64_t>(), token.at("id").as_int());
+    if (i > 0)
+      EXPECT_NEAR(shares[i - 1][token.at("id").as_int()].item<double>(), token.at("log_probability").as_double(), 1e-5);
+  }
+  const std::string next = generate({"--prompt", text, "-n", "1", "--temperature", "0"}).out.substr(text.size());
+  write(folder_ / "next.txt", text + next);
+  const base::Node all = json(generate({"--score", folder_ / "next.txt", "--json"}).out).at("tokens");
+  EXPECT_EQ(logits[17].argmax().item<int64_t>(), all.items()[18].at("id").as_int());
+  for (const std::vector<std::string>& wrong :
+       std::vector<std::vector<std::string>>{{"--logits", file},
+                                             {"--prompt", text, "--logits", file, "-n", "4"},
+                                             {"--prompt", text, "--logits", file, "--interactive"}})
+    EXPECT_EQ(generate(wrong).status, 2);
 }
 
 TEST_F(Writing, AStopTextIsNotPrinted) {

@@ -86,7 +86,8 @@ class Step {
 
 void run_eval(const Step& step) {
   const bool timm = step.text("style") == "timm";
-  base::Node keys = base::Node::table({{"interpolation", step.config.at("interpolation")}});
+  base::Node keys = base::Node::table(
+      {{"interpolation", step.config.at("interpolation")}, {"resize", "pillow12"}});  // which made the files
   for (const char* key : timm ? std::vector{"crop_pct", "crop_mode"} : std::vector{"resize_size"})
     keys.set(key, step.config.at(key));
   const auto options = base::read_options<data::ImageTestOptions>(keys);

@@ -20,13 +20,18 @@ base::Random stream(int64_t seed, Stream kind, int64_t number) {
   return base::Random{static_cast<uint64_t>(seed), kind, static_cast<uint64_t>(number)};
 }
 
+/// An error of an unreadable image where they are not left out.
+[[noreturn]] void stop_at(const base::InputError& error) {
+  base::input_error("{}; data.broken = \"skip\" leaves unreadable images out", error.what());
+}
+
 /// Image i of a set; with `skip`, the next readable one, wrapping around.
 std::shared_ptr<const Image> read_or_next(const ImageSet& set, int64_t& i, bool skip, BrokenImages& broken) {
   for (int64_t tries = 0;; ++tries) {
     try {
       return set.read(i);
     } catch (const base::InputError& error) {
-      if (!skip) throw;
+      if (!skip) stop_at(error);
       broken.add(set.name(i), error.what());
       base::require(tries + 1 < set.size(), "{}: none of the {} training images can be read", set.name(i), set.size());
       i = (i + 1) % set.size();
@@ -129,7 +134,7 @@ class MeasuredImages::Work final : public BatchWork {
       owner_.transform_.measure(*owner_.set_->read(index), pixels);
       label = owner_.set_->label(index);
     } catch (const base::InputError& error) {
-      if (!owner_.skip_) throw;
+      if (!owner_.skip_) stop_at(error);
       owner_.broken_.add(owner_.set_->name(index), error.what());
       std::fill_n(pixels, owner_.transform_.numbers(), 0.0F);
       label = base::kIgnoreTarget;

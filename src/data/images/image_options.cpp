@@ -1,5 +1,7 @@
 #include "data/images/image_options.h"
 
+#include <algorithm>
+
 namespace mnemo::data {
 
 void ImageAugmentOptions::validate(const base::Where& where) const {
@@ -30,6 +32,17 @@ void ImageOptions::validate(const base::Where& where) const {
                 "it belongs to format = \"sun397\", found \"{}\"", format_name());
   where.require(test_crop.resize_size == 0 || test_crop.crop_mode == ImageTestOptions::CropMode::center, "test_crop",
                 "resize_size requires crop_mode = \"center\"");
+}
+
+void ImageOptions::from_earlier(base::Node& table) {
+  base::Node* crop = table.find("test_crop");
+  if (crop == nullptr || !crop->is_table() || crop->contains("resize")) return;
+  const base::Node all = base::write_options(ImageOptions());
+  const auto has = [](const base::Node& one, const base::Node& keys) {
+    return std::ranges::all_of(keys.members(),
+                               [&](const auto& member) { return member.key == "resize" || one.contains(member.key); });
+  };
+  if (has(table, all) && has(*crop, all.at("test_crop"))) crop->set("resize", "pillow12");
 }
 
 }  // namespace mnemo::data

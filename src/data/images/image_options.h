@@ -79,12 +79,13 @@ struct ImageAugmentOptions {
   void validate(const base::Where& where) const;
 };
 
-/// How images are resized and cropped for evaluation.
+/// How images are resized, and cropped for evaluation.
 struct ImageTestOptions {
   double crop_pct = 0.875;
   int64_t resize_size = 0;
   enum class CropMode { center, squash } crop_mode = CropMode::center;
   Interpolation interpolation = Interpolation::bicubic;
+  Resizing resize = Resizing::pillow13;
 
   template <class V>
   void visit(V&& v) {
@@ -94,6 +95,10 @@ struct ImageTestOptions {
     v("crop_mode", crop_mode, "center: keep the aspect ratio and crop; squash: resize both sides",
       base::one_of("center", "squash"));
     v("interpolation", interpolation, "how", base::one_of("bilinear", "bicubic", "box"));
+    v("resize", resize,
+      "whose bytes resized images have, those of training too: pillow13 resizes columns before rows where the height "
+      "shrinks by more than twice as much as the width; pillow12 and earlier always rows first",
+      base::one_of("pillow12", "pillow13"));
   }
 };
 
@@ -163,6 +168,9 @@ struct ImageOptions {
     v("keep_decoded", keep_decoded, "size in MB of the cache of decoded images; 0: none", base::range(0, 1 << 20));
   }
   void validate(const base::Where& where) const;
+
+  /// A table of an earlier version, which has every key but test_crop.resize, resizes as that version did.
+  static void from_earlier(base::Node& table);
 
   /// The format as recipes write it.
   std::string format_name() const;

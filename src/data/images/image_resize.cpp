@@ -118,16 +118,17 @@ Interpolation interpolation_of(std::string_view name) {
   return Interpolation::bicubic;
 }
 
-Image resize(const Image& image, int64_t height, int64_t width, Interpolation interpolation) {
-  return resize(image, whole(image), height, width, interpolation);
+Image resize(const Image& image, int64_t height, int64_t width, Interpolation interpolation, Resizing resizing) {
+  return resize(image, whole(image), height, width, interpolation, resizing);
 }
 
-Image resize(const Image& image, const ImageBox& box, int64_t height, int64_t width, Interpolation interpolation) {
-  return resize(image, box, height, width, {0, 0, height, width}, interpolation);
+Image resize(const Image& image, const ImageBox& box, int64_t height, int64_t width, Interpolation interpolation,
+             Resizing resizing) {
+  return resize(image, box, height, width, {0, 0, height, width}, interpolation, resizing);
 }
 
 Image resize(const Image& image, const ImageBox& box, int64_t height, int64_t width, const ImageBox& window,
-             Interpolation interpolation) {
+             Interpolation interpolation, Resizing resizing) {
   const auto inside = [](const ImageBox& part, int64_t rows, int64_t columns) {
     return part.height > 0 && part.width > 0 && part.top >= 0 && part.left >= 0 && part.top + part.height <= rows &&
            part.left + part.width <= columns;
@@ -138,6 +139,16 @@ Image resize(const Image& image, const ImageBox& box, int64_t height, int64_t wi
                box.left, image.height, image.width);
   std::optional<Taps> across;
   if (width != box.width) across = taps_of(box.width, width, window.left, window.width, interpolation);
+  const int64_t fewer_rows = box.height - height, fewer_columns = box.width - width;
+  if (resizing == Resizing::pillow13 && across && fewer_rows > 0 && fewer_rows > 2 * fewer_columns) {
+    const int64_t first = across->outputs.front().first, end = across->outputs.back().end();
+    const Image low = resize_columns(taps_of(box.height, height, window.top, window.height, interpolation), end - first,
+                                     [&](int64_t j) { return image.at(box.top + j, box.left + first); });
+    for (Taps::Output& output : across->outputs) output.first -= first;
+    Image out(window.height, window.width);
+    for (int64_t y = 0; y < window.height; ++y) resize_row(low.row(y), *across, out.row(y));
+    return out;
+  }
   std::vector<uint8_t> made(static_cast<size_t>(window.width * 3));
   const auto row_at = [&](int64_t j) -> const uint8_t* {
     if (!across) return image.at(box.top + j, box.left + window.left);
@@ -152,7 +163,7 @@ Image resize(const Image& image, const ImageBox& box, int64_t height, int64_t wi
 }
 
 Image resize_center_crop(const Image& image, int64_t height, int64_t width, int64_t crop_height, int64_t crop_width,
-                         Interpolation interpolation) {
+                         Interpolation interpolation, Resizing resizing) {
   // Start of the crop along an axis: inside the image, halves are rounded to even; negative if padding is needed.
   const auto start = [](int64_t from, int64_t to) {
     if (to > from) return -((to - from) / 2);
@@ -162,7 +173,7 @@ Image resize_center_crop(const Image& image, int64_t height, int64_t width, int6
   const int64_t top = start(height, crop_height), left = start(width, crop_width);
   const ImageBox kept{std::max<int64_t>(0, top), std::max<int64_t>(0, left), std::min(height, crop_height),
                       std::min(width, crop_width)};
-  Image part = resize(image, whole(image), height, width, kept, interpolation);
+  Image part = resize(image, whole(image), height, width, kept, interpolation, resizing);
   if (part.height == crop_height && part.width == crop_width) return part;
   Image out(crop_height, crop_width);
   for (int64_t y = 0; y < part.height; ++y)

@@ -11,19 +11,27 @@ enum class Interpolation { bilinear, bicubic, box };
 /// Throws InternalError for an unknown name: options were validated when they were read.
 Interpolation interpolation_of(std::string_view name);
 
-/// Resizing with antialiasing, byte for byte like Pillow up to version 12: first every row is resized to the new width,
-/// then every column to the new height; an axis that keeps its size is skipped. Along one axis from n to m, with s =
-/// n/m, f = max(s, 1), c = (i + 0.5) s and the filter's half width S = 0.5 (box), 1 (bilinear), 2 (bicubic):
+/// The version of Pillow whose bytes a resized image has. Up to 12, every row is resized to the new width, then every
+/// column to the new height. From 13 on, columns come first where H - h > 0 and H - h > 2 (W - w), of an image [H,W] that
+/// becomes [h,w].
+enum class Resizing { pillow12, pillow13 };
+
+/// Resizing with antialiasing, byte for byte like Pillow; an axis that keeps its size is skipped. Along one axis from n
+/// to m, with s = n/m, f = max(s, 1), c = (i + 0.5) s and the filter's half width S = 0.5 (box), 1 (bilinear), 2
+/// (bicubic):
 ///   out_i = sum_j k_j in_j,   j from max(int(c - S f + 0.5), 0) to min(int(c + S f + 0.5), n) - 1,
 ///   k_j = K((j - c + 0.5) / f) / sum of them
 /// in 22-bit fixed point. K: 1 - |x|; bicubic with a = -0.5; box 1 on (-0.5, 0.5].
-Image resize(const Image& image, int64_t height, int64_t width, Interpolation interpolation);
+Image resize(const Image& image, int64_t height, int64_t width, Interpolation interpolation,
+             Resizing resizing = Resizing::pillow12);
 /// Crops, then resizes.
-Image resize(const Image& image, const ImageBox& box, int64_t height, int64_t width, Interpolation interpolation);
+Image resize(const Image& image, const ImageBox& box, int64_t height, int64_t width, Interpolation interpolation,
+             Resizing resizing = Resizing::pillow12);
 
-/// Same, but only computes the part `window`. Its only buffers are one row and the sums of its values.
+/// Same, but only computes the part `window`. Its only buffers are one row, or the part with the columns that it needs,
+/// and the sums of its values.
 Image resize(const Image& image, const ImageBox& box, int64_t height, int64_t width, const ImageBox& window,
-             Interpolation interpolation);
+             Interpolation interpolation, Resizing resizing = Resizing::pillow12);
 
 /// The centre [height, width]: a side that is too short is padded with black, (h - H) / 2 of it before the image; top =
 /// round((H - h) / 2), half to even.
@@ -31,6 +39,6 @@ Image center_crop(const Image& image, int64_t height, int64_t width);
 /// The centre [crop_height, crop_width] of the image resized to [height, width]. Only this part is computed: the whole
 /// resized version of a one-pixel-wide image may not fit in memory.
 Image resize_center_crop(const Image& image, int64_t height, int64_t width, int64_t crop_height, int64_t crop_width,
-                         Interpolation interpolation);
+                         Interpolation interpolation, Resizing resizing = Resizing::pillow12);
 
 }  // namespace mnemo::data

@@ -65,7 +65,8 @@ TestCrop TestCrop::of(const ImageTestOptions& options, int64_t height, int64_t w
                 before(height),
                 before(width),
                 options.crop_mode == ImageTestOptions::CropMode::squash,
-                options.interpolation};
+                options.interpolation,
+                options.resize};
   if (options.resize_size > 0) {
     // resize_size is the length of the rectangle's shorter side; the other is in proportion.
     const int64_t shorter = std::min(height, width);
@@ -76,12 +77,12 @@ TestCrop TestCrop::of(const ImageTestOptions& options, int64_t height, int64_t w
 }
 
 Image TestCrop::operator()(const Image& image) const {
-  if (squash) return resize_center_crop(image, resize_height, resize_width, height, width, interpolation);
+  if (squash) return resize_center_crop(image, resize_height, resize_width, height, width, interpolation, resizing);
   // The side that needs the larger scale factor decides; for a square crop, this is the shorter side.
   const bool by_height = resize_height * image.width >= resize_width * image.height;
   const int64_t h = by_height ? resize_height : image.height * resize_width / image.width;
   const int64_t w = by_height ? image.width * resize_height / image.height : resize_width;
-  return resize_center_crop(image, h, w, height, width, interpolation);
+  return resize_center_crop(image, h, w, height, width, interpolation, resizing);
 }
 
 ImageBox draw_crop_box(int64_t height, int64_t width, const std::vector<double>& scale,
@@ -121,7 +122,8 @@ Image ImageTransform::cropped(const Image& image, base::Random& random) const {
     const ImageBox box = draw_crop_box(image.height, image.width, augment_.scale, augment_.ratio, random);
     const bool bilinear = augment_.interpolation == CropInterpolation::bilinear ||
                           (augment_.interpolation == CropInterpolation::random && draw_chance(random, 0.5));
-    return resize(image, box, test_.height, test_.width, bilinear ? Interpolation::bilinear : Interpolation::bicubic);
+    return resize(image, box, test_.height, test_.width, bilinear ? Interpolation::bilinear : Interpolation::bicubic,
+                  test_.resizing);
   }
   Image whole = test_(image);
   if (augment_.crop == ImageAugmentOptions::Crop::none) return whole;

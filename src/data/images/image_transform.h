@@ -36,6 +36,7 @@ struct TestCrop {
   int64_t resize_height = 0, resize_width = 0;
   bool squash = false;
   Interpolation interpolation = Interpolation::bicubic;
+  Resizing resizing = Resizing::pillow13;
 
   /// As in timm: sides of floor(side / crop_pct) before the crop.
   static TestCrop of(const ImageTestOptions& options, int64_t height, int64_t width);

@@ -4,10 +4,10 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "inspect/draw/canvas.h"
+#include "inspect/draw/scalar_picture.h"
 
 namespace mnemo::inspect {
 namespace {
@@ -18,15 +18,10 @@ using core::SpanKind;
 constexpr double kMargin = 16, kGap = 26, kTitle = 30, kStrip = 5;
 constexpr double kMapSize = 240;  // longer side, unless cells would be too large
 constexpr double kLargestCell = 12;
-constexpr int64_t kMaxDots = 480;  // per side; larger maps show the largest weight of each block
-constexpr double kWords = 84;      // room for row labels
-constexpr double kWordSize = 9;
-constexpr double kChartWidth = 480, kChartHeight = 150;
-constexpr Colour kGrey{0x5b, 0x68, 0x78}, kBorder{0xd1, 0x3c, 0x2b}, kFrame{0xb9, 0xc3, 0xce}, kNone{0xf4, 0xf4, 0xf4};
-// Okabe and Ito's colours.
-constexpr std::array<Colour, 8> kLines = {Colour{0x00, 0x72, 0xb2}, Colour{0xd5, 0x5e, 0x00}, Colour{0x00, 0x9e, 0x73},
-                                          Colour{0xcc, 0x79, 0xa7}, Colour{0xb8, 0x86, 0x0b}, Colour{0x56, 0xb4, 0xe9},
-                                          Colour{0x7b, 0x4f, 0xb5}, Colour{0x8c, 0x56, 0x4b}};
+constexpr int64_t kMaxDots = 480;               // per side; larger maps show the largest weight of each block
+constexpr double kWordStep = 6, kWordSize = 9;  // a word each kWordStep pixels at most
+constexpr double kScaleWidth = 80, kScaleDot = 2;
+constexpr Colour kGrey{0x5b, 0x68, 0x78}, kBorder{0xd1, 0x3c, 0x2b}, kFrame{0xb9, 0xc3, 0xce};
 
 Colour colour_of(const core::Span& span) {
   if (span.kind == SpanKind::cache && span.tag == kCompressed) return {0x4a, 0x2c, 0x5e};
@@ -55,16 +50,46 @@ Colour shade(double weight, double largest) {
   return {mix(255, 8), mix(255, 48), mix(255, 107)};
 }
 
+/// The word, shortened to fit beside a map.
+std::string short_word(const std::string& word) {
+  constexpr size_t kMax = 12;
+  std::string start;
+  size_t letters = 0;
+  for (const char c : word) {
+    if ((static_cast<uint8_t>(c) & 0xc0) != 0x80 && ++letters > kMax) return start + "..";
+    start += c;
+  }
+  return start;
+}
+
+/// The words along one edge of a map: every n-th, where rows are too small for all.
+struct EdgeWords {
+  std::vector<std::string> words;  ///< of all rows; empty between those that are written
+  double size = 0, room = 0;       ///< of the letters; for the longest word
+};
+
+EdgeWords words_along(const AttentionSummary& facts, const HeadMap& map, MapAxis axis, int64_t count, double unit) {
+  const auto every = static_cast<size_t>(std::max(1.0, std::ceil(kWordStep / unit)));
+  EdgeWords edge{labels_of(facts, map.layer, axis, count), std::min(kWordSize, unit * static_cast<double>(every))};
+  for (size_t i = 0; i < edge.words.size(); ++i) {
+    edge.words[i] = i % every == 0 ? short_word(edge.words[i]) : "";
+    edge.room = std::max(edge.room, width_of(edge.words[i], edge.size) + 4);
+  }
+  return edge;
+}
+
 /// Position of a map in the picture.
 struct Place {
   int64_t block = 1;  ///< weights per dot along each side
   double cell = 1;
   double width = 0, height = 0;
-  double words = 0;  ///< room for labels on the left
-  double past = 0;   ///< room for the column of rows that are no longer keys
+  double past = 0;          ///< room for the column of rows that are no longer keys
+  EdgeWords rows, columns;  ///< to the left and below
+
+  double unit() const { return cell / static_cast<double>(block); }
 };
 
-Place place_of(const HeadMap& map) {
+Place place_of(const AttentionSummary& facts, const HeadMap& map) {
   const int64_t rows = map.weights.size(0), columns = map.weights.size(1),
                 longest = std::max<int64_t>(1, std::max(rows, columns));
   Place place;
@@ -73,12 +98,15 @@ Place place_of(const HeadMap& map) {
   place.cell = std::clamp(std::floor(2 * kMapSize / dots) / 2, 0.5, kLargestCell);
   place.width = place.cell * static_cast<double>((columns + place.block - 1) / place.block);
   place.height = place.cell * static_cast<double>((rows + place.block - 1) / place.block);
-  if (place.cell >= 8 && place.block == 1) place.words = kWords;
   if (map.past.defined()) place.past = std::max(place.cell, 6.0) + 4;
+  place.rows = words_along(facts, map, map.rows, rows, place.unit());
+  place.columns = words_along(facts, map, map.columns, columns, place.unit());
   return place;
 }
 
-double panel_width(const Place& place) { return std::max(place.words + place.past + place.width + kStrip + 3, 150.0); }
+double panel_width(const Place& place) {
+  return std::max(place.rows.room + place.past + place.width + kStrip + 3, 150.0);
+}
 
 Raster dots_of(const at::Tensor& weights, int64_t block, double largest) {
   const int64_t rows = weights.size(0), columns = weights.size(1);
@@ -98,36 +126,28 @@ Raster dots_of(const at::Tensor& weights, int64_t block, double largest) {
   return raster;
 }
 
-/// The word, shortened to fit beside a map.
-std::string short_word(const std::string& word) {
-  constexpr size_t kMax = 12;
-  std::string start;
-  size_t letters = 0;
-  for (const char c : word) {
-    if ((static_cast<uint8_t>(c) & 0xc0) != 0x80 && ++letters > kMax) return start + "..";
-    start += c;
-  }
-  return start;
+/// The colours of the weights from 0 to the largest.
+void draw_scale(Canvas& canvas, double left, double top, double largest) {
+  const auto count = static_cast<int64_t>(kScaleWidth / kScaleDot);
+  Raster colours{count, 3, {}};
+  for (int64_t i = 0; i < 3 * count; ++i)
+    colours.dots.push_back(shade(static_cast<double>(i % count), static_cast<double>(count - 1)));
+  canvas.text(left, top + 7, "0", 8, Anchor::left, kGrey);
+  canvas.cells(left + 8, top + 1, kScaleDot, colours, Cells::weights);
+  canvas.text(left + kScaleWidth + 12, top + 7, fmt::format("{:.3g}", largest), 8, Anchor::left, kGrey);
 }
 
-void draw_map(Canvas& canvas, const AttentionSummary& facts, const HeadMap& map, double left, double top) {
-  const Place place = place_of(map);
-  double largest = map.weights.numel() == 0 ? 0 : map.weights.max().item<double>();
-  if (map.past.defined()) largest = std::max(largest, map.past.max().item<double>());
-  canvas.text(left, top + 11, fmt::format("layer {} head {}", map.layer, map.head), 11);
-  canvas.text(left, top + 22, fmt::format("largest {:.3f}", largest), 8, Anchor::left, kGrey);
-  const double x = left + place.words + place.past + kStrip + 2, y = top + kTitle + kStrip + 1;
-  canvas.line({{x, y}, {x + place.width, y}, {x + place.width, y + place.height}, {x, y + place.height}, {x, y}},
-              kFrame, 0.5);
-  if (map.weights.numel() > 0) canvas.cells(x, y, place.cell, dots_of(map.weights, place.block, largest));
-  const double unit = place.cell / static_cast<double>(place.block);
-  const auto spans_along = [&](MapAxis axis, int64_t count, bool vertical) {
+/// Colours of the spans along the edges, and lines between them.
+void draw_spans(Canvas& canvas, const AttentionSummary& facts, const HeadMap& map, const Place& place,
+                Canvas::Point at_map) {
+  const double x = at_map.x, y = at_map.y, unit = place.unit();
+  const auto along = [&](MapAxis axis, int64_t count, bool vertical) {
     const std::vector<core::Span> spans = spans_of(facts.masks.at(map.layer), axis, count);
     double at = 0;
-    for (size_t s = 0; s < spans.size(); ++s) {
-      const double length = unit * static_cast<double>(spans[s].length);
+    for (const core::Span& span : spans) {
+      const double length = unit * static_cast<double>(span.length);
       if (length == 0) continue;
-      const Colour colour = axis == MapAxis::slots || axis == MapAxis::cache ? kGrey : colour_of(spans[s]);
+      const Colour colour = axis == MapAxis::slots || axis == MapAxis::cache ? kGrey : colour_of(span);
       if (vertical)
         canvas.rectangle(x - kStrip - 1, y + at, kStrip, length, colour);
       else
@@ -138,20 +158,35 @@ void draw_map(Canvas& canvas, const AttentionSummary& facts, const HeadMap& map,
       if (inner && !vertical) canvas.line({{x + at, y}, {x + at, y + place.height}}, kBorder, 1);
     }
   };
-  spans_along(map.rows, map.weights.size(0), true);
-  spans_along(map.columns, map.weights.size(1), false);
+  along(map.rows, map.weights.size(0), true);
+  along(map.columns, map.weights.size(1), false);
+}
+
+void draw_map(Canvas& canvas, const AttentionSummary& facts, const HeadMap& map, const Place& place, double left,
+              double top) {
+  double largest = map.weights.numel() == 0 ? 0 : map.weights.max().item<double>();
+  if (map.past.defined()) largest = std::max(largest, map.past.max().item<double>());
+  canvas.text(left, top + 11, fmt::format("layer {} head {}", map.layer, map.head), 11);
+  draw_scale(canvas, left, top + 15, largest);
+  const double x = left + place.rows.room + place.past + kStrip + 2, y = top + kTitle + kStrip + 1;
+  canvas.line({{x, y}, {x + place.width, y}, {x + place.width, y + place.height}, {x, y + place.height}, {x, y}},
+              kFrame, 0.5);
+  if (map.weights.numel() > 0)
+    canvas.cells(x, y, place.cell, dots_of(map.weights, place.block, largest), Cells::weights);
+  draw_spans(canvas, facts, map, place, {x, y});
   if (map.past.defined()) {
     const double column = x - kStrip - 2 - place.past;
-    canvas.cells(column, y, place.cell, dots_of(map.past.unsqueeze(1), place.block, largest));
+    canvas.cells(column, y, place.cell, dots_of(map.past.unsqueeze(1), place.block, largest), Cells::weights);
     canvas.text(column, y - 2, "past", 7, Anchor::left, kGrey);
   }
-  if (place.words > 0) {
-    const std::vector<std::string> words = labels_of(facts, map.layer, map.rows, map.weights.size(0));
-    for (size_t i = 0; i < words.size(); ++i) {
-      canvas.text(left + place.words - 3, y + place.cell * (static_cast<double>(i) + 0.5) + 3, short_word(words[i]),
-                  std::min(kWordSize, place.cell), Anchor::right, kGrey);
-    }
-  }
+  const auto middle = [&](size_t i) { return place.unit() * (static_cast<double>(i) + 0.5) + 3; };
+  const auto write = [&](const EdgeWords& edge, size_t i, double across, double down, bool upwards) {
+    if (!edge.words[i].empty()) canvas.text(across, down, edge.words[i], edge.size, Anchor::right, kGrey, upwards);
+  };
+  for (size_t i = 0; i < place.rows.words.size(); ++i)
+    write(place.rows, i, left + place.rows.room - 3, y + middle(i), false);
+  for (size_t i = 0; i < place.columns.words.size(); ++i)
+    write(place.columns, i, x + middle(i), y + place.height + 3, true);
 }
 
 struct Size {
@@ -170,7 +205,8 @@ const char* about(const std::string& map) {
   return nullptr;
 }
 
-double draw_legend(Canvas& canvas, const AttentionSummary& facts, double x, double y) {
+/// Returns the lower right corner.
+Size draw_legend(Canvas& canvas, const AttentionSummary& facts, double x, double y) {
   std::vector<std::string> kinds;
   for (const auto& [layer, mask] : facts.masks) {
     for (const core::Span& span : spans_of(mask, MapAxis::keys, mask.table.num_keys())) {
@@ -182,80 +218,29 @@ double draw_legend(Canvas& canvas, const AttentionSummary& facts, double x, doub
       x += 76;
     }
   }
-  return y + 10;
-}
-
-void draw_chart(Canvas& canvas, const std::vector<ScalarPoint>& points, size_t scalar, double left, double top) {
-  const core::Scalar& first = points.front().scalars[scalar];
-  canvas.text(left, top + 11, first.name, 11);
-  const double x = left + 34, y = top + 22, width = kChartWidth - 130, height = kChartHeight;
-  double low = 1, high = 0;
-  for (const ScalarPoint& point : points) {
-    if (scalar >= point.scalars.size()) continue;
-    for (const double value : point.scalars[scalar].values) {
-      if (std::isfinite(value)) low = std::min(low, value), high = std::max(high, value);
-    }
-  }
-  // Shares lie between 0 and 1; a change of less than 0.1 must not look large.
-  const double middle = (low + high) / 2, half = std::max((high - low) / 2 * 1.1, 0.05);
-  low = middle - half, high = middle + half;
-  const auto first_step = static_cast<double>(points.front().step), last_step = static_cast<double>(points.back().step);
-  const auto at = [&](int64_t step, double value) {
-    const double along = last_step > first_step ? (static_cast<double>(step) - first_step) / (last_step - first_step)
-                                                : 0.5;
-    return Canvas::Point{x + along * width, y + (high - value) / (high - low) * height};
-  };
-  for (int tick = 0; tick <= 4; ++tick) {
-    const double value = low + (high - low) * tick / 4, row = y + height * (4 - tick) / 4;
-    canvas.line({{x, row}, {x + width, row}}, {0xe6, 0xeb, 0xf0}, 1);
-    canvas.text(x - 4, row + 3, fmt::format("{:.3f}", value), 8, Anchor::right, kGrey);
-  }
-  canvas.text(x, y + height + 12, fmt::format("step {}", points.front().step), 8, Anchor::left, kGrey);
-  canvas.text(x + width, y + height + 12, fmt::format("{}", points.back().step), 8, Anchor::right, kGrey);
-  for (size_t head = 0; head < first.values.size(); ++head) {
-    std::vector<Canvas::Point> line;
-    for (const ScalarPoint& point : points) {
-      if (scalar >= point.scalars.size() || head >= point.scalars[scalar].values.size() ||
-          !std::isfinite(point.scalars[scalar].values[head]))
-        continue;
-      line.push_back(at(point.step, point.scalars[scalar].values[head]));
-    }
-    if (line.empty()) continue;
-    const Colour colour = kLines[head % kLines.size()];
-    canvas.line(line, colour, 1.5);
-    canvas.rectangle(x + width + 8, y + 12 * static_cast<double>(head), 8, 8, colour);
-    canvas.text(x + width + 19, y + 12 * static_cast<double>(head) + 7, fmt::format("head {}", head), 8, Anchor::left,
-                kGrey);
-  }
-}
-
-double draw_gauges(Canvas& canvas, const std::vector<ScalarPoint>& points, size_t columns, double y) {
-  const size_t count = points.front().scalars.size();
-  for (size_t scalar = 0; scalar < count; ++scalar) {
-    draw_chart(canvas, points, scalar, kMargin + static_cast<double>(scalar % columns) * kChartWidth,
-               y + static_cast<double>(scalar / columns) * (kChartHeight + 50));
-  }
-  return y + static_cast<double>((count + columns - 1) / columns) * (kChartHeight + 50);
+  return {x, y + 10};
 }
 
 Size draw_maps(Canvas& canvas, const AttentionSummary& facts, double y) {
-  Size size{0, draw_legend(canvas, facts, kMargin, y + 12)};
+  Size size = draw_legend(canvas, facts, kMargin, y + 12);
   std::vector<std::string> names;
   for (const HeadMap& map : facts.maps) {
     if (std::find(names.begin(), names.end(), map.name) == names.end()) names.push_back(map.name);
   }
   for (const std::string& name : names) {
-    canvas.text(kMargin, size.height + 20, about(name) == nullptr ? name : about(name), 12);
+    const std::string said = about(name) == nullptr ? name : about(name);
+    canvas.text(kMargin, size.height + 20, said, 12);
+    size.width = std::max(size.width, kMargin + width_of(said, 12));
     double x = kMargin, top = size.height + 30, bottom = top;
     int64_t layer = -1;
     for (const HeadMap& map : facts.maps) {
       if (map.name != name) continue;
       if (map.layer != layer && layer >= 0) x = kMargin, top = bottom + kGap;
       layer = map.layer;
-      const Place place = place_of(map);
-      draw_map(canvas, facts, map, x, top);
+      const Place place = place_of(facts, map);
+      draw_map(canvas, facts, map, place, x, top);
       x += panel_width(place) + kGap;
-      bottom = std::max(bottom, top + kTitle + kStrip + place.height);
+      bottom = std::max(bottom, top + kTitle + kStrip + place.height + place.columns.room + 2);
       size.width = std::max(size.width, x);
     }
     size.height = bottom + kGap;
@@ -274,8 +259,8 @@ Size draw_picture(Canvas& canvas, const AttentionPicture& picture) {
     size = {std::max(size.width, end.x), end.y};
   }
   if (picture.scalars != nullptr && !picture.scalars->empty()) {
-    size.height = draw_gauges(canvas, *picture.scalars, picture.columns, size.height);
-    size.width = std::max(size.width, 2 * kMargin + static_cast<double>(picture.columns) * kChartWidth);
+    const Canvas::Point end = draw_scalars(canvas, *picture.scalars, picture.columns, kMargin, size.height);
+    size = {std::max(size.width, kMargin + end.x), end.y};
   }
   return size;
 }

@@ -18,8 +18,8 @@ struct AttentionPicture {
   size_t columns = 2;  ///< charts of scalars side by side
 };
 
-/// Rows are queries, columns keys. Darker means a larger weight; each map has its own scale, labelled with its largest
-/// weight. Spans are coloured along the edges, with lines between them.
+/// Rows are queries, columns keys, with their words at the edges. Darker means a larger weight; each map has its own
+/// scale, drawn above it from 0 to its largest weight. Spans are coloured along the edges, with lines between them.
 std::string svg_of(const AttentionPicture& picture);
 
 /// Only the scalars, for a report.

@@ -45,9 +45,9 @@ void note_left_out(page::Document& page, const base::Node& view) {
 
 }  // namespace
 
-base::Node attention_view(const AttentionSummary& facts, size_t max_bytes) {
+base::Node attention_view(const InputAttention& input, size_t max_bytes) {
   base::Node axes = base::Node::array(), maps = base::Node::array();
-  const auto axis = [&](int64_t layer, core::MapAxis of, int64_t count) {
+  const auto axis = [&](const AttentionSummary& facts, int64_t layer, core::MapAxis of, int64_t count) {
     base::Node node = axis_node(facts, layer, of, count);
     const auto& known = axes.items();
     const auto found = std::find(known.begin(), known.end(), node);
@@ -56,25 +56,35 @@ base::Node attention_view(const AttentionSummary& facts, size_t max_bytes) {
     return static_cast<int64_t>(index);
   };
   size_t bytes = 0, left_out = 0;
-  for (const HeadMap& map : facts.maps) {
-    bytes += text_bytes(map);
-    if (bytes > max_bytes) {
-      ++left_out;
-      continue;
+  const auto add = [&](const AttentionSummary& facts) {
+    for (const HeadMap& map : facts.maps) {
+      bytes += text_bytes(map);
+      if (bytes > max_bytes) {
+        ++left_out;
+        continue;
+      }
+      base::Node node = base::Node::table(
+          {{"segment", facts.segment}, {"layer", map.layer}, {"head", map.head}, {"name", map.name}});
+      node.set("rows", axis(facts, map.layer, map.rows, map.weights.size(0)));
+      node.set("columns", axis(facts, map.layer, map.columns, map.weights.size(1)));
+      node.set("weights", half_text(map.weights));
+      if (map.past.defined()) node.set("past", half_text(map.past));
+      maps.push_back(std::move(node));
     }
-    base::Node node = base::Node::table({{"layer", map.layer}, {"head", map.head}, {"name", map.name}});
-    node.set("rows", axis(map.layer, map.rows, map.weights.size(0)));
-    node.set("columns", axis(map.layer, map.columns, map.weights.size(1)));
-    node.set("weights", half_text(map.weights));
-    if (map.past.defined()) node.set("past", half_text(map.past));
-    maps.push_back(std::move(node));
+  };
+  add(input.shown());
+  for (const AttentionSummary& facts : input.segments) {
+    if (&facts != &input.shown()) add(facts);
   }
-  return base::Node::table(
-      {{"axes", std::move(axes)}, {"maps", std::move(maps)}, {"left_out", static_cast<int64_t>(left_out)}});
+  return base::Node::table({{"segment", input.shown().segment},
+                            {"num_segments", input.shown().num_segments},
+                            {"axes", std::move(axes)},
+                            {"maps", std::move(maps)},
+                            {"left_out", static_cast<int64_t>(left_out)}});
 }
 
-void add_attention_view(page::Document& page, const AttentionSummary& facts) {
-  const base::Node view = attention_view(facts);
+void add_attention_view(page::Document& page, const InputAttention& input) {
+  const base::Node view = attention_view(input);
   page.add(
       "<h3>On the text</h3>\n<p>Point at a token or a row of memory, or reach it with Tab and the arrow keys: the "
       "other "
@@ -82,6 +92,11 @@ void add_attention_view(page::Document& page, const AttentionSummary& facts) {
       "<div id=\"attention-view\"><noscript>This needs JavaScript.</noscript></div>\n",
       "attention on the text");
   note_left_out(page, view);
+  const int64_t first = input.segments.front().segment, last = input.segments.back().segment;
+  if (last - first + 1 < input.shown().num_segments)
+    page.add(fmt::format("<p class=\"note\">The page has segments {} to {} of {}; choose another with --segment.</p>\n",
+                         first, last, input.shown().num_segments),
+             "a note");
   if (page.add_data("attention", view, "attention on the text")) page.use("attention.js");
 }
 

@@ -15,10 +15,12 @@ namespace {
 
 std::string hex(Colour colour) { return fmt::format("#{:02x}{:02x}{:02x}", colour.red, colour.green, colour.blue); }
 
-/// Colours of a page's dark scheme (page.css): paper, ink, grey text and the lines behind a chart.
+/// Colours of a page's dark scheme (page.css): paper, ink, grey text and the lines behind a chart. Weights are light on
+/// black, of which `screen` leaves the paper.
 constexpr const char* kDark = R"(<style>@media screen and (prefers-color-scheme: dark) {
 .maps > rect[fill="#fff"] { fill: #12171d } .maps text[fill="#1d2733"] { fill: #dce3ea }
-.maps text[fill="#5b6878"] { fill: #9aa7b4 } .maps polyline[stroke="#e6ebf0"] { stroke: #262f39 } }</style>
+.maps text[fill="#5b6878"] { fill: #9aa7b4 } .maps polyline[stroke="#e6ebf0"] { stroke: #262f39 }
+.maps .weights { filter: invert(1) hue-rotate(180deg); mix-blend-mode: screen } }</style>
 )";
 
 /// Repeats each dot `times` times in both directions.
@@ -32,6 +34,15 @@ Raster enlarged(const Raster& raster, int64_t times) {
 }
 
 }  // namespace
+
+double width_of(std::string_view text, double size) {
+  double letters = 0;
+  for (const char c : text) {
+    const auto byte = static_cast<uint8_t>(c);
+    if ((byte & 0xc0) != 0x80) letters += byte < 0xe3 ? 0.62 : 1;
+  }
+  return letters * size;
+}
 
 std::string png_of(const Raster& raster) {
   base::ensure(raster.width > 0 && raster.height > 0 && raster.width <= 1 << 16 && raster.height <= 1 << 16,
@@ -69,22 +80,23 @@ void Canvas::line(const std::vector<Point>& points, Colour colour, double width)
   drawn_ += "\"/>\n";
 }
 
-void Canvas::text(double x, double y, std::string_view text, double size, Anchor anchor, Colour colour) {
+void Canvas::text(double x, double y, std::string_view text, double size, Anchor anchor, Colour colour, bool upwards) {
   const char* where = anchor == Anchor::left ? "start" : anchor == Anchor::middle ? "middle" : "end";
   drawn_ += fmt::format(
-      "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{:.1f}\" text-anchor=\"{}\" fill=\"{}\">{}</text>\n", x, y, size,
-      where, hex(colour), base::html_escape(text));
+      "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{:.1f}\" text-anchor=\"{}\" fill=\"{}\"{}>{}</text>\n", x, y, size,
+      where, hex(colour), upwards ? fmt::format(" transform=\"rotate(-90 {:.1f} {:.1f})\"", x, y) : "",
+      base::html_escape(text));
 }
 
-void Canvas::cells(double x, double y, double cell, const Raster& raster) {
+void Canvas::cells(double x, double y, double cell, const Raster& raster, Cells kind) {
   // librsvg 2.54 blurs enlarged images despite image-rendering: with two dots per pixel there is nothing to enlarge.
   const Raster dots = enlarged(raster, std::max<int64_t>(1, static_cast<int64_t>(std::ceil(2 * cell))));
   drawn_ += fmt::format(
-      "<image x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" preserveAspectRatio=\"none\" "
+      "<image{} x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" preserveAspectRatio=\"none\" "
       "style=\"image-rendering:pixelated\" "
       "href=\"data:image/png;base64,{}\"/>\n",
-      x, y, cell * static_cast<double>(raster.width), cell * static_cast<double>(raster.height),
-      base::to_base64(png_of(dots)));
+      kind == Cells::weights ? " class=\"weights\"" : "", x, y, cell * static_cast<double>(raster.width),
+      cell * static_cast<double>(raster.height), base::to_base64(png_of(dots)));
 }
 
 }  // namespace mnemo::inspect

@@ -32,6 +32,15 @@ Colour heat(double part) {
   return {mix(0), mix(1), mix(2)};
 }
 
+/// The colours of the weights from 0 to the largest.
+Raster heat_scale() {
+  constexpr int64_t kDots = 28;
+  Raster raster{kDots, 2, {}};
+  for (int64_t i = 0; i < 2 * kDots; ++i)
+    raster.dots.push_back(heat(std::sqrt(static_cast<double>(i % kDots) / (kDots - 1))));
+  return raster;
+}
+
 /// The picture in its own resolution; large ones are subsampled, small ones enlarged by repetition.
 Raster raster_of(const data::Image& image) {
   const int64_t longest = std::max(image.height, image.width);
@@ -105,6 +114,15 @@ class PanelLines {
     widen(left_, text, 12);
     y_ += 24;
   }
+  /// The colours from 0 to the largest weight, which each panel names.
+  void scale(const Raster& colours) {
+    constexpr double kDot = 4;
+    const double end = left_ + 8 + kDot * static_cast<double>(colours.width);
+    canvas_.text(left_, y_ + 8, "0", 8, Anchor::left, kSmall);
+    canvas_.cells(left_ + 8, y_ + 1, kDot, colours);
+    canvas_.text(end + 4, y_ + 8, "most", 8, Anchor::left, kSmall);
+    y_ += 16;
+  }
   /// `strips` appear below the raster, each under its name.
   void panel(const std::string& title, const std::vector<std::string>& small, const Raster& raster,
              const std::vector<std::pair<std::string, Raster>>& strips = {}) {
@@ -140,10 +158,7 @@ class PanelLines {
   double bottom() const { return y_; }
 
  private:
-  /// In common fonts, a letter is at most 0.62 times as wide as it is high.
-  void widen(double x, const std::string& text, double size) {
-    right_ = std::max(right_, x + 0.62 * size * static_cast<double>(text.size()));
-  }
+  void widen(double x, const std::string& text, double size) { right_ = std::max(right_, x + width_of(text, size)); }
 
   Canvas& canvas_;
   double left_, x_, y_, right_, lowest_ = 0;
@@ -163,6 +178,7 @@ void draw_looks(PanelLines& lines, const ImageAttention& facts, const Raster& pi
   });
   lines.caption(fmt::format("attention from {}: bright means large (square root, each map on its own scale){}", from,
                             any_memory ? "; cells below: memory tokens, on the picture's scale" : ""));
+  lines.scale(heat_scale());
   for (const inspect::ImageLayer& layer : facts.layers) {
     for (const inspect::ImageLook& look : layer.looks) {
       if (look.from != from) continue;

@@ -14,14 +14,26 @@
 
   if (data.maps.length === 0) return;
   function key(map) { return map.name + " " + map.layer; }
-  var groups = [];
-  data.maps.forEach(function (map) {
-    var group = groups.find(function (g) { return g.key === key(map); });
-    if (!group) groups.push(group = { key: key(map), name: map.name, layer: map.layer, maps: [] });
-    group.maps.push(map);
-  });
-  var names = groups.map(function (g) { return g.name; }).filter(function (n, i, all) { return all.indexOf(n) === i; });
-  var group = groups[0], head = group.maps.length > 1 ? -1 : group.maps[0].head, held = null;
+  function distinct(all) { return all.filter(function (v, i) { return all.indexOf(v) === i; }); }
+  var segments = distinct(data.maps.map(function (map) { return map.segment; })).sort(function (a, b) { return a - b; });
+  var groups, names, group, segment = data.segment, held = null;
+  // The maps of a segment by name and layer; the same are shown as before, where it has them.
+  function turn_to(number) {
+    var before = group;
+    segment = number;
+    groups = [];
+    data.maps.forEach(function (map) {
+      if (map.segment !== segment) return;
+      var group = groups.find(function (g) { return g.key === key(map); });
+      if (!group) groups.push(group = { key: key(map), name: map.name, layer: map.layer, maps: [] });
+      group.maps.push(map);
+    });
+    names = distinct(groups.map(function (g) { return g.name; }));
+    group = groups.find(function (g) { return before && g.key === before.key; }) || groups[0];
+    document.querySelectorAll("[data-segment]").forEach(function (part) { part.hidden = +part.dataset.segment !== segment; });
+  }
+  turn_to(segment);
+  var head = group.maps.length > 1 ? -1 : group.maps[0].head;
   var current = null;  // {rows, columns, weights, past, largest}
 
   var controls = element("div", "controls"), said = element("p", "said"), looks = element("div", "looks");
@@ -61,6 +73,11 @@
 
   function toolbar() {
     controls.textContent = "";
+    if (segments.length > 1) controls.appendChild(list("segment", segments.map(function (n) { return { label: n + " of " + data.num_segments, value: n }; }), segment, function (n) {
+      turn_to(n);
+      fresh();
+      controls.querySelector("select").focus();
+    }));
     if (names.length > 1) controls.appendChild(list("map", names.map(function (n) { return { label: n, value: n }; }), group.name, function (name) {
       group = groups.find(function (g) { return g.name === name && g.layer === group.layer; }) || groups.find(function (g) { return g.name === name; });
       fresh();
@@ -257,19 +274,56 @@
     read((cursor ? cursor.row : 0) + step[0], (cursor ? cursor.column : 0) + step[1]);
   });
 
+  // The map as a picture: the words of rows and columns at its edges, and the scale above it.
+  function drawing() {
+    var times = Math.max(1, Math.floor(1200 / Math.max(canvas.width, canvas.height))), unit = times / block, size = Math.max(11, Math.min(20, unit * 0.7));
+    var every = Math.ceil(1.15 * size / unit), font = size.toFixed(1) + "px sans-serif", large = document.createElement("canvas"), context = large.getContext("2d");
+    var style = getComputedStyle(document.body), heat = style.getPropertyValue("--heat");
+    function words(of) {
+      return of.labels.map(function (label, i) {
+        var word = title(of, i);
+        return i % every ? "" : word.length > 16 ? word.slice(0, 15) + "\u2026" : word;
+      });
+    }
+    context.font = font;
+    function room(list) { return 10 + list.reduce(function (most, word) { return Math.max(most, context.measureText(word).width); }, 0); }
+    var rows = words(current.rows), columns = words(current.columns), left = room(rows), top = 2.5 * size, width = canvas.width * times, height = canvas.height * times;
+    var about = (group.name + ", segment " + segment + ", layer " + group.layer + ", " + (head < 0 ? "mean of the heads" : "head " + head)), bar = 8 * size;
+    var above = context.measureText(about + "  0  " + number(current.largest)).width + bar + size;
+    large.width = Math.ceil(left + Math.max(width, above) + 10);
+    large.height = Math.ceil(top + height + room(columns));
+    context.fillStyle = style.backgroundColor;
+    context.fillRect(0, 0, large.width, large.height);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(canvas, left, top, width, height);
+    context.strokeStyle = style.color;
+    context.strokeRect(left - 0.5, top - 0.5, width + 1, height + 1);
+    context.font = font;
+    context.fillStyle = style.color;
+    context.fillText(about + "  0", left, 1.4 * size);
+    var x = Math.round(left + context.measureText(about + "  0 ").width);
+    context.fillText(number(current.largest), x + bar + size / 2, 1.4 * size);
+    for (var i = 0; i < bar; ++i) {
+      context.fillStyle = "rgba(" + heat + ", " + Math.sqrt(i / bar) + ")";
+      context.fillRect(x + i, 0.6 * size, 1, size);
+    }
+    context.fillStyle = style.color;
+    context.textAlign = "right";
+    rows.forEach(function (word, i) { if (word) context.fillText(word, left - 5, top + (i + 0.5) * unit + size / 3); });
+    columns.forEach(function (word, i) {
+      if (!word) return;
+      context.save();
+      context.translate(left + (i + 0.5) * unit + size / 3, top + height + 5);
+      context.rotate(-Math.PI / 2);
+      context.fillText(word, 0, 0);
+      context.restore();
+    });
+    return large;
+  }
+
   fresh();
   Page.tools(place, "attention map", {
-    png: function () {
-      var large = document.createElement("canvas"), times = Math.max(1, Math.floor(1200 / Math.max(canvas.width, canvas.height)));
-      large.width = canvas.width * times;
-      large.height = canvas.height * times;
-      var context = large.getContext("2d");
-      context.fillStyle = getComputedStyle(document.body).backgroundColor;
-      context.fillRect(0, 0, large.width, large.height);
-      context.imageSmoothingEnabled = false;
-      context.drawImage(canvas, 0, 0, large.width, large.height);
-      return large;
-    },
+    png: drawing,
     csv: function () {
       return [[""].concat(current.columns.labels)].concat(current.rows.labels.map(function (label, row) {
         return [label].concat(current.columns.labels.map(function (unused, column) { return String(weight(row, column)); }));

@@ -1,5 +1,5 @@
 // Heat maps on an image as large as the page, with the values under the pointer. #image-attention: see
-// src/inspect/draw/image_view.h.
+// src/inspect/draw/attention_view.h.
 (function () {
   "use strict";
   var element = Page.element;
@@ -96,10 +96,28 @@
     event.preventDefault();
     read((cursor === null ? 0 : Math.floor(cursor / shown.width)) + step[0], (cursor === null ? 0 : cursor % shown.width) + step[1]);
   });
+  // The map as a picture, with its scale below.
+  function drawing() {
+    var large = document.createElement("canvas"), context = large.getContext("2d"), style = getComputedStyle(document.body), size = 18, bar = 12 * size;
+    large.width = canvas.width;
+    large.height = canvas.height + 2 * size;
+    context.fillStyle = style.backgroundColor;
+    context.fillRect(0, 0, large.width, large.height);
+    context.drawImage(canvas, 0, 0);
+    context.fillStyle = style.color;
+    context.font = size + "px sans-serif";
+    context.fillText("0", 4, canvas.height + 1.4 * size);
+    context.fillText(share(shown.largest), 1.8 * size + bar, canvas.height + 1.4 * size);
+    for (var i = 0; i < bar; ++i) {
+      context.fillStyle = "rgb(" + colour(Math.sqrt(i / bar)).map(Math.round).join(",") + ")";
+      context.fillRect(Math.round(1.4 * size) + i, canvas.height + 0.6 * size, 1, size);
+    }
+    return large;
+  }
   image.onload = function () {
     pick();
     Page.tools(place, "heat map", {
-      png: function () { return canvas; },
+      png: drawing,
       csv: function () {
         var rows = [];
         for (var row = 0; row < shown.height; ++row) rows.push(Array.from(shown.weights.slice(row * shown.width, (row + 1) * shown.width)).map(String));

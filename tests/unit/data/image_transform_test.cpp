@@ -1,5 +1,6 @@
 #include "data/images/image_transform.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +9,8 @@
 #include <numeric>
 #include <set>
 
+#include "base/file_io.h"
+#include "base/json_value.h"
 #include "base/options.h"
 #include "data/draws.h"
 #include "data/images/image_augment.h"
@@ -60,6 +63,58 @@ TEST(ImageResize, APartIsResizedAsIfItHadBeenCutOutFirst) {
       EXPECT_EQ(resize(image, box, h, w, interpolation), resize(part, h, w, interpolation)) << h << " x " << w;
     }
   }
+}
+
+/// The image of tests/data/pillow/make.py.
+Image summed(int64_t height, int64_t width) {
+  Image image(height, width);
+  for (int64_t y = 0; y < height; ++y) {
+    for (int64_t x = 0; x < width; ++x) {
+      for (int64_t c = 0; c < 3; ++c)
+        image.at(y, x)[c] = static_cast<uint8_t>((31 * y * y + 17 * x + 101 * c + 7 * x * y) % 256);
+    }
+  }
+  return image;
+}
+
+std::string hexadecimal(const Image& image) {
+  std::string text;
+  for (const uint8_t byte : image.bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+TEST(ImageResize, HasTheBytesOfPillow12And13) {
+  for (const auto& [version, resizing] :
+       {std::pair("pillow12", Resizing::pillow12), {"pillow13", Resizing::pillow13}}) {
+    const std::string path = fmt::format(MNEMO_SOURCE_DIR "/tests/data/pillow/{}.json", version);
+    const base::Node cases = base::parse_json(base::read_file(path), path);
+    ASSERT_EQ(cases.size(), 30u);
+    for (const base::Node& one : cases.items()) {
+      const auto size = [&](const char* key, size_t i) { return one.at(key).items()[i].as_int(); };
+      const Interpolation interpolation = interpolation_of(one.at("interpolation").as_string());
+      const Image image = summed(size("from", 0), size("from", 1));
+      const int64_t h = size("to", 0), w = size("to", 1);
+      const Image found = resize(image, h, w, interpolation, resizing);
+      EXPECT_EQ(hexadecimal(found), one.at("bytes").as_string()) << version << " " << base::to_json(one, -1);
+      const ImageBox window{h / 3, w / 4, h / 2, std::max<int64_t>(1, w / 3)};
+      EXPECT_EQ(resize(image, whole(image), h, w, window, interpolation, resizing),
+                resize(found, window, window.height, window.width, interpolation));
+    }
+  }
+}
+
+TEST(ImageOptions, ATableOfAnEarlierVersionResizesAsThatVersionDid) {
+  base::Node table = base::write_options(ImageOptions());
+  EXPECT_EQ(table.at("test_crop").at("resize").as_string(), "pillow13");
+  ImageOptions::from_earlier(table);
+  EXPECT_EQ(table.at("test_crop").at("resize").as_string(), "pillow13") << "that says it";
+  table.find("test_crop")->erase("resize");
+  base::Node written = table;
+  ImageOptions::from_earlier(table);
+  EXPECT_EQ(table.at("test_crop").at("resize").as_string(), "pillow12");
+  written.erase("keep_decoded");
+  ImageOptions::from_earlier(written);
+  EXPECT_FALSE(written.at("test_crop").contains("resize")) << "not every key: written by hand";
 }
 
 TEST(ImageResize, AWindowIsThatPartOfTheWhole) {

@@ -9,7 +9,7 @@
 namespace mnemo::inspect {
 namespace {
 
-AttentionSummary look(const char* memory) {
+InputAttention look(const char* memory) {
   base::Node node = base::parse_toml(
       "segment_size = 4\n[embedding]\nvocab_size = 7\n[backbone]\nnum_layers = 2\ndim = 8\nnum_heads = 2\nffn_dim = "
       "8\n",
@@ -20,7 +20,7 @@ AttentionSummary look(const char* memory) {
   std::vector<data::Batch> segments(2);
   test::Numbers numbers(2);
   for (data::Batch& segment : segments) segment.input.tokens = numbers.tokens({1, 4}, 7);
-  return look_at_attention(*model, segments, {{"a", "b", "c", "d"}, {"e", "f", "g", "h"}}, {});
+  return look_at_input(*model, segments, {{"a", "b", "c", "d"}, {"e", "f", "g", "h"}}, {}, 1000);
 }
 
 /// The float16 numbers of base64 text, decoded here anew.
@@ -41,15 +41,19 @@ std::vector<double> halves(const std::string& text) {
 }
 
 TEST(AttentionView, HoldsEveryWeightUnderItsLabels) {
-  const AttentionSummary facts = look("memory=[{type=\"recurrent_tokens\",num_mem_tokens=2}]");
-  const base::Node view = attention_view(facts);
-  ASSERT_EQ(view.at("maps").size(), facts.maps.size());
+  const InputAttention input = look("memory=[{type=\"recurrent_tokens\",num_mem_tokens=2}]");
+  const base::Node view = attention_view(input);
+  const AttentionSummary& facts = input.shown();
+  EXPECT_EQ(view.at("segment").as_int(), 2);
+  EXPECT_EQ(view.at("num_segments").as_int(), 2);
+  ASSERT_EQ(view.at("maps").size(), 2 * facts.maps.size());
   for (size_t m = 0; m < facts.maps.size(); ++m) {
     const base::Node& map = view.at("maps").items()[m];
     const std::vector<double> weights = halves(map.at("weights").as_string());
     ASSERT_EQ(static_cast<int64_t>(weights.size()), facts.maps[m].weights.numel());
     for (size_t i = 0; i < weights.size(); ++i)
       EXPECT_NEAR(weights[i], facts.maps[m].weights.const_data_ptr<double>()[i], 1e-3);
+    EXPECT_EQ(map.at("segment").as_int(), 2);
     EXPECT_EQ(map.at("layer").as_int(), facts.maps[m].layer);
     EXPECT_EQ(map.at("head").as_int(), facts.maps[m].head);
     const base::Node& rows = view.at("axes").items()[static_cast<size_t>(map.at("rows").as_int())];
@@ -60,7 +64,11 @@ TEST(AttentionView, HoldsEveryWeightUnderItsLabels) {
     EXPECT_EQ(rows.at("spans").items()[1].at("kind").as_string(), "tokens");
     EXPECT_EQ(rows.at("spans").items()[1].at("length").as_int(), 4);
   }
-  EXPECT_EQ(view.at("axes").size(), 1u) << "rows and keys are the same here, in every layer";
+  EXPECT_EQ(view.at("axes").size(), 2u) << "rows and keys are the same here, in every layer of a segment";
+  const base::Node& earlier = view.at("maps").items()[facts.maps.size()];
+  EXPECT_EQ(earlier.at("segment").as_int(), 1);
+  EXPECT_EQ(earlier.at("rows").as_int(), 1);
+  EXPECT_EQ(view.at("axes").items()[1].at("labels").items()[2].as_string(), "a");
 }
 
 TEST(AttentionView, NamesThePastAndTheSlots) {
@@ -79,11 +87,13 @@ TEST(AttentionView, NamesThePastAndTheSlots) {
 }
 
 TEST(AttentionView, HeadsBeyondTheLimitAreCounted) {
-  const AttentionSummary facts = look("memory=[]");
-  const size_t one = 200 + static_cast<size_t>(facts.maps[0].weights.numel()) * 8 / 3;
-  const base::Node view = attention_view(facts, 2 * one);
+  const InputAttention input = look("memory=[]");
+  const std::vector<HeadMap>& maps = input.shown().maps;
+  const size_t one = 200 + static_cast<size_t>(maps[0].weights.numel()) * 8 / 3;
+  const base::Node view = attention_view(input, 2 * one);
   EXPECT_EQ(view.at("maps").size(), 2u);
-  EXPECT_EQ(view.at("left_out").as_int(), static_cast<int64_t>(facts.maps.size()) - 2);
+  EXPECT_EQ(view.at("maps").items()[1].at("segment").as_int(), 2) << "those of the chosen segment come first";
+  EXPECT_EQ(view.at("left_out").as_int(), 2 * static_cast<int64_t>(maps.size()) - 2);
 }
 
 }  // namespace

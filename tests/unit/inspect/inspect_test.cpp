@@ -1,4 +1,5 @@
 // Reports of `inspect` for an input: choices, shares, pictures.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <png.h>
 #include <torch/types.h>
@@ -51,7 +52,7 @@ Input small_input(int64_t segments) {
 
 AttentionSummary inspect(const models::TextModel& model, const AttentionChoice& choice = {}, int64_t segments = 3) {
   const Input input = small_input(segments);
-  return look_at_attention(model, input.segments, input.words, choice);
+  return look_at_input(model, input.segments, input.words, choice).shown();
 }
 
 TEST(ChosenNumbers, AreListsAndRanges) {
@@ -105,7 +106,7 @@ TEST(AttentionSummary, ARowOfTheClassIsNoToken) {
   Input input;
   input.segments.emplace_back().input.tokens = at::zeros({1, 1}, at::kLong);
   input.words.push_back({"a"});
-  const AttentionSummary facts = look_at_attention(*model, input.segments, input.words, {});
+  const AttentionSummary facts = look_at_input(*model, input.segments, input.words, {}).shown();
   ASSERT_EQ(facts.shares.size(), 2u * 2u * 2u) << "each layer and head, from the class's row and tokens";
   for (size_t i = 0; i < facts.shares.size(); ++i) {
     EXPECT_EQ(facts.shares[i].from, i % 2 == 0 ? "class" : "tokens");
@@ -180,9 +181,9 @@ TEST(AttentionSummary, CompressedRowsAreTheirOwnKindOfKeys) {
 TEST(AttentionSummary, PaddedQueriesDoNotCount) {
   const auto model = small_model({"backbone.attention.type=softmax"});
   Input input = small_input(1);
-  const AttentionSummary whole = look_at_attention(*model, input.segments, input.words, {});
+  const AttentionSummary whole = look_at_input(*model, input.segments, input.words, {}).shown();
   input.segments[0].input.valid = at::tensor({1, 1, 1, 0}, at::kLong).view({1, 4}).to(at::kBool);
-  const AttentionSummary padded = look_at_attention(*model, input.segments, input.words, {});
+  const AttentionSummary padded = look_at_input(*model, input.segments, input.words, {}).shown();
   ASSERT_EQ(padded.shares.size(), 4u);
   for (const HeadShare& share : padded.shares) EXPECT_NEAR(share.to.at(0).second, 1.0, 1e-12);
   EXPECT_EQ(test::difference(padded.maps[0].weights.narrow(0, 0, 3), whole.maps[0].weights.narrow(0, 0, 3)), 0.0);
@@ -191,13 +192,57 @@ TEST(AttentionSummary, PaddedQueriesDoNotCount) {
 TEST(AttentionSummary, TheLastOfTheFullestSegmentsIsShown) {
   const auto model = small_model({});
   Input input = small_input(3);
-  const auto shown = [&] { return look_at_attention(*model, input.segments, input.words, {}).segment; };
+  const auto shown = [&] { return look_at_input(*model, input.segments, input.words, {}).shown().segment; };
   EXPECT_EQ(shown(), 3);
   input.segments[2].input.tokens = input.segments[2].input.tokens.narrow(1, 0, 1);
   input.words[2].resize(1);
   EXPECT_EQ(shown(), 2);
   input.segments[1].input.valid = at::tensor({1, 1, 1, 0}, at::kLong).view({1, 4}).to(at::kBool);
   EXPECT_EQ(shown(), 1);
+}
+
+TEST(AttentionSummary, ASegmentWithFilledMemoryIsShown) {
+  Input input = small_input(3);
+  const auto shorten = [&](size_t i, int64_t tokens) {
+    input.segments[i].input.tokens = input.segments[i].input.tokens.narrow(1, 0, tokens);
+    input.words[i].resize(static_cast<size_t>(tokens));
+  };
+  shorten(1, 2);
+  shorten(2, 1);
+  const auto shown = [&](const std::vector<std::string>& assignments) {
+    return look_at_input(*small_model(assignments), input.segments, input.words, {}).shown().segment;
+  };
+  const std::vector<std::vector<std::string>> memories = {
+      {"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=2"},
+      {"memory[0].type=segment_cache", "memory[0].mem_len=8"},
+      {"backbone.attention.type=linear"}};
+  EXPECT_EQ(shown({}), 1) << "nothing to fill";
+  for (const std::vector<std::string>& memory : memories) EXPECT_EQ(shown(memory), 2) << memory[0];
+  input.segments[1].reset = at::ones({1}, at::kBool);
+  for (const std::vector<std::string>& memory : memories) EXPECT_EQ(shown(memory), 3) << memory[0];
+  input.segments[2].reset = input.segments[1].reset;
+  for (const std::vector<std::string>& memory : memories) EXPECT_EQ(shown(memory), 1) << "each stands alone";
+}
+
+TEST(AttentionSummary, SegmentsAroundTheChosenOneAreKept) {
+  const auto model = small_model({"memory[0].type=recurrent_tokens", "memory[0].num_mem_tokens=1"});
+  const Input input = small_input(5);
+  constexpr int64_t kEach = 2 * 2 * 6 * 6;
+  const auto kept = [&](int64_t chosen, int64_t max_weights) {
+    const InputAttention found = look_at_input(*model, input.segments, input.words, {{}, {}, chosen}, max_weights);
+    EXPECT_EQ(found.shown().segment, chosen);
+    EXPECT_EQ(found.shown().words.back(), std::to_string(chosen - 1));
+    std::vector<int64_t> numbers;
+    for (const AttentionSummary& facts : found.segments) numbers.push_back(facts.segment);
+    const at::Tensor alone = inspect(*model, {{}, {}, chosen}, 5).maps.back().weights;
+    EXPECT_EQ(test::difference(found.shown().maps.back().weights, alone), 0.0);
+    return numbers;
+  };
+  EXPECT_EQ(kept(3, 0), (std::vector<int64_t>{3}));
+  EXPECT_EQ(kept(3, 2 * kEach), (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(kept(3, 4 * kEach), (std::vector<int64_t>{1, 2, 3, 4}));
+  EXPECT_EQ(kept(1, 2 * kEach), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(kept(5, 100 * kEach), (std::vector<int64_t>{1, 2, 3, 4, 5}));
 }
 
 TEST(AttentionSummary, ChoicesAreKeptOrRefused) {
@@ -330,6 +375,33 @@ TEST(AttentionPicture, ShowsMapsAndTheirBorders) {
   // keys.
   const AttentionSummary larger = inspect(*small_model({"segment_size=700"}), {}, 1);
   EXPECT_FALSE(png_of(svg_of({&larger, nullptr})).empty());
+}
+
+TEST(AttentionPicture, HasWordsAtBothEdgesAndAScale) {
+  const auto count = [](const std::string& text, const std::string& part) {
+    size_t found = 0;
+    for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+    return found;
+  };
+  const auto model = small_model({});
+  const AttentionSummary facts = inspect(*model);
+  const std::string svg = svg_of({&facts, nullptr});
+  EXPECT_EQ(count(svg, ">b&lt;</text>"), 2 * facts.maps.size()) << "each word beside its row and below its column";
+  EXPECT_EQ(count(svg, "transform=\"rotate(-90"), 4 * facts.maps.size()) << "the words below";
+  EXPECT_EQ(count(svg, "class=\"weights\""), 2 * facts.maps.size()) << "a map and its scale";
+  EXPECT_EQ(count(svg, "@media"), 1u);
+  for (const HeadMap& map : facts.maps)
+    EXPECT_TRUE(holds(svg, fmt::format(">{:.3g}</text>", map.weights.max().item<double>())));
+  // Rows smaller than a letter: words at some of them, further apart than they are high.
+  const AttentionSummary larger = inspect(*small_model({"segment_size=700"}), {{}, {}, 1}, 1);
+  AttentionSummary many = larger;
+  many.masks.at(0) = LayerMask{core::AttendTable({core::SpanKind::tokens, 300})};
+  many.words.assign(300, "w");
+  many.maps.assign(1,
+                   {0, 0, "attention", core::MapAxis::queries, core::MapAxis::keys, at::rand({300, 300}, at::kDouble)});
+  const size_t words = count(svg_of({&many, nullptr}), ">w</text>");
+  EXPECT_GT(words, 2u * 10u);
+  EXPECT_LT(words, 2u * 40u);
 }
 
 TEST(AttentionPicture, LargeMapsShowTheLargestWeightOfABlock) {

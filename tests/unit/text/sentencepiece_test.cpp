@@ -171,6 +171,18 @@ TEST(SentencePiece, SettingsOfItsTokensAreFollowedOrRefused) {
             (PieceIds{1, 4, 2}));
   EXPECT_EQ(with("spiece.model", t5, "{}")->size(), 105);
   EXPECT_EQ(with("spiece.model", t5, R"({"extra_ids": 2})")->find("<extra_id_1>"), 5);
+  const std::string map = R"({"additional_special_tokens": ["NEW", {"content": "<user>", "special": false}]})";
+  const auto beside = [&](const std::string& name, const std::string& file, const std::string& settings) {
+    return open_tokenizer_files({{name, file}, {settings, map}}, "folder");
+  };
+  EXPECT_EQ(beside("spiece.model", t5, "special_tokens_map.json")->size(), 105) << "as transformers reads T5's";
+  EXPECT_EQ(beside("spiece.model", t5, "tokenizer_config.json")->find("<user>"), 106);
+  EXPECT_EQ(beside("tokenizer.model", llama, "special_tokens_map.json")->find("<user>"), 6);
+  const std::string albert = model_of({"<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "\u2581a"});
+  EXPECT_EQ(beside("spiece.model", albert, "special_tokens_map.json")->size(), 6);
+  EXPECT_EQ(with("spiece.model", albert, "{}")->encode("a\ta\n a"), (PieceIds{5, 5, 5})) << "any white space";
+  for (const char* config : {R"({"add_prefix_space": false})", R"({"add_bos_token": false})"})
+    EXPECT_THROW(with("spiece.model", albert, config), base::InputError) << config;
   for (const char* count : {"-1", "10001", "\"2\""})
     EXPECT_THROW(with("spiece.model", t5, fmt::format(R"({{"extra_ids": {}}})", count)), base::InputError) << count;
 }
