@@ -67,7 +67,8 @@ class Model(ModelModule):
     @property
     def options(self) -> dict[str, Any]:
         """All options of the model, as a recipe's [model]."""
-        return self._bound().options()
+        options: dict[str, Any] = self._bound().options()
+        return options
 
     @property
     def tokenizer(self) -> _C.Tokenizer:
@@ -160,7 +161,7 @@ class Model(ModelModule):
 
         top: classes for each input and head; 5 of images and 1 of texts if not given. tasks: only these heads.
         """
-        several = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
+        several: list[Any] = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
         handle = self._bound()
         if handle.is_images:
             names = [name_of(path) for path in several]

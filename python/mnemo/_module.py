@@ -38,6 +38,8 @@ class Module(nn.Module):
     """
 
     _handle: Any
+    _slots: list[tuple[dict[str, Any], str, Any]]
+    _versions: list[tuple[int, int]]
 
     def __init__(self, handle: Any) -> None:
         super().__init__()
@@ -139,7 +141,7 @@ class Module(nn.Module):
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
         object.__setattr__(self, "_handle", None)
         object.__setattr__(self, "_slots", [({}, "", None)])  # bound at the first call
         object.__setattr__(self, "_versions", [])
@@ -151,6 +153,10 @@ class Module(nn.Module):
 
 class ModelModule(Module):
     """A whole model, or a stack of layers: Model and nn.LayerStack."""
+
+    def _bound(self) -> _C.Model:
+        handle: _C.Model = super()._bound()
+        return handle
 
     def forward(
         self,
@@ -183,6 +189,8 @@ class ModelModule(Module):
 
     def loss(self, step: Step, targets: Tensor) -> Tensor:
         """The mean of nll() over the targets that count, and the weighted means of the auxiliary losses."""
+        if not isinstance(step, Step):
+            raise TypeError(f"loss: expected what the model returned, a mnemo.Step, found {type(step).__name__}")
         nll = self.nll(step.hidden, targets)
         total = nll.sum() / (targets != _C.IGNORE).sum().clamp(min=1)
         for values, weight in step.auxiliary.values():
@@ -192,8 +200,10 @@ class ModelModule(Module):
     def commit(self, state: State) -> None:
         """Keeps the fields of a state that belong to the model, such as a GRC cache of lifetime "model": after a
         training step. They are buffers of the module."""
-        handle = self._bound()
-        handle.commit(handle_of(state))
+        handle, given = self._bound(), handle_of(state)
+        if given is None:
+            raise TypeError("commit: expected a mnemo.State, found None")
+        handle.commit(given)
         tensors = dict(state)
         with torch.no_grad():
             for path, buffer in self._buffers_now():

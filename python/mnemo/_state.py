@@ -27,6 +27,8 @@ class State(Mapping[str, Tensor]):
 
     def __init__(self, tensors: Mapping[str, Tensor], dims: Mapping[str, str]) -> None:
         """dims: for each tensor the names of its dimensions, such as "B M D"."""
+        if not isinstance(tensors, Mapping) or not isinstance(dims, Mapping):
+            raise TypeError("State: expected a mapping of tensors and a mapping of their dims")
         fields = [(name, dims[name], tensor) for name, tensor in tensors.items()]
         self._attach(_C.State(fields))
 
@@ -82,22 +84,24 @@ class State(Mapping[str, Tensor]):
 
     def select_batch(self, rows: Sequence[int] | Tensor) -> State:
         """The sequences with these numbers, in this order."""
-        return State._of(self._handle.select_batch(torch.as_tensor(rows, dtype=torch.int64)))
+        return State._of(self._handle.select_batch(_tensor(rows, torch.int64)))
 
     def repeat(self, times: int) -> State:
         """Each sequence `times` times, side by side, as beams of a search."""
-        if times < 1:
-            raise ValueError(f"repeat: expected at least 1, found {times}")
+        if not isinstance(times, int):
+            raise TypeError(f"repeat: expected an int, found {type(times).__name__}")
+        if not 1 <= times <= 1 << 16:
+            raise ValueError(f"repeat: expected 1 to {1 << 16}, found {times}")
         return self.select_batch(torch.arange(max(self.batch, 0)).repeat_interleave(times))
 
     @staticmethod
     def concat(states: Sequence[State]) -> State:
         """The sequences of several states; shorter pasts are padded on the left."""
-        return State._of(_C.concat_states([state._handle for state in states]))
+        return State._of(_C.concat_states([_required(state) for state in states]))
 
     def reset_rows(self, rows: Sequence[bool] | Tensor, initial: State) -> State:
         """The sequences where rows [B] is true begin again, as in `initial`, a state of as many sequences."""
-        return State._of(self._handle.reset_rows(torch.as_tensor(rows, dtype=torch.bool), initial._handle))
+        return State._of(self._handle.reset_rows(_tensor(rows, torch.bool), _required(initial)))
 
     def num_bytes(self) -> int:
         """Bytes of all tensors."""
@@ -145,6 +149,21 @@ def _unflatten(values: Any, dims: Any) -> Any:
 
 
 _pytree.register_pytree_node(State, _flatten, _unflatten, serialized_type_name="mnemo.State")
+
+
+def _tensor(values: Any, dtype: torch.dtype) -> Tensor:
+    """torch.as_tensor, whose errors are ValueError."""
+    try:
+        return torch.as_tensor(values, dtype=dtype)
+    except RuntimeError as error:
+        raise ValueError(str(error)) from None
+
+
+def _required(state: State) -> _C.State:
+    handle = handle_of(state)
+    if handle is None:
+        raise TypeError("expected a mnemo.State, found None")
+    return handle
 
 
 def handle_of(state: Optional[State]) -> Optional[_C.State]:

@@ -24,6 +24,15 @@ class AbcMemory(NamedTuple):
     z: Tensor
 
 
+def _check(who: str, **heads: Tensor) -> None:
+    """Tensors of four dimensions; the operators check the rest."""
+    for name, tensor in heads.items():
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"mnemo.ops.{who}: expected a tensor {name}, found {type(tensor).__name__}")
+        if tensor.dim() != 4:
+            raise ValueError(f"mnemo.ops.{who}: expected {name} of four dimensions, found {list(tensor.shape)}")
+
+
 def _scale(q: Tensor, scale: Optional[float]) -> float:
     return float(q.shape[-1]) ** -0.5 if scale is None else scale
 
@@ -53,6 +62,7 @@ def abc_causal(
     >>> o.shape, memory.k.shape, memory.z.shape
     (torch.Size([2, 3, 16, 8]), torch.Size([2, 3, 8, 8]), torch.Size([2, 3, 8]))
     """
+    _check("abc_causal", q=q, k=k, v=v, s=s)
     if memory is None:
         slots, start = s.shape[-1], float("-inf") if activation == "exp" else 0.0
         memory = AbcMemory(
@@ -83,6 +93,7 @@ def abc(
     >>> abc(q, k, v, s)[0].shape
     torch.Size([2, 3, 16, 8])
     """
+    _check("abc", q=q, k=k, v=v, s=s)
     o, memory_k, memory_v = _library.abc(q, k, v, s, valid, activation, eps, _scale(q, scale))
     return o, (memory_k, memory_v)
 
@@ -106,6 +117,7 @@ def attention(
     >>> attention(q, k, v, causal=True).shape
     torch.Size([2, 3, 16, 8])
     """
+    _check("attention", q=q, k=k, v=v)
     o: Tensor = _library.attention(q, k, v, mask, valid, causal, _scale(q, scale))
     return o
 
@@ -131,6 +143,9 @@ def grc_update(
     >>> grc_update(torch.zeros(2, 4, 8), torch.randn(2, 4, 8), gate, gate, gate).shape
     torch.Size([2, 4, 8])
     """
+    for tensor in (cache, rows, reset[0], update[0], candidate[0]):
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"mnemo.ops.grc_update: expected tensors, found {type(tensor).__name__}")
     of_norm = (None, None) if norm is None else norm
     after: Tensor = _library.grc_update(cache, rows, *reset, *update, *candidate, *of_norm, norm is not None)
     return after
@@ -149,5 +164,8 @@ def grc_read(
     >>> grc_read(q, k, v, torch.randn(2, 16, 24), torch.zeros(3)).shape
     torch.Size([2, 16, 24])
     """
+    _check("grc_read", q=q, k=k, v=v)
+    if not isinstance(o, Tensor) or not isinstance(mixing, Tensor):
+        raise TypeError("mnemo.ops.grc_read: expected tensors o and mixing")
     y: Tensor = _library.grc_read(q, k, v, o, mixing, _scale(q, scale))
     return y

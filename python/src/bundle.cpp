@@ -91,44 +91,36 @@ void rewind(Text& text, const Mark& mark) {
 void add_text(py::module_& m) {
   py::class_<Mark>(m, "Mark");
   py::class_<Text>(m, "Text")
-      .def("feed",
-           [](Text& text, const std::string& more) { text.with([&](infer::TextSession& s) { s.feed(more); }); })
+      .def("feed", [](Text& text, const std::string& more) { text.with([&](infer::TextSession& s) { s.feed(more); }); })
       .def("score",
            [](Text& text, const std::string& more) {
              return token_list(text.with([&](infer::TextSession& s) { return s.score(more); }));
            })
-      .def("begin",
-           [](Text& text, const GenerateOptions& options) {
-             text.with([&](infer::TextSession& s) { s.begin(options); });
-           })
+      .def("begin", [](Text& text,
+                       const GenerateOptions& options) { text.with([&](infer::TextSession& s) { s.begin(options); }); })
       .def("next_piece", [](Text& text) { return text.with([](infer::TextSession& s) { return s.next_piece(); }); })
       .def("finish", [](Text& text) { return text.with([](infer::TextSession& s) { return s.finish(); }); })
       .def("finish_reason",
            [](Text& text) {
-             return std::string(
-                 text.with([](infer::TextSession& s) { return infer::name_of(s.finish_reason()); }));
+             return std::string(text.with([](infer::TextSession& s) { return infer::name_of(s.finish_reason()); }));
            })
       .def("fork",
            [](Text& text, std::optional<int64_t> seed) {
-             return std::make_unique<Text>(text.with(
-                 [&](const infer::TextSession& s) { return seed ? s.fork(*seed) : infer::TextSession(s); }));
+             return std::make_unique<Text>(
+                 text.with([&](const infer::TextSession& s) { return seed ? s.fork(*seed) : infer::TextSession(s); }));
            })
       .def("mark", [](Text& text) { return Mark{text.copy()}; })
       .def("rewind", rewind)
-      .def("save",
-           [](Text& text, const std::string& path) { text.with([&](infer::TextSession& s) { s.save(path); }); })
+      .def("save", [](Text& text, const std::string& path) { text.with([&](infer::TextSession& s) { s.save(path); }); })
       .def("save_bytes",
-           [](Text& text) {
-             return py::bytes(text.with([](const infer::TextSession& s) { return s.save_bytes(); }));
-           })
+           [](Text& text) { return py::bytes(text.with([](const infer::TextSession& s) { return s.save_bytes(); })); })
       .def("load",
            [](Text& text, const std::string& path) {
              return std::make_unique<Text>(text.with([&](const infer::TextSession& s) { return s.load(path); }));
            })
       .def("load_bytes",
            [](Text& text, const std::string& bytes) {
-             return std::make_unique<Text>(
-                 text.with([&](const infer::TextSession& s) { return s.load_bytes(bytes); }));
+             return std::make_unique<Text>(text.with([&](const infer::TextSession& s) { return s.load_bytes(bytes); }));
            })
       .def("num_tokens",
            [](Text& text) { return text.with([](infer::TextSession& s) { return s.session().position(); }); })
@@ -156,7 +148,8 @@ py::list classify_images(const ModelHandle& handle, const Strings& images, const
       rows.append(py::make_tuple(text_of(answer.image), "", "", std::nan(""), text_of(answer.error)));
     for (const TaskAnswer& task : answer.tasks) {
       for (const Label& label : task.labels)
-        rows.append(py::make_tuple(text_of(answer.image), text_of(task.task), text_of(label.name), label.probability, ""));
+        rows.append(
+            py::make_tuple(text_of(answer.image), text_of(task.task), text_of(label.name), label.probability, ""));
     }
   }
   return rows;
@@ -174,8 +167,10 @@ py::list classify_texts(const ModelHandle& handle, const std::vector<TextOrPair>
     for (size_t from = 0; from < texts.size(); from += static_cast<size_t>(batch)) {
       std::vector<data::LabelledText> part;
       for (size_t i = from; i < std::min(texts.size(), from + static_cast<size_t>(batch)); ++i)
-        part.push_back({.where = fmt::format("text {}", i), .first = texts[i].first, .second = texts[i].second, .label = {}});
-      for (auto& answer : classifier(std::move(part), top, count, asked_by_signals)) answers.push_back(std::move(answer));
+        part.push_back(
+            {.where = fmt::format("text {}", i), .first = texts[i].first, .second = texts[i].second, .label = {}});
+      for (auto& answer : classifier(std::move(part), top, count, asked_by_signals))
+        answers.push_back(std::move(answer));
     }
     classifier.report_unknown(count, "texts");
   });
@@ -235,7 +230,8 @@ py::list translate(const ModelHandle& handle, const Strings& lines, const Transl
   py::list rows;
   for (size_t i = 0; i < all.size(); ++i) {
     for (const infer::TranslatedText& found : all[i])
-      rows.append(py::make_tuple(i, lines[i], text_of(found.text), found.score, found.sum, found.tokens, found.alignment));
+      rows.append(
+          py::make_tuple(i, lines[i], text_of(found.text), found.score, found.sum, found.tokens, found.alignment));
   }
   return rows;
 }
@@ -277,18 +273,14 @@ std::vector<std::pair<int64_t, int64_t>> offsets(const text::Tokenizer& tokenize
 void add_tokenizer(py::module_& m) {
   using text::Tokenizer;
   py::class_<Tokenizer, std::shared_ptr<Tokenizer>>(m, "Tokenizer")
-      .def("encode",
-           [](const Tokenizer& tokenizer, const std::string& text) {
-             return without_gil([&] { return tokenizer.encode(text); });
-           })
+      .def("encode", [](const Tokenizer& tokenizer,
+                        const std::string& text) { return without_gil([&] { return tokenizer.encode(text); }); })
       .def("decode",
            [](const Tokenizer& tokenizer, const std::vector<int64_t>& ids) {
              return text_of(without_gil([&] { return tokenizer.decode(std::span<const int64_t>(ids)); }));
            })
-      .def("offsets",
-           [](const Tokenizer& tokenizer, const std::string& text) {
-             return without_gil([&] { return offsets(tokenizer, text); });
-           })
+      .def("offsets", [](const Tokenizer& tokenizer,
+                         const std::string& text) { return without_gil([&] { return offsets(tokenizer, text); }); })
       .def("find", [](const Tokenizer& tokenizer, const std::string& token) { return tokenizer.find(token); })
       .def_property_readonly("type", &Tokenizer::type)
       .def_property_readonly("size", &Tokenizer::size)
@@ -326,8 +318,7 @@ void add_inspection(py::module_& m) {
       .def("to_dict", [](const Inspection& i) { return object_of(i.parts().to_node()); })
       .def("html", [](const Inspection& i, const std::string& title) { return text_of(i.html(title)); })
       .def("svg", [](const Inspection& i) { return text_of(i.svg()); })
-      .def("words",
-           [](const Inspection& i) { return i.parts().attention ? i.parts().attention->words : Strings(); })
+      .def("words", [](const Inspection& i) { return i.parts().attention ? i.parts().attention->words : Strings(); })
       .def("maps", maps_of);
   const auto options = [](const Strings& set, const std::string& variant, const std::string& text,
                           const std::string& image, const std::string& layers, const std::string& heads, bool cost,
@@ -372,10 +363,9 @@ void add_options(py::module_& m) {
            "seed"_a = 0, "precision"_a = "");
   py::class_<experiment::MeasureOptions>(m, "MeasureOptions")
       .def(py::init(&measure_options), py::kw_only(), "data"_a = py::none(), "part"_a = py::none(),
-           "documents"_a = py::none(), "separator"_a = py::none(), "reset"_a = py::none(),
-           "precision"_a = py::none(), "task"_a = py::none(), "segment_size"_a = py::none(),
-           "context"_a = py::none(), "memory"_a = py::none(), "translated"_a = py::none(), "strict"_a = false,
-           "batch"_a = 1);
+           "documents"_a = py::none(), "separator"_a = py::none(), "reset"_a = py::none(), "precision"_a = py::none(),
+           "task"_a = py::none(), "segment_size"_a = py::none(), "context"_a = py::none(), "memory"_a = py::none(),
+           "translated"_a = py::none(), "strict"_a = false, "batch"_a = 1);
 }
 
 }  // namespace
@@ -395,10 +385,8 @@ void add_bundle(py::module_& m) {
       .def_property_readonly("folder", [](const ModelHandle& h) { return h.bundle.folder(); })
       .def_property_readonly("format", [](const ModelHandle& h) { return h.bundle.format(); })
       .def_property_readonly("is_images", [](const ModelHandle& h) { return h.bundle.is_images(); })
-      .def_property_readonly("tokenizer",
-                             [](const ModelHandle& h) {
-                               return std::const_pointer_cast<text::Tokenizer>(tokenizer_of(h));
-                             })
+      .def_property_readonly(
+          "tokenizer", [](const ModelHandle& h) { return std::const_pointer_cast<text::Tokenizer>(tokenizer_of(h)); })
       .def("labels", [](const ModelHandle& h, const std::string& task) { return h.bundle.labels(task); })
       .def("text",
            [](const ModelHandle& h, const GenerateOptions& options) {
@@ -420,21 +408,22 @@ void add_bundle(py::module_& m) {
              return classify_images(h, images, {tasks, top, batch, skip_broken, {.should_stop = asked_by_signals}});
            })
       .def("classify_texts", classify_texts)
-      .def("translate",
-           [](const ModelHandle& h, const Strings& lines, std::optional<int64_t> beam, int64_t nbest,
-              std::optional<double> length_penalty, std::optional<int64_t> max_tokens, int64_t batch,
-              std::optional<std::string> precision, bool align, bool replace_unknown, const std::string& unknown) {
-             TranslateArguments wanted{beam, max_tokens, length_penalty, std::move(precision), {}};
-             wanted.options.nbest = nbest;
-             wanted.options.batch_size = batch;
-             wanted.options.align = align;
-             wanted.options.replace_unknown = replace_unknown;
-             wanted.options.unknown = unknown;
-             return translate(h, lines, wanted);
-           },
-           "lines"_a, py::kw_only(), "beam"_a = py::none(), "nbest"_a = 1, "length_penalty"_a = py::none(),
-           "max_tokens"_a = py::none(), "batch"_a = 32, "precision"_a = py::none(), "align"_a = false,
-           "replace_unknown"_a = false, "unknown"_a = "<unk>")
+      .def(
+          "translate",
+          [](const ModelHandle& h, const Strings& lines, std::optional<int64_t> beam, int64_t nbest,
+             std::optional<double> length_penalty, std::optional<int64_t> max_tokens, int64_t batch,
+             std::optional<std::string> precision, bool align, bool replace_unknown, const std::string& unknown) {
+            TranslateArguments wanted{beam, max_tokens, length_penalty, std::move(precision), {}};
+            wanted.options.nbest = nbest;
+            wanted.options.batch_size = batch;
+            wanted.options.align = align;
+            wanted.options.replace_unknown = replace_unknown;
+            wanted.options.unknown = unknown;
+            return translate(h, lines, wanted);
+          },
+          "lines"_a, py::kw_only(), "beam"_a = py::none(), "nbest"_a = 1, "length_penalty"_a = py::none(),
+          "max_tokens"_a = py::none(), "batch"_a = 32, "precision"_a = py::none(), "align"_a = false,
+          "replace_unknown"_a = false, "unknown"_a = "<unk>")
       .def("inspect", [](const ModelHandle& h, const InspectOptions& options) {
         return inspect_any([&](const InspectOptions& o) { return h.bundle.inspect(o); }, options);
       });

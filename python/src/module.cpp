@@ -57,8 +57,7 @@ int asked_by_signals() {
 }
 
 Watch watch() {
-  return {.should_stop = asked_by_signals,
-          .log = [](std::string_view line) {
+  return {.should_stop = asked_by_signals, .log = [](std::string_view line) {
             const py::gil_scoped_acquire gil;
             try {
               py::module_::import("mnemo._log").attr("line")(std::string(line));
@@ -99,11 +98,16 @@ base::Node node_of(const py::handle& value) {
 
 py::object object_of(const base::Node& node) {
   switch (node.kind()) {
-    case base::Node::Kind::null: return py::none();
-    case base::Node::Kind::boolean: return py::bool_(node.as_bool());
-    case base::Node::Kind::integer: return py::int_(node.as_int());
-    case base::Node::Kind::real: return py::float_(node.as_double());
-    case base::Node::Kind::string: return text_of(node.as_string());
+    case base::Node::Kind::null:
+      return py::none();
+    case base::Node::Kind::boolean:
+      return py::bool_(node.as_bool());
+    case base::Node::Kind::integer:
+      return py::int_(node.as_int());
+    case base::Node::Kind::real:
+      return py::float_(node.as_double());
+    case base::Node::Kind::string:
+      return text_of(node.as_string());
     case base::Node::Kind::array: {
       py::list list;
       for (const base::Node& item : node.items()) list.append(object_of(item));

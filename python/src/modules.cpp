@@ -4,12 +4,14 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
 
 #include "api/attention_layer.h"
 #include "base/error.h"
+#include "base/ignore_target.h"
 #include "binding.h"
 #include "core/state.h"
 #include "layers/given_parameters.h"
@@ -21,7 +23,6 @@ namespace mnemo::python {
 namespace {
 
 using namespace py::literals;
-using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 // ---- States
 
@@ -69,8 +70,9 @@ int64_t batch_of(const core::State& state) {
 at::Tensor rows_of(const StateHandle& handle, const at::Tensor& rows) {
   const int64_t batch = batch_of(handle.state);
   base::require(rows.dim() == 1 && rows.scalar_type() == at::kLong, "select_batch: expected row numbers [n] of int64");
-  base::require(rows.numel() == 0 || batch < 0 || (rows.min().item<int64_t>() >= 0 && rows.max().item<int64_t>() < batch),
-                "select_batch: expected rows from 0 to {}", batch - 1);
+  base::require(
+      rows.numel() == 0 || batch < 0 || (rows.min().item<int64_t>() >= 0 && rows.max().item<int64_t>() < batch),
+      "select_batch: expected rows from 0 to {}", batch - 1);
   return rows;
 }
 
@@ -133,10 +135,8 @@ void add_state(py::module_& m) {
       .def("detach", [](const StateHandle& h) { return h.with(core::detach(h.state)); })
       .def("clone", [](const StateHandle& h) { return h.with(core::clone(h.state)); })
       .def("to", to_type)
-      .def("select_batch",
-           [](const StateHandle& h, const at::Tensor& rows) {
-             return h.with(core::select_batch(h.state, rows_of(h, rows)));
-           })
+      .def("select_batch", [](const StateHandle& h,
+                              const at::Tensor& rows) { return h.with(core::select_batch(h.state, rows_of(h, rows))); })
       .def("reset_rows", reset_rows)
       .def("num_bytes", [](const StateHandle& h) { return core::num_bytes(h.state); })
       .def("save", save_state);
@@ -150,7 +150,8 @@ core::State state_for(const void* module, const std::optional<StateHandle>& give
   if (!given) return initial(batch);
   const int64_t found = batch_of(given->state);
   if (found >= 0 && found != batch)
-    throw base::ShapeError(fmt::format("expected a state of {} sequences, as many as the input's, found {}", batch, found));
+    throw base::ShapeError(
+        fmt::format("expected a state of {} sequences, as many as the input's, found {}", batch, found));
   if (given->maker == module) return given->state;
   const auto fields = given->state.fields();
   const core::State fresh = initial(batch);
@@ -173,16 +174,10 @@ core::State state_for(const void* module, const std::optional<StateHandle>& give
 
 core::Mode mode_of(bool training) { return training ? core::Mode::train : core::Mode::evaluate; }
 
-template <class Set>
-NamedTensors named(const Set& parameters) {
-  return parameters.named();
-}
-
 /// Throws unless the tensor is what the module reads: of `rank` dimensions, on its device.
 void require_input(const char* name, const at::Tensor& tensor, int64_t rank, const char* expected, at::Device device) {
   if (tensor.dim() != rank) {
-    throw base::ShapeError(
-        fmt::format("expected {} {}, found [{}]", name, expected, fmt::join(tensor.sizes(), ",")));
+    throw base::ShapeError(fmt::format("expected {} {}, found [{}]", name, expected, fmt::join(tensor.sizes(), ",")));
   }
   base::require(tensor.device() == device, "expected {} on {}, where the model is, found it on {}", name, device.str(),
                 tensor.device().str());
@@ -203,8 +198,8 @@ void require_mask(const char* name, const at::Tensor& mask, const at::Tensor& of
   if (!mask.defined()) return;
   TORCH_CHECK_TYPE(mask.scalar_type() == at::kBool, "expected ", name, " of bool, found ", mask.scalar_type());
   if (mask.dim() != 2 || mask.size(0) != of.size(0) || mask.size(1) != of.size(1)) {
-    throw base::ShapeError(fmt::format("expected {} [{},{}], found [{}]", name, of.size(0), of.size(1),
-                                       fmt::join(mask.sizes(), ",")));
+    throw base::ShapeError(
+        fmt::format("expected {} [{},{}], found [{}]", name, of.size(0), of.size(1), fmt::join(mask.sizes(), ",")));
   }
   base::require(mask.device() == of.device(), "expected {} on {}, found it on {}", name, of.device().str(),
                 mask.device().str());
@@ -236,7 +231,8 @@ core::Segment segment_of(const models::Model& model, const ModelCall& call) {
     require_input("rows", call.input, 3, "[B,T,D]", device);
     require_rows_type("rows", call.input, model);
     if (const auto dim = model.options().backbone.dim(); dim && call.input.size(2) != *dim) {
-      throw base::ShapeError(fmt::format("expected rows [B,T,{}], found [{}]", *dim, fmt::join(call.input.sizes(), ",")));
+      throw base::ShapeError(
+          fmt::format("expected rows [B,T,{}], found [{}]", *dim, fmt::join(call.input.sizes(), ",")));
     }
     segment.rows = call.input;
   } else if (core::kind_of(model.input()) == core::InputKind::images) {
@@ -245,9 +241,10 @@ core::Segment segment_of(const models::Model& model, const ModelCall& call) {
     segment.pixels = call.input;
   } else {
     const bool pairs = core::kind_of(model.input()) == core::InputKind::pairs;
-    require_tokens("tokens", call.input,
-                   pairs ? core::pair_input(model.input()).target_vocab_size : core::token_input(model.input()).vocab_size,
-                   device);
+    require_tokens(
+        "tokens", call.input,
+        pairs ? core::pair_input(model.input()).target_vocab_size : core::token_input(model.input()).vocab_size,
+        device);
     segment.tokens = call.input.to(at::kLong);
     if (pairs && call.source.defined()) {
       require_tokens("source", call.source, core::pair_input(model.input()).source_vocab_size, device);
@@ -282,24 +279,49 @@ py::tuple forward(const ModelHandle& handle, const ModelCall& call) {
     if (call.training) losses = model.auxiliary_losses(step);
   }
   py::dict auxiliary;
-  for (const core::AuxiliaryLoss& loss : losses) auxiliary[text_of(loss.name)] = py::make_tuple(loss.values, loss.weight);
+  for (const core::AuxiliaryLoss& loss : losses)
+    auxiliary[text_of(loss.name)] = py::make_tuple(loss.values, loss.weight);
   return py::make_tuple(step.hidden, StateHandle{step.state, &model}, auxiliary);
+}
+
+/// Throws unless a head can read the rows [B,T,D].
+void require_hidden(const models::Model& model, const at::Tensor& hidden) {
+  base::require(model.head_or_null() != nullptr, "a layer_stack has no head: expected a whole model");
+  require_input("hidden", hidden, 3, "[B,T,D]", core::device_of(model));
+  require_rows_type("hidden", hidden, model);
+  if (const auto dim = model.options().backbone.dim(); dim && hidden.size(2) != *dim) {
+    throw base::ShapeError(fmt::format("expected hidden [B,T,{}], found [{}]", *dim, fmt::join(hidden.sizes(), ",")));
+  }
+}
+
+/// Number of targets that the head knows.
+int64_t num_targets(const models::Model& model) {
+  if (const int64_t classes = model.num_classes(); classes > 0) return classes;
+  return core::kind_of(model.input()) == core::InputKind::pairs ? core::pair_input(model.input()).target_vocab_size
+                                                                : core::token_input(model.input()).vocab_size;
 }
 
 at::Tensor logits(const ModelHandle& handle, const at::Tensor& hidden) {
   const py::gil_scoped_release release;
+  require_hidden(handle.model(), hidden);
   return handle.model().logits(hidden);
 }
 
 at::Tensor nll(const ModelHandle& handle, const at::Tensor& hidden, const at::Tensor& targets) {
   const py::gil_scoped_release release;
-  require_input("hidden", hidden, 3, "[B,T,D]", core::device_of(handle.model()));
+  const models::Model& model = handle.model();
+  require_hidden(model, hidden);
+  require_input("targets", targets, 2, "[B,T]", hidden.device());
   TORCH_CHECK_TYPE(targets.scalar_type() == at::kLong, "expected targets of int64, found ", targets.scalar_type());
-  if (targets.dim() != 2 || targets.size(0) != hidden.size(0) || targets.size(1) != hidden.size(1)) {
+  if (targets.size(0) != hidden.size(0) || targets.size(1) != hidden.size(1)) {
     throw base::ShapeError(fmt::format("expected targets [{},{}], one for each row of hidden, found [{}]",
                                        hidden.size(0), hidden.size(1), fmt::join(targets.sizes(), ",")));
   }
-  return handle.model().nll(hidden, targets);
+  const at::Tensor counted = at::where(targets == base::kIgnoreTarget, at::zeros_like(targets), targets);
+  const int64_t low = counted.min().item<int64_t>(), high = counted.max().item<int64_t>(), most = num_targets(model);
+  base::require(low >= 0 && high < most, "expected targets from 0 to {}, or mnemo.IGNORE, found {}", most - 1,
+                low < 0 ? low : high);
+  return model.nll(hidden, targets);
 }
 
 using Given = std::map<std::string, at::Tensor>;
@@ -341,7 +363,8 @@ StateHandle initial_state(const ModelHandle& handle, int64_t batch) {
 
 AttentionLayerOptions attention_options(const py::object& attention, const py::list& memory, int64_t dim,
                                         int64_t num_heads, bool causal, uint64_t seed) {
-  AttentionLayerOptions options{.attention = node_of(attention), .dim = dim, .num_heads = num_heads, .causal = causal, .seed = seed};
+  AttentionLayerOptions options{
+      .attention = node_of(attention), .dim = dim, .num_heads = num_heads, .causal = causal, .seed = seed};
   for (const py::handle& one : memory) options.memory.push_back(node_of(one));
   return options;
 }
@@ -369,17 +392,17 @@ py::tuple attend(const AttentionLayer& layer, const at::Tensor& x, const std::op
 
 void add_attention(py::module_& m) {
   py::class_<AttentionLayer, AttentionHandle>(m, "Attention")
-      .def(py::init([](const py::object& attention, const py::list& memory, int64_t dim, int64_t num_heads,
-                       bool causal, uint64_t seed, const Given& given) {
+      .def(py::init([](const py::object& attention, const py::list& memory, int64_t dim, int64_t num_heads, bool causal,
+                       uint64_t seed, const Given& given) {
         const AttentionLayerOptions options = attention_options(attention, memory, dim, num_heads, causal, seed);
         const layers::GivenParameters parameters(given);
         return std::make_shared<AttentionLayer>(options);
       }))
-      .def("parameters", [](const AttentionLayer& layer) { return named(layer.parameters()); })
+      .def("parameters", [](const AttentionLayer& layer) { return layer.parameters().named(); })
       .def("initial_state",
            [](const AttentionLayer& layer, int64_t batch) {
-             base::require(batch >= 1 && batch <= (int64_t{1} << 20), "initial_state: expected 1 to {} sequences, found {}",
-                           int64_t{1} << 20, batch);
+             base::require(batch >= 1 && batch <= (int64_t{1} << 20),
+                           "initial_state: expected 1 to {} sequences, found {}", int64_t{1} << 20, batch);
              return StateHandle{layer.initial_state(batch), &layer};
            })
       .def("forward", attend);
@@ -394,7 +417,7 @@ void add_modules(py::module_& m) {
     return build_stack(node_of(options), seed, given);
   });
   auto model = m.attr("Model").cast<py::class_<ModelHandle>>();
-  model.def("parameters", [](const ModelHandle& h) { return named(h.model().parameters()); })
+  model.def("parameters", [](const ModelHandle& h) { return h.model().parameters().named(); })
       .def("rebuilt", rebuilt)
       .def("commit", commit)
       .def("initial_state", initial_state)

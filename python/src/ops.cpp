@@ -95,8 +95,9 @@ ops::AbcActivation activation_of(const c10::IValue& name) {
   const std::string_view text = name.toStringView();
   TORCH_CHECK_VALUE(text == "exp" || text == "relu" || text == "sigmoid",
                     "mnemo.ops: expected activation \"exp\", \"relu\" or \"sigmoid\", found \"", text, "\"");
-  return text == "exp" ? ops::AbcActivation::exp
-                       : text == "relu" ? ops::AbcActivation::relu : ops::AbcActivation::sigmoid;
+  return text == "exp"    ? ops::AbcActivation::exp
+         : text == "relu" ? ops::AbcActivation::relu
+                          : ops::AbcActivation::sigmoid;
 }
 
 Tensors abc_causal_shapes(const Tensors& t, Values values) {
@@ -121,8 +122,8 @@ Tensors abc_causal_shapes(const Tensors& t, Values values) {
 }
 
 Tensors abc_causal(const Tensors& t, Values values) {
-  const ops::AbcOutput out = ops::abc_causal(t[0], t[1], t[2], t[3], {t[4], t[5], t[6]}, t[7],
-                                             activation_of(values[0]), values[1].toDouble(), values[2].toDouble());
+  const ops::AbcOutput out = ops::abc_causal(t[0], t[1], t[2], t[3], {t[4], t[5], t[6]}, t[7], activation_of(values[0]),
+                                             values[1].toDouble(), values[2].toDouble());
   return {as_heads(out.o), fresh(out.memory.k, t), fresh(out.memory.v, t), fresh(out.memory.z, t)};
 }
 
@@ -167,7 +168,7 @@ Tensors attention_shapes(const Tensors& t, Values values) {
 
 Tensors attention(const Tensors& t, Values values) {
   const int64_t queries = t[0].size(2), keys = t[1].size(2);
-  ops::KeyRanges ranges = t[3].defined() ? ops::KeyRanges::from_mask(t[3])
+  ops::KeyRanges ranges = t[3].defined()       ? ops::KeyRanges::from_mask(t[3])
                           : values[0].toBool() ? ops::KeyRanges::causal(queries, keys)
                                                : ops::KeyRanges::all(queries, keys);
   ranges.valid = t[4];
@@ -226,14 +227,13 @@ constexpr Operator kOperators[] = {
      "str activation, float eps, float scale", 4, abc_causal, abc_causal_shapes},
     {"abc", "Tensor q, Tensor k, Tensor v, Tensor s, Tensor? valid", "str activation, float eps, float scale", 3, abc,
      abc_shapes},
-    {"attention", "Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor? valid", "bool causal, float scale", 1,
-     attention, attention_shapes},
+    {"attention", "Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor? valid", "bool causal, float scale", 1, attention,
+     attention_shapes},
     {"grc_update",
      "Tensor cache, Tensor rows, Tensor reset_weight, Tensor? reset_bias, Tensor update_weight, Tensor? update_bias, "
      "Tensor candidate_weight, Tensor? candidate_bias, Tensor? norm_weight, Tensor? norm_bias",
      "bool authors", 1, grc_update, grc_update_shapes},
-    {"grc_read", "Tensor q, Tensor k, Tensor v, Tensor o, Tensor mixing", "float scale", 1, grc_read,
-     grc_read_shapes},
+    {"grc_read", "Tensor q, Tensor k, Tensor v, Tensor o, Tensor mixing", "float scale", 1, grc_read, grc_read_shapes},
 };
 
 // ---- Boxed kernels
@@ -274,7 +274,8 @@ Call take(const Operator& op, size_t num_grads, torch::jit::Stack& stack) {
 
 void put(const Call& call, torch::jit::Stack& stack) {
   for (const at::Tensor& grad : call.grads) stack.emplace_back(grad);
-  for (const at::Tensor& tensor : call.tensors) stack.emplace_back(tensor.defined() ? c10::IValue(tensor) : c10::IValue());
+  for (const at::Tensor& tensor : call.tensors)
+    stack.emplace_back(tensor.defined() ? c10::IValue(tensor) : c10::IValue());
   for (const c10::IValue& value : call.values) stack.push_back(value);
 }
 
@@ -395,10 +396,10 @@ void define(torch::Library& library) {
     for (size_t i = 0; i < op.outputs; ++i) grads += "Tensor grad_" + std::to_string(i) + ", ";
     library.def((std::string(op.name) + "(" + arguments + ") -> " + tensors_of_schema(op.outputs)).c_str(),
                 {at::Tag::pt2_compliant_tag});
-    library.def((std::string(op.name) + kBackward + "(" + grads + arguments + ") -> " +
-                 tensors_of_schema(op.num_tensors()))
-                    .c_str(),
-                {at::Tag::pt2_compliant_tag});
+    library.def(
+        (std::string(op.name) + kBackward + "(" + grads + arguments + ") -> " + tensors_of_schema(op.num_tensors()))
+            .c_str(),
+        {at::Tag::pt2_compliant_tag});
   }
 }
 

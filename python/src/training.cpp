@@ -23,8 +23,11 @@ class Listener {
     if (f.is_none() || error_) return;
     try {
       f(std::forward<Args>(args)...);
-    } catch (py::error_already_set&) {
-      error_ = std::current_exception();
+    } catch (py::error_already_set& error) {
+      if (error.matches(PyExc_KeyboardInterrupt))
+        interrupted_ = true;
+      else
+        error_ = std::current_exception();
     }
   }
   int asked() {
@@ -115,12 +118,11 @@ void add_training(py::module_& m) {
   m.def("train", [](const std::string& source, bool resumes, const std::string& out, const Strings& set,
                     const std::string& variant, const std::string& init, const std::string& device,
                     const py::object& on_step, const py::object& on_eval) {
-    return train(source, resumes, {.out = out, .set = set, .variant = variant, .init = init, .device = device},
-                 on_step, on_eval);
+    return train(source, resumes, {.out = out, .set = set, .variant = variant, .init = init, .device = device}, on_step,
+                 on_eval);
   });
   m.def("compare", [](const std::string& recipe, const std::string& out, const Strings& set, int64_t seeds,
-                      const std::string& program, int64_t jobs, const std::string& device,
-                      const py::object& on_step) {
+                      const std::string& program, int64_t jobs, const std::string& device, const py::object& on_step) {
     return compare(recipe, {.out = out, .set = set, .seeds = seeds, .program = program, .jobs = jobs, .device = device},
                    on_step);
   });

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 import subprocess
 
 import pytest
@@ -26,9 +27,10 @@ def command(*words, stdin=None):
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
+def as_at_the_start():
     torch.set_num_threads(1)
     torch.manual_seed(0)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 
 
 @pytest.fixture(scope="session")
