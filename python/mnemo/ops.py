@@ -143,6 +143,9 @@ def grc_update(
     >>> grc_update(torch.zeros(2, 4, 8), torch.randn(2, 4, 8), gate, gate, gate).shape
     torch.Size([2, 4, 8])
     """
+    for name, gate in (("reset", reset), ("update", update), ("candidate", candidate)):
+        if not isinstance(gate, (tuple, list)) or len(gate) != 2:
+            raise TypeError(f"mnemo.ops.grc_update: expected {name} as (weight, bias or None), found {type(gate).__name__}")
     for tensor in (cache, rows, reset[0], update[0], candidate[0]):
         if not isinstance(tensor, Tensor):
             raise TypeError(f"mnemo.ops.grc_update: expected tensors, found {type(tensor).__name__}")

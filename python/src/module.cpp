@@ -1,3 +1,4 @@
+#include <chrono>
 #include <csignal>
 
 #include "base/error.h"
@@ -5,8 +6,6 @@
 #include "base/json_value.h"
 #include "base/version.h"
 #include "binding.h"
-
-#include <chrono>
 
 namespace mnemo::python {
 namespace {
@@ -35,6 +34,14 @@ void translate(std::exception_ptr thrown) {
   } catch (const c10::Error& error) {
     PyErr_SetString(PyExc_RuntimeError, error.what_without_backtrace());
   }
+}
+
+/// Throws ValueError for text that is not valid Unicode.
+std::string string_of(const py::handle& text) {
+  Py_ssize_t size = 0;
+  const char* bytes = PyUnicode_AsUTF8AndSize(text.ptr(), &size);
+  if (bytes == nullptr) throw py::error_already_set();
+  return std::string(bytes, static_cast<size_t>(size));
 }
 
 py::object add_error(py::module_& m, const char* name, const py::object& base, const char* doc) {
@@ -76,14 +83,19 @@ void throw_stopped(const base::Stopped& stopped) {
 base::Node node_of(const py::handle& value) {
   if (value.is_none()) return {};
   if (py::isinstance<py::bool_>(value)) return value.cast<bool>();
-  if (py::isinstance<py::int_>(value)) return value.cast<int64_t>();
+  if (py::isinstance<py::int_>(value)) {
+    int overflow = 0;
+    const int64_t number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
+    if (overflow != 0) throw py::value_error("expected an integer of 64 bits");
+    return number;
+  }
   if (py::isinstance<py::float_>(value)) return value.cast<double>();
-  if (py::isinstance<py::str>(value)) return value.cast<std::string>();
+  if (py::isinstance<py::str>(value)) return string_of(value);
   if (py::isinstance<py::dict>(value)) {
     base::Node table = base::Node::table();
     for (const auto& [key, item] : value.cast<py::dict>()) {
       if (!py::isinstance<py::str>(key)) throw py::type_error("expected options with keys of str");
-      table.set(key.cast<std::string>(), node_of(item));
+      table.set(string_of(key), node_of(item));
     }
     return table;
   }
