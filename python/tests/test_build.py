@@ -1,10 +1,12 @@
 """The extension as it is installed."""
 
+import os
 import pathlib
 import subprocess
 import sys
 
 import pytest
+import torch
 
 import mnemo
 
@@ -16,7 +18,8 @@ def output(*words):
 
 
 def test_loads_nothing_of_a_desktop():
-    loaded = output("ldd", EXTENSION)
+    torchs = os.path.join(os.path.dirname(torch.__file__), "lib")  # where $ORIGIN/../torch/lib is not, in scripts/python
+    loaded = output("env", f"LD_LIBRARY_PATH={torchs}", "ldd", EXTENSION)
     assert "libtorch_python" in loaded and "not found" not in loaded
     for name in ("X11", "glib", "cairo", "rsvg", "gobject"):
         assert name not in loaded, loaded
