@@ -156,7 +156,7 @@ class Comparison:
 def _variants(variants: Mapping[str, Mapping[str, Any]], base: Recipe) -> Iterator[str]:
     """A recipe file with one study, over a base recipe."""
     if not base:
-        raise ValueError('compare: variants need a recipe that they share: compare({"name": {...}}, base="recipe.toml")')
+        raise ValueError('compare: variants need a recipe in common: compare({"name": {...}}, base="recipe.toml")')
     study = {"name": "comparison", "variant": [{"name": name, **settings} for name, settings in variants.items()]}
     recipe = {"base": os.path.abspath(name_of(base)), "name": "comparison", "study": [study]}
     with tempfile.TemporaryDirectory() as folder:

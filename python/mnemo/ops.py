@@ -145,7 +145,8 @@ def grc_update(
     """
     for name, gate in (("reset", reset), ("update", update), ("candidate", candidate)):
         if not isinstance(gate, (tuple, list)) or len(gate) != 2:
-            raise TypeError(f"mnemo.ops.grc_update: expected {name} as (weight, bias or None), found {type(gate).__name__}")
+            found = type(gate).__name__
+            raise TypeError(f"mnemo.ops.grc_update: expected {name} as (weight, bias or None), found {found}")
     for tensor in (cache, rows, reset[0], update[0], candidate[0]):
         if not isinstance(tensor, Tensor):
             raise TypeError(f"mnemo.ops.grc_update: expected tensors, found {type(tensor).__name__}")
