@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "layers/given_parameters.h"
 #include "layers/uninitialised.h"
 
 namespace mnemo::layers {
@@ -66,9 +67,12 @@ at::Tensor Scope::add(const std::string& name, at::IntArrayRef shape, const Init
                       ParameterKind kind) const {
   base::ensure(!set_->find(full(name)).defined(), "parameter '{}' is created twice", full(name));
   spend(set_->left_.parameters, "parameter", name, shape);
-  at::Tensor tensor = at::empty(shape, at::TensorOptions().dtype(set_->dtype_).device(set_->device_));
-  if (!tensor.is_meta() && !Uninitialised::applies()) initialiser(tensor, set_->generator_);
-  tensor.set_requires_grad(true);
+  at::Tensor tensor = GivenParameters::find(full(name), shape);
+  if (!tensor.defined()) {
+    tensor = at::empty(shape, at::TensorOptions().dtype(set_->dtype_).device(set_->device_));
+    if (!tensor.is_meta() && !Uninitialised::applies()) initialiser(tensor, set_->generator_);
+    tensor.set_requires_grad(true);
+  }
   set_->parameters_->push_back({full(name), tensor, kind});
   return tensor;
 }

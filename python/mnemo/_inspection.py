@@ -1,0 +1,88 @@
+"""A look into a model's memory."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _C
+from ._paths import reading
+
+
+class Inspection:
+    """Parameters, state, attention and cost of a model."""
+
+    def __init__(self, handle: _C.Inspection) -> None:
+        self._handle = handle
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters."""
+        return self._handle.parameters
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of a sequence's state between segments, once its memory is full."""
+        return self._handle.state_bytes
+
+    @property
+    def words(self) -> list[str]:
+        """The tokens of the text that was run through the model."""
+        return self._handle.words()
+
+    @property
+    def maps(self) -> dict[int, dict[str, Tensor]]:
+        """Attention weights by layer and kind ("attention", "grc_cache"): [H,R,C], rows to columns."""
+        return {
+            layer: {name: torch.stack(heads) for name, heads in kinds.items()}
+            for layer, kinds in self._handle.maps().items()
+        }
+
+    @property
+    def cost(self) -> dict[str, Any]:
+        """FLOPs, parameters and bytes of each part; empty unless asked for with cost=True."""
+        found: dict[str, Any] = self.to_dict().get("cost", {})
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """All results, as `mnemo inspect --json` prints them."""
+        result: dict[str, Any] = self._handle.to_dict()
+        return result
+
+    def html(self, title: str = "Mnemo") -> str:
+        """One page that works offline."""
+        return self._handle.html(title)
+
+    def svg(self) -> str:
+        """A picture of the attention over the input, or of the mask."""
+        return self._handle.svg()
+
+    def plot(self, layer: int = 0, head: int = 0, kind: str = "attention") -> Any:
+        """Draws a map with matplotlib; returns its axes."""
+        import matplotlib.pyplot as plt
+
+        weights = self.maps[layer][kind][head]
+        axes = plt.subplots()[1]
+        axes.imshow(weights.numpy(), cmap="viridis", aspect="auto")
+        axes.set(title=f"layer {layer}, head {head}: {kind}", xlabel="key", ylabel="query")
+        return axes
+
+    def __str__(self) -> str:
+        return self._handle.text()
+
+    def _repr_html_(self) -> str:
+        return self.svg() if self.words else f"<pre>{self}</pre>"
+
+
+def inspect(source: str | os.PathLike[str], **options: Any) -> Inspection:
+    """Inspects a model folder, a run's folder, a checkpoint or a recipe.
+
+    Options: text or image (an input to look at), layers, heads ("0,2" or "0-3"), cost, set and variant (of a recipe),
+    checkpoint (of a run).
+    """
+    wanted = _C.InspectOptions(**options)
+    with reading(source) as name:
+        return Inspection(_C.inspect_source(name, wanted))

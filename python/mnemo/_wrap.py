@@ -1,0 +1,111 @@
+"""Memory in a model of transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Optional
+
+import torch
+from torch import Tensor, nn
+
+from ._state import State
+
+
+class WrappedOutput(NamedTuple):
+    """What the model returns, and the states of the memories for the next segment, by layer."""
+
+    output: Any
+    state: dict[str, State]
+
+
+class Wrapped(nn.Module):
+    """A model of transformers whose layers also read a memory: (segment, state) -> (output, state).
+
+    In each chosen layer, y = attention(x) becomes y + tanh(gate) * memory(x, state). The gate begins at 0, so at first
+    the model is unchanged.
+    """
+
+    def __init__(self, model: nn.Module, memory: Mapping[str, Any], layers: Optional[Sequence[int]], attention: str):
+        from .nn import Attention
+
+        super().__init__()
+        blocks = _blocks(model)
+        chosen = range(len(blocks)) if layers is None else layers
+        config: Any = model.config
+        self.model = model
+        self.memories = nn.ModuleDict()
+        self.gates = nn.ParameterDict()
+        self._states: dict[str, State] = {}
+        self._given: Mapping[str, State] = {}
+        weight = next(model.parameters())
+        for number in chosen:
+            if not 0 <= number < len(blocks):
+                raise ValueError(f"wrap: layers: expected 0 to {len(blocks) - 1}, found {number}")
+            name = str(number)
+            self.memories[name] = Attention(
+                attention, config.hidden_size, num_heads=config.num_attention_heads, memory=[dict(memory)]
+            ).to(weight.dtype)
+            self.gates[name] = nn.Parameter(torch.zeros((), dtype=weight.dtype))
+            _attention_of(blocks[number]).register_forward_hook(self._hook(name), with_kwargs=True)
+
+    def _hook(self, name: str) -> Any:
+        def add_memory(module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> Any:
+            rows: Tensor = arguments[0] if arguments else keywords["hidden_states"]
+            read, self._states[name] = self.memories[name](rows, self._given.get(name))
+            gated = torch.tanh(self.gates[name]) * read
+            return (output[0] + gated, *output[1:]) if isinstance(output, tuple) else output + gated
+
+        return add_memory
+
+    def forward(
+        self, input_ids: Tensor, state: Optional[Mapping[str, State]] = None, **keywords: Any
+    ) -> WrappedOutput:
+        """input_ids [B,T]: the next segment. state: of the segment before, or None. Keywords go to the model; its own
+        cache of keys is off, as the segment is whole."""
+        self._given, self._states = state or {}, {}
+        try:
+            output = self.model(input_ids, use_cache=False, **keywords)
+            return WrappedOutput(output, self._states)
+        finally:
+            self._given, self._states = {}, {}
+
+
+def _blocks(model: nn.Module) -> nn.ModuleList:
+    """The layers of a model with GPT-2's or Llama's names."""
+    for path in ("transformer.h", "model.layers"):
+        found: Any = model
+        for part in path.split("."):
+            found = getattr(found, part, None)
+        if isinstance(found, nn.ModuleList):
+            return found
+    raise TypeError(
+        f"wrap: expected a causal model of transformers with the layers of GPT-2 (transformer.h) or Llama "
+        f"(model.layers), found {type(model).__name__}"
+    )
+
+
+def _attention_of(block: nn.Module) -> nn.Module:
+    for name in ("attn", "self_attn"):
+        found = getattr(block, name, None)
+        if isinstance(found, nn.Module):
+            return found
+    raise TypeError(f"wrap: found no attention (attn, self_attn) in a layer {type(block).__name__}")
+
+
+def wrap(
+    model: nn.Module,
+    memory: Mapping[str, Any] | None = None,
+    layers: Optional[Sequence[int]] = None,
+    attention: str = "softmax",
+) -> Wrapped:
+    """Memory for your own GPT-2 or Llama of transformers.
+
+    memory: as one of `memory` of a recipe; the default is {"type": "grc", "lifetime": "sequence"}. layers: numbers of
+    the layers that read it; None: all. attention: of the memory's own branch. Freeze the model's parameters to train
+    memory and gates alone.
+
+        model = mnemo.nn.wrap(GPT2LMHeadModel(config), memory={"type": "knn", "mem_len": 512}, layers=[1])
+        output, state = model(tokens)
+        output, state = model(more_tokens, state)
+    """
+    return Wrapped(model, {"type": "grc", "lifetime": "sequence"} if memory is None else memory, layers, attention)

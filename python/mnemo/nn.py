@@ -1,0 +1,143 @@
+"""Memories as modules of your own models: `y, state = module(x, state)`.
+
+All memory is in the state, and gradients flow through it from segment to segment, as in Mnemo's training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Optional
+
+import torch
+from torch import Tensor
+
+from . import _C
+from ._module import Module, ModelModule
+from ._state import State, handle_of
+from ._wrap import Wrapped, wrap
+
+__all__ = ["GRC", "KNN", "Attention", "LayerStack", "Wrapped", "wrap"]
+
+
+def _seed(seed: Optional[int]) -> int:
+    """Of the initial weights: the given one, or the next number of torch's generator."""
+    return int(torch.randint(0, 2**31 - 1, ()).item()) if seed is None else seed
+
+
+class Attention(Module):
+    """One attention with its projections and the memories around it: x [B,T,D], state -> y [B,T,D], state.
+
+    attention: a name ("softmax", "relative", "abc", "linear", ...) whose options follow as keywords, as in
+    `backbone.attention` of a recipe. memory: memories around it, as `memory` of a recipe: [{"type": "grc", ...}].
+
+        layer = mnemo.nn.Attention("abc", 64, num_heads=4, num_slots=8)
+        y, state = layer(x)            # the first segment
+        y, state = layer(x, state)     # the next
+    """
+
+    def __init__(
+        self,
+        attention: str = "softmax",
+        dim: int = 96,
+        *,
+        num_heads: int = 4,
+        causal: bool = True,
+        memory: Sequence[Mapping[str, Any]] = (),
+        seed: Optional[int] = None,
+        **options: Any,
+    ) -> None:
+        table = {"type": attention, **options}
+        arguments = (table, [dict(one) for one in memory], dim, num_heads, causal)
+        seed = _seed(seed)
+        super().__init__(_C.Attention(*arguments, seed, {}))
+        self._arguments = arguments
+
+    def _rebuilt(self, handle: Any, given: Mapping[str, Tensor]) -> Any:
+        return _C.Attention(*self._arguments, 0, dict(given))
+
+    def forward(
+        self, x: Tensor, state: Optional[State] = None, valid: Optional[Tensor] = None
+    ) -> tuple[Tensor, State]:
+        """A whole segment x [B,T,D]. state: after the segments before, or None. valid [B,T] bool: false for padding."""
+        y, after = self._bound().forward(x, handle_of(state), valid, self.training)
+        return y, State._of(after)
+
+    def extra_repr(self) -> str:
+        table, memory, dim, num_heads, causal = self._arguments
+        return f"{table}, {dim}, num_heads={num_heads}, causal={causal}, memory={memory}"
+
+
+class GRC(Attention):
+    """An attention with a gated recurrent cache around it (Zhang et al. 2024); keywords are options of `grc`."""
+
+    def __init__(
+        self,
+        dim: int = 96,
+        *,
+        num_heads: int = 4,
+        attention: str = "softmax",
+        causal: bool = True,
+        seed: Optional[int] = None,
+        **options: Any,
+    ) -> None:
+        memory = {"type": "grc", "lifetime": "sequence", **options}
+        super().__init__(attention, dim, num_heads=num_heads, causal=causal, memory=[memory], seed=seed)
+
+
+class KNN(Attention):
+    """An attention whose queries also look up keys and values of the past (Wu et al. 2022); keywords are options of
+    `knn`."""
+
+    def __init__(
+        self,
+        dim: int = 96,
+        *,
+        num_heads: int = 4,
+        attention: str = "softmax",
+        seed: Optional[int] = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(attention, dim, num_heads=num_heads, memory=[{"type": "knn", **options}], seed=seed)
+
+
+class LayerStack(ModelModule):
+    """Whole layers with any memories, also those that stand beside attention: rows [B,T,D] to rows.
+
+    memory: as `memory` of a recipe: [{"type": "segment_cache", "mem_len": 64}]. Keywords are options of the backbone.
+    Returns (y, state).
+    """
+
+    def __init__(
+        self,
+        dim: int = 96,
+        *,
+        num_layers: int = 2,
+        num_heads: int = 4,
+        memory: Sequence[Mapping[str, Any]] = (),
+        attention: str | Mapping[str, Any] = "softmax",
+        seed: Optional[int] = None,
+        **backbone: Any,
+    ) -> None:
+        layers = {
+            "dim": dim,
+            "num_layers": num_layers,
+            "num_heads": num_heads,
+            "attention": attention if isinstance(attention, str) else dict(attention),
+            **backbone,
+        }
+        options = {"kind": "layer_stack", "backbone": layers, "memory": [dict(one) for one in memory]}
+        super().__init__(_C.build_stack(options, _seed(seed), {}))
+        self._options = options
+
+    def _rebuilt(self, handle: Any, given: Mapping[str, Tensor]) -> Any:
+        return _C.build_stack(self._options, 0, dict(given)) if handle is None else handle.rebuilt(dict(given))
+
+    def forward(  # type: ignore[override]
+        self, x: Tensor, state: Optional[State] = None, valid: Optional[Tensor] = None
+    ) -> tuple[Tensor, State]:
+        """A whole segment x [B,T,D]. state: after the segments before, or None. valid [B,T] bool: false for padding."""
+        step = super().forward(x, state, valid=valid)
+        return step.hidden, step.state
+
+    def extra_repr(self) -> str:
+        return str(self._options)

@@ -1,0 +1,228 @@
+"""Writing, scoring and measuring equal the program."""
+
+import gc
+import json
+import math
+import os
+import pickle
+import signal
+import threading
+import time
+
+import pandas
+import pytest
+import torch
+
+import mnemo
+from conftest import GOLDEN, RUNS, command
+
+TEXT = RUNS / "text.txt"
+RUNS_OF_TEXT = ["text", "abc", "lora"]
+
+
+@pytest.mark.parametrize("run", RUNS_OF_TEXT)
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.0}, {"top_k": 5, "seed": 3}])
+def test_generate_equals_the_program(run, options):
+    folder = RUNS / run
+    flags = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)]
+    printed = command("generate", folder, "--quiet", "--prompt", "the ", "--tokens", 60, *flags)
+    model = mnemo.load(folder)
+    assert "the " + model.generate("the ", max_tokens=60, **options) == printed
+    assert "".join(model.stream("the ", max_tokens=60, **options)) == printed[4:]
+
+
+def test_a_stream_stops_within_a_token(model):
+    text = model.text(seed=1)
+    text.feed("the ")
+    pieces = text.stream(max_tokens=10_000_000)
+    first = next(pieces)
+    tokens = text.num_tokens
+    pieces.close()
+    assert list(pieces) == [] and text.num_tokens == tokens
+    assert first and tokens <= 4 + 4
+
+
+def test_texts_fork_rewind_save_and_load(model, tmp_path):
+    text = model.text(seed=5)
+    text.feed("the ")
+    mark, fork, other = text.mark(), text.fork(), text.fork(9)
+    written = text.generate(30)
+    assert fork.generate(30) == written != other.generate(30)
+    text.rewind(mark)
+    assert text.generate(30) == written
+    text.save(tmp_path / "session")
+    further = text.generate(20)
+    assert text.load(tmp_path / "session").generate(20) == further
+    assert model.text(session=tmp_path / "session").generate(20) == further
+    assert model.text(session=tmp_path / "session", seed=8).generate(20) != further
+    fork.rewind(mark)
+    assert fork.from_bytes(fork.to_bytes()).generate(30) == written
+    with pytest.raises(ValueError, match="same model"):
+        mnemo.load(RUNS / "abc").text().rewind(mark)
+    text.close()
+    with pytest.raises(ValueError, match="closed"):
+        text.feed("more")
+
+
+def test_a_session_of_the_program_goes_on(model, tmp_path):
+    first = command("generate", RUNS / "text", "--quiet", "--prompt", "the ", "--tokens", 20, "--save", tmp_path / "s")
+    rest = command("generate", RUNS / "text", "--quiet", "--session", tmp_path / "s", "--tokens", 20)
+    assert model.text(session=tmp_path / "s").generate(20) == rest
+    assert model.generate("the ", max_tokens=40) == first[4:] + rest
+
+
+def test_score_equals_the_program(model):
+    printed = json.loads(command("generate", RUNS / "text", "--prompt", "the ", "--score", TEXT, "--json"))
+    tokens = model.score(TEXT.read_text(), prompt="the ")
+    assert [(t.id, t.text, t.log_probability) for t in tokens] == [
+        (t["id"], t["text"], t["log_probability"]) for t in printed["tokens"]
+    ]
+    assert list(pandas.DataFrame(tokens).columns) == ["id", "text", "log_probability"]
+    assert math.isnan(model.score("a")[0].log_probability)
+
+
+@pytest.mark.parametrize("run", ["text", "abc"])
+def test_evaluate_equals_the_program(run):
+    for flags, options in ([], {}), (["--segment-size", 5], {"segment_size": 5}):
+        printed = json.loads(command("eval", RUNS / run, "--data", TEXT, "--json", *flags))
+        found = mnemo.load(RUNS / run).evaluate(TEXT, **options)
+        for name, value in found.metrics.items():
+            assert printed[name] == value, name
+        assert printed["predictions"] == found.predictions and printed["data"] == found.data
+
+
+def test_classify_equals_the_program():
+    folder, picture = GOLDEN / "vision_import/timm_vit", GOLDEN / "images/files/photo_7865c0.jpg"
+    printed = json.loads(command("classify", folder, picture, "--json", "--top", 3))
+    found = mnemo.load(folder).classify(picture, top=3)
+    assert [(p.task, p.label, p.probability) for p in found] == [
+        (task, best["label"], best["probability"]) for task, all in printed[0]["tasks"].items() for best in all
+    ]
+    skipped = mnemo.load(folder).classify([__file__], skip_broken=True)
+    assert len(skipped) == 1 and skipped[0].error and math.isnan(skipped[0].probability)
+
+
+def test_translate_equals_the_program():
+    lines = [line.split("\t")[0] for line in (RUNS / "pairs.tsv").read_text().splitlines()[:5]]
+    printed = command("translate", RUNS / "pairs", "--json", "--nbest", 2, "--beam", 3, stdin="\n".join(lines) + "\n")
+    found = mnemo.load(RUNS / "pairs").translate(lines, nbest=2, beam=3)
+    expected = [t for line in printed.splitlines() for t in json.loads(line)["translations"]]
+    assert [(t.text, t.score, t.log_probability) for t in found] == [
+        (t["text"], t["score"], t["log_probability"]) for t in expected
+    ]
+
+
+def test_tokenizer(model):
+    tokenizer = model.tokenizer
+    text = TEXT.read_text()[:200]
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text
+    places = tokenizer.offsets(text)
+    assert len(places) == len(ids) and "".join(text[a:b] for a, b in places) == text
+
+
+def test_inspect_equals_the_program(model):
+    printed = json.loads(command("inspect", RUNS / "text", "--text", "the house", "--json", "--cost"))
+    found = model.inspect(text="the house", cost=True)
+    assert json.loads(json.dumps(found.to_dict())) == printed
+    assert found.cost == printed["cost"]
+    assert found.maps[0]["attention"].dim() == 3 and len(found.words) > 0
+    assert torch.allclose(found.maps[0]["attention"].sum(-1), torch.ones((), dtype=torch.float64), atol=1e-6)
+    assert mnemo.inspect(RUNS / "text").parameters == sum(p.numel() for p in model.parameters())
+
+
+def test_threads_write_as_in_turn(model):
+    alone = [model.generate("the ", max_tokens=60, seed=seed) for seed in range(8)]
+    together = [""] * 8
+
+    def write(seed):
+        together[seed] = model.generate("the ", max_tokens=60, seed=seed)
+
+    threads = [threading.Thread(target=write, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert together == alone
+
+
+def test_the_gil_is_free_while_a_model_writes(model):
+    ticks, stop = 0, threading.Event()
+
+    def write():
+        for _ in range(20):
+            model.generate("the ", max_tokens=400)
+        stop.set()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    while not stop.wait(0.001):
+        ticks += 1
+    thread.join()
+    assert ticks > 5
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model: model.generate("the ", max_tokens=1 << 24),
+        lambda model: model.text().feed("the house " * 200_000),
+        lambda model: model.score("the house " * 200_000),
+    ],
+)
+def test_ctrl_c_ends_a_call_within_a_second(model, call):
+    sent = []
+
+    def interrupt():
+        time.sleep(0.5)
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        call(model)
+    assert time.monotonic() - sent[0] < 1.0
+    thread.join()
+    assert model.generate("the ", max_tokens=5)
+
+
+def test_calls_leave_no_memory(model):
+    def rss():
+        gc.collect()
+        return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    def work(times):
+        for _ in range(times):
+            stream = model.stream("t", max_tokens=50)
+            next(stream)
+            stream.close()
+
+    work(500)
+    before = rss()
+    work(2000)
+    assert rss() - before < 1 << 20
+
+
+def test_errors_are_pythons(model, tmp_path):
+    with pytest.raises(FileNotFoundError, match="no_such_folder"):
+        mnemo.load("no_such_folder")
+    with pytest.raises(mnemo.InputError):
+        mnemo.load(tmp_path)
+    with pytest.raises(ValueError, match="temperature"):
+        model.generate("a", temperature=-1.0)
+    with pytest.raises(TypeError):
+        model.generate("a", temperature="hot")
+    with pytest.raises(TypeError):
+        model.generate("a", temprature=1.0)
+    with pytest.raises(FileNotFoundError):
+        model.evaluate(tmp_path / "missing.txt")
+    with pytest.raises(ValueError, match="images"):
+        model.evaluate(part="valid", task="x")
+    with pytest.raises(KeyError):
+        model.evaluate(TEXT)["accuracy"]
+
+
+def test_a_model_is_pickled_with_its_folder(model):
+    again = pickle.loads(pickle.dumps(model))
+    assert again.generate("the ", max_tokens=30) == model.generate("the ", max_tokens=30)
