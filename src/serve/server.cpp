@@ -1,6 +1,8 @@
 #include "serve/server.h"
 
 #include <ATen/Parallel.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <ctime>
@@ -360,7 +362,9 @@ void Server::log(const Call& call, const Finished& finished) {
   }
   if (!call.prompts.empty()) line.set("prompt", base::json_text(call.prompts));
   const std::string text = base::to_json(line, -1) + "\n";
-  std::fwrite(text.data(), 1, text.size(), stdout);  // whole lines; whether anybody reads them does not matter
+  pollfd out{STDOUT_FILENO, POLLOUT, 0};
+  if (::poll(&out, 1, 0) != 1 || (out.revents & POLLOUT) == 0) return;  // nobody reads a full pipe: requests go on
+  std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
 }
 

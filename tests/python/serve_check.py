@@ -367,6 +367,21 @@ def check_sessions(server):
     assert server.metric("mnemo_session_bytes") > 0
 
 
+def check_log_that_nobody_reads():
+    """A pipe full of lines of the access log does not stop the server."""
+    process = subprocess.Popen([MNEMO, "serve", MODEL, "--port", "0", "--name", "m"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    port = int(re.search(r":(\d+)", process.stderr.readline())[1])
+    for _ in range(1500):  # 150 KB
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection.request("GET", "/health")
+        assert connection.getresponse().status == 200
+        connection.close()
+    process.kill()
+    lines = process.communicate()[0].splitlines()
+    assert 100 < len(lines) < 1500 and all(json.loads(line) for line in lines[:-1]), len(lines)
+
+
 def check_stored_sessions():
     """Sessions that leave memory, and that outlive the process, whether it ends or is killed."""
     sampling = {"temperature": 0.8, "seed": 3}
@@ -415,4 +430,5 @@ if __name__ == "__main__":
     check_end(main)
     check_mutations(1000)
     check_keys()
+    check_log_that_nobody_reads()
     check_stored_sessions()
