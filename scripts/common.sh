@@ -39,3 +39,23 @@ build() {
 }
 
 mkdir -p "$root/build"
+
+# tiny_model PROGRAM FOLDER: trains a small model of texts for seconds, FOLDER/run.
+tiny_model() {
+  cat >"$2/tiny.toml" <<'RECIPE'
+name = "tiny"
+[model]
+segment_size = 8
+memory = [{ type = "segment_cache", mem_len = 8 }]
+[model.backbone]
+num_layers = 1
+dim = 16
+num_heads = 2
+ffn_dim = 16
+[train]
+steps = 6
+batch_size = 4
+RECIPE
+  for i in $(seq 200); do echo "line $i of other texts"; done >"$2/text.txt"
+  "$1" train "$2/tiny.toml" --data "$2/text.txt" --out "$2/run" --quiet
+}

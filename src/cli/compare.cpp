@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/exit_status.h"
+#include "base/file_io.h"
 #include "base/log.h"
 #include "base/output.h"
 #include "base/progress.h"
@@ -38,6 +39,22 @@ std::string command_line(const CompareArguments& options) {
   return line;
 }
 
+/// The run whose model has the best mean in the first study of models that write texts; empty if there is none.
+std::string best_writer(const study::ComparisonOutcome& outcome) {
+  for (const study::StudyGrid& study : outcome.comparison.studies) {
+    const study::StudyMetric& metric = study.metric();
+    const study::VariantSummary* best = nullptr;
+    for (const study::VariantSummary& variant : study.points.front().variants) {
+      if (variant.failed() || variant.shown().page.empty()) continue;
+      const double gain = best == nullptr ? 0 : variant.value.mean - best->value.mean;
+      if (best == nullptr || (metric.higher_is_better ? gain > 0 : gain < 0)) best = &variant;
+    }
+    if (metric.generates && best != nullptr)
+      return base::join_path(outcome.folder, base::parent_folder(best->shown().page));
+  }
+  return "";
+}
+
 int compare(const CompareArguments& options, const std::shared_ptr<distributed::Group>& group) {
   const study::ComparisonOutcome outcome = study::run_comparison({.recipe = recipe_path(options.recipe, true),
                                                                   .set = options.set,
@@ -66,6 +83,8 @@ int compare(const CompareArguments& options, const std::shared_ptr<distributed::
     for (const study::StudyGrid& study : outcome.comparison.studies) text += "\n" + study::study_text(study);
     base::print(fmt::format("{}\nTime in training {}; report: {}\n", text,
                             base::duration_text(outcome.comparison.seconds), outcome.report));
+    if (const std::string best = best_writer(outcome); !best.empty())
+      base::print(fmt::format("try the best: mnemo serve {}\n", base::shell_quoted(best)));
   }
   return outcome.status;
 }

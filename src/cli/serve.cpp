@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <thread>
 
@@ -48,23 +49,34 @@ bool has_chat_template(const std::string& folder) {
 /// Serves until a signal comes, then ends the answers in progress.
 int serve_model(ServeArguments arguments) {
   constexpr auto kLook = std::chrono::milliseconds(50);
-  constexpr int kDrain = 30 * 20;  // looks
+  constexpr int kDrain = 30 * 20, kWithdraw = 5 * 20;  // looks
   const SignalGuard guard("ending the answers in progress, 30 s at most");
   arguments.server.access_log = !arguments.no_access_log;
   arguments.server.sessions.memory = arguments.session_megabytes << 20;
   base::require(!arguments.server.sessions.durable || arguments.server.sessions.folder,
                 "serve: --durable stores sessions in --session-dir, which is not given");
+  base::require(!arguments.server.sessions.store || !arguments.server.sessions.folder,
+                "serve: sessions are kept by --store or in --session-dir; give one of them");
   serve::Server server(arguments.server);
   base::log_info("listening on http://{}:{}", arguments.server.host, server.port());
   const bundle::Bundle stored = bundle::read_bundle(arguments.model, arguments.checkpoint);
-  choose_threads(stored.model->parameters().count(), 1);
-  const std::string name = served_name(arguments);
-  server.open({name, infer::open_text(stored, {.precision = arguments.precision.value_or("")}), at::get_num_threads(),
-               has_chat_template(stored.folder)});
+  serve::Served served{.name = served_name(arguments),
+                       .answers = serve::open_answers(stored, arguments.precision),
+                       .resets_segments = stored.conventions.resets_segments(),
+                       .has_chat_template = has_chat_template(stored.folder)};
+  if (!served.answers) served.text = infer::open_text(stored, {.precision = arguments.precision.value_or("")});
+  choose_threads(stored.model->parameters().count(), served.answers ? 8 : 1);
+  served.threads = at::get_num_threads();
+  const std::string name = served.name;
+  server.open(std::move(served));
   base::log_info("serving '{}'", name);
   for (int looks = 1; pending_signal() == 0; ++looks) {
     std::this_thread::sleep_for(kLook);
     if (looks % 20 == 0) server.sweep();
+  }
+  if (pending_signal() == SIGTERM) {
+    server.withdraw();
+    for (int i = 0; i < kWithdraw && !server.gateways_know(); ++i) std::this_thread::sleep_for(kLook);
   }
   server.drain();
   for (int i = 0; i < kDrain && server.answering() > 0; ++i) std::this_thread::sleep_for(kLook);
@@ -76,7 +88,8 @@ int serve_model(ServeArguments arguments) {
 void add_serve(CLI::App& app) {
   auto arguments = std::make_shared<ServeArguments>();
   serve::ServerOptions& server = arguments->server;
-  Command(app, "serve", "answer requests for texts over HTTP, as clients of OpenAI's completions send them")
+  Command(app, "serve",
+          "answer requests over HTTP: texts as clients of OpenAI's completions ask for them, translations, classes")
       .argument("MODEL", arguments->model, "model folder, run folder or checkpoint")
       .option("--checkpoint", arguments->checkpoint, "WHICH", "checkpoint of a run: latest, best or a step")
       .option("--host", server.host, "ADDRESS", "address to listen on (default 127.0.0.1: this machine alone)")
@@ -93,6 +106,8 @@ void add_serve(CLI::App& app) {
       .option("--max-queue", server.max_queue, "N", "requests that wait behind them (default 64)",
               base::range(1, 65536))
       .option("--session-dir", server.sessions.folder, "FOLDER", "keep sessions there, beyond memory and this process")
+      .option("--store", server.sessions.store, "URL",
+              "or in Redis, shared with other servers: redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]")
       .option("--session-memory", arguments->session_megabytes, "MB", "sessions in memory at most (default 1024)",
               base::range(1, 1 << 24))
       .option("--session-ttl", server.sessions.ttl, "S", "delete sessions not used for S seconds (default 86400)",

@@ -63,35 +63,44 @@ Scheduler::Id Scheduler::submit(const TextSession& text, const TextSession::Prom
   return next_id_++;
 }
 
-std::optional<TextSession> Scheduler::cancel(Id id) {
-  const auto taken = [id](auto& members) -> std::optional<TextSession> {
+std::optional<Scheduler::Member> Scheduler::take(Id id) {
+  const auto taken = [id](auto& members) -> std::optional<Member> {
     const auto found = std::ranges::find(members, id, &Member::id);
     if (found == members.end()) return std::nullopt;
-    std::optional<TextSession> text = std::move(found->text);
+    std::optional<Member> member = std::move(*found);
     members.erase(found);
-    return text;
+    return member;
   };
-  std::optional<TextSession> text = taken(running_);
-  return text ? std::move(text) : taken(waiting_);
+  std::optional<Member> member = taken(running_);
+  if (!member) member = taken(waiting_);
+  return member ? std::move(member) : taken(held_);
 }
 
-const Scheduler::Member* Scheduler::find(Id id) const {
-  if (const auto found = std::ranges::find(running_, id, &Member::id); found != running_.end()) return &*found;
-  const auto found = std::ranges::find(waiting_, id, &Member::id);
-  return found == waiting_.end() ? nullptr : &*found;
+std::optional<TextSession> Scheduler::cancel(Id id) {
+  std::optional<Member> member = take(id);
+  return member ? std::optional(std::move(member->text)) : std::nullopt;
 }
 
 void Scheduler::hold(Id id, bool holds) {
-  if (auto* member = const_cast<Member*>(find(id)); member != nullptr) member->held = holds;
+  std::optional<Member> member = take(id);
+  if (!member) return;
+  if (holds) {
+    held_.push_back(std::move(*member));
+  } else {
+    waiting_.insert(std::ranges::upper_bound(waiting_, id, {}, &Member::id), std::move(*member));
+  }
 }
 
-bool Scheduler::idle() const {
-  return std::ranges::all_of(running_, &Member::held) && (waiting_.empty() || running() >= options_.max_running);
-}
+bool Scheduler::idle() const { return running_.empty() && waiting_.empty(); }
 
 std::optional<int64_t> Scheduler::position(Id id) const {
-  const Member* member = find(id);
-  return member == nullptr ? std::nullopt : std::optional(member->text.session().position());
+  const auto in = [id](const auto& members) -> std::optional<int64_t> {
+    const auto found = std::ranges::find(members, id, &Member::id);
+    return found == members.end() ? std::nullopt : std::optional(found->text.session().position());
+  };
+  if (const auto found = in(running_)) return found;
+  const auto found = in(waiting_);
+  return found ? found : in(held_);
 }
 
 std::vector<Scheduler::Event> Scheduler::tick() {
@@ -105,7 +114,8 @@ std::vector<Scheduler::Event> Scheduler::tick() {
 
 void Scheduler::admit() {
   while (!waiting_.empty() && running() < options_.max_running) {
-    running_.push_back(std::move(waiting_.front()));
+    const Id id = waiting_.front().id;
+    running_.insert(std::ranges::upper_bound(running_, id, {}, &Member::id), std::move(waiting_.front()));
     waiting_.pop_front();
   }
 }
@@ -114,7 +124,7 @@ void Scheduler::admit() {
 void Scheduler::share_rows() {
   int64_t active = 0, writing = 0;
   for (Member& member : running_) {
-    const size_t tokens = member.held ? 0 : member.tokens.size() - member.done;
+    const size_t tokens = member.tokens.size() - member.done;
     member.rows = tokens > 0 ? 1 : 0;
     active += tokens > 0 ? 1 : 0;
     writing += tokens == 1 ? 1 : 0;
@@ -152,7 +162,7 @@ void Scheduler::pass(std::vector<Event>& events) {
   }
   if (!steps.empty()) engine_->pass(steps);
   for (Member& member : running_) {
-    if (member.ended || member.held) continue;
+    if (member.ended) continue;
     member.text.session().ran(std::span<const int64_t>(member.tokens).subspan(member.done, member.rows));
     member.done += member.rows;
     if (member.done == member.tokens.size()) write(member, events);

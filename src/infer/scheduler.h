@@ -52,7 +52,7 @@ class Scheduler {
   /// vocabulary, or nothing has been read or is to be.
   Id submit(const TextSession& text, const TextSession::Prompt& prompt, const GenerateOptions& options,
             int64_t logprobs = -1);
-  /// Keeps a request where it is, in its place, or lets it go on.
+  /// Keeps a request where it is, and gives its place to others, or lets it go on: before those that wait.
   void hold(Id id, bool holds);
   /// Ends a request and returns its session after what it has read and written; nothing for one that has ended.
   std::optional<TextSession> cancel(Id id);
@@ -76,11 +76,10 @@ class Scheduler {
     size_t done = 0;              // of `tokens`
     size_t rows = 0;              // in the next pass
     int64_t logprobs = -1;
-    bool held = false;
     bool ended = false;  // its session is in an event
   };
-  /// Null for a request that has ended.
-  const Member* find(Id id) const;
+  /// Takes a request out of wherever it is; nothing for one that has ended.
+  std::optional<Member> take(Id id);
   void admit();
   void share_rows();
   void pass(std::vector<Event>& events);
@@ -91,6 +90,7 @@ class Scheduler {
   Options options_;
   std::vector<Member> running_;  // oldest first
   std::deque<Member> waiting_;
+  std::vector<Member> held_;
   Id next_id_ = 0;
 };
 

@@ -242,10 +242,10 @@ void Session::restore(const weights::TensorFile& file, const std::string& name) 
   const Header header(file.metadata, name);
   base::require(header.text("format") == kFormat, "{}: expected the format '{}', found '{}'", name, kFormat,
                 base::printable(header.text("format"), 40));
-  base::require(
-      header.text("model") == fingerprint_.text(),
-      "{}: this session belongs to a model with other options or weights; load it with the model it was saved with",
-      name);
+  base::require(header.text("model") == fingerprint_.text(),
+                "{}: this session belongs to a model with other options or weights (fingerprint {}, this model's is "
+                "{}); load it with the model it was saved with",
+                name, base::printable(header.text("model"), 64), fingerprint_.text());
   try {
     set_sampling({.temperature = header.number<double>("temperature"),
                   .top_k = header.number<int64_t>("top_k"),

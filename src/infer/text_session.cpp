@@ -2,6 +2,7 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "weights/safetensors.h"
 
 namespace mnemo::infer {
@@ -125,9 +126,9 @@ TextSession TextSession::restored(const weights::TensorFile& file, const std::st
   if (const auto said = file.metadata.find(kTokenizer); said != file.metadata.end()) {
     base::require(
         said->second == fingerprint_.text(),
-        "{}: this session was saved with another tokenizer or other end tokens; load it with the model folder "
-        "it was saved with",
-        name);
+        "{}: this session was saved with another tokenizer or other end tokens (fingerprint {}, this model's is {}); "
+        "load it with the model folder it was saved with",
+        name, base::printable(said->second, 64), fingerprint_.text());
   }
   Session session = session_.fresh();
   session.restore(file, name);

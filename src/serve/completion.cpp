@@ -136,7 +136,7 @@ void Completion::on_event(size_t number, infer::Scheduler::Event& event) {
       try {
         commit_(std::move(*event.session), whole_answer(choice));
       } catch (const ApiError& error) {
-        return fail(error.status, error.what());
+        return refuse(error);
       }
     }
   }

@@ -336,7 +336,7 @@ void Live::send(std::string bytes) {
   if (closed_) return;
   unsent_ += bytes.size();
   asio::post(executor_, [self = shared_from_this(), bytes = std::move(bytes)]() mutable {
-    if (self->connection_) return self->connection_->send(self, std::move(bytes));
+    if (const auto connection = self->connection_) return connection->send(self, std::move(bytes));
     self->unsent_ -= bytes.size();
   });
 }
@@ -344,7 +344,8 @@ void Live::send(std::string bytes) {
 void Live::end(bool whole) {
   if (closed_.exchange(true)) return;
   asio::post(executor_, [self = shared_from_this(), whole] {
-    if (self->connection_) self->connection_->end(self, whole);
+    // A copy: the end of an answer takes the connection from it, which may be the last to hold it.
+    if (const auto connection = self->connection_) connection->end(self, whole);
   });
 }
 

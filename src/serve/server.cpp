@@ -1,5 +1,9 @@
 #include "serve/server.h"
 
+#include <ATen/Parallel.h>
+#include <poll.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <ctime>
 
@@ -7,6 +11,7 @@
 #include "base/json_value.h"
 #include "base/log.h"
 #include "page/embedded.h"
+#include "serve/attention_view.h"
 
 namespace mnemo::serve {
 namespace {
@@ -15,8 +20,9 @@ const std::string kModels = "/v1/models";
 
 /// The path as logs and metrics name it: without ids.
 std::string route_of(const std::string& path) {
-  for (const char* known : {"/", "/health", "/ready", "/metrics", "/v1/models", "/v1/completions", "/v1/sessions",
-                            "/v1/chat/completions", "/v1/embeddings"}) {
+  for (const char* known :
+       {"/", "/health", "/ready", "/metrics", "/v1/models", "/v1/completions", "/v1/sessions", "/v1/chat/completions",
+        "/v1/embeddings", "/v1/translate", "/v1/classify", "/v1/detect", "/v1/attention"}) {
     if (path == known) return path;
   }
   if (path.starts_with("/v1/sessions/")) {
@@ -33,6 +39,10 @@ void require_method(const Request& request, std::string_view method) {
   if (request.method == method || (method == "GET" && request.method == "HEAD")) return;
   throw ApiError(
       405, fmt::format("{}: expected the method {}, found {}", request.path, method, base::json_text(request.method)));
+}
+
+int64_t steady_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 Response json(const base::Node& node) { return {.body = base::to_json(node, -1)}; }
@@ -89,20 +99,26 @@ Server::~Server() {
 }
 
 void Server::open(Served served) {
-  const auto engine = served.text.session().shared_engine();
-  base::require(engine != nullptr, "serve: the decoding engine cannot run this model: {}",
-                infer::unsupported_reason(served.text.session().model()));
   served_ = std::move(served);
   opened_ = std::time(nullptr);
+  if (!served_->text) {
+    ready_ = true;
+    return;
+  }
+  const auto engine = served_->text->session().shared_engine();
+  base::require(engine != nullptr, "serve: the decoding engine cannot run this model: {}",
+                infer::unsupported_reason(served_->text->session().model()));
   infer::Scheduler::Options scheduler;
   scheduler.max_running = options_.max_requests;
   scheduler.max_waiting = int64_t{64} * (options_.max_queue + options_.max_requests);
   engine_ = std::make_unique<EngineThread>(engine, scheduler, served_->threads,
                                            static_cast<size_t>(options_.max_queue + options_.max_requests), metrics_);
-  sessions_.emplace(options_.sessions, served_->text);
+  sessions_.emplace(options_.sessions, *served_->text, open_store(options_.sessions));
   note_sessions();
   ready_ = true;
 }
+
+bool Server::gateways_know() const { return told_ >= 2 || steady_seconds() - ready_asked_ > 10; }
 
 void Server::drain() {
   draining_ = true;
@@ -134,7 +150,9 @@ void Server::route(const Request& request, const CallPointer& call) {
   }
   if (path == "/ready") {
     require_method(request, "GET");
-    if (!ready) throw ApiError(503, draining_ ? "stopping" : "loading the model");
+    ready_asked_ = steady_seconds();
+    if (withdrawn_) ++told_;
+    if (!ready || withdrawn_) throw ApiError(503, ready_ ? "stopping" : "loading the model");
     return answer(call, json(base::Node::table({{"status", "ready"}})));
   }
   if (path == "/") {
@@ -152,12 +170,18 @@ void Server::route(const Request& request, const CallPointer& call) {
     require_method(request, "GET");
     return answer(call, models(path == kModels ? "" : path.substr(kModels.size() + 1)));
   }
-  if (call->route.starts_with("/v1/sessions")) return route_sessions(request, call);
+  const std::string own = served_->text ? "/v1/completions" : served_->answers->route();
+  if (served_->text && call->route.starts_with("/v1/sessions")) return route_sessions(request, call);
   require_method(request, "POST");
-  if (path == "/v1/chat/completions") refuse_chat(served_->has_chat_template);
-  if (path == "/v1/embeddings")
-    throw ApiError(400, "this server has no embeddings; it writes texts: POST /v1/completions", "",
-                   "embeddings_not_supported");
+  if (served_->text && path == "/v1/chat/completions") refuse_chat(served_->has_chat_template);
+  if (served_->text && path == "/v1/attention")
+    return admit(call, [this, call, body = request.body] { show_attention(call, body); });
+  if (path != own) {
+    const std::string what = call->route.substr(std::string("/v1/").size());
+    throw ApiError(400, fmt::format("the model '{}' has no {}; use POST {}", served_->name, what, own), "",
+                   what.substr(0, what.find('/')) + "_not_supported");
+  }
+  if (served_->answers) return admit(call, [this, call, request] { answer_whole(call, request); });
   call->idempotency_key = request.header("idempotency-key");
   admit(call, [this, call, body = request.body] { complete(call, body); });
 }
@@ -201,13 +225,55 @@ void Server::release(const CallPointer& call) {
   --in_flight_;
 }
 
-/// In the thread that checks requests.
+void Server::require_model(const base::Node& body) const {
+  const base::Node* found = body.find("model");
+  const std::string name = found != nullptr && found->is_string() ? found->as_string() : "";
+  if (name == served_->name) return;
+  throw ApiError(404, fmt::format("'model': expected '{}', found '{}'", served_->name, base::json_text(name)), "model",
+                 "model_not_found");
+}
+
+/// In the thread that checks requests, as answer_whole() and complete().
+void Server::show_attention(const CallPointer& call, const std::string& body) {
+  const base::Node node = read_body(body, options_.requests);
+  require_model(node);
+  const base::Node* prompt = node.find("prompt");
+  if (prompt == nullptr || !prompt->is_string()) throw ApiError(400, "'prompt': expected a text", "prompt");
+  at::set_num_threads(served_->threads);  // LibTorch counts them for each thread
+  const base::Node seen = last_attention(*served_->text, served_->resets_segments, prompt->as_string());
+  release(call);
+  answer(call, json(seen));
+}
+
+void Server::answer_whole(const CallPointer& call, const Request& request) {
+  if (call->exchange->closed()) {
+    release(call);
+    return log(*call, {.aborted = true});
+  }
+  at::set_num_threads(served_->threads);  // LibTorch counts them for each thread
+  Question question;
+  if (request.header("content-type").starts_with("image/")) {
+    question.image = request.body;
+  } else {
+    question.body = read_body(request.body, options_.requests);
+    require_model(question.body);
+  }
+  try {
+    base::Node answer = served_->answers->answer(question, [call] { return call->exchange->closed() ? 1 : 0; });
+    answer.set("model", served_->name);
+    release(call);
+    this->answer(call, json(answer));
+  } catch (const base::Stopped&) {
+    release(call);
+    log(*call, {.aborted = true});
+  } catch (const base::InputError& error) {
+    throw ApiError(400, error.what(), "input");
+  }
+}
+
 void Server::complete(const CallPointer& call, const std::string& body) {
   CompletionRequest request = read_completion(body, options_.requests);
-  if (request.model != served_->name)
-    throw ApiError(404,
-                   fmt::format("'model': expected '{}', found '{}'", served_->name, base::json_text(request.model)),
-                   "model", "model_not_found");
+  require_model(base::Node::table({{"model", request.model}}));
   std::vector<infer::TextSession::Prompt> prompts;
   for (const CompletionRequest::Prompt& prompt : request.prompts) {
     if (const auto* ids = std::get_if<std::vector<int64_t>>(&prompt)) {
@@ -215,7 +281,7 @@ void Server::complete(const CallPointer& call, const std::string& body) {
       continue;
     }
     try {
-      prompts.push_back(served_->text.prompt(std::get<std::string>(prompt)));
+      prompts.push_back(served_->text->prompt(std::get<std::string>(prompt)));
     } catch (const base::InputError& error) {
       throw ApiError(400, error.what(), "prompt");
     }
@@ -237,7 +303,7 @@ void Server::complete(const CallPointer& call, const std::string& body) {
   }
   const auto completion = std::make_shared<Completion>(std::move(around), request, std::move(prompts), call->exchange);
   to_engine([this, completion, request, begun, key = call->idempotency_key] {
-    if (request.session.empty()) return completion->begin(served_->text);
+    if (request.session.empty()) return completion->begin(*served_->text);
     complete_session(completion, request, key, *begun);
   });
 }
@@ -254,7 +320,7 @@ Response Server::models(const std::string& id) const {
 
 Response Server::metrics() const {
   Metrics::Now now;
-  now.ready = ready_ && !draining_;
+  now.ready = ready_ && !withdrawn_ && !draining_;
   now.in_flight = in_flight_;
   now.connections = http_->connections();
   now.sessions = session_count_;
@@ -296,7 +362,9 @@ void Server::log(const Call& call, const Finished& finished) {
   }
   if (!call.prompts.empty()) line.set("prompt", base::json_text(call.prompts));
   const std::string text = base::to_json(line, -1) + "\n";
-  std::fwrite(text.data(), 1, text.size(), stdout);  // whole lines; whether anybody reads them does not matter
+  pollfd out{STDOUT_FILENO, POLLOUT, 0};
+  if (::poll(&out, 1, 0) != 1 || (out.revents & POLLOUT) == 0) return;  // nobody reads a full pipe: requests go on
+  std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
 }
 

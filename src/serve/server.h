@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "serve/answers.h"
 #include "serve/api_keys.h"
 #include "serve/completion.h"
 #include "serve/completion_request.h"
@@ -34,16 +35,19 @@ struct ServerOptions {
   bool log_prompts = false;
 };
 
-/// What is served.
+/// The model that is served: its text, or its answers if it does not continue texts.
 struct Served {
-  std::string name;         ///< as /v1/models and requests have it
-  infer::TextSession text;  ///< without tokens, with a decoding engine
-  int threads = 1;          ///< of each pass
+  std::string name;                             ///< as /v1/models and requests have it
+  std::optional<infer::TextSession> text = {};  ///< without tokens, with a decoding engine
+  std::unique_ptr<Answers> answers = {};
+  bool resets_segments = false;  ///< the text's memory is reset at every segment
+  int threads = 1;               ///< of each pass
   bool has_chat_template = false;
 };
 
-/// The HTTP API of one model of texts: completions as OpenAI's clients ask for them. One thread speaks HTTP, one reads
-/// and checks requests, one runs the engine; bounded queues lie between them.
+/// The HTTP API of one model: completions as OpenAI's clients ask for them, or translations or classes. One thread
+/// speaks HTTP, one reads and checks requests, one runs the engine; bounded queues lie between them. Answers that are
+/// no completions are made where requests are checked, one after the other.
 class Server {
  public:
   /// Listens; requests are answered 503 until open(). Throws InputError for an address that others reach without keys,
@@ -54,6 +58,10 @@ class Server {
   void open(Served served);
 
   int64_t port() const { return http_->port(); }
+  /// Answers /ready with 503 from now on, and requests as before.
+  void withdraw() { withdrawn_ = true; }
+  /// Whether gateways know: one that asks /ready has been told twice since withdraw(), or none has asked for 10 s.
+  bool gateways_know() const;
   /// Takes no more requests; those that are being answered go on.
   void drain();
   /// Requests whose answers are not sent to their last byte.
@@ -81,6 +89,11 @@ class Server {
   void admit(const CallPointer& call, std::function<void()> work);
   void release(const CallPointer& call);
   void complete(const CallPointer& call, const std::string& body);
+  /// A request of Served::answers.
+  void answer_whole(const CallPointer& call, const Request& request);
+  void require_model(const base::Node& body) const;
+  /// POST /v1/attention {model, prompt}, for the page.
+  void show_attention(const CallPointer& call, const std::string& body);
   void complete_session(const std::shared_ptr<Completion>& completion, const CompletionRequest& request,
                         const std::string& key, bool& begun);
   void route_sessions(const Request& request, const CallPointer& call);
@@ -106,7 +119,8 @@ class Server {
   Metrics metrics_;
   std::optional<Served> served_;  // from when ready_ is set
   int64_t opened_ = 0;            // Unix time
-  std::atomic<bool> ready_ = false, draining_ = false;
+  std::atomic<bool> ready_ = false, withdrawn_ = false, draining_ = false;
+  std::atomic<int64_t> ready_asked_ = INT64_MIN / 2, told_ = 0;  // second of the steady clock; answers since withdraw()
   std::atomic<int64_t> in_flight_ = 0;
   std::vector<std::atomic<int64_t>> of_key_;
   TaskQueue checks_;

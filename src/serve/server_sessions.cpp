@@ -60,7 +60,7 @@ void Server::note_sessions() {
 }
 
 void Server::sweep() {
-  if (!ready_) return;
+  if (!ready_ || !sessions_) return;
   engine_->post([this] {
     sessions_->sweep(unix_time());
     note_sessions();
@@ -171,15 +171,15 @@ void Server::create_session(const CallPointer& call, const std::string& body) {
         throw ApiError(400, fmt::format("'{}' is not supported", base::printable(key, 60)), base::json_text(key));
     }
   }
-  infer::TextSession text = served_->text;
+  infer::TextSession text = *served_->text;
   text.session().set_sampling(request.options({.temperature = 1.0, .seed = random_seed()}));
   in_engine(call, [this, text, ttl] { return facts(sessions_->create(text, ttl, unix_time()), 201); });
 }
 
 void Server::import_session(const CallPointer& call, const std::string& bytes) {
-  infer::TextSession text = served_->text;
+  infer::TextSession text = *served_->text;
   try {
-    text = served_->text.load_bytes(bytes);
+    text = served_->text->load_bytes(bytes);
   } catch (const base::InputError& error) {
     throw ApiError(400, error.what(), "", "not_a_session_of_this_model");
   }
@@ -190,7 +190,7 @@ infer::TextSession::Prompt Server::read_prompt(const base::Node& body) const {
   const base::Node* prompt = body.find("prompt");
   if (prompt != nullptr && prompt->is_string()) {
     try {
-      return served_->text.prompt(prompt->as_string());
+      return served_->text->prompt(prompt->as_string());
     } catch (const base::InputError& error) {
       throw ApiError(400, error.what(), "prompt");
     }

@@ -1,6 +1,14 @@
 #include "serve/session_folder.h"
 
-#include <algorithm>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <ctime>
+#include <fstream>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -9,7 +17,13 @@
 namespace mnemo::serve {
 namespace {
 
-constexpr std::string_view kEnding = ".session";
+constexpr std::string_view kEnding = ".session", kMark = "mnemo-session ";
+constexpr size_t kHeadBytes = 64;
+
+int64_t size_of(const std::string& file) {
+  struct stat facts {};
+  return ::stat(file.c_str(), &facts) == 0 ? facts.st_size : 0;
+}
 
 }  // namespace
 
@@ -17,9 +31,35 @@ bool is_session_id(const std::string& text) {
   return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
+/// Holds the lock of a sixteenth of the sessions. The kernel ends it with the process.
+class SessionFolder::Lock {
+ public:
+  Lock(const std::string& folder, const std::string& id) {
+    const std::string file = base::join_path(folder, fmt::format(".lock-{}", id.front()));
+    fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    while (fd_ >= 0 && ::flock(fd_, LOCK_EX) != 0) {
+      if (errno == EINTR) continue;
+      ::close(fd_);
+      fd_ = -1;
+    }
+    if (fd_ < 0) base::system_failure(file, "cannot lock", errno);
+  }
+  ~Lock() { ::close(fd_); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  int fd_ = -1;
+};
+
+struct SessionFolder::Head {
+  int64_t version = 0, ttl = 0;
+  size_t length = 0;  ///< of the first line
+};
+
 SessionFolder::SessionFolder(std::string folder) : folder_(std::move(folder)) {
   base::make_folders(folder_);
-  for (const std::string& id : ids()) bytes_ += static_cast<int64_t>(base::file_size(path(id)));
+  for (const std::string& id : ids()) bytes_ += size_of(path(id));
 }
 
 std::string SessionFolder::path(const std::string& id) const {
@@ -27,29 +67,66 @@ std::string SessionFolder::path(const std::string& id) const {
   return base::join_path(folder_, id + std::string(kEnding));
 }
 
-void SessionFolder::put(const std::string& id, const std::string& bytes) {
+std::optional<SessionFolder::Head> SessionFolder::head(const std::string& id) const {
   const std::string file = path(id);
-  const int64_t before = base::path_exists(file) ? static_cast<int64_t>(base::file_size(file)) : 0;
+  std::ifstream stream(file, std::ios::binary);
+  char begin[kHeadBytes] = {};
+  stream.read(begin, sizeof begin);
+  const std::string_view text(begin, static_cast<size_t>(stream.gcount()));
+  const size_t end = text.find('\n');
+  if (!text.starts_with(kMark) || end == std::string_view::npos) return std::nullopt;
+  Head found;
+  found.length = end + 1;
+  const char* last = begin + end;
+  const auto version = std::from_chars(begin + kMark.size(), last, found.version);
+  if (version.ec != std::errc() || version.ptr == last || *version.ptr != ' ') return std::nullopt;
+  const auto ttl = std::from_chars(version.ptr + 1, last, found.ttl);
+  if (ttl.ec != std::errc() || ttl.ptr != last || found.version < 1) return std::nullopt;
+  struct stat facts {};
+  if (::stat(file.c_str(), &facts) != 0 || std::time(nullptr) - facts.st_mtime > found.ttl) return std::nullopt;
+  return found;
+}
+
+bool SessionFolder::put(const std::string& id, const std::string& bytes, int64_t expected, int64_t ttl) {
+  const std::string file = path(id);
   try {
-    base::write_file_atomic(file, bytes);
+    const Lock lock(folder_, id);
+    const auto stored = head(id);
+    if ((stored ? stored->version : 0) != expected) return false;
+    const int64_t before = size_of(file);
+    base::write_file_atomic(file, fmt::format("{}{} {}\n", kMark, expected + 1, ttl) + bytes);
+    bytes_ += size_of(file) - before;
   } catch (const base::InputError& error) {
     throw ApiError(429, fmt::format("the session cannot be stored: {}", error.what()), "", "sessions_full");
   }
-  bytes_ += static_cast<int64_t>(bytes.size()) - before;
+  return true;
 }
 
-std::optional<std::string> SessionFolder::get(const std::string& id) const {
-  if (!base::path_exists(path(id))) return std::nullopt;
-  return base::read_file(path(id));
+std::optional<SessionStore::Stored> SessionFolder::get(const std::string& id) {
+  const Lock lock(folder_, id);
+  const auto stored = head(id);
+  if (!stored) return std::nullopt;
+  return Stored{base::read_file(path(id)).substr(stored->length), stored->version};
+}
+
+int64_t SessionFolder::touch(const std::string& id) {
+  const auto stored = head(id);
+  if (!stored) return 0;
+  ::utimensat(AT_FDCWD, path(id).c_str(), nullptr, 0);
+  return stored->version;
 }
 
 void SessionFolder::remove(const std::string& id) {
-  if (!base::path_exists(path(id))) return;
-  bytes_ -= static_cast<int64_t>(base::file_size(path(id)));
+  const Lock lock(folder_, id);
+  erase(id);
+}
+
+void SessionFolder::erase(const std::string& id) {
+  bytes_ -= size_of(path(id));
   base::remove_tree(path(id));
 }
 
-std::vector<std::string> SessionFolder::ids() const {
+std::vector<std::string> SessionFolder::ids() {
   std::vector<std::string> found;
   for (const std::string& name : base::list_folder(folder_)) {
     if (!name.ends_with(kEnding)) continue;
@@ -57,6 +134,21 @@ std::vector<std::string> SessionFolder::ids() const {
     if (is_session_id(id)) found.push_back(id);
   }
   return found;
+}
+
+void SessionFolder::sweep() {
+  constexpr int kFiles = 100;
+  if (to_sweep_.empty()) to_sweep_ = ids();
+  for (int i = 0; i < kFiles && !to_sweep_.empty(); ++i) {
+    const std::string id = std::move(to_sweep_.back());
+    to_sweep_.pop_back();
+    std::ifstream file(path(id), std::ios::binary);
+    std::string mark(kMark.size(), '\0');
+    // A file of another form is left alone.
+    if (!file.read(mark.data(), static_cast<std::streamsize>(mark.size())) || mark != kMark) continue;
+    const Lock lock(folder_, id);
+    if (!head(id)) erase(id);
+  }
 }
 
 }  // namespace mnemo::serve

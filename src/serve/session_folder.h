@@ -5,28 +5,37 @@
 #include <string>
 #include <vector>
 
+#include "serve/session_store.h"
+
 namespace mnemo::serve {
 
-/// Sessions in a folder, a file each, which has its old or its new content whenever the program ends.
-class SessionFolder {
+/// Sessions in a folder, a file each, which has its old or its new content whenever the program ends: a line with
+/// version and time to live, then the bytes. A file's time is that of its last use. Servers that share a folder lock it
+/// (flock) while they compare and replace.
+class SessionFolder : public SessionStore {
  public:
   /// Makes the folder.
   explicit SessionFolder(std::string folder);
-  /// Throws ApiError 429 "sessions_full" if it cannot be written.
-  void put(const std::string& id, const std::string& bytes);
-  /// Nothing if there is no such session.
-  std::optional<std::string> get(const std::string& id) const;
-  void remove(const std::string& id);
-  std::vector<std::string> ids() const;
-  int64_t bytes() const { return bytes_; }
+  std::optional<Stored> get(const std::string& id) override;
+  int64_t touch(const std::string& id) override;
+  bool put(const std::string& id, const std::string& bytes, int64_t expected, int64_t ttl) override;
+  void remove(const std::string& id) override;
+  std::vector<std::string> ids() override;
+  /// Looks at a hundred files of the folder, the next ones each time.
+  void sweep() override;
+  /// As this process knows them; what others store is counted when it starts.
+  int64_t bytes() const override { return bytes_; }
 
  private:
+  class Lock;
+  struct Head;
   std::string path(const std::string& id) const;
+  /// Nothing for a file that is missing, of another form, or whose time has passed.
+  std::optional<Head> head(const std::string& id) const;
+  void erase(const std::string& id);
   std::string folder_;
+  std::vector<std::string> to_sweep_;
   int64_t bytes_ = 0;
 };
-
-/// Whether a text has the form of an id: 32 hexadecimal digits.
-bool is_session_id(const std::string& text);
 
 }  // namespace mnemo::serve

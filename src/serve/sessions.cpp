@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "serve/completion.h"
+#include "serve/session_folder.h"
 
 namespace mnemo::serve {
 namespace {
@@ -24,12 +25,22 @@ ApiError no_session(const std::string& id) {
                   "session_not_found");
 }
 
-Sessions::Sessions(const SessionOptions& options, infer::TextSession like) : options_(options), like_(std::move(like)) {
-  if (!options.folder) return;
-  folder_.emplace(*options.folder);
-  for (const std::string& id : folder_->ids()) {
+std::unique_ptr<SessionStore> open_store(const SessionOptions& options) {
+  if (options.store) return open_redis(*options.store);
+  return options.folder ? std::make_unique<SessionFolder>(*options.folder) : nullptr;
+}
+
+Sessions::Sessions(const SessionOptions& options, infer::TextSession like, std::unique_ptr<SessionStore> store)
+    : options_(options), like_(std::move(like)), store_(std::move(store)) {
+  if (options.store) options_.durable = true;
+  if (!store_) return;
+  for (const std::string& id : store_->ids()) {
     try {
-      entries_[id] = read(*folder_->get(id), false);
+      const auto stored = store_->get(id);
+      base::require(stored.has_value(), "its file is of another form, or its time has passed");
+      Entry entry = read(stored->bytes, false);
+      entry.stored = stored->version;
+      entries_[id] = std::move(entry);
     } catch (const base::InputError& error) {
       base::log_warning("serve: the session {} is left alone: {}", id, error.what());
     }
@@ -37,13 +48,46 @@ Sessions::Sessions(const SessionOptions& options, infer::TextSession like) : opt
 }
 
 Sessions::Entry& Sessions::find(const std::string& id, int64_t now) {
-  const auto found = entries_.find(id);
-  const bool ended = found != entries_.end() && !found->second.busy && now - found->second.used > found->second.ttl;
-  if (ended) remove(id);
-  if (ended || found == entries_.end()) throw no_session(id);
+  auto found = entries_.find(id);
+  const bool known = found != entries_.end();
+  if (known && found->second.busy) return found->second;
+  if (known && found->second.stored == 0) {  // in memory alone
+    if (now - found->second.used > found->second.ttl) {
+      forget(id);
+      throw no_session(id);
+    }
+  } else {
+    const int64_t stored = store_ ? store_->touch(id) : 0;
+    if (stored == 0) {
+      if (known) forget(id);
+      throw no_session(id);
+    }
+    if (!known) found = entries_.try_emplace(id).first;
+    Entry& entry = found->second;
+    if (entry.stored != stored) {
+      if (entry.changed >= 0) base::log_warning("serve: the session {} was changed by another server", id);
+      drop_text(entry);
+    }
+    entry.used = now;
+    if (!entry.text) load(id, entry);
+  }
   found->second.used = now;
-  if (!found->second.text) load(id, found->second);
   return found->second;
+}
+
+void Sessions::forget(const std::string& id) {
+  const auto found = entries_.find(id);
+  bytes_ -= found->second.bytes;
+  entries_.erase(found);
+}
+
+void Sessions::drop_text(Entry& entry) {
+  entry.text.reset();
+  entry.undo.reset();
+  entry.marks.clear();
+  entry.results.clear();
+  entry.changed = -1;
+  count_bytes(entry);
 }
 
 void Sessions::count_bytes(Entry& entry) {
@@ -59,7 +103,9 @@ void Sessions::changed(const std::string& id, Entry& entry, Entry before, int64_
   count_bytes(entry);
   try {
     make_room(id);
-    if (options_.durable) store(id, entry);
+    if (options_.durable && !store(id, entry))
+      throw ApiError(409, "another server has changed the session; ask again", "session", "session_changed");
+    if (!options_.durable && entry.stored > 0) store_->touch(id);  // a file is as old as its last use
   } catch (const ApiError&) {
     before.bytes = entry.bytes;
     entry = std::move(before);
@@ -71,7 +117,7 @@ void Sessions::changed(const std::string& id, Entry& entry, Entry before, int64_
 void Sessions::make_room(const std::string& kept) {
   while (bytes_ > options_.memory) {
     auto oldest = entries_.end();
-    for (auto entry = entries_.begin(); folder_ && entry != entries_.end(); ++entry) {
+    for (auto entry = entries_.begin(); store_ && entry != entries_.end(); ++entry) {
       if (!entry->second.text || entry->second.busy || entry->first == kept) continue;
       if (oldest == entries_.end() || entry->second.used < oldest->second.used) oldest = entry;
     }
@@ -79,17 +125,14 @@ void Sessions::make_room(const std::string& kept) {
       throw ApiError(429, fmt::format("sessions take {} bytes, of {} at most; delete some", bytes_, options_.memory),
                      "", "sessions_full");
     Entry& entry = oldest->second;
-    if (entry.changed >= 0) store(oldest->first, entry);
-    entry.text.reset();
-    entry.undo.reset();
-    entry.marks.clear();
-    entry.results.clear();
-    count_bytes(entry);
+    if (entry.changed >= 0 && !store(oldest->first, entry))
+      base::log_warning("serve: the session {} was changed by another server", oldest->first);
+    drop_text(entry);
   }
 }
 
-void Sessions::store(const std::string& id, Entry& entry) {
-  if (!folder_) return;
+bool Sessions::store(const std::string& id, Entry& entry) {
+  if (!store_) return true;
   base::Node parts = base::Node::array(), results = base::Node::array();
   std::string content;
   const auto add = [&](const std::string& name, const infer::TextSession& text) {
@@ -109,8 +152,10 @@ void Sessions::store(const std::string& id, Entry& entry) {
                                              {"used", entry.used},
                                              {"parts", parts},
                                              {"results", results}});
-  folder_->put(id, base::to_json(head, -1) + "\n" + content);
+  if (!store_->put(id, base::to_json(head, -1) + "\n" + content, entry.stored, entry.ttl)) return false;
+  ++entry.stored;
   entry.changed = -1;
+  return true;
 }
 
 Sessions::Entry Sessions::read(const std::string& bytes, bool whole) const {
@@ -118,11 +163,17 @@ Sessions::Entry Sessions::read(const std::string& bytes, bool whole) const {
   base::require(end != std::string::npos, "expected a line of JSON, found none");
   const base::Node head = base::parse_json(std::string_view(bytes).substr(0, end), "session", {.max_bytes = 64 << 20});
   base::require(head.at("format").as_string() == kFormat, "expected the format '{}'", kFormat);
+  const auto number = [&head](const char* key) {
+    constexpr int64_t kMost = int64_t{1} << 48;
+    const int64_t found = head.at(key).as_int();
+    base::require(found >= 0 && found <= kMost, "'{}': expected 0 to {}, found {}", key, kMost, found);
+    return found;
+  };
   Entry entry;
-  entry.version = head.at("version").as_int();
-  entry.position = head.at("position").as_int();
-  entry.ttl = head.at("ttl").as_int();
-  entry.used = head.at("used").as_int();
+  entry.version = number("version");
+  entry.position = number("position");
+  entry.ttl = number("ttl");
+  entry.used = number("used");
   if (!whole) return entry;
   std::string_view rest = std::string_view(bytes).substr(end + 1);
   for (const base::Node& part : head.at("parts").items()) {
@@ -139,20 +190,27 @@ Sessions::Entry Sessions::read(const std::string& bytes, bool whole) const {
     }
     rest.remove_prefix(size);
   }
-  base::require(entry.text.has_value(), "expected a session, found none");
+  base::require(entry.text.has_value() && entry.text->session().position() == entry.position,
+                "expected a session at position {}", entry.position);
   for (const base::Node& result : head.at("results").items())
     entry.results.emplace_back(result.at("key").as_string(), result.at("result").as_string());
   return entry;
 }
 
 void Sessions::load(const std::string& id, Entry& entry) {
+  const int64_t used = entry.used;
   try {
-    const std::optional<std::string> bytes = folder_->get(id);
-    base::require(bytes.has_value(), "its file is gone");
-    Entry loaded = read(*bytes, true);
-    loaded.used = entry.used;
+    const auto stored = store_->get(id);
+    base::require(stored.has_value(), "it is gone");
+    Entry loaded = read(stored->bytes, true);
+    loaded.stored = stored->version;
+    loaded.used = used;
     entry = std::move(loaded);
+  } catch (const ApiError&) {
+    forget(id);
+    throw;
   } catch (const base::InputError& error) {
+    forget(id);
     throw ApiError(404, fmt::format("the session {} cannot be read: {}", id, error.what()), "session",
                    "session_not_found");
   }
@@ -169,7 +227,7 @@ std::string Sessions::create(infer::TextSession text, std::optional<int64_t> ttl
   try {
     changed(id, entry, {}, now);
   } catch (const ApiError&) {
-    remove(id);
+    forget(id);
     throw;
   }
   return id;
@@ -187,7 +245,8 @@ const infer::TextSession& Sessions::begin(const std::string& id, std::optional<i
 
 void Sessions::commit(const std::string& id, infer::TextSession text, const std::string& key, const std::string& result,
                       int64_t now) {
-  Entry& entry = find(id, now);
+  Entry& entry = entries_.at(id);
+  entry.used = now;
   Entry before = entry;
   entry.busy = before.busy = false;
   entry.undo = std::move(entry.text);
@@ -239,11 +298,11 @@ void Sessions::rewind(const std::string& id, const std::string& name, int64_t no
 
 void Sessions::remove(const std::string& id) {
   const auto found = entries_.find(id);
-  if (found == entries_.end()) throw no_session(id);
-  if (found->second.busy) throw busy();
-  bytes_ -= found->second.bytes;
-  entries_.erase(found);
-  if (folder_) folder_->remove(id);
+  if (found != entries_.end() && found->second.busy) throw busy();
+  const bool stored = store_ && store_->touch(id) > 0;
+  if (stored) store_->remove(id);
+  if (found != entries_.end()) return forget(id);
+  if (!stored) throw no_session(id);
 }
 
 base::Node Sessions::outline(const std::string& id, const Entry& entry) {
@@ -275,28 +334,33 @@ base::Node Sessions::list(int64_t now) {
 void Sessions::sweep(int64_t now) {
   std::vector<std::string> ended;
   for (auto& [id, entry] : entries_) {
-    if (!entry.busy && now - entry.used > entry.ttl) {
-      ended.push_back(id);
-    } else if (folder_ && entry.changed >= 0 && now - entry.changed >= options_.save_every) {
-      try {
-        store(id, entry);
-      } catch (const ApiError& error) {
-        base::log_warning("serve: {}", error.what());
-        entry.changed = now;  // tries again later
+    try {
+      if (entry.busy) {  // a long answer
+        if (entry.stored > 0 && now - entry.used > entry.ttl / 2) store_->touch(id);
+      } else if (now - entry.used > entry.ttl) {
+        ended.push_back(id);
+      } else if (store_ && entry.changed >= 0 && now - entry.changed >= options_.save_every && !store(id, entry)) {
+        base::log_warning("serve: the session {} was changed by another server", id);
+        drop_text(entry);
       }
+    } catch (const ApiError& error) {
+      base::log_warning("serve: {}", error.what());
+      if (entry.changed >= 0) entry.changed = now;  // tries again later
     }
   }
-  for (const std::string& id : ended) remove(id);
+  for (const std::string& id : ended) forget(id);  // others may still use it
+  if (store_) store_->sweep();
 }
 
 void Sessions::save_all() {
   for (auto& [id, entry] : entries_) {
-    if (entry.text && entry.changed >= 0) store(id, entry);
+    if (entry.text && entry.changed >= 0 && !store(id, entry))
+      base::log_warning("serve: the session {} was changed by another server", id);
   }
 }
 
 std::string Sessions::safety() const {
-  if (!folder_) return "memory";
+  if (!store_) return "memory";
   return options_.durable ? "durable" : fmt::format("within {} s", options_.save_every);
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,29 +11,36 @@
 #include "base/node.h"
 #include "infer/text_session.h"
 #include "serve/api_error.h"
-#include "serve/session_folder.h"
+#include "serve/session_store.h"
 
 namespace mnemo::serve {
 
 struct SessionOptions {
   std::optional<std::string> folder = {};  ///< keeps sessions there, beyond memory and from one start to the next
+  std::optional<std::string> store = {};   ///< or in Redis at this address; then durable
   int64_t memory = int64_t{1} << 30;  ///< bytes of sessions in memory; the least recently used leave for the folder
   int64_t ttl = 86400;                ///< seconds without use, then a session is deleted; a request may ask for less
   bool durable = false;               ///< stored before a request is answered
   int64_t save_every = 30;            ///< seconds until a change is stored otherwise
 };
 
+/// The store that the options name; null: none. Throws InputError if it cannot be opened.
+std::unique_ptr<SessionStore> open_store(const SessionOptions& options);
+
 /// 404: there is no session of that id.
 ApiError no_session(const std::string& id);
 
 /// The sessions of a server, by id. A session changes as a whole: a request takes a copy with begin() and gives back
 /// the next version with commit(), or nothing with release(). One thread uses it.
+///
+/// With a store, memory is a cache of it: begin() takes a version that another server has stored since, and a change
+/// that finds one is refused with 409 "session_changed".
 class Sessions {
  public:
   static constexpr size_t kMarks = 8, kResults = 8;
 
-  /// like: a session of the model without tokens. Sessions of an earlier start are found in the folder.
-  Sessions(const SessionOptions& options, infer::TextSession like);
+  /// like: a session of the model without tokens. store: null keeps sessions in memory alone.
+  Sessions(const SessionOptions& options, infer::TextSession like, std::unique_ptr<SessionStore> store);
 
   /// A new session; its id. Throws ApiError 429 "sessions_full" without room for it.
   std::string create(infer::TextSession text, std::optional<int64_t> ttl, int64_t now);
@@ -60,34 +68,40 @@ class Sessions {
 
   int64_t count() const { return static_cast<int64_t>(entries_.size()); }
   int64_t bytes() const { return bytes_; }
-  int64_t stored_bytes() const { return folder_ ? folder_->bytes() : 0; }
+  int64_t stored_bytes() const { return store_ ? store_->bytes() : 0; }
   /// When an answered change is safe: "durable", "within 30 s" or "memory".
   std::string safety() const;
 
  private:
   struct Entry {
-    std::optional<infer::TextSession> text;  // unset: in the folder alone
+    std::optional<infer::TextSession> text;  // unset: in the store alone
     std::optional<infer::TextSession> undo;
     std::vector<std::pair<std::string, infer::TextSession>> marks;
     std::vector<std::pair<std::string, std::string>> results;  // latest last
     int64_t version = 1, ttl = 0, used = 0, changed = -1;      // Unix times; changed: since when it is not stored
     int64_t position = 0, bytes = 0;
+    int64_t stored = 0;  // version of the store that this is, with what changed since; 0: none
     bool busy = false;
   };
   /// The facts that a list shows.
   static base::Node outline(const std::string& id, const Entry& entry);
+  /// With its text, of the version that is stored now.
   Entry& find(const std::string& id, int64_t now);
+  /// Forgets what memory has of it.
+  void forget(const std::string& id);
+  void drop_text(Entry& entry);
   void count_bytes(Entry& entry);
   /// Notes a change: counts its bytes, stores it or makes room. `before` is restored if that fails.
   void changed(const std::string& id, Entry& entry, Entry before, int64_t now);
   void make_room(const std::string& kept);
-  void store(const std::string& id, Entry& entry);
+  /// False if another server has stored a version since.
+  bool store(const std::string& id, Entry& entry);
   void load(const std::string& id, Entry& entry);
   Entry read(const std::string& bytes, bool whole) const;
 
   SessionOptions options_;
   infer::TextSession like_;
-  std::optional<SessionFolder> folder_;
+  std::unique_ptr<SessionStore> store_;
   std::map<std::string, Entry> entries_;
   int64_t bytes_ = 0;
 };

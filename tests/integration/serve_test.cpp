@@ -1,16 +1,50 @@
 #include <gtest/gtest.h>
 
 #include "base/child_process.h"
-#include "tests/support/command_line.h"
+#include "tests/integration/text_training.h"
+#include "tests/support/translation_run.h"
 
 namespace mnemo::test {
 namespace {
 
-TEST_F(CommandLine, ServesClients) {
-  base::ChildProcess child(
-      {.words = {"python3", MNEMO_SOURCE_DIR "/tests/python/serve_check.py", kBinary, trained("run") + "/model"},
-       .error_file = folder_ / "errors"});
-  EXPECT_TRUE(child.wait().done()) << content(folder_ / "errors");
+/// Runs tests/python/SCRIPT with the program and these words; what it says of an error.
+std::string checked(const TemporaryFolder& folder, const std::string& script, std::vector<std::string> words) {
+  words.insert(words.begin(), {"python3", MNEMO_SOURCE_DIR "/tests/python/" + script, kBinary});
+  base::ChildProcess child({.words = words, .error_file = folder / "errors"});
+  return child.wait().done() ? "" : "failed: " + content(folder / "errors");
+}
+
+TEST_F(CommandLine, ServesClients) { EXPECT_EQ(checked(folder_, "serve_check.py", {trained("run") + "/model"}), ""); }
+
+TEST_F(CommandLine, SlowServesALotOfMutatedRequests) {
+  EXPECT_EQ(checked(folder_, "serve_check.py", {trained("run") + "/model", "1000000"}), "");
+}
+
+TEST_F(CommandLine, ServesMutatedRequests) {
+  EXPECT_EQ(checked(folder_, "serve_check.py", {trained("run") + "/model", "100000"}), "");
+}
+
+TEST_F(CommandLine, ServesClassesOfImages) {
+  const std::string files = MNEMO_SOURCE_DIR "/tests/golden/data/images/files/";
+  EXPECT_EQ(checked(folder_, "serve_answers_check.py",
+                    {MNEMO_SOURCE_DIR "/tests/golden/data/vision_import/timm_vit", "images", files + "photo_7865c0.jpg",
+                     files + "photo_7865c0.jpg"}),
+            "");
+}
+
+using ServedTexts = TextTraining;
+TEST_F(ServedTexts, HaveClasses) {
+  EXPECT_EQ(checked(folder_, "serve_answers_check.py",
+                    {published("bert_cls"), "texts", "the film was good", "a film was badly w20"}),
+            "");
+}
+
+using ServedPairs = TranslationRun;
+TEST_F(ServedPairs, AreTranslations) {
+  const Finished done = run({"train", pair_recipe_, "--out", folder_ / "model", "-q"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_EQ(checked(folder_, "serve_answers_check.py", {folder_ / "model", "translate", "number 3 of 4", "number 5"}),
+            "");
 }
 
 }  // namespace

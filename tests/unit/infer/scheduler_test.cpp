@@ -351,6 +351,33 @@ TEST(Scheduler, AHeldRequestStaysWhereItIs) {
   EXPECT_TRUE(alone.tick().empty());
 }
 
+TEST(Scheduler, AHeldRequestGivesItsPlaceToOthers) {
+  const auto engine = std::make_shared<const Engine>(build(cases()[0]));
+  const Request slow{.prompt = text(6), .options = {.max_tokens = 5, .past_end = true, .seed = 2}};
+  Scheduler scheduler(engine, {.max_running = 1});
+  const auto id = scheduler.submit(open(engine, slow.options), {slow.prompt}, slow.options);
+  const auto other = scheduler.submit(open(engine, {}), {text(3)}, {.max_tokens = 4, .past_end = true});
+  std::vector<int64_t> written;
+  const auto tick = [&] {
+    for (const Scheduler::Event& event : scheduler.tick()) {
+      if (event.id == id) written.push_back(event.token);
+    }
+  };
+  while (written.empty()) tick();
+  scheduler.hold(id, true);
+  const size_t before = written.size();
+  for (int i = 0; scheduler.position(other); ++i) {
+    ASSERT_LT(i, 10) << "the other does not get the place";
+    tick();
+  }
+  EXPECT_TRUE(scheduler.idle());
+  EXPECT_EQ(written.size(), before);
+  scheduler.submit(open(engine, {}), {text(3)}, {.max_tokens = 100, .past_end = true});
+  scheduler.hold(id, false);
+  while (scheduler.position(id)) tick();
+  EXPECT_EQ(written, written_alone(engine, slow, false, 5).tokens);
+}
+
 TEST(Scheduler, TellsLogProbabilities) {
   const auto engine = std::make_shared<const Engine>(build(cases()[0]));
   const GenerateOptions options{.max_tokens = 5, .temperature = 0.7, .past_end = true, .seed = 4};

@@ -226,6 +226,20 @@ TEST_F(HttpServerTest, StreamsInChunksAndTellsWhenAllIsSent) {
   EXPECT_TRUE(other.receive().ends_with("\r\n\r\nhello"));
 }
 
+TEST_F(HttpServerTest, EndsAnAnswerAfterTheNextRequestHasCome) {
+  const HttpServer server = make();
+  const Client client(server);
+  client.send("GET /kept HTTP/1.0\r\n\r\n");
+  const auto exchange = kept();
+  exchange->start(200, "text/plain", {});
+  exchange->write("hello");
+  client.receive("hello");
+  client.send("GET /echo HTTP/1.0\r\n\r\n");
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // it is seen, so nothing waits on the connection
+  exchange->finish();
+  EXPECT_EQ(client.receive(), "");
+}
+
 TEST_F(HttpServerTest, BoundsItsConnections) {
   HttpLimits limits;
   limits.connections = 2;

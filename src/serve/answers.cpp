@@ -1,0 +1,218 @@
+#include "serve/answers.h"
+
+#include <algorithm>
+
+#include "base/base64.h"
+#include "base/error.h"
+#include "base/json_value.h"
+#include "base/printable.h"
+#include "core/input.h"
+#include "data/images/image_reader.h"
+#include "experiment/experiment.h"
+#include "experiment/text_classifier.h"
+#include "experiment/translation_search.h"
+#include "infer/image_classifier.h"
+#include "infer/translator.h"
+#include "models/model.h"
+#include "serve/api_error.h"
+
+namespace mnemo::serve {
+namespace {
+
+constexpr size_t kMostTexts = 64, kMostImages = 8;
+constexpr int64_t kTop = 100;
+constexpr const char* kInput = "input";
+
+void require_members(const base::Node& body, std::initializer_list<std::string_view> known) {
+  for (const auto& [key, value] : body.members()) {
+    if (key != "model" && std::ranges::find(known, key) == known.end())
+      throw ApiError(400, fmt::format("'{}' is not supported", base::printable(key, 60)), base::json_text(key));
+  }
+}
+
+int64_t number(const base::Node& body, const std::string& key, int64_t high, int64_t absent) {
+  const base::Node* found = body.find(key);
+  if (found == nullptr || found->is_null()) return absent;
+  if (!found->is_int() || found->as_int() < 1 || found->as_int() > high)
+    throw ApiError(400, fmt::format("'{}': expected an integer from 1 to {}, found {}", key, high, found->found()),
+                   key);
+  return found->as_int();
+}
+
+[[noreturn]] void refuse_input(const std::string& message) {
+  throw ApiError(400, fmt::format("'{}': {}", kInput, message), kInput);
+}
+
+/// One element, or a list of them.
+base::Node::Array inputs(const base::Node& body, size_t most) {
+  const base::Node* found = body.find(kInput);
+  if (found == nullptr || found->is_null()) refuse_input("expected it, found none");
+  const base::Node::Array all = found->is_array() ? found->items() : base::Node::Array{*found};
+  if (all.empty() || all.size() > most) refuse_input(fmt::format("expected 1 to {}, found {}", most, all.size()));
+  return all;
+}
+
+const std::string& text_of(const base::Node& node) {
+  if (!node.is_string()) refuse_input(fmt::format("expected a string, found {}", node.found()));
+  if (node.as_string().find_first_not_of(" \t\r\n\v\f") == std::string::npos) refuse_input("a text has no words");
+  return node.as_string();
+}
+
+void require_texts(const Question& question) {
+  if (question.image) throw ApiError(400, "expected a JSON object, found an image: this model reads texts");
+}
+
+base::Node classes_of(const std::vector<infer::ClassShare>& best, int64_t top) {
+  base::Node classes = base::Node::array();
+  for (const infer::ClassShare& share : best) {
+    if (static_cast<int64_t>(classes.size()) == top) break;
+    classes.push_back(base::Node::table(
+        {{"label", base::json_text(share.label)}, {"probability", base::json_number(share.probability)}}));
+  }
+  return classes;
+}
+
+base::Node list_of(base::Node::Array items) {
+  base::Node data = base::Node::array();
+  for (base::Node& item : items) {
+    item.set("index", static_cast<int64_t>(data.size()));
+    data.push_back(std::move(item));
+  }
+  return base::Node::table({{"object", "list"}, {"data", std::move(data)}});
+}
+
+class TranslateAnswers : public Answers {
+ public:
+  TranslateAnswers(const bundle::Bundle& stored, std::optional<ops::Precision> precision)
+      : translator_(stored, precision) {
+    const auto own = experiment::own_search(experiment::own_recipe(stored));
+    if (!own && translator_.settings()) {
+      options_.generation = translator_.settings();
+    } else {
+      options_.search = own.value_or(search::BeamSearchOptions());
+    }
+    translator_.require_fitting(options_);
+  }
+  std::string route() const override { return "/v1/translate"; }
+  base::Node answer(const Question& question, const base::ShouldStop& should_stop) override {
+    require_texts(question);
+    require_members(question.body, {kInput, "n"});
+    infer::TranslateOptions options = options_;
+    const int64_t beams = options.generation ? options.generation->num_beams : options.search.beam_size;
+    options.nbest = number(question.body, "n", beams, 1);
+    options.should_stop = should_stop;
+    std::vector<std::string> lines;
+    for (const base::Node& input : inputs(question.body, kMostTexts)) {
+      lines.push_back(text_of(input));
+      if (lines.back().find_first_of("\n\r") != std::string::npos) refuse_input("expected texts of one line each");
+    }
+    base::Node::Array found(lines.size());
+    translator_.translate(
+        lines, options,
+        [&](size_t i, const std::vector<infer::TranslatedText>& texts) {
+          base::Node all = base::Node::array();
+          for (const infer::TranslatedText& text : texts)
+            all.push_back(base::Node::table({{"text", base::json_text(text.text)},
+                                             {"score", base::json_number(text.score)},
+                                             {"tokens", text.tokens}}));
+          found[i].set("translations", std::move(all));
+        },
+        kInput);
+    return list_of(std::move(found));
+  }
+
+ private:
+  infer::Translator translator_;
+  infer::TranslateOptions options_;
+};
+
+class TextClassAnswers : public Answers {
+ public:
+  explicit TextClassAnswers(const bundle::Bundle& stored)
+      : classifier_(stored, experiment::own_recipe(stored), "serve") {}
+  std::string route() const override { return "/v1/classify"; }
+  base::Node answer(const Question& question, const base::ShouldStop& should_stop) override {
+    require_texts(question);
+    require_members(question.body, {kInput, "top"});
+    const int64_t top = number(question.body, "top", kTop, 5);
+    std::vector<data::LabelledText> texts;
+    for (const base::Node& input : inputs(question.body, kMostTexts)) {
+      data::LabelledText text{.where = kInput, .first = {}, .second = {}, .label = {}};
+      if (input.is_array() && input.size() == 2) {  // a pair
+        text.first = text_of(input.items().front());
+        text.second = text_of(input.items().back());
+      } else {
+        text.first = text_of(input);
+      }
+      texts.push_back(std::move(text));
+    }
+    experiment::TextClassifier::ReadCount count;
+    base::Node::Array found;
+    for (const auto& best : classifier_(std::move(texts), top, count, should_stop))
+      found.push_back(base::Node::table({{"classes", classes_of(best, top)}}));
+    return list_of(std::move(found));
+  }
+
+ private:
+  experiment::TextClassifier classifier_;
+};
+
+class ImageClassAnswers : public Answers {
+ public:
+  explicit ImageClassAnswers(const bundle::Bundle& stored)
+      : classifier_(stored,
+                    {.top = kTop,
+                     .read = [this](const std::string& name) { return data::decode_image(images_.at(name), name); },
+                     .should_stop = [this] { return should_stop_ ? should_stop_() : 0; }}) {}
+  std::string route() const override { return "/v1/classify"; }
+  base::Node answer(const Question& question, const base::ShouldStop& should_stop) override {
+    require_members(question.body, {kInput, "top"});
+    const int64_t top = number(question.body, "top", kTop, 5);
+    std::vector<std::string> names;
+    images_.clear();
+    const auto add = [&](std::string bytes) {
+      names.push_back(fmt::format("{}[{}]", kInput, names.size()));
+      images_[names.back()] = std::move(bytes);
+    };
+    if (question.image) {
+      add(*question.image);
+    } else {
+      for (const base::Node& input : inputs(question.body, kMostImages)) {
+        std::string_view text = text_of(input);
+        // As browsers write it: "data:image/png;base64,...".
+        if (text.starts_with("data:image/")) text = text.substr(std::min(text.size(), text.find(',')) + 1);
+        add(base::from_base64(text, kInput));
+      }
+    }
+    should_stop_ = should_stop;
+    base::Node::Array found;
+    classifier_(names, [&](const infer::ImageAnswer& answer) {
+      base::Node heads = base::Node::table();
+      for (const infer::HeadAnswer& head : answer.heads) heads.set(head.head, classes_of(head.best, top));
+      found.push_back(base::Node::table({{"heads", std::move(heads)}}));
+    });
+    return list_of(std::move(found));
+  }
+
+ private:
+  std::map<std::string, std::string> images_;
+  base::ShouldStop should_stop_;
+  infer::ImageClassifier classifier_;
+};
+
+}  // namespace
+
+std::unique_ptr<Answers> open_answers(const bundle::Bundle& stored, const std::optional<std::string>& precision) {
+  const core::InputKind kind = core::kind_of(stored.model->input());
+  if (kind == core::InputKind::pairs) {
+    std::optional<ops::Precision> weights;
+    if (precision) weights = ops::precision_of(*precision, "serve: --precision");
+    return std::make_unique<TranslateAnswers>(stored, weights);
+  }
+  if (kind == core::InputKind::tokens && stored.model->num_classes() == 0) return nullptr;
+  base::require(!precision, "serve: --precision is for models that write texts");
+  if (kind == core::InputKind::images) return std::make_unique<ImageClassAnswers>(stored);
+  return std::make_unique<TextClassAnswers>(stored);
+}
+
+}  // namespace mnemo::serve

@@ -1,0 +1,65 @@
+#include "serve/attention_view.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/json_value.h"
+#include "inspect/attention_record.h"
+#include "models/text_model.h"
+#include "serve/api_error.h"
+
+namespace mnemo::serve {
+namespace {
+
+constexpr int64_t kReadTokens = 4096;
+
+base::Node to_node(const core::WeightMap& map, const inspect::LayerRecord& record, int64_t last) {
+  const core::AttendTable& table = record.mask.table;
+  const at::Tensor rows = map.weights[0].mean(0);  // [R,C]
+  const int64_t row = map.rows == core::MapAxis::queries ? table.token_offset() + last : rows.size(0) - 1;
+  const at::Tensor weights = rows[row].to(at::kCPU, at::kDouble).contiguous();
+  const bool keys = map.columns == core::MapAxis::keys;
+  base::Node columns = base::Node::array();
+  for (int64_t i = 0; i < weights.size(0); ++i) columns.push_back(base::rounded(weights[i].item<double>()));
+  return base::Node::table({{"layer", record.layer + 1},
+                            {"name", map.name},
+                            {"memory", keys ? table.num_context() + table.token_offset() : weights.size(0)},
+                            {"weights", std::move(columns)}});
+}
+
+}  // namespace
+
+base::Node last_attention(const infer::TextSession& like, bool resets, const std::string& text) {
+  const auto& model = dynamic_cast<const models::TextModel&>(*like.session().shared_engine()->model());
+  const std::vector<int64_t> tokens = like.prompt(text).tokens;
+  const int64_t size = model.segment_size(), segments = static_cast<int64_t>(tokens.size()) / size;
+  if (segments == 0)
+    throw ApiError(400, fmt::format("'prompt': expected a whole segment, {} tokens, found {}", size, tokens.size()),
+                   "prompt");
+  const int64_t first = std::max<int64_t>(0, segments - std::max<int64_t>(1, kReadTokens / size));
+  inspect::AttentionRecorder recorder(model);
+  std::vector<int64_t> layers(static_cast<size_t>(model.backbone().num_layers()));
+  std::iota(layers.begin(), layers.end(), int64_t{0});
+  std::vector<inspect::LayerRecord> records;
+  for (int64_t i = first; i < segments; ++i) {
+    core::Segment segment;
+    segment.tokens = at::tensor(at::ArrayRef<int64_t>(tokens.data() + i * size, static_cast<size_t>(size)))
+                         .view({1, size});
+    segment.part = {true, true};
+    const at::Tensor reset = resets && i > first ? at::ones({1}, at::kBool) : at::Tensor();
+    if (i + 1 < segments) {
+      recorder.run(segment, reset);
+    } else {
+      records = recorder.record(segment, layers, reset);
+    }
+  }
+  base::Node all = base::Node::array();
+  for (const inspect::LayerRecord& record : records) {
+    for (const core::WeightMap& map : record.view.maps) all.push_back(to_node(map, record, size - 1));
+  }
+  return base::Node::table({{"object", "attention"}, {"layers", std::move(all)}});
+}
+
+}  // namespace mnemo::serve

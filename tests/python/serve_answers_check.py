@@ -1,0 +1,82 @@
+"""`mnemo serve` with a model that translates or classifies: the answers are those of `mnemo translate` and `mnemo classify`.
+
+usage: serve_answers_check.py MNEMO MODEL translate TEXT...
+       serve_answers_check.py MNEMO MODEL texts TEXT...
+       serve_answers_check.py MNEMO MODEL images FILE...
+"""
+
+import base64
+import json
+import subprocess
+import sys
+
+KIND, INPUTS = sys.argv[3], sys.argv[4:]
+from serve_check import MNEMO, MODEL, Server  # noqa: E402  (reads MNEMO and MODEL from the command line)
+
+
+def command(*words, lines=None):
+    done = subprocess.run([MNEMO, *words], input=lines, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def lines_of(texts):
+    return "".join(text + "\n" for text in texts)
+
+
+def equal(found, expected):
+    """Equal up to what a text of six decimals or another batch rounds."""
+    if isinstance(expected, dict):
+        return found.keys() == expected.keys() and all(equal(found[key], expected[key]) for key in expected)
+    if isinstance(expected, list):
+        return len(found) == len(expected) and all(map(equal, found, expected))
+    return abs(found - expected) < 1e-5 if isinstance(expected, float) else found == expected
+
+
+def main():
+    server = Server("--no-access-log")
+    path = "/v1/translate" if KIND == "translate" else "/v1/classify"
+
+    def answer(body, headers={}):
+        status, found, _ = server.ask("POST", path, body, headers)
+        assert status == 200 and found["object"] == "list" and found["model"] == "m", found
+        assert [one["index"] for one in found["data"]] == list(range(len(found["data"]))), found
+        return found["data"]
+
+    given = INPUTS
+    if KIND == "translate":
+        expected = [json.loads(line)["translations"] for line in
+                    command("translate", MODEL, "--json", "--nbest", "2", lines=lines_of(INPUTS)).splitlines()]
+        found = [one["translations"] for one in answer({"model": "m", "input": INPUTS, "n": 2})]
+        assert equal(found, [[{key: text[key] for key in ("text", "score", "tokens")} for text in texts] for texts in expected]), found
+        assert len(answer({"model": "m", "input": INPUTS[0]})[0]["translations"]) == 1
+        server.refused(400, "n", {"model": "m", "input": "a", "n": 1000}, path)
+        server.refused(400, "input", {"model": "m", "input": "two\nlines"}, path)
+    elif KIND == "texts":
+        expected = [one["classes"] for one in json.loads(command("classify", MODEL, "--json", "--top", "3", lines=lines_of(INPUTS)))]
+        found = [one["classes"] for one in answer({"model": "m", "input": INPUTS, "top": 3})]
+        assert equal(found, expected), (found, expected)
+    else:
+        given = [base64.b64encode(open(file, "rb").read()).decode() for file in INPUTS]
+        expected = [one["tasks"] for one in json.loads(command("classify", MODEL, *INPUTS, "--json", "--top", "3"))]
+        found = [one["heads"] for one in answer({"model": "m", "input": given, "top": 3})]
+        assert equal(found, expected), (found, expected)
+        whole = answer(open(INPUTS[0], "rb").read(), {"Content-Type": "image/jpeg"})
+        assert equal([{name: best[:3] for name, best in whole[0]["heads"].items()}], expected[:1])
+        assert answer({"model": "m", "input": "data:image/jpeg;base64," + given[0]}) == whole
+        server.refused(400, "input", {"model": "m", "input": base64.b64encode(b"no image").decode()}, path)
+        server.refused(400, "input", {"model": "m", "input": "*"}, path)
+        server.refused(400, "input", "no image", path, {"Content-Type": "image/png"})
+
+    for wrong in (None, "", [], 3, [given[0]] * 65):
+        server.refused(400, "input", {"model": "m", "input": wrong}, path)
+    server.refused(400, "beam", {"model": "m", "input": given[0], "beam": 2}, path)
+    server.refused(404, "model", {"model": "x", "input": given[0]}, path)
+    for other in ("/v1/completions", "/v1/sessions", "/v1/detect", "/v1/chat/completions"):
+        error, headers = server.refused(400, None, {"model": "m", "prompt": "a"}, other)
+        assert error["code"].endswith("_not_supported") and path in error["message"] and headers["x-should-retry"] == "false", error
+    assert server.ask("GET", "/ready")[0] == 200 and server.ask("GET", "/v1/models")[1]["data"][0]["id"] == "m"
+    server.stop()
+
+
+if __name__ == "__main__":
+    main()

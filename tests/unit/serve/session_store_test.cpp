@@ -1,0 +1,311 @@
+#include "serve/session_store.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <ctime>
+#include <random>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "base/file_io.h"
+#include "serve/api_error.h"
+#include "serve/redis_protocol.h"
+#include "serve/session_folder.h"
+#include "serve/sessions.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/unit/infer/fake_model.h"
+#include "text/open_tokenizer.h"
+
+namespace mnemo::serve {
+namespace {
+
+using test::expect_error;
+
+const std::string kId(32, 'a');
+
+/// Makes a file's last use `seconds` older.
+void age(const std::string& file, int64_t seconds) {
+  struct stat facts {};
+  ASSERT_EQ(::stat(file.c_str(), &facts), 0);
+  const timespec then{facts.st_mtime - seconds, 0};
+  const timespec times[2] = {then, then};
+  ASSERT_EQ(::utimensat(AT_FDCWD, file.c_str(), times, 0), 0);
+}
+
+TEST(SessionFolder, ReplacesOnlyTheVersionThatIsExpected) {
+  test::TemporaryFolder folder;
+  SessionFolder one(folder.path()), other(folder.path());
+  EXPECT_EQ(one.touch(kId), 0);
+  EXPECT_FALSE(one.put(kId, "x", 1, 60));
+  EXPECT_TRUE(one.put(kId, "first\nline", 0, 60));
+  EXPECT_FALSE(other.put(kId, "x", 0, 60));
+  EXPECT_TRUE(other.put(kId, "second", 1, 60));
+  EXPECT_FALSE(one.put(kId, "x", 1, 60));
+  EXPECT_EQ(one.touch(kId), 2);
+  EXPECT_EQ(one.get(kId)->bytes, "second");
+  EXPECT_EQ(one.get(kId)->version, 2);
+  EXPECT_EQ(one.ids(), std::vector<std::string>{kId});
+  EXPECT_EQ(SessionFolder(folder.path()).bytes(), static_cast<int64_t>(base::file_size(folder / (kId + ".session"))));
+  other.remove(kId);
+  EXPECT_FALSE(one.get(kId).has_value());
+  EXPECT_FALSE(one.put(kId, "x", 2, 60));
+}
+
+TEST(SessionFolder, EndsSessionsByTheirLastUse) {
+  test::TemporaryFolder folder;
+  SessionFolder store(folder.path());
+  const std::string other(32, 'b'), file = folder / (kId + ".session");
+  base::write_file_atomic(folder / (other + ".session"), "of somebody else");
+  ASSERT_TRUE(store.put(kId, "bytes", 0, 60));
+  age(file, 50);
+  EXPECT_EQ(store.touch(kId), 1);
+  age(file, 50);
+  EXPECT_EQ(store.get(kId)->bytes, "bytes");
+  age(file, 20);
+  EXPECT_FALSE(store.get(kId).has_value());
+  EXPECT_EQ(store.touch(kId), 0);
+  store.sweep();
+  EXPECT_FALSE(base::path_exists(file));
+  EXPECT_EQ(base::read_file(folder / (other + ".session")), "of somebody else");
+}
+
+TEST(SessionFolder, LosesNothingBetweenSeveralWriters) {
+  test::TemporaryFolder folder;
+  constexpr int kWriters = 4, kEach = 20;
+  ASSERT_TRUE(SessionFolder(folder.path()).put(kId, "0", 0, 60));
+  std::atomic<int> stale = 0;
+  const auto add = [&] {
+    SessionFolder store(folder.path());
+    for (int done = 0; done < kEach;) {
+      const auto read = store.get(kId);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // others come between
+      const bool taken = store.put(kId, std::to_string(std::stoi(read->bytes) + 1), read->version, 60);
+      done += taken;
+      stale += !taken;
+    }
+  };
+  std::vector<std::thread> writers;
+  for (int i = 0; i < kWriters; ++i) writers.emplace_back(add);
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(SessionFolder(folder.path()).get(kId)->bytes, std::to_string(kWriters * kEach));
+  EXPECT_GT(stale, 0);
+}
+
+infer::TextSession byte_text() {
+  return {infer::Session(std::make_shared<test::FakeModel>(256, 4), {.temperature = 0}), text::make_byte_tokenizer()};
+}
+
+infer::TextSession fed(const infer::TextSession& text, const std::string& more) {
+  infer::TextSession next = text;
+  next.feed(more);
+  return next;
+}
+
+/// The status and code of an error; 0 without.
+std::pair<int, std::string> refusal(auto&& action) {
+  try {
+    action();
+  } catch (const ApiError& error) {
+    return {error.status, error.code};
+  }
+  return {};
+}
+
+TEST(Sessions, OfTwoServersContinueOneAnother) {
+  test::TemporaryFolder folder;
+  const SessionOptions options{.folder = folder.path(), .durable = true};
+  Sessions one(options, byte_text(), open_store(options)), other(options, byte_text(), open_store(options));
+  const std::string id = one.create(byte_text(), {}, 100);
+  one.commit(id, fed(one.begin(id, {}, 100), "abc"), "key", "answer", 100);
+  EXPECT_EQ(other.begin(id, 3, 100).session().position(), 3);
+  EXPECT_EQ(other.result(id, "key", 100), "answer");
+  // Both continue the same version: the second to finish is refused, and then has what the first has stored.
+  const infer::TextSession seen = one.begin(id, {}, 100);
+  other.commit(id, fed(seen, "de"), "", "", 100);
+  EXPECT_EQ(refusal([&] { one.commit(id, fed(seen, "other"), "", "", 100); }),
+            std::pair(409, std::string("session_changed")));
+  const infer::TextSession after = one.begin(id, {}, 100);
+  EXPECT_EQ(after.session().position(), 5);
+  EXPECT_EQ(after.save_bytes(), fed(fed(byte_text(), "abc"), "de").save_bytes());
+  one.release(id);
+  // A mark is a change, too.
+  other.mark(id, "here", 100);
+  one.rewind(id, "here", 100);
+  EXPECT_EQ(other.facts(id, 100).at("version").as_int(), 4);
+  one.remove(id);
+  EXPECT_EQ(refusal([&] { other.begin(id, {}, 100); }).first, 404);
+}
+
+TEST(Sessions, TellOfWhatAStoreCannotRead) {
+  test::TemporaryFolder folder;
+  const SessionOptions options{.folder = folder.path(), .durable = true};
+  Sessions sessions(options, byte_text(), open_store(options));
+  const std::string id = sessions.create(byte_text(), {}, 100);
+  SessionFolder store(folder.path());
+  for (const std::string& bytes : {std::string(), std::string("{}\n"), store.get(id)->bytes.substr(0, 300),
+                                   "{\"format\": \"mnemo-served-session/1\"}\n" + store.get(id)->bytes}) {
+    ASSERT_TRUE(store.put(id, bytes, store.touch(id), 60));
+    EXPECT_EQ(refusal([&] { sessions.begin(id, {}, 100); }).first, 404) << bytes.substr(0, 80);
+  }
+}
+
+std::string encoded(const std::vector<std::string_view>& words) { return redis_command(words); }
+
+TEST(RedisProtocol, WritesCommands) { EXPECT_EQ(encoded({"GET", "a\r\nb"}), "*2\r\n$3\r\nGET\r\n$4\r\na\r\nb\r\n"); }
+
+TEST(RedisProtocol, ReadsReplies) {
+  const auto text = [](const std::string& bytes) { return read_redis_reply(bytes)->reply.text; };
+  EXPECT_EQ(text("+OK\r\n"), "OK");
+  EXPECT_EQ(text("-ERR no\r\nmore"), "ERR no");
+  EXPECT_EQ(text("$4\r\na\r\nb\r\n"), "a\r\nb");
+  EXPECT_EQ(text("$0\r\n\r\n"), "");
+  EXPECT_EQ(read_redis_reply(":-12\r\n")->reply.integer, -12);
+  EXPECT_EQ(read_redis_reply("$-1\r\n")->reply.kind, RedisReply::Kind::nothing);
+  EXPECT_EQ(read_redis_reply("*-1\r\n")->reply.kind, RedisReply::Kind::nothing);
+  const std::string list = "*3\r\n$1\r\na\r\n*1\r\n:2\r\n$-1\r\n";
+  const auto read = read_redis_reply(list + "+next\r\n");
+  EXPECT_EQ(read->length, list.size());
+  EXPECT_EQ(read->reply.items.at(1).items.at(0).integer, 2);
+  for (size_t length = 0; length < list.size(); ++length)
+    EXPECT_FALSE(read_redis_reply(list.substr(0, length)).has_value()) << length;
+}
+
+TEST(RedisProtocol, RefusesHostileReplies) {
+  for (const std::string& bytes :
+       {std::string("\r\n"), std::string("?\r\n"), std::string("HTTP/1.1 400\r\n"), std::string(":12a\r\n"),
+        std::string(":\r\n"), std::string(":99999999999999999999\r\n"), std::string("$-2\r\n"),
+        std::string("$1099511627776\r\n"), std::string("$3\r\nabcd\r\n"), std::string("*17\r\n"),
+        std::string("*-2\r\n"), std::string("*1\r\n*1\r\n*1\r\n:1\r\n"), std::string("*1000000000\r\n"),
+        "+" + std::string(5000, 'a'), std::string(5000, '\n')})
+    EXPECT_THROW(read_redis_reply(bytes), base::InputError) << bytes.substr(0, 40);
+  // A long one that is announced takes no memory before it comes.
+  EXPECT_FALSE(read_redis_reply("$1073741824\r\nabc").has_value());
+  std::mt19937 numbers(1);
+  for (int i = 0; i < 20000; ++i) {
+    std::string bytes = "*2\r\n$3\r\nabc\r\n*2\r\n:12\r\n$-1\r\n";
+    for (int j = 0; j < 3; ++j) bytes[numbers() % bytes.size()] = "$*:+-\r\n0123456789a"[numbers() % 18];
+    try {
+      const auto read = read_redis_reply(bytes);
+      EXPECT_TRUE(!read || (read->length > 0 && read->length <= bytes.size()));
+    } catch (const base::InputError&) {
+    }
+  }
+}
+
+TEST(RedisProtocol, ReadsAddresses) {
+  const RedisAddress plain = read_redis_address("redis://store");
+  EXPECT_EQ(plain.text(), "redis://store:6379/0");
+  const RedisAddress full = read_redis_address("redis://me:p%40ss@[::1]:7000/3");
+  EXPECT_EQ(std::pair(full.user, full.password), std::pair(std::string("me"), std::string("p@ss")));
+  EXPECT_EQ(full.text(), "redis://::1:7000/3");
+  EXPECT_EQ(read_redis_address("redis://:secret@a:1").user, "default");
+  for (const char* wrong :
+       {"", "store", "rediss://store", "redis://", "redis://:secret@", "redis://secret@a", "redis://:sec%4@a",
+        "redis://:secret@a:0", "redis://:secret@a:b", "redis://a/x", "redis://[::1"}) {
+    const std::string message = expect_error<base::InputError>([&] { read_redis_address(wrong); }, {});
+    EXPECT_EQ(message.find("secret"), std::string::npos) << message;
+  }
+}
+
+/// Says what a test has prepared, one reply to whatever comes; "" closes the connection.
+class FakeRedis {
+ public:
+  explicit FakeRedis(std::vector<std::string> replies) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(socket_, reinterpret_cast<sockaddr*>(&address), size), 0);
+    ::listen(socket_, 4);
+    ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size);
+    url_ = fmt::format("redis://:secret@127.0.0.1:{}", ntohs(address.sin_port));
+    thread_ = std::thread([this, replies = std::move(replies)] { talk(replies); });
+  }
+  ~FakeRedis() {
+    ::shutdown(socket_, SHUT_RDWR);
+    thread_.join();
+    ::close(socket_);
+  }
+  const std::string& url() const { return url_; }
+
+ private:
+  void talk(const std::vector<std::string>& replies) const {
+    int client = -1;
+    for (const std::string& reply : replies) {
+      if (client < 0) client = ::accept(socket_, nullptr, nullptr);
+      char bytes[4096];
+      if (client < 0 || ::recv(client, bytes, sizeof bytes, 0) <= 0) break;
+      if (!reply.empty()) {
+        ::send(client, reply.data(), reply.size(), MSG_NOSIGNAL);
+      } else {
+        ::close(client);
+        client = -1;
+      }
+    }
+    ::shutdown(socket_, SHUT_RDWR);  // whoever comes back is refused
+    if (client >= 0) ::close(client);
+  }
+  int socket_;
+  std::string url_;
+  std::thread thread_;
+};
+
+const std::string kHello = "*2\r\n+server\r\n+redis\r\n", kOk = "+OK\r\n";
+
+TEST(RedisStore, SaysWhyItCannotBeOpened) {
+  {
+    const FakeRedis old({"-ERR unknown command 'HELLO'\r\n"});
+    const std::string message = expect_error<base::InputError>([&] { open_redis(old.url()); }, {"Redis 6", "HELLO"});
+    EXPECT_EQ(message.find("secret"), std::string::npos) << message;
+  }
+  const FakeRedis wrong({"-WRONGPASS invalid\r\n"});
+  expect_error<base::InputError>([&] { open_redis(wrong.url()); }, {"WRONGPASS"});
+  expect_error<base::InputError>([&] { open_redis("redis://127.0.0.1:1"); }, {"redis://127.0.0.1:1/0", "refused"});
+}
+
+TEST(RedisStore, ComparesAndReplaces) {
+  const FakeRedis redis({kHello, kOk, ":1\r\n", ":0\r\n", "*2\r\n$1\r\n7\r\n$3\r\na\r\n\r\n", "*2\r\n$-1\r\n$-1\r\n",
+                         ":7\r\n", "-OOM command not allowed\r\n"});
+  const auto store = open_redis(redis.url());
+  EXPECT_TRUE(store->put(kId, "bytes", 0, 60));
+  EXPECT_FALSE(store->put(kId, "bytes", 0, 60));
+  const auto found = store->get(kId);
+  EXPECT_EQ(found->version, 7);
+  EXPECT_EQ(found->bytes, "a\r\n");
+  EXPECT_FALSE(store->get(kId).has_value());
+  EXPECT_EQ(store->touch(kId), 7);
+  EXPECT_EQ(refusal([&] { store->put(kId, "bytes", 7, 60); }), std::pair(429, std::string("sessions_full")));
+}
+
+TEST(RedisStore, OpensALostConnectionAgainButStoresNothingTwice) {
+  const FakeRedis redis({kHello, kOk, "", kHello, kOk, ":3\r\n", "", kHello, kOk, ":4\r\n"});
+  const auto store = open_redis(redis.url());
+  EXPECT_EQ(store->touch(kId), 3);
+  const auto lost = std::pair(503, std::string("store_unavailable"));
+  EXPECT_EQ(refusal([&] { store->put(kId, "bytes", 3, 60); }), lost);  // whether it was stored is not known
+  EXPECT_EQ(store->touch(kId), 4);
+}
+
+TEST(RedisStore, RefusesUnexpectedReplies) {
+  for (const std::string& reply :
+       {std::string("?\r\n"), std::string("$1099511627776\r\n"), std::string("+OK\r\n"), std::string("*1\r\n:1\r\n"),
+        std::string("*2\r\n$1\r\nx\r\n$1\r\nx\r\n"), std::string("-ERR a\x01\r\n")}) {
+    const FakeRedis redis({kHello, kOk, reply});
+    const auto store = open_redis(redis.url());
+    EXPECT_EQ(refusal([&] { store->get(kId); }), std::pair(503, std::string("store_unavailable"))) << reply;
+  }
+}
+
+}  // namespace
+}  // namespace mnemo::serve
