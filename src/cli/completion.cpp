@@ -39,8 +39,12 @@ struct OptionWords {
 
 const std::vector<OptionWords>& option_words() {
   static const std::vector<OptionWords> all = {
-      {{"train", "finetune", "eval", "compare", "generate", "translate", "classify"}, "--device", {"cpu", "cuda"}},
-      {{"eval", "generate", "translate", "classify", "inspect", "convert"}, "--checkpoint", {"latest", "best"}},
+      {{"train", "finetune", "eval", "compare", "generate", "translate", "classify", "detect"},
+       "--device",
+       {"cpu", "cuda"}},
+      {{"eval", "generate", "translate", "classify", "detect", "inspect", "convert"},
+       "--checkpoint",
+       {"latest", "best"}},
       {{"eval", "generate", "translate"}, "--precision", {"float32", "bf16", "int8", "w8a8"}},
       {{"data", "eval"}, "--part", {"train", "valid", "test"}},
       {{"data"}, "--unit", {"bytes", "characters", "words"}},
@@ -48,7 +52,7 @@ const std::vector<OptionWords>& option_words() {
       {{"eval"}, "--documents", {"none", "blank_line", "heading", "line"}},
       {{"eval"}, "--reset", {"documents", "segments"}},
       {{"eval"}, "--memory", {"zeros", "noise"}},
-      {{"classify"}, "--broken", {"stop", "skip"}},
+      {{"classify", "detect"}, "--broken", {"stop", "skip"}},
       {{"finetune"},
        "--regime",
        {"head", "head_and_class_token", "memory", "masked_memory", "unmasked_memory", "full", "adapters",

@@ -3,6 +3,7 @@
 #include "base/file_io.h"
 #include "data/text/text_files.h"
 #include "tasks/types/algorithmic.h"
+#include "tasks/types/detection.h"
 #include "tasks/types/images.h"
 #include "tasks/types/labelled_text.h"
 #include "tasks/types/listops.h"
@@ -38,6 +39,7 @@ TaskTypes make_types() {
   add<MaskedTextSpec>(all, "masked_text", "a text with masked tokens, for masked language modelling");
   add<SpanTextSpec>(all, "span_corruption", "a text with spans taken out, which a T5 learns to write");
   add<ImageSpec>(all, "images", "images with one class each");
+  add<DetectionSpec>(all, "detection", "images with boxes, and perhaps masks, of objects");
   add<PairSpec>(all, "pairs", "sentences and their translations");
   all.default_type = all.entries.names().front();
   return all;
@@ -71,11 +73,13 @@ std::optional<base::Node> find_data(const std::string& source) {
     }
   }
   if (!base::path_exists(source) && !data::is_pattern(source)) return std::nullopt;
-  for (const std::string& name : entries.names()) {
-    const auto& found_in = entries.find(name).found_in;
+  // From the last: any file may be a text.
+  const std::vector<std::string> names = entries.names();
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {
+    const auto& found_in = entries.find(*name).found_in;
     if (!found_in) continue;
     if (auto table = found_in(source)) {
-      table->set("type", name);
+      table->set("type", *name);
       return table;
     }
   }
