@@ -32,7 +32,7 @@ TEST_F(Detectors, TrainMeasureAndDetect) {
   const std::string run_folder = folder_ / "run", model = run_folder + "/model";
   const Finished trained = run({"train", recipe("mask_rcnn"), "--out", run_folder, "--quiet"});
   ASSERT_EQ(trained.status, 0) << trained.err;
-  for (const char* file : {"/config.json", "/classes.txt", "/detection.json"})
+  for (const char* file : {"/config.json", "/classes.txt", "/detection.json", "/images.json"})
     EXPECT_TRUE(std::filesystem::exists(model + file)) << file;
   EXPECT_EQ(content(model + "/classes.txt"), "red\nblue\n");
   const std::string log = content(run_folder + "/log.jsonl"), page = content(run_folder + "/report.html");
@@ -51,6 +51,10 @@ TEST_F(Detectors, TrainMeasureAndDetect) {
   const Finished other = run({"eval", model, "--data", objects_, "--json"});
   ASSERT_EQ(other.status, 0) << other.err;
   EXPECT_EQ(json(other.out).at("ap"), own.at("ap")) << "a folder has what reading images takes";
+
+  const Finished seen = run({"inspect", model, "--image", photo_});
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_TRUE(holds(seen.out, "Attention over")) << seen.out;
 
   const std::string drawn = folder_ / "drawn.svg";
   const Finished found = run({"detect", model, photo_, "--threshold", "0", "--top", "3", "--draw", drawn, "--json"});
@@ -85,7 +89,7 @@ TEST_F(Detectors, RefuseWhatDoesNotFit) {
   refused({"detect", run_folder, photo_, "--results", "x.json"}, "--data");
   refused({"detect", run_folder, "--data", objects_, "--mask-results", "x.json"}, "without masks");
   refused({"detect", run_folder, "--data", text_, "--results", "x.json"}, "annotated images");
-  refused({"train", recipe("retinanet"), "--out", folder_ / "x", "--set", "model.head.type=\"classification\""},
+  refused({"train", recipe("retinanet"), "--out", folder_ / "x", "--set", "model.head={type=\"classification\"}"},
           "needs a detector");
   refused({"finetune", "--model", run_folder, "--data", folder_ / "painted", "--out", folder_ / "y"}, "");
   const Finished described = run({"data", objects_});
@@ -97,15 +101,16 @@ TEST_F(Detectors, StartFromABackboneThatClassifies) {
   data::make_class_folders(folder_ / "classes");
   const std::string classes = folder_ / "classes.toml";
   std::string model = small_detector("retinanet");
-  model = model.substr(0, model.find("head"));
+  model = model.substr(0, model.find("\nhead") + 1);
   write(classes, "[data]\ntype = \"images\"\ntrain = \"" + folder_ / "classes" + "\"\n[model]\n" + model +
                      "head = { type = \"classification\", pool = \"mean\" }\n[train]\nsteps = 1\nbatch_size = 2\n");
   const Finished classifier = run({"train", classes, "--out", folder_ / "classifier", "--quiet"});
   ASSERT_EQ(classifier.status, 0) << classifier.err;
-  for (const std::string& from : {folder_ / "classifier", std::string(MNEMO_SOURCE_DIR) +
-                                                              "/tests/golden/data/vision_import/timm_pvt_v2"}) {
+  for (const std::string& from :
+       {folder_ / "classifier", std::string(MNEMO_SOURCE_DIR) + "/tests/golden/data/vision_import/timm_pvt_v2"}) {
     const std::string path = folder_ / "from.toml";
-    write(path, "[data]\ntype = \"detection\"\ntrain = \"" + objects_ + "\"\nshorter = [64]\n[model]\nfrom = \"" + from +
+    write(path, "[data]\ntype = \"detection\"\ntrain = \"" + objects_ + "\"\nshorter = [64]\n[model]\nfrom = \"" +
+                    from +
                     "\"\nhead = { type = \"retinanet\", channels = 16, num_convs = 1 }\n[train]\nsteps = 1\n"
                     "batch_size = 2\n");
     const Finished outcome = run({"train", path, "--out", folder_ / "from"});

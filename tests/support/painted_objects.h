@@ -35,8 +35,8 @@ inline void paint_objects(const std::string& folder, int64_t count) {
           x + width, y + height, x, y + height);
     }
     base::write_file_atomic(fmt::format("{}/painted/{}.jpg", folder, i), data::jpeg_bytes(image, 95));
-    images += fmt::format("{}{{\"id\":{},\"file_name\":\"{}.jpg\",\"height\":{},\"width\":{}}}", images.empty() ? "" : ",",
-                          i + 1, i, image.height, image.width);
+    images += fmt::format("{}{{\"id\":{},\"file_name\":\"{}.jpg\",\"height\":{},\"width\":{}}}",
+                          images.empty() ? "" : ",", i + 1, i, image.height, image.width);
   }
   base::write_file_atomic(folder + "/instances_painted.json",
                           fmt::format("{{\"images\":[{}],\"annotations\":[{}],\"categories\":[{{\"id\":7,\"name\":"

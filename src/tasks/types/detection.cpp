@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text_format.h"
 #include "base/text_table.h"
+#include "bundle/preprocessing.h"
 #include "data/detection/detection_sets.h"
 #include "heads/detection/detector_head.h"
 #include "models/detection_options.h"
@@ -135,8 +136,16 @@ void DetectionSpec::check_model(const models::Model& model, const DataShape&) co
   heads::detector_head(model, "recipe: 'model.head'").run(step.hidden, side, side);
 }
 
-std::map<std::string, std::string> DetectionSpec::model_files(const models::ModelOptions&) const {
-  return {{data::DetectionInput::kFile, data::DetectionInput::of(options_).text()}};
+std::map<std::string, std::string> DetectionSpec::model_files(const models::ModelOptions& model) const {
+  // Commands that look at the backbone read a whole image at its own size.
+  bundle::ImagePreprocessing whole;
+  whole.image_size = model.backbone.image_size();
+  whole.mean = options_.mean;
+  whole.std = options_.std;
+  whole.test_crop.crop_pct = 1.0;
+  whole.test_crop.crop_mode = data::ImageTestOptions::CropMode::squash;
+  return {{data::DetectionInput::kFile, data::DetectionInput::of(options_).text()},
+          {bundle::ImagePreprocessing::kFile, whole.text()}};
 }
 
 Shown DetectionSpec::show(const ShowOptions& options) const {

@@ -196,9 +196,9 @@ TEST(DetectionTask, LearnsAndIsMeasuredAsCocoDoes) {
   EXPECT_EQ(found.at("ar100"), scores.all[8]);
   EXPECT_EQ(found.notes.at(0).second.at("red").as_double(), scores.of_category[0][0]);
   EXPECT_TRUE(task.picture(*model).starts_with("<svg")) << "of its held-out images";
-  EXPECT_TRUE(std::none_of(found.metrics.begin(), found.metrics.end(),
-                           [](const auto& metric) { return metric.first == "ap_large"; }))
-      << "there is nothing of that size";
+  EXPECT_TRUE(std::none_of(found.metrics.begin(), found.metrics.end(), [](const auto& metric) {
+    return metric.first == "ap_large";
+  })) << "there is nothing of that size";
 }
 
 TEST(DetectionTask, RanksMeasureTheSame) {
@@ -237,8 +237,7 @@ TEST(FoundObjects, AreInPixelsOfTheImageAndOfAnyWrappedModel) {
 
 TEST(DetectionTask, TakesDetectorsAndNothingElse) {
   const auto spec_of = [](const char* type, const std::string& train) {
-    return tasks::task_spec(
-        tasks::TaskTypes::all().options.complete(Node::table({{"type", type}, {"train", train}})));
+    return tasks::task_spec(tasks::TaskTypes::all().options.complete(Node::table({{"type", type}, {"train", train}})));
   };
   const auto model = detector("retinanet", false);
   models::ModelOptions classifier = model->options();
