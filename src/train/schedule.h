@@ -60,8 +60,8 @@ struct PlateauOptions : WarmUpOptions {
   }
 };
 
-/// Multiplies the rate by `decay` from each step of `milestones` on, counted from 0 (the 1x schedule of detectors: after
-/// 8 and 11 of 12 epochs).
+/// Multiplies the rate by `decay` from each step of `milestones` on, counted from 0: the 1x schedule of detectors has
+/// them after 8 and 11 of 12 epochs.
 struct StepOptions : WarmUpOptions {
   std::vector<int64_t> milestones;
   double decay = 0.1;

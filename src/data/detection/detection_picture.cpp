@@ -147,7 +147,7 @@ class ObjectDrawing {
   void label(const DrawnObject& object) {
     if (object.is_truth) return;
     const std::string text = fmt::format("{} {:.0f} %", object.label, 100 * object.score);
-    const double w = static_cast<double>(base::count_characters(text)) * font_ * 0.56 + font_ * 0.7, h = font_ * 1.4;
+    const double w = static_cast<double>(base::count_characters(text)) * font_ * 0.64 + font_ * 0.7, h = font_ * 1.4;
     const auto [x, y] = places_.place(object.box[0] * scale_ - line_ / 2, object.box[1] * scale_, w, h);
     svg += fmt::format(
         "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"2\" fill=\"{}\" "
