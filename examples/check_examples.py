@@ -4,6 +4,7 @@
   check_examples.py FOLDER MNEMO     FOLDER holds the built examples; MNEMO is the installed program
 """
 
+import json
 import os
 import pathlib
 import random
@@ -135,6 +136,44 @@ def check_images(examples, mnemo, folder):
         sys.exit(f"classify_image leaves out the attached task:\n{both}")
 
 
+DETECTOR = """
+[data]
+type = "detection"
+train = "objects/instances_painted.json"
+shorter = [64]
+[model]
+head = { type = "faster_rcnn", channels = 16, hidden = 32, score_thresh = 0.3 }
+[model.backbone]
+type = "pvt_v2"
+image_size = [64, 64]
+dims = [8, 16, 16, 16]
+depths = [1, 1, 1, 1]
+num_heads = [1, 1, 2, 2]
+[train]
+steps = 3
+batch_size = 2
+"""
+
+
+def check_objects(examples, mnemo, folder):
+    """A detector of one object an image."""
+    rng = random.Random(2)
+    images, objects = [], []
+    for i in range(4):
+        write_png(folder / f"objects/painted/{i}.png", (200, 60, 60), rng, side=64)
+        images.append({"id": i, "file_name": f"{i}.png", "height": 64, "width": 64})
+        objects.append({"id": i, "image_id": i, "category_id": 1, "bbox": [8, 8, 40, 40], "area": 1600, "iscrowd": 0})
+    set_of = {"images": images, "annotations": objects, "categories": [{"id": 1, "name": "square"}]}
+    (folder / "objects/instances_painted.json").write_text(json.dumps(set_of))
+    (folder / "detector.toml").write_text(DETECTOR)
+    run(examples / "train_tiny", folder / "detector.toml", folder / "detector")
+    image, picture = folder / "objects/painted/1.png", folder / "found.svg"
+    found = run(examples / "detect_objects", folder / "detector", image, picture)
+    same("objects", found, run(mnemo, "detect", folder / "detector", image, "--threshold", 0.3, "--top", 20))
+    if "square" not in found or "square" not in picture.read_text():
+        sys.exit(f"detect_objects finds nothing:\n{found}")
+
+
 def main(arguments):
     if len(arguments) != 2:
         sys.exit(__doc__)
@@ -145,6 +184,7 @@ def main(arguments):
             check_texts(examples, mnemo, folder, reset)
         check_quickstart(examples, mnemo, folder)
         check_images(examples, mnemo, folder)
+        check_objects(examples, mnemo, folder)
     print("the examples print what the command prints")
 
 

@@ -7,6 +7,7 @@
 // Invalid input throws mnemo::InputError, which says what was wrong, where, what was expected and what was found. It
 // refers to options by their command-line names. Any other exception is a bug in the library.
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -151,6 +152,27 @@ struct ImageAnswer {
   std::vector<TaskAnswer> tasks;  ///< one per head
 };
 
+struct DetectOptions {
+  double threshold = 0.5;  ///< objects of a lower score are left out
+  int64_t top = 100;       ///< at most so many objects of an image
+  bool masks = true;       ///< where the detector has them
+};
+
+/// An object that a detector has found.
+struct FoundObject {
+  std::string label;
+  double score = 0;
+  std::array<double, 4> box = {};  ///< x1, y1, x2, y2 in pixels, after EXIF's orientation
+  std::vector<uint8_t> mask = {};  ///< height x width of the image, row by row, 0 or 1; empty: none
+};
+
+/// The objects in an image, by falling score.
+struct ImageObjects {
+  int64_t height = 0, width = 0;
+  std::vector<FoundObject> objects;
+  std::string svg;  ///< the image with masks, boxes and labels
+};
+
 /// Options of inspect(). Without any, nothing is run on data.
 struct InspectOptions {
   std::vector<std::string> set = {};  ///< "KEY=VALUE" overrides of a recipe
@@ -216,6 +238,9 @@ class Bundle {
   /// Same for images listed in braces: classify({"a.png", "b.png"}).
   std::vector<ImageAnswer> classify(std::initializer_list<std::string> images,
                                     const ClassifyOptions& options = {}) const;
+
+  /// The objects that a detector finds in an image file (JPEG or PNG). Throws InputError for another model.
+  ImageObjects detect(const std::string& image, const DetectOptions& options = {}) const;
 
   Inspection inspect(const InspectOptions& options = {}) const;
 

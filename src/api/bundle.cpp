@@ -4,11 +4,13 @@
 #include <map>
 
 #include "base/file_io.h"
+#include "data/images/image_reader.h"
 #include "experiment/device.h"
 #include "experiment/inspection.h"
 #include "experiment/measure.h"
 #include "infer/engine_cache.h"
 #include "infer/image_classifier.h"
+#include "infer/object_detector.h"
 #include "infer/open_text.h"
 #include "mnemo.h"
 #include "models/model.h"
@@ -212,6 +214,15 @@ std::vector<ImageAnswer> Bundle::classify(const std::vector<std::string>& images
 std::vector<ImageAnswer> Bundle::classify(std::initializer_list<std::string> images,
                                           const ClassifyOptions& options) const {
   return classify(std::vector<std::string>(images), options);
+}
+
+ImageObjects Bundle::detect(const std::string& image, const DetectOptions& options) const {
+  const infer::ObjectDetector detector(*parts_, {options.threshold, options.top, options.masks});
+  infer::ImageObjects found = detector(data::read_image(image));
+  ImageObjects out{found.image.height, found.image.width, {}, detector.svg(found)};
+  for (tasks::FoundObject& object : found.objects)
+    out.objects.push_back({detector.label(object.category), object.score, object.box, std::move(object.mask.bytes)});
+  return out;
 }
 
 Inspection Bundle::inspect(const InspectOptions& options) const {

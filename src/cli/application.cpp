@@ -204,6 +204,7 @@ std::shared_ptr<CLI::App> make_application() {
   add_attach(*app);
   add_detach(*app);
   add_classify(*app);
+  add_detect(*app);
   add_inspect(*app);
   add_convert(*app);
   add_score(*app);

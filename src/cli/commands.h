@@ -23,6 +23,7 @@ void add_attach(CLI::App& app);
 void add_finetune(CLI::App& app);
 void add_detach(CLI::App& app);
 void add_classify(CLI::App& app);
+void add_detect(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_score(CLI::App& app);

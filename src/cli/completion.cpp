@@ -40,8 +40,12 @@ struct OptionWords {
 
 const std::vector<OptionWords>& option_words() {
   static const std::vector<OptionWords> all = {
-      {{"train", "finetune", "eval", "compare", "generate", "translate", "classify"}, "--device", {"cpu", "cuda"}},
-      {{"eval", "generate", "translate", "classify", "inspect", "convert"}, "--checkpoint", {"latest", "best"}},
+      {{"train", "finetune", "eval", "compare", "generate", "translate", "classify", "detect"},
+       "--device",
+       {"cpu", "cuda"}},
+      {{"eval", "generate", "translate", "classify", "detect", "inspect", "convert"},
+       "--checkpoint",
+       {"latest", "best"}},
       {{"eval", "generate", "serve", "translate"}, "--precision", ops::precision_names()},
       {{"data", "eval"}, "--part", {"train", "valid", "test"}},
       {{"data"}, "--unit", {"bytes", "characters", "words"}},
@@ -49,7 +53,7 @@ const std::vector<OptionWords>& option_words() {
       {{"eval"}, "--documents", {"none", "blank_line", "heading", "line"}},
       {{"eval"}, "--reset", {"documents", "segments"}},
       {{"eval"}, "--memory", {"zeros", "noise"}},
-      {{"classify"}, "--broken", {"stop", "skip"}},
+      {{"classify", "detect"}, "--broken", {"stop", "skip"}},
       {{"finetune"},
        "--regime",
        {"head", "head_and_class_token", "memory", "masked_memory", "unmasked_memory", "full", "adapters",

@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/recipes.h"
 #include "cli/signals.h"
+#include "data/detection/detection_sets.h"
 #include "data/prepare/registry.h"
 #include "recipes/recipe.h"
 #include "tasks/registry.h"
@@ -47,7 +48,8 @@ std::string set_type(const std::vector<std::string>& assignments) {
 
 /// The [data] table: of a recipe, of a file or folder, or of made data.
 base::Node data_of(const DataArguments& options) {
-  if (options.source.ends_with(".toml") || options.source.ends_with(".json")) {
+  const bool annotations = data::detection_format(options.source).has_value();
+  if (options.source.ends_with(".toml") || (options.source.ends_with(".json") && !annotations)) {
     base::require(!options.unit, "data: --unit goes with a text; of a recipe use --set data.unit={}",
                   options.unit.value_or(""));
     return recipes::read_recipe_file(options.source, options.set, options.variant).data;
@@ -55,7 +57,8 @@ base::Node data_of(const DataArguments& options) {
   base::require(!options.variant, "data: --variant goes with a recipe");
   std::optional<base::Node> data = tasks::find_data(options.source, set_type(options.set));
   base::require(data.has_value(),
-                "{}: no such file; expected texts, pairs or images, a recipe (.toml), `prepare`, or {} for "
+                "{}: no such file; expected texts, pairs, images, annotations of objects, a recipe (.toml), `prepare`, or "
+                "{} for "
                 "generated samples",
                 options.source, fmt::join(tasks::made_words(), ", "));
   if (options.unit) {

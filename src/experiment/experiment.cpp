@@ -103,9 +103,10 @@ void require_positions(const models::ModelOptions& model, int64_t length) {
 /// Tokens go to models of tokens, images to models of images.
 void require_fitting_model(const tasks::TaskSpec& task, const models::ModelOptions& model) {
   base::require(task.suits(model),
-                "recipe: {} needs {}, found model.backbone.type = \"{}\", {}; mnemo help recipe names all types",
-                task.title(), core::model_of(task.input()), model.backbone.type,
-                core::model_of(model.backbone.input()));
+                "recipe: {} needs {}, found model.backbone.type = \"{}\", {} with head.type = \"{}\"; mnemo help "
+                "recipe names all types",
+                task.title(), task.detects() ? "a detector" : core::model_of(task.input()), model.backbone.type,
+                core::model_of(model.backbone.input()), model.head.type());
 }
 
 /// Fills in the model's options that follow from the data, and refuses options that do not fit them.
@@ -260,7 +261,7 @@ void start_finetuning(Experiment& bench) {
   const auto task = recipe.task();
   base::require(recipe.train.only.empty() && !recipe.train.lora,
                 "recipe: 'train.only', 'train.lora': the regime of [finetune] decides what is trained; leave them out");
-  base::require(task->input() == tasks::InputKind::images,
+  base::require(task->input() == tasks::InputKind::images && !task->detects(),
                 "recipe: [finetune] is for images; expected [data] of images, found type \"{}\"", task->type());
   require_same_model(recipe.model, options, folder);
   recipe.model = options;

@@ -13,12 +13,14 @@
 #include "data/images/image_describe.h"
 #include "data/images/image_set.h"
 #include "data/text/text_files.h"
+#include "experiment/detection_recipe.h"
 #include "experiment/experiment.h"
 #include "experiment/text_classifier.h"
 #include "experiment/translation_search.h"
 #include "infer/evaluate.h"
 #include "infer/open_text.h"
 #include "infer/translator.h"
+#include "models/detection_options.h"
 #include "models/image_model.h"
 #include "models/replaced_memory.h"
 #include "models/stoppable.h"
@@ -212,7 +214,7 @@ Measured measure_own(const bundle::Bundle& stored, const recipes::Recipe& recipe
         options, name + " part of " + text->train, text->resets_segments(), recipe.train.eval_context.value_or(0));
   }
   // With the stored model's options: of a fine-tuning they may stand in the trained model alone.
-  if (task->input() == tasks::InputKind::images) {
+  if (task->input() == tasks::InputKind::images && !task->detects()) {
     const data::ImageOptions images = task->images(stored.options());
     return measure_images(stored, images, name, answering_head(stored, recipe, options), options,
                           base::printable(images.train, 400));
@@ -312,7 +314,23 @@ Measured measure_file(const bundle::Bundle& stored, const MeasureOptions& option
                       recipe ? recipe->train.eval_context.value_or(0) : 0);
 }
 
+/// A part of a detector's own data, or of annotated images that are read as those.
+Measured measure_detector(const bundle::Bundle& stored, const MeasureOptions& options) {
+  base::require(!options.task, "eval: --task goes with a model that classifies images");
+  std::optional<recipes::Recipe> recipe = recipe_beside(stored.folder);
+  base::require(options.data || recipe,
+                "eval: {} is not in a run's folder, so its data are unknown; give a file of "
+                "COCO instances, or a folder of annotated images, with --data",
+                stored.folder);
+  if (options.data) recipe = detection_recipe(stored, *options.data);
+  const std::string name = options.part.value_or(options.data ? "train" : "valid");
+  const auto found = evaluated(stored, *recipe, options, data::part_of(name, "eval: --part"));
+  base::require(found.has_value(), "{}: has no {} part", recipe->data.at("train").as_string(), name);
+  return {recipe->task()->describe() + " Part " + name + ".", found->predictions, found->metrics, 0, found->notes};
+}
+
 Measured measure_any(const bundle::Bundle& stored, const MeasureOptions& options) {
+  if (models::is_detector(stored.options())) return measure_detector(stored, options);
   const bool images = stored.is_images();
   base::require(images || !options.task, "eval: --task goes with a model of images");
   base::require(!options.translated || reads_pairs(stored), "eval: --translated goes with a model of pairs");

@@ -14,6 +14,8 @@ class Head;
 
 namespace mnemo::heads {
 
+struct DetectorBuild;
+
 /// The position of a head in a model. D `dim`.
 struct HeadBuild {
   layers::Scope scope;  ///< "head"
@@ -22,6 +24,7 @@ struct HeadBuild {
   double init_std = 0.02;
   at::Tensor table = {};                                ///< [V,D] of the embedding, if it has one table for all tokens
   const layers::AdaptiveEmbedding* adaptive = nullptr;  ///< the embedding, if it is adaptive
+  const DetectorBuild* detector = nullptr;              ///< for a head that detects()
 };
 
 /// One type of `head`.
@@ -36,6 +39,8 @@ struct Entry {
   std::function<bool(const base::TypedOptions& options)> is_tied = [](const base::TypedOptions&) { return true; };
   /// Whether it reads a row before the tokens; the model adds one if no memory provides it.
   std::function<bool(const base::TypedOptions& options)> reads_first_row;
+  /// Whether it finds objects in images, and whether with masks.
+  bool detects = false, gives_masks = false;
 };
 
 /// Registers every head.

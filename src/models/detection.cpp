@@ -8,23 +8,6 @@
 #include "models/make_attention.h"
 
 namespace mnemo::models {
-namespace {
-
-/// Rows [B,N,D] of a grid as a map [B,D,h,w].
-at::Tensor map_of(const core::ImageLevel& level) {
-  return level.rows.transpose(1, 2).reshape({level.rows.size(0), -1, level.grid.height, level.grid.width});
-}
-
-std::vector<at::Tensor> boxes_of(const std::vector<heads::Proposals>& proposals) {
-  std::vector<at::Tensor> boxes;
-  for (const heads::Proposals& each : proposals) boxes.push_back(each.boxes);
-  return boxes;
-}
-
-/// Labels counted from 1, as the second stage has them, or back.
-at::Tensor shifted(const at::Tensor& labels, int64_t by) { return labels + by; }
-
-}  // namespace
 
 at::Tensor DetectionLosses::sum() const {
   at::Tensor all = parts[0].second;
@@ -42,20 +25,14 @@ Detector::Detector(const DetectorOptions& options, uint64_t seed, at::ScalarType
   const backbones::VisionBuild build{root / "backbone", attention, options_.model.adapters, true};
   backbone_ = backbones::make_vision_backbone(options_.model.backbone.vision(), build);
   require_layers(options_.model.memory, backbone_->num_layers());
-  fpn_.emplace(options_.fpn, root / "neck");
-  if (options_.type == DetectorType::retinanet) {
-    retinanet_.emplace(options_.retinanet, root / "head");
-  } else {
-    rpn_.emplace(options_.rpn, root / "rpn");
-    roi_.emplace(options_.roi, root);
-  }
+  head_.emplace(options_, stages_of(options_.model.backbone.vision()).stride, root);
 }
 
 core::State Detector::initial_state(int64_t batch) const {
   return committed_.apply(core::State::list({{"layers", backbone_->initial_state(batch)}}));
 }
 
-Detector::Maps Detector::maps(const DetectionImages& images, core::Mode mode) const {
+Detector::Rows Detector::rows(const DetectionImages& images, core::Mode mode) const {
   const int64_t batch = images.pixels.size(0);
   base::require(images.pixels.dim() == 4 && static_cast<size_t>(batch) == images.sizes.size(),
                 "detector: expected pixels [B,C,H,W] and a size for each image, found {} and {} sizes",
@@ -65,50 +42,21 @@ Detector::Maps Detector::maps(const DetectionImages& images, core::Mode mode) co
   input.mode = mode;
   input.levels = true;
   core::BackboneResult result = backbone_->forward(input, initial_state(batch).child("layers"));
-  std::vector<at::Tensor> stages;
-  for (size_t s = options_.first_stage; s < result.levels.size(); ++s) stages.push_back(map_of(result.levels[s]));
-  return {(*fpn_)(stages),
+  return {head_->rows(result.levels),
           core::State::list({{"layers", std::move(result.state)}}),
-          {images.pixels.size(2), images.pixels.size(3)}};
+          {{images.pixels.size(2), images.pixels.size(3)}, images.sizes}};
 }
 
 DetectionLosses Detector::losses(const DetectionImages& images, std::span<const heads::ObjectTargets> targets,
                                  const heads::DrawOrder& order) const {
-  base::require(targets.size() == images.sizes.size(), "detector: expected targets of {} images, found {}",
-                images.sizes.size(), targets.size());
-  Maps maps = this->maps(images, core::Mode::train);
-  if (retinanet_) {
-    const auto losses = retinanet_->losses((*retinanet_)(maps.levels, maps.image), targets);
-    return {{{"cls", losses.cls}, {"box", losses.box}}, std::move(maps.state)};
-  }
-  const heads::Rpn::Output output = (*rpn_)(maps.levels, maps.image);
-  const std::vector<heads::Proposals> proposals = heads::rpn_proposals(options_.rpn, output, images.sizes,
-                                                                       options_.rpn.training);
-  const heads::Rpn::Losses first = heads::rpn_losses(options_.rpn, output, targets, order);
-  std::vector<heads::ObjectTargets> objects(targets.begin(), targets.end());
-  std::vector<heads::SampledRegions> regions;
-  for (size_t b = 0; b < objects.size(); ++b) {
-    objects[b].labels = shifted(objects[b].labels, 1);
-    regions.push_back(roi_->sample(proposals[b].boxes, objects[b], static_cast<int64_t>(b), order));
-  }
-  const heads::RoiHeads::Losses second = roi_->losses(maps.levels, regions, objects);
-  DetectionLosses out{
-      {{"objectness", first.objectness}, {"rpn_box", first.box}, {"cls", second.cls}, {"box", second.box}},
-      std::move(maps.state)};
-  if (second.mask.defined()) out.parts.emplace_back("mask", second.mask);
-  return out;
+  Rows rows = this->rows(images, core::Mode::train);
+  return {head_->losses(rows.rows, rows.images, targets, order), std::move(rows.state)};
 }
 
 std::vector<heads::Detections> Detector::detect(const DetectionImages& images) const {
   const at::NoGradGuard no_grad;
-  const Maps maps = this->maps(images, core::Mode::evaluate);
-  if (retinanet_) return retinanet_->detect((*retinanet_)(maps.levels, maps.image), images.sizes);
-  const std::vector<at::Tensor> boxes = boxes_of(
-      heads::rpn_proposals(options_.rpn, (*rpn_)(maps.levels, maps.image), images.sizes, options_.rpn.evaluation));
-  std::vector<heads::Detections> found = roi_->detect(maps.levels, boxes, roi_->boxes(maps.levels, boxes),
-                                                      images.sizes);
-  for (heads::Detections& each : found) each.labels = shifted(each.labels, -1);
-  return found;
+  const Rows rows = this->rows(images, core::Mode::evaluate);
+  return head_->detect(rows.rows, rows.images);
 }
 
 }  // namespace mnemo::models

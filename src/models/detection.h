@@ -9,45 +9,11 @@
 
 #include "core/backbone.h"
 #include "core/mode.h"
-#include "heads/detection/fpn.h"
-#include "heads/detection/retinanet.h"
-#include "heads/detection/roi_heads.h"
-#include "heads/detection/rpn.h"
+#include "heads/detection/detector_head.h"
 #include "models/committed_state.h"
-#include "models/options.h"
+#include "models/detection_options.h"
 
 namespace mnemo::models {
-
-enum class DetectorType { retinanet, faster_rcnn, mask_rcnn };
-
-/// Options of a detector.
-struct DetectorOptions {
-  DetectorType type = DetectorType::retinanet;
-  ModelOptions model;      ///< the backbone and its memories; its head is not built
-  size_t first_stage = 0;  ///< of the backbone that the pyramid reads, up to the last
-  heads::FpnOptions fpn;
-  heads::RetinaNetOptions retinanet;  ///< of that type
-  heads::RpnOptions rpn;              ///< of the others
-  heads::RoiHeadsOptions roi;
-};
-
-/// The detectors of the PVT paper (Wang et al. 2021, section 5.2), as mmdetection builds them, on an image backbone of
-/// four stages: anchors of fixed strides that are not rounded, l1 as box loss, aligned adaptive RoIAlign.
-///   retinanet           stages 2 to 4, P6 and P7 from the last stage; 9 anchors of 4 strides, 2^(1/3) and 2^(2/3)
-///   faster, mask r-cnn  all stages and a pooled one; 3 anchors of 8 strides
-/// num_classes: without the background. Throws InputError for a backbone of other stages.
-DetectorOptions detector_options(DetectorType type, const ModelOptions& model, int64_t num_classes);
-
-/// A published detector for the 80 classes of COCO.
-struct DetectorPreset {
-  std::string name;
-  DetectorType type;
-  std::string backbone;       ///< preset of its model
-  double published_millions;  ///< of parameters
-};
-const std::vector<DetectorPreset>& detector_presets();
-/// Throws InputError for an unknown name.
-DetectorOptions detector_preset(const std::string& name);
 
 /// Images of one batch, padded on the right and at the bottom to one size.
 struct DetectionImages {
@@ -57,13 +23,13 @@ struct DetectionImages {
 
 /// Parts of a loss with their names, and the state after the step.
 struct DetectionLosses {
-  std::vector<std::pair<std::string, at::Tensor>> parts;
+  heads::NamedLosses parts;
   core::State state;
   at::Tensor sum() const;
 };
 
-/// A backbone with its memories, a feature pyramid, and the heads of RetinaNet (Lin et al. 2017), Faster R-CNN (Ren et
-/// al. 2015) or Mask R-CNN (He et al. 2017). Labels of targets and detections are 0..K-1 for each type.
+/// A detector from options that a recipe cannot write: another library's conventions. A backbone with its memories and
+/// a heads::DetectorHead. Recipes, commands and model folders have an ImageModel with the same parameters.
 class Detector {
  public:
   explicit Detector(const DetectorOptions& options, uint64_t seed = 0, at::ScalarType dtype = at::kFloat,
@@ -84,21 +50,18 @@ class Detector {
   const DetectorOptions& options() const { return options_; }
 
  private:
-  struct Maps {
-    std::vector<at::Tensor> levels;
+  struct Rows {
+    at::Tensor rows;
     core::State state;
-    heads::PixelSize image;
+    heads::DetectedImages images;
   };
-  Maps maps(const DetectionImages& images, core::Mode mode) const;
+  Rows rows(const DetectionImages& images, core::Mode mode) const;
 
   DetectorOptions options_;
   layers::ParameterSet parameters_;
   CommittedState committed_;
   std::unique_ptr<core::ImageBackbone> backbone_;
-  std::optional<heads::Fpn> fpn_;
-  std::optional<heads::RetinaNetHead> retinanet_;
-  std::optional<heads::Rpn> rpn_;
-  std::optional<heads::RoiHeads> roi_;
+  std::optional<heads::DetectorHead> head_;
 };
 
 }  // namespace mnemo::models

@@ -1,28 +1,23 @@
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <variant>
 
 #include "base/error.h"
-#include "models/detection.h"
-#include "models/presets.h"
+#include "models/detection_options.h"
+#include "models/registry.h"
 
 namespace mnemo::models {
 namespace {
 
-constexpr size_t kStages = 4;
-constexpr int64_t kExtraMaps = 2;
+constexpr int64_t kCocoClasses = 80;
 
-/// Widths of the stages of a backbone, and the stride of the first.
-struct Stages {
-  std::vector<int64_t> widths;
-  int64_t stride = 4;
-};
+const heads::Entry& head_entry(const ModelOptions& model) { return Mechanisms::all().heads.find(model.head.type()); }
 
-Stages stages_of(const backbones::VisionOptions& vision) {
+}  // namespace
+
+heads::BackboneStages stages_of(const backbones::VisionOptions& vision) {
   return std::visit(
       [](const auto& options) {
-        Stages out;
+        heads::BackboneStages out;
         if constexpr (requires { options.dims; }) {
           out.widths = options.dims;
         } else if constexpr (requires { options.dim_of(size_t{0}); }) {
@@ -36,59 +31,14 @@ Stages stages_of(const backbones::VisionOptions& vision) {
       vision);
 }
 
-/// Anchors of maps whose strides double, of sizes that are multiples of the stride.
-heads::AnchorOptions anchors(int64_t stride, size_t levels, const std::vector<double>& multiples) {
-  heads::AnchorOptions out;
-  out.round = false;
-  for (size_t l = 0; l < levels; ++l, stride *= 2) {
-    ops::AnchorLevel level{{}, {0.5, 1.0, 2.0}};
-    for (const double multiple : multiples) level.sizes.push_back(multiple * static_cast<double>(stride));
-    out.levels.push_back(std::move(level));
-    out.strides.emplace_back(stride, stride);
-  }
-  return out;
-}
-
-void set_retinanet(DetectorOptions& out, const Stages& stages, int64_t num_classes) {
-  out.first_stage = 1;
-  out.fpn.in_channels = {stages.widths.begin() + 1, stages.widths.end()};
-  out.fpn.extra = heads::FpnOptions::Extra::p6p7_from_c;
-  out.retinanet.num_classes = num_classes;
-  out.retinanet.anchors = anchors(stages.stride * 2, kStages - 1 + kExtraMaps,
-                                  {4.0, 4 * std::cbrt(2.0), 4 * std::cbrt(4.0)});
-}
-
-void set_two_stages(DetectorOptions& out, const Stages& stages, int64_t num_classes, bool masks) {
-  out.fpn.in_channels = stages.widths;
-  out.fpn.extra = heads::FpnOptions::Extra::pool;
-  out.rpn.anchors = anchors(stages.stride, kStages + 1, {8.0});
-  out.rpn.box_loss = out.roi.box_head.box_loss = heads::BoxLoss::l1;
-  for (size_t s = 0; s < kStages; ++s) out.roi.levels.scales.push_back(1.0 / static_cast<double>(stages.stride << s));
-  out.roi.box_pool = {7, 7, 0, true};
-  out.roi.mask_pool = {14, 14, 0, true};
-  out.roi.box_head.num_classes = num_classes + 1;
-  if (masks) out.roi.mask_head = heads::MaskHeadOptions{.num_classes = num_classes + 1};
-}
-
-}  // namespace
+bool is_detector(const ModelOptions& model) { return head_entry(model).detects; }
+bool gives_masks(const ModelOptions& model) { return head_entry(model).gives_masks; }
 
 DetectorOptions detector_options(DetectorType type, const ModelOptions& model, int64_t num_classes) {
-  DetectorOptions out;
-  out.type = type;
-  out.model = model;
   base::require(model.backbone.input() == core::InputKind::images,
                 "detector: expected an image backbone, found backbone.type = \"{}\"", model.backbone.type);
-  const Stages stages = stages_of(model.backbone.vision());
-  base::require(stages.widths.size() == kStages,
-                "detector: expected a backbone of {} stages, found {} in backbone.type = \"{}\"", kStages,
-                stages.widths.size(), model.backbone.type);
-  base::require(num_classes >= 1, "detector: expected at least one class, found {}", num_classes);
-  if (type == DetectorType::retinanet) {
-    set_retinanet(out, stages, num_classes);
-  } else {
-    set_two_stages(out, stages, num_classes, type == DetectorType::mask_rcnn);
-  }
-  return out;
+  const heads::BackboneStages stages = stages_of(model.backbone.vision());
+  return {heads::detector_parts(type, stages, num_classes, model.backbone.type), model};
 }
 
 const std::vector<DetectorPreset>& detector_presets() {
@@ -111,9 +61,28 @@ DetectorOptions detector_preset(const std::string& name) {
   const auto& presets = detector_presets();
   const auto found = std::find_if(presets.begin(), presets.end(), [&](const auto& one) { return one.name == name; });
   base::require(found != presets.end(), "detector: no preset {}", base::in_quotes(name));
-  constexpr int64_t kCocoClasses = 80;
   return detector_options(found->type, read_model_options(base::Node::table({{"preset", found->backbone}})),
                           kCocoClasses);
+}
+
+void add_detector_presets(std::vector<Preset>& presets) {
+  // Preset has views, so the texts stay here.
+  static const std::vector<std::pair<std::string, std::string>> texts = [&] {
+    std::vector<std::pair<std::string, std::string>> all;
+    for (const DetectorPreset& one : detector_presets()) {
+      const auto backbone = std::find_if(presets.begin(), presets.end(),
+                                         [&](const Preset& preset) { return preset.name == one.backbone; });
+      base::Node model = base::parse_toml(backbone->toml, std::string(backbone->name));
+      const size_t underscore = one.name.find("_" + one.backbone);
+      model.set("head", base::Node::table({{"type", one.name.substr(0, underscore)}, {"num_classes", kCocoClasses}}));
+      all.emplace_back(base::to_toml(model), fmt::format("a detector for COCO on {}", one.backbone));
+    }
+    return all;
+  }();
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const DetectorPreset& one = detector_presets()[i];
+    presets.push_back({one.name, texts[i].second, texts[i].first, 0, one.published_millions, "its paper"});
+  }
 }
 
 }  // namespace mnemo::models

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/glob.h"
 #include "memory/learnable_tokens.h"
+#include "models/detection_options.h"
 
 namespace mnemo::models {
 
@@ -56,6 +57,10 @@ FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& o
   const auto classes = static_cast<int64_t>(labels.size());
   base::require(model.backbone.input() == core::InputKind::images && model.kind == ModelOptions::Kind::model,
                 "{}: expected a model of images, found backbone.type = \"{}\"", who, model.backbone.type);
+  base::require(!is_detector(model),
+                "{}: expected a model that classifies images, found a detector; it goes on with "
+                "mnemo train and [model] from",
+                who);
   FinetunePlan plan{model, {}, options.name, {}};
   const Regime regime = options.regime;
   if (regime == Regime::full) {

@@ -8,6 +8,7 @@
 #include "backbones/vision_build.h"
 #include "base/error.h"
 #include "base/ignore_target.h"
+#include "models/detection_options.h"
 #include "models/hidden_rows.h"
 #include "models/make_attention.h"
 #include "models/registry.h"
@@ -60,7 +61,11 @@ void ImageModel::make_backbone(const layers::Scope& scope) {
 }
 
 void ImageModel::make_head(const layers::Scope& scope) {
-  const heads::HeadBuild build{scope, backbone_->dim(), options_.embedding.vocab_size, options_.backbone.weight_std()};
+  heads::HeadBuild build{scope, backbone_->dim(), options_.embedding.vocab_size, options_.backbone.weight_std()};
+  const layers::Scope root = parameters_.root();
+  const heads::BackboneStages stages = stages_of(options_.backbone.vision());
+  const heads::DetectorBuild detector{root, stages, options_.backbone.type};
+  build.detector = &detector;
   head_ = Mechanisms::all().heads.find(options_.head.type()).make(options_.head, build);
   const bool first = head_->input() == core::HeadInput::first_row || head_->input() == core::HeadInput::first_token;
   base::require(!first || backbone_->num_class_tokens() > 0,
@@ -84,7 +89,9 @@ void ImageModel::require_images(const core::Segment& segment) const {
 core::StepResult ImageModel::run(const core::Segment& segment, const core::State& state,
                                  const core::AttentionObserver& observe, const core::HiddenObserver& hidden) const {
   require_images(segment);
-  const core::BackboneInput input = image_input(segment, observe, hidden);
+  core::BackboneInput input = image_input(segment, observe, hidden);
+  const core::LevelHead* levels = level_head();
+  input.levels = levels != nullptr;
   const core::State layers = state.child("layers");
   core::StepResult step;
   if (tasks_) {
@@ -94,7 +101,9 @@ core::StepResult ImageModel::run(const core::Segment& segment, const core::State
   }
   core::BackboneResult result = backbone_->forward(input, layers);
   const int64_t grid = result.grid.size(), rows = result.hidden.size(1);
-  step.hidden = head_ == nullptr ? result.hidden : hidden_rows(head_.get(), result.hidden, rows - grid, grid, {});
+  step.hidden = levels != nullptr  ? levels->rows(result.levels)
+                : head_ == nullptr ? result.hidden
+                                   : hidden_rows(head_.get(), result.hidden, rows - grid, grid, {});
   step.state = core::State::list({{"layers", std::move(result.state)}});
   return step;
 }
@@ -126,6 +135,11 @@ std::vector<TaskLogits> ImageModel::task_logits(const core::Segment& segment, co
   require_images(segment);
   if (!tasks_) {
     const core::StepResult step = forward(segment, initial_state(segment.pixels.size(0)), observe, hidden);
+    if (const core::LevelHead* levels = level_head()) {
+      RECORD_USER_SCOPE("head");
+      levels->run(step.hidden, segment.pixels.size(2), segment.pixels.size(3));
+      return {};
+    }
     if (head().num_classes() == 0) return {};
     return {{"base", logits(step.hidden).squeeze(1)}};
   }

@@ -7,6 +7,7 @@
 
 #include "core/backbone.h"
 #include "core/head.h"
+#include "core/level_head.h"
 #include "core/task_tokens.h"
 #include "memory/learnable_tokens.h"
 #include "models/model.h"
@@ -20,8 +21,9 @@ struct TaskLogits {
 };
 
 /// Segment.pixels [B,C,H,W] -> backbone -> hidden [B,1,D]: the class token, or the mean of the grid, after the final
-/// norm. With kind = "layer_stack" it takes Segment.rows [B,T,D] and returns all rows. State: "layers".
-class ImageModel final : public Model {
+/// norm. With kind = "layer_stack" it takes Segment.rows [B,T,D] and returns all rows. With a detector's head hidden
+/// is the feature pyramid, heads::DetectorHead::rows(). State: "layers".
+class ImageModel final : public Model, public core::ReadsLevels {
  public:
   static constexpr core::InputKind kInput = core::InputKind::images;
   ImageModel(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget = {},
@@ -37,6 +39,7 @@ class ImageModel final : public Model {
   bool recomputes_layers() const override { return false; }
   const core::ImageBackbone& backbone() const override { return *backbone_; }
   const core::Head* head_or_null() const override { return head_.get(); }
+  const core::LevelHead* level_head() const override { return dynamic_cast<const core::LevelHead*>(head_.get()); }
 
   const core::ImageInput& size() const { return std::get<core::ImageInput>(input_); }
   /// The backbone as one that runs tasks; null if it is none.
@@ -48,7 +51,7 @@ class ImageModel final : public Model {
   /// Throws InputError for a task that is not attached.
   void answer_for(const std::string& task);
   /// The logits of all heads for a batch in one pass: "base" first, unless tasks have changed its rows (full attention)
-  /// or it has no classes, then each task in order.
+  /// or it has no classes, then each task in order. A detector has none; its head is run.
   std::vector<TaskLogits> task_logits(const core::Segment& segment, const core::AttentionObserver& observe = {},
                                       const core::HiddenObserver& hidden = {}) const;
   /// The same, from the result of the backbone or its task runner.

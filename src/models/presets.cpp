@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/node_merge.h"
+#include "models/detection_options.h"
 #include "models/encoder_presets.h"
 #include "models/language_presets.h"
 #include "models/pair_presets.h"
@@ -22,6 +23,7 @@ const std::vector<Preset>& presets() {
     add_pair_presets(list);
     add_vit_presets(list);
     add_pyramid_presets(list);
+    add_detector_presets(list);
     return list;
   }();
   return all;

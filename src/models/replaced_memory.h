@@ -6,6 +6,7 @@
 #include <memory>
 #include <string_view>
 
+#include "core/level_head.h"
 #include "core/model.h"
 
 namespace mnemo::models {
@@ -16,7 +17,7 @@ namespace mnemo::models {
 ///   noise   it is mean + deviation * N(0, 1), with the mean and the deviation of the field's own numbers
 /// What is not finite, masks, sums of weights and counters stay, so as many rows are read as before, with the same
 /// weight. For evaluation only.
-class ReplacedMemory : public core::Model {
+class ReplacedMemory : public core::Model, public core::ReadsLevels {
  public:
   enum class With { zeros, noise };
   /// `with` as text. Throws InputError naming `who` for another word, and for a model that carries no memory
@@ -33,6 +34,7 @@ class ReplacedMemory : public core::Model {
   }
   const layers::ParameterSet& parameters() const override { return model_.parameters(); }
   const core::ModelInput& input() const override { return model_.input(); }
+  const core::LevelHead* level_head() const override { return core::level_head(model_); }
 
  protected:
   core::State replaced(const core::State& state) const;

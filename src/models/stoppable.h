@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/stop.h"
+#include "core/level_head.h"
 #include "core/model.h"
 #include "core/state.h"
 
@@ -11,7 +12,7 @@ namespace mnemo::models {
 
 /// A model that asks before each call whether to go on, and throws base::Stopped if not: any evaluation of it can be
 /// stopped at each step.
-class Stoppable : public core::Model {
+class Stoppable : public core::Model, public core::ReadsLevels {
  public:
   Stoppable(std::shared_ptr<const core::Model> model, base::ShouldStop should_stop)
       : model_(std::move(model)), should_stop_(std::move(should_stop)) {}
@@ -30,6 +31,7 @@ class Stoppable : public core::Model {
   }
   const layers::ParameterSet& parameters() const override { return model_->parameters(); }
   const core::ModelInput& input() const override { return model_->input(); }
+  const core::LevelHead* level_head() const override { return core::level_head(*model_); }
 
  protected:
   void ask() const { base::stop_if_asked(should_stop_, "evaluation"); }

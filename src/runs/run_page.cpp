@@ -294,6 +294,14 @@ std::string samples_html(const RunPageContent& content) {
   return html + (count > 4 ? "</div></details>\n" : "</div>\n");
 }
 
+std::string picture_html(const RunPageContent& content) {
+  if (content.picture.empty()) return {};
+  const std::string when = content.picture_step > 0 ? fmt::format(", step {}", base::grouped(content.picture_step))
+                                                    : "";
+  return fmt::format("<h2>Held-out data</h2>\n<p>What the model makes of it{}.</p>\n<div>{}</div>\n", when,
+                     content.picture);
+}
+
 std::string evaluations_html(const RunPageContent& content) {
   const auto& points = content.history.evaluations;
   if (points.empty()) return {};
@@ -345,6 +353,7 @@ std::string run_page(const RunPageContent& content) {
   if (!content.history.losses.empty())
     page.add("<h2>Curves</h2>\n<div class=\"charts\">\n" + charts.html() + "</div>\n", "the curves");
   page.add(evaluations_html(content), "the evaluations");
+  page.add(picture_html(content), "the picture");
   page.add(samples_html(content), "the samples");
   page.add(made_html(content), "how this was made");
   if (page.add_data("curves", charts.node(), "the curves")) page.use("charts.js");
@@ -393,6 +402,13 @@ void RunPageWriter::add(const train::EvaluationPoint& point) {
 void RunPageWriter::set_samples(const std::vector<RunSample>& samples) {
   const std::scoped_lock lock(mutex_);
   content_.samples = samples;
+  changed_ = true;
+}
+
+void RunPageWriter::set_picture(std::string picture, int64_t step) {
+  const std::scoped_lock lock(mutex_);
+  content_.picture = std::move(picture);
+  content_.picture_step = step;
   changed_ = true;
 }
 

@@ -36,6 +36,8 @@ struct RunPageContent {
   bool loss_in_metric = false;
   train::History history = {};  ///< losses in the unit that loss_in_metric says
   std::vector<RunSample> samples = {};
+  std::string picture = {};  ///< SVG: tasks::Task::picture() of the latest evaluation; empty: none
+  int64_t picture_step = 0;  ///< of that evaluation; 0: of an earlier process
   base::Node machine = {};
   int64_t peak_memory = 0;         ///< bytes of this process
   int64_t peak_device_memory = 0;  ///< bytes of the device, where it is not the processor
@@ -62,6 +64,7 @@ class RunPageWriter {
   void add(const train::LossPoint& point);
   void add(const train::EvaluationPoint& point);
   void set_samples(const std::vector<RunSample>& samples);
+  void set_picture(std::string picture, int64_t step);
   /// Writes the last page.
   void end(PageState state, const std::string& note);
 

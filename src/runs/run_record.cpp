@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/file_io.h"
 #include "base/text_format.h"
 #include "models/model.h"
 
@@ -36,12 +37,15 @@ RunPageContent page_content(const experiment::Experiment& experiment, const trai
 
 RunRecord::RunRecord(const experiment::Experiment& experiment, const train::Trainer& trainer, const std::string& folder,
                      const RunWords& words)
-    : experiment_(experiment), samples_(experiment, folder, trainer.steps_done()) {
+    : experiment_(experiment),
+      picture_(base::join_path(folder, kPicture)),
+      samples_(experiment, folder, trainer.steps_done()) {
   if (!experiment.recipe.train.report) return;
   RunPageContent content = page_content(experiment, trainer, folder, words);
   content.history = trainer.history();
   for (train::LossPoint& point : content.history.losses) point = shown(point);
   content.samples = samples_.all();
+  if (trainer.steps_done() > 0 && base::path_exists(picture_)) content.picture = base::read_file(picture_, 1 << 26);
   page_.emplace(std::move(content), folder);
 }
 
@@ -66,7 +70,16 @@ void RunRecord::listen(train::RunHooks& hooks) {
   hooks.on_evaluation = [this, before = hooks.on_evaluation](const train::EvaluationPoint& point) {
     if (before) before(point);
     page_->add(point);
+    draw(point.step);
   };
+}
+
+/// The model has the weights that were evaluated.
+void RunRecord::draw(int64_t step) {
+  std::string picture = experiment_.task->picture(*experiment_.model);
+  if (picture.empty()) return;
+  base::write_file_atomic(picture_, picture);
+  page_->set_picture(std::move(picture), step);
 }
 
 void RunRecord::stopped(const train::TrainReport& report) {

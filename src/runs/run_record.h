@@ -17,7 +17,7 @@ struct RunWords {
 };
 
 /// Follows a training in a folder: samples.jsonl and report.html, as the recipe asks (generate.sample_every,
-/// train.report).
+/// train.report), and picture.svg, what the model makes of held-out data, where its task draws that.
 class RunRecord {
  public:
   /// After the trainer has resumed. Throws InputError if the recipe asks for samples and its task is no text.
@@ -32,9 +32,13 @@ class RunRecord {
   void finished(const train::TrainReport& report, const std::optional<train::EvaluationPoint>& evaluation);
 
  private:
+  static constexpr const char* kPicture = "picture.svg";
+
   train::LossPoint shown(train::LossPoint point) const;
+  void draw(int64_t step);
 
   const experiment::Experiment& experiment_;
+  std::string picture_;  ///< path
   RunSamples samples_;
   std::optional<RunPageWriter> page_;
 };

@@ -5,6 +5,7 @@
 #include "base/file_io.h"
 #include "data/text/text_files.h"
 #include "tasks/types/algorithmic.h"
+#include "tasks/types/detection.h"
 #include "tasks/types/images.h"
 #include "tasks/types/labelled_text.h"
 #include "tasks/types/listops.h"
@@ -41,6 +42,7 @@ TaskTypes make_types() {
   add<LabelledTextSpec>(all, "text_classification", "texts, or pairs of texts, with a label each");
   add<MaskedTextSpec>(all, "masked_text", "a text with masked tokens, for masked language modelling");
   add<SpanTextSpec>(all, "span_corruption", "a text with spans taken out, which a T5 learns to write");
+  add<DetectionSpec>(all, "detection", "images with boxes, and perhaps masks, of objects");
   add<PairSpec>(all, "pairs", "sentences and their translations");
   add<ImageSpec>(all, "images", "images with one class each");
   all.default_type = all.entries.names().front();

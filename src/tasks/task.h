@@ -43,8 +43,9 @@ struct TaskLoss {
   TaskLoss(at::Tensor both) : reported(both), total(std::move(both)) {}  // NOLINT: implicit on purpose
   TaskLoss(at::Tensor shown, at::Tensor trained) : reported(std::move(shown)), total(std::move(trained)) {}
 
-  at::Tensor reported;  ///< for curves and logs
-  at::Tensor total;     ///< to differentiate
+  at::Tensor reported;    ///< for curves and logs
+  at::Tensor total;       ///< to differentiate
+  at::Tensor parts = {};  ///< [P], detached: what it is the sum of, as Task::loss_parts() names them; undefined: none
 };
 
 /// The data, loss and metric of one job. This is all the trainer knows about it.
@@ -74,11 +75,16 @@ class Task {
   /// up to the mean over its targets. It must not draw random numbers. Not called for a batch without targets.
   virtual TaskLoss loss(const core::Model& model, const core::StepResult& step, const data::Batch& batch,
                         int64_t targets) const = 0;
+  /// Names of the parts of its loss, for logs and curves.
+  virtual std::vector<std::string> loss_parts(const core::Model&) const { return {}; }
   /// Passes over the training data so far; 0 if the data is unlimited.
   virtual double epoch() const { return 0; }
 
   /// Evaluates the model on a part of the data, without gradients; nothing if there is no such part.
   virtual std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const = 0;
+
+  /// A picture (SVG) of what the model makes of held-out data, for the page of a training; empty: none. By one rank.
+  virtual std::string picture(const core::Model&) const { return {}; }
 
   /// Throws InputError if an evaluation of the model cannot be dealt to several processes.
   virtual void require_shareable(const core::Model&) const {}

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "models/detection_options.h"
 #include "models/options.h"
 
 namespace mnemo::tasks {
@@ -33,7 +34,9 @@ data::ImageOptions TaskSpec::images(const models::ModelOptions&) const {
   base::input_error("{} has no images", title());
 }
 
-bool TaskSpec::suits(const models::ModelOptions& model) const { return model.backbone.input() == input(); }
+bool TaskSpec::suits(const models::ModelOptions& model) const {
+  return model.backbone.input() == input() && models::is_detector(model) == detects();
+}
 
 bool TaskSpec::completes(const models::ModelOptions& model) const { return suits(model); }
 

@@ -115,6 +115,8 @@ class TaskSpec {
   std::string title() const;
   /// The kind of model that it needs.
   virtual InputKind input() const { return InputKind::tokens; }
+  /// Whether it finds objects in images, which takes a detector.
+  virtual bool detects() const { return false; }
   bool suits(const models::ModelOptions& model) const;
   /// Whether a training step may have several segments of each sequence.
   virtual bool has_segments() const { return true; }

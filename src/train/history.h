@@ -20,7 +20,7 @@ struct LossPoint {
   double loss = 0;                         ///< nats per target, without the auxiliary loss
   double lr = 0;                           ///< of the last step
   double gradient_norm = 0;                ///< before clipping
-  std::vector<core::Scalar> scalars = {};  ///< of the model at this step
+  std::vector<core::Scalar> scalars = {};  ///< parts of the loss ("loss.box"), then those of the model at this step
 };
 
 struct EvaluationPoint {

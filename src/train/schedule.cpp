@@ -51,6 +51,19 @@ class Decay final : public Schedule {
   bool cosine_;
 };
 
+class Step final : public Schedule {
+ public:
+  explicit Step(const StepOptions& options) : Schedule(options.warmup_steps), options_(options) {}
+
+ private:
+  double decayed(int64_t step) const override {
+    const auto& at = options_.milestones;
+    return std::pow(options_.decay, std::count_if(at.begin(), at.end(), [&](int64_t one) { return one <= step; }));
+  }
+
+  StepOptions options_;
+};
+
 class Plateau final : public Schedule {
  public:
   explicit Plateau(const PlateauOptions& options)
@@ -89,6 +102,7 @@ const base::OptionTypes& schedule_types() {
     made.add<LinearOptions>("linear", "linear decay");
     made.add<CosineOptions>("cosine", "cosine decay");
     made.add<InverseSqrtOptions>("inverse_sqrt", "decay with the inverse square root of the step");
+    made.add<StepOptions>("step", "reduced at given steps");
     made.add<PlateauOptions>("plateau", "decay when evaluations stop improving");
     return made;
   }();
@@ -109,6 +123,7 @@ std::unique_ptr<Schedule> make_schedule(const base::Node& options, int64_t steps
     return std::make_unique<InverseSqrt>(base::read_typed_options<InverseSqrtOptions>(complete));
   if (type == "linear") return std::make_unique<Decay>(base::read_typed_options<LinearOptions>(complete), steps, false);
   if (type == "cosine") return std::make_unique<Decay>(base::read_typed_options<CosineOptions>(complete), steps, true);
+  if (type == "step") return std::make_unique<Step>(base::read_typed_options<StepOptions>(complete));
   base::ensure(type == "plateau", "schedule '{}' is registered but cannot be created", type);
   return std::make_unique<Plateau>(base::read_typed_options<PlateauOptions>(complete));
 }

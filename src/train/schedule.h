@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "base/node.h"
 #include "base/option_poly.h"
@@ -59,7 +60,20 @@ struct PlateauOptions : WarmUpOptions {
   }
 };
 
-/// The schedules available in recipes: constant, linear, cosine, inverse_sqrt, plateau.
+/// Multiplies the rate by `decay` from each step of `milestones` on, counted from 0: the 1x schedule of detectors has
+/// them after 8 and 11 of 12 epochs.
+struct StepOptions : WarmUpOptions {
+  std::vector<int64_t> milestones;
+  double decay = 0.1;
+  template <class V>
+  void visit(V&& v) {
+    WarmUpOptions::visit(v);
+    v("milestones", milestones, "steps at which the learning rate is reduced", base::at_least(1));
+    v("decay", decay, "factor by which the learning rate is reduced", base::open_range(0, 1));
+  }
+};
+
+/// The schedules available in recipes: constant, linear, cosine, inverse_sqrt, step, plateau.
 const base::OptionTypes& schedule_types();
 
 /// The factor of the learning rate at each step.

@@ -188,7 +188,7 @@ BpttResult Trainer::differentiate(const std::vector<data::Batch>& segments, int6
   const int64_t again = options_.replay > 0 ? count - options_.segments_per_step : 0;
   const double weight = static_cast<double>(share.rows) / static_cast<double>(share.part_rows) /
                         static_cast<double>((count - again) * options_.accumulate);
-  std::vector<at::Tensor> reported(segments.size());
+  std::vector<at::Tensor> reported(segments.size()), parts(segments.size());
   BpttHooks hooks;
   if (group_ && part + 1 == options_.accumulate) hooks.before_last_backward = [&] { reducer_->arm(); };
   if (group_ && per_model_state_) {
@@ -216,11 +216,17 @@ BpttResult Trainer::differentiate(const std::vector<data::Batch>& segments, int6
         const tasks::TaskLoss loss = batch.num_targets > 0 ? task_.loss(model_, step, batch, targets)
                                                            : tasks::TaskLoss();
         if (loss.reported.defined()) reported[index] = loss.reported.detach();
+        parts[index] = loss.parts;
         return static_cast<int64_t>(index) < again ? loss.total : with_auxiliary(loss.total, model_, step, weight);
       },
       options_.bptt, stored_bytes(options_), hooks);
   outcome.loss += sum_of(reported);
   outcome.total += sum_of(result.losses);
+  for (const at::Tensor& own : parts) {
+    if (!own.defined()) continue;
+    const at::Tensor host = own.to(at::kCPU, at::kDouble).contiguous();
+    for (size_t i = 0; i < outcome.parts.size(); ++i) outcome.parts[i] += host.const_data_ptr<double>()[i];
+  }
   if (behind == 0) result.state = states_.empty() ? core::State() : states_[static_cast<size_t>(part)];
   return result;
 }
@@ -231,6 +237,7 @@ StepOutcome Trainer::step() {
   const ops::GeneratorGuard random(generator_);
   const auto segments = task_.next(model_.input());
   StepOutcome outcome;
+  outcome.parts.assign(task_.loss_parts(model_).size(), 0.0);
   for (const data::Batch& segment : segments) outcome.targets += segment.num_targets;
   base::require(options_.accumulate == 1 || segments.size() == 1 || !per_model_state_,
                 "training: accumulate = {}: a per-model memory is updated after each segment of the whole batch; "
@@ -274,6 +281,8 @@ StepOutcome Trainer::step() {
   is_best_ = false;
   running_.loss += outcome.loss;
   running_.gradient_norm += outcome.gradient_norm;
+  running_.parts.resize(outcome.parts.size());
+  for (size_t i = 0; i < outcome.parts.size(); ++i) running_.parts[i] += outcome.parts[i];
   ++running_.steps;
   seconds_ += now() - began;
   return outcome;
@@ -323,8 +332,12 @@ void Trainer::take_average() {
 
 LossPoint Trainer::loss_point(double lr) {
   const auto count = static_cast<double>(running_.steps);
-  const LossPoint point{steps_,          tokens_, seconds_, running_.loss / count, lr, running_.gradient_norm / count,
-                        model_.scalars()};
+  LossPoint point{steps_,          tokens_, seconds_, running_.loss / count, lr, running_.gradient_norm / count,
+                  model_.scalars()};
+  const std::vector<std::string> parts = task_.loss_parts(model_);
+  for (size_t i = 0; i < running_.parts.size(); ++i)
+    point.scalars.insert(point.scalars.begin() + static_cast<std::ptrdiff_t>(i),
+                         {"loss." + parts[i], {running_.parts[i] / count}});
   running_ = {};
   return point;
 }

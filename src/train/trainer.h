@@ -39,6 +39,7 @@ struct StepOutcome {
   double gradient_norm = 0;  ///< before clipping
   double lr = 0;
   int64_t targets = 0;
+  std::vector<double> parts = {};  ///< of the loss, as Task::loss_parts() names them
 };
 
 struct TrainReport {
@@ -133,6 +134,7 @@ class Trainer {
   struct Running {
     double loss = 0, gradient_norm = 0;
     int64_t steps = 0;
+    std::vector<double> parts = {};
   };
 
   /// This rank's rows of one accumulation step.

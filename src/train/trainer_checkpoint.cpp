@@ -35,6 +35,7 @@ constexpr const char* kTrainer = "trainer.safetensors";
 constexpr const char* kTiming = "timing.safetensors";
 constexpr const char* kOptions = "train.json";
 constexpr const char* kGradientOrder = "gradient_order";
+constexpr const char* kLossParts = "loss_parts";
 
 std::string part_prefix(size_t part) { return fmt::format("part.{}.", part); }
 
@@ -147,6 +148,7 @@ std::string Trainer::write_checkpoint(const weights::NamedTensors& optimiser, co
   own.emplace_back("counters", integers({steps_, tokens_, running_.steps, best_.has_value() ? 1 : 0,
                                          static_cast<int64_t>(states_.size())}));
   own.emplace_back("sums", reals({running_.loss, running_.gradient_norm, best_.value_or(0.0)}));
+  if (!running_.parts.empty()) own.emplace_back(kLossParts, reals(running_.parts));
   if (reducer_) own.emplace_back(kGradientOrder, reducer_->order());
   own.emplace_back("generator.cpu", generator_.get_state());
   const at::Device device = core::device_of(model_);
@@ -304,6 +306,11 @@ void Trainer::load(const weights::CheckpointReader& reader) {
   if (group_) group_->note_step(steps_);
   tokens_ = counters[1];
   running_ = {sums[0], sums[1], counters[2]};
+  if (own.find(kLossParts) != nullptr) {
+    const auto count = static_cast<int64_t>(task_.loss_parts(model_).size());
+    const auto* parts = checked(own, kLossParts, at::kDouble, count, where(kTrainer)).const_data_ptr<double>();
+    running_.parts.assign(parts, parts + count);
+  }
   best_ = counters[3] != 0 ? std::optional<double>(sums[2]) : std::nullopt;
   is_best_ = false;
   const EvaluationPoint* best = options_.patience && !run_folder_.empty() ? best_evaluation() : nullptr;

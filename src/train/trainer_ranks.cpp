@@ -31,13 +31,14 @@ int64_t fingerprint(const at::Tensor& tensor) {
 
 /// The gradients and losses of all ranks.
 void Trainer::reduce(StepOutcome& outcome) {
-  at::Tensor sums = at::zeros({2}, at::kDouble);
-  sums[0] = outcome.loss;
-  sums[1] = outcome.total;
+  std::vector<double> own = {outcome.loss, outcome.total};
+  own.insert(own.end(), outcome.parts.begin(), outcome.parts.end());
+  at::Tensor sums = at::tensor(own, at::kDouble);
   reducer_->finish(sums);
   waited_ += reducer_->waited();
   outcome.loss = sums[0].item<double>();
   outcome.total = sums[1].item<double>();
+  for (size_t i = 0; i < outcome.parts.size(); ++i) outcome.parts[i] = sums[static_cast<int64_t>(i) + 2].item<double>();
 }
 
 at::Tensor Trainer::sum_over_ranks(const at::Tensor& value) {

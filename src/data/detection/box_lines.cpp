@@ -14,7 +14,6 @@
 namespace mnemo::data {
 namespace {
 
-constexpr const char* kLinesFile = "metadata.jsonl";
 constexpr base::ReadLimits kBoxLineLimits{
     .max_bytes = size_t{16} << 20, .max_depth = 8, .max_values = kMaxElementValues};
 

@@ -6,6 +6,8 @@
 
 namespace mnemo::data {
 
+inline constexpr const char* kLinesFile = "metadata.jsonl";
+
 /// A folder of images with metadata.jsonl, a line each as Hugging Face's `imagefolder` has it:
 ///   {"file_name": "a.jpg", "objects": {"bbox": [[x, y, width, height], ...], "categories": [0, ...]}}
 /// Categories are integers, which are the ids, or names, which get ids from 0 in sorted order. Sizes are those in the

@@ -1,5 +1,6 @@
 #include "data/detection/detection_batches.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
@@ -19,11 +20,12 @@ class DetectionWork final : public BatchWork {
  public:
   using Transform = std::function<AnnotatedImage(const AnnotatedImage&, int64_t row)>;
   DetectionWork(const AnnotatedImages& images, const DetectionTransform& transform, std::vector<int64_t> indices,
-                int64_t divisor, Transform make)
+                int64_t divisor, int64_t first_draw, Transform make)
       : images_(images),
         transform_(transform),
         indices_(std::move(indices)),
         divisor_(divisor),
+        first_draw_(first_draw),
         make_(std::move(make)),
         rows_(indices_.size()),
         stored_(indices_.size()) {}
@@ -64,6 +66,7 @@ class DetectionWork final : public BatchWork {
     targets.sizes = at::empty({rows(), 2}, at::kLong);
     targets.stored = at::empty({rows(), 2}, at::kLong);
     targets.images = at::empty({rows()}, at::kLong);
+    targets.draws = at::arange(first_draw_, first_draw_ + rows(), at::kLong);
   }
 
   void put(size_t b, int64_t height, int64_t width, int64_t& at) {
@@ -97,7 +100,7 @@ class DetectionWork final : public BatchWork {
   const AnnotatedImages& images_;
   const DetectionTransform& transform_;
   std::vector<int64_t> indices_;
-  int64_t divisor_;
+  int64_t divisor_, first_draw_;
   Transform make_;
   std::vector<AnnotatedImage> rows_;
   std::vector<std::pair<int64_t, int64_t>> stored_;
@@ -125,10 +128,14 @@ AnnotatedImages::AnnotatedImages(CocoSet set, std::string folder, bool masks)
   }
 }
 
+std::string AnnotatedImages::path(int64_t i) const {
+  return base::join_path(folder_, set_.images[static_cast<size_t>(i)].file);
+}
+
+int AnnotatedImages::orientation(int64_t i) const { return read_image_header(path(i)).orientation; }
+
 AnnotatedImage AnnotatedImages::read(int64_t i) const {
-  const std::string path = base::join_path(folder_, set_.images[static_cast<size_t>(i)].file);
-  const int orientation = read_image_header(path).orientation;
-  return annotate(read_image(path), orientation, set_, objects_[static_cast<size_t>(i)], static_cast<int32_t>(i),
+  return annotate(read_image(path(i)), orientation(i), set_, objects_[static_cast<size_t>(i)], static_cast<int32_t>(i),
                   masks_);
 }
 
@@ -145,13 +152,13 @@ TrainingDetections::TrainingDetections(std::shared_ptr<const AnnotatedImages> im
             std::vector<int64_t> indices;
             for (int64_t row = 0; row < options_.batch_size; ++row)
               indices.push_back(order_[number * options_.batch_size + row]);
-            return std::make_unique<DetectionWork>(*images_, transform_, std::move(indices), options_.divisor,
-                                                   [this, number](const AnnotatedImage& image, int64_t row) {
-                                                     base::Random random{
-                                                         static_cast<uint64_t>(seed_),
-                                                         static_cast<uint64_t>(number * options_.batch_size + row)};
-                                                     return transform_.train(image, random);
-                                                   });
+            return std::make_unique<DetectionWork>(
+                *images_, transform_, std::move(indices), options_.divisor, number * options_.batch_size,
+                [this, number](const AnnotatedImage& image, int64_t row) {
+                  base::Random random{static_cast<uint64_t>(seed_),
+                                      static_cast<uint64_t>(number * options_.batch_size + row)};
+                  return transform_.train(image, random);
+                });
           },
           options.workers) {
   require_batches(*images_, options);
@@ -160,19 +167,23 @@ TrainingDetections::TrainingDetections(std::shared_ptr<const AnnotatedImages> im
 DetectionBatch TrainingDetections::next() { return taken_from(*batches_.next()); }
 
 MeasuredDetections::MeasuredDetections(std::shared_ptr<const AnnotatedImages> images,
-                                       const DetectionTransformOptions& transform, const DetectionBatchOptions& options)
+                                       const DetectionTransformOptions& transform, const DetectionBatchOptions& options,
+                                       const DetectionShare& share)
     : images_(std::move(images)),
       transform_(transform),
       options_(options),
+      share_(share),
       batches_(
           [this](int64_t number) -> std::unique_ptr<BatchWork> {
             std::vector<int64_t> indices;
             const int64_t first = number * options_.batch_size;
-            for (int64_t i = first; i < std::min(first + options_.batch_size, images_->size()); ++i)
-              indices.push_back(i);
+            for (int64_t k = first; k < first + options_.batch_size; ++k) {
+              const int64_t i = share_.rank + k * share_.ranks;
+              if (i < images_->size()) indices.push_back(i);
+            }
             if (indices.empty()) return nullptr;
             return std::make_unique<DetectionWork>(
-                *images_, transform_, std::move(indices), options_.divisor,
+                *images_, transform_, std::move(indices), options_.divisor, first,
                 [this](const AnnotatedImage& image, int64_t /*row*/) { return transform_.measure(image); });
           },
           options.workers) {

@@ -21,6 +21,7 @@ struct DetectionTargets {
   at::Tensor sizes;   ///< [B,2] int64: height and width before padding
   at::Tensor stored;  ///< [B,2] int64: height and width of the image before it was resized
   at::Tensor images;  ///< [B] int64: index in the set
+  at::Tensor draws;   ///< [B] int64: number of the image in the run, by which its samples are drawn
   template <class F>
   void visit(F&& f) {
     f("boxes", boxes);
@@ -29,6 +30,7 @@ struct DetectionTargets {
     f("sizes", sizes);
     f("stored", stored);
     f("images", images);
+    f("draws", draws);
   }
 };
 
@@ -46,9 +48,14 @@ class AnnotatedImages {
   const CocoSet& set() const { return set_; }
   /// Throws InputError naming the file if it cannot be read.
   AnnotatedImage read(int64_t i) const;
+  /// EXIF's orientation of an image, by which read() has turned it.
+  int orientation(int64_t i) const;
   bool masks() const { return masks_; }
+  const std::string& folder() const { return folder_; }
 
  private:
+  std::string path(int64_t i) const;
+
   CocoSet set_;
   std::string folder_;
   bool masks_;
@@ -81,11 +88,16 @@ class TrainingDetections {
   OrderedBatches batches_;  // last: its threads use all of the above
 };
 
-/// All images in order, for evaluation.
+/// Every `ranks`-th image, from `rank` on.
+struct DetectionShare {
+  int64_t rank = 0, ranks = 1;
+};
+
+/// The images of a share in order, for evaluation.
 class MeasuredDetections {
  public:
   MeasuredDetections(std::shared_ptr<const AnnotatedImages> images, const DetectionTransformOptions& transform,
-                     const DetectionBatchOptions& options);
+                     const DetectionBatchOptions& options, const DetectionShare& share = {});
   /// False after the last batch.
   bool next(DetectionBatch& batch);
 
@@ -93,6 +105,7 @@ class MeasuredDetections {
   std::shared_ptr<const AnnotatedImages> images_;
   DetectionTransform transform_;
   DetectionBatchOptions options_;
+  DetectionShare share_;
   OrderedBatches batches_;
 };
 

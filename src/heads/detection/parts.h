@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "heads/detection/detector_options.h"
 #include "ops/detection/anchors.h"
 #include "ops/detection/boxes.h"
 
@@ -31,9 +32,6 @@ struct Detections {
   at::Tensor labels;      ///< [N] int64
   at::Tensor masks = {};  ///< [N,M,M] probabilities within each box; undefined: none
 };
-
-/// Loss of boxes.
-enum class BoxLoss { l1, smooth_l1, giou };
 
 /// Anchors of all levels.
 struct AnchorOptions {

@@ -15,7 +15,7 @@ std::unique_ptr<Schedule> make(std::initializer_list<base::Node::Member> members
 }
 
 TEST(Schedule, WarmUpRisesInALine) {
-  for (const char* type : {"constant", "linear", "cosine", "plateau", "inverse_sqrt"}) {
+  for (const char* type : {"constant", "linear", "cosine", "plateau", "inverse_sqrt", "step"}) {
     const auto schedule = make({{"type", type}, {"warmup_steps", 10}});
     for (int64_t step = 0; step < 10; ++step) {
       EXPECT_DOUBLE_EQ(schedule->factor(step), static_cast<double>(step + 1) / 10.0) << type;
@@ -40,6 +40,11 @@ TEST(Schedule, Values) {
   EXPECT_DOUBLE_EQ(root->factor(15), 1.0);
   EXPECT_DOUBLE_EQ(root->factor(63), 0.5);
   EXPECT_DOUBLE_EQ(make_schedule("inverse_sqrt", 10)->factor(3), 0.5);
+  const auto step = make({{"type", "step"}, {"milestones", base::Node::array({8, 11})}});
+  EXPECT_DOUBLE_EQ(step->factor(7), 1.0);
+  EXPECT_DOUBLE_EQ(step->factor(8), 0.1);
+  EXPECT_DOUBLE_EQ(step->factor(10), 0.1);
+  EXPECT_DOUBLE_EQ(step->factor(11), 0.01);
 }
 
 TEST(Schedule, PlateauWaitsForPatienceAndIsRestored) {

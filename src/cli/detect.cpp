@@ -1,0 +1,190 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "base/error.h"
+#include "base/exit_status.h"
+#include "base/file_io.h"
+#include "base/json_value.h"
+#include "base/log.h"
+#include "base/output.h"
+#include "base/printable.h"
+#include "base/text_format.h"
+#include "cli/command.h"
+#include "cli/commands.h"
+#include "cli/input_lines.h"
+#include "data/detection/rle.h"
+#include "data/images/image_reader.h"
+#include "experiment/detection_recipe.h"
+#include "experiment/device.h"
+#include "infer/image_classifier.h"
+#include "infer/object_detector.h"
+#include "inspect/draw/rasterise.h"
+#include "models/detection_options.h"
+#include "models/model.h"
+#include "tasks/detection.h"
+
+namespace mnemo::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct DetectArguments {
+  std::string model;
+  std::vector<std::string> inputs;
+  std::optional<std::string> checkpoint, device, broken, draw, data, results, masks;
+  std::optional<double> threshold;
+  std::optional<int64_t> top;
+  bool json = false;
+};
+
+constexpr const char* kStdin = "-";
+constexpr size_t kMaxImageBytes = size_t{1} << 28;
+
+data::Image read_input(const std::string& path) {
+  if (path != kStdin) return data::read_image(path);
+  const std::string bytes = read_standard_input(kMaxImageBytes);
+  base::require(!bytes.empty(), "standard input: expected an image, found nothing");
+  return data::decode_image(bytes, "standard input");
+}
+
+base::Node objects_node(const infer::ObjectDetector& detector, const std::string& path,
+                        const infer::ImageObjects& found) {
+  base::Node objects = base::Node::array();
+  for (const tasks::FoundObject& object : found.objects) {
+    base::Node box = base::Node::array();
+    for (const double side : object.box) box.push_back(base::rounded(side));
+    base::Node one = base::Node::table(
+        {{"label", detector.label(object.category)}, {"score", base::rounded(object.score)}, {"box", std::move(box)}});
+    if (!object.mask.bytes.empty()) {
+      const data::Rle mask = data::rle_encode(object.mask.bytes.data(), object.mask.height, object.mask.width);
+      one.set("mask", base::Node::table(
+                          {{"size", base::Node::array({mask.height, mask.width})}, {"counts", data::rle_text(mask)}}));
+    }
+    objects.push_back(std::move(one));
+  }
+  return base::Node::table(
+      {{"image", path}, {"height", found.image.height}, {"width", found.image.width}, {"objects", std::move(objects)}});
+}
+
+std::string objects_text(const infer::ObjectDetector& detector, const infer::ImageObjects& found) {
+  std::string text;
+  for (const tasks::FoundObject& object : found.objects)
+    text += fmt::format("  {:<16} {:5.1f} %  x {:.0f} to {:.0f}, y {:.0f} to {:.0f}\n",
+                        base::printable(detector.label(object.category), 100), 100 * object.score, object.box[0],
+                        object.box[2], object.box[1], object.box[3]);
+  return text.empty() ? "  nothing found\n" : text;
+}
+
+bool is_picture(const std::string& path) { return path.ends_with(".svg") || path.ends_with(".png"); }
+
+/// Where the picture of an image goes: a file, or one named after the image in a folder.
+std::string picture_path(const std::string& draw, const std::string& image) {
+  if (is_picture(draw)) return draw;
+  const std::string name = image == kStdin ? "stdin" : fs::path(image).filename().string();
+  return base::join_path(draw, name + ".svg");
+}
+
+void require_arguments(const DetectArguments& arguments) {
+  const std::string broken = arguments.broken.value_or("stop");
+  base::require(broken == "stop" || broken == "skip", "detect: --broken: expected stop or skip, found '{}'",
+                base::printable(broken));
+  const bool measures = arguments.results || arguments.masks;
+  base::require(measures == arguments.data.has_value(),
+                "detect: --data goes with --results FILE or --mask-results FILE; to measure: mnemo eval MODEL --data");
+  base::require(!measures || (arguments.inputs.empty() && !arguments.draw && !arguments.threshold && !arguments.top),
+                "detect: --data takes the place of images, --draw, --threshold and --top");
+  base::require(measures || !arguments.inputs.empty(), "detect: expected images, folders of images or -, found none");
+}
+
+/// Detections of annotated images, as files in COCO's format.
+int write_results(const DetectArguments& arguments, const bundle::Bundle& stored) {
+  base::require(!arguments.masks || models::gives_masks(stored.options()),
+                "detect: --mask-results: {} is a detector without masks", stored.folder);
+  const recipes::Recipe recipe = experiment::detection_recipe(stored, *arguments.data);
+  tasks::TaskSettings settings = recipe.task_settings();
+  settings.eval_samples = INT64_MAX;
+  const tasks::LoadedTask loaded = recipe.task()->load(stored.options(), settings);
+  const auto found = dynamic_cast<const tasks::Detection&>(*loaded.task).detections(*stored.model, data::Part::train);
+  if (arguments.results)
+    base::write_file_atomic(*arguments.results,
+                            data::coco_results(found.detections, found.set, data::CocoParts::boxes));
+  if (arguments.masks)
+    base::write_file_atomic(*arguments.masks, data::coco_results(found.detections, found.set, data::CocoParts::masks));
+  base::print(fmt::format("{} in {}\n", base::counted(static_cast<int64_t>(found.detections.size()), "object"),
+                          base::counted(static_cast<int64_t>(found.set.images.size()), "image")));
+  return base::kDone;
+}
+
+int detect(const DetectArguments& arguments) {
+  require_arguments(arguments);
+  const bundle::Bundle stored = bundle::read_bundle(arguments.model, arguments.checkpoint);
+  const at::Device device = experiment::device_named(arguments.device);
+  infer::DetectOptions options;
+  options.threshold = arguments.threshold.value_or(options.threshold);
+  options.top = arguments.top.value_or(options.top);
+  const infer::ObjectDetector detector(stored, options);
+  experiment::move_to(*stored.model, device);
+  if (arguments.data) return write_results(arguments, stored);
+  const std::vector<std::string> images = infer::image_paths(arguments.inputs, kStdin);
+  base::require(images.size() == 1 || !arguments.draw || !is_picture(*arguments.draw),
+                "detect: --draw: expected a folder for {} images, found one file", images.size());
+  if (arguments.draw && !is_picture(*arguments.draw)) base::make_folders(*arguments.draw);
+  base::Node results = base::Node::array();
+  size_t skipped = 0;
+  for (const std::string& path : images) {
+    infer::ImageObjects found;
+    try {
+      found = detector(read_input(path));
+    } catch (const base::InputError& error) {
+      if (arguments.broken != "skip") throw;
+      ++skipped;
+      base::log_warning("skipped {}", base::printable(error.what(), 1000));
+      continue;
+    }
+    if (arguments.draw) {
+      const std::string file = picture_path(*arguments.draw, path), svg = detector.svg(found);
+      base::write_file_atomic(file, file.ends_with(".png") ? inspect::png_of(svg) : svg);
+    }
+    if (arguments.json) {
+      results.push_back(objects_node(detector, path, found));
+    } else {
+      base::print((images.size() > 1 ? base::printable(path, 400) + "\n" : "") + objects_text(detector, found));
+    }
+  }
+  if (arguments.json) base::print_json(results);
+  if (skipped > 0) base::log_warning("{} of {} images skipped", skipped, images.size());
+  return base::kDone;
+}
+
+}  // namespace
+
+void add_detect(CLI::App& app) {
+  auto arguments = std::make_shared<DetectArguments>();
+  Command(app, "detect", "find objects in images with a detector: boxes, scores and masks, as text, JSON and pictures")
+      .argument("MODEL", arguments->model, "model folder, run folder or checkpoint of a detector")
+      .arguments("IMAGE", arguments->inputs,
+                 "JPEG or PNG files, folders (all image files in them), or - to read one image from standard input",
+                 false)
+      .option("--threshold", arguments->threshold, "SCORE", "leave out objects of a lower score (default 0.5)")
+      .option("--top", arguments->top, "K", "at most so many objects of an image (default 100)")
+      .option("--draw", arguments->draw, "PATH",
+              "draw the image with boxes, masks and labels: a file .svg or .png, or a folder for SVG files")
+      .option("--data", arguments->data, "PATH",
+              "annotated images (a COCO JSON file, a VOC folder) instead of IMAGE, for --results")
+      .option("--results", arguments->results, "FILE", "with --data: write boxes as COCO results")
+      .option("--mask-results", arguments->masks, "FILE", "with --data: write masks as COCO results")
+      .option("--broken", arguments->broken, "HOW",
+              "on an unreadable image: stop with an error, or skip and count it (default stop)")
+      .option("--checkpoint", arguments->checkpoint, "WHICH", "checkpoint of a run: latest, best or a step")
+      .option("--device", arguments->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
+      .flag("--json", arguments->json, "print JSON; masks are COCO's runs")
+      .footer(
+          "mnemo detect runs/cells photo.jpg --draw found.svg\nmnemo detect runs/cells photos/ --threshold 0.7 --json\n"
+          "cat photo.png | mnemo detect runs/cells -\n"
+          "mnemo detect runs/cells --data annotations.json --results boxes.json")
+      .action([arguments] { return detect(*arguments); });
+}
+
+}  // namespace mnemo::cli

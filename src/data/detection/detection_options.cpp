@@ -1,0 +1,59 @@
+#include "data/detection/detection_options.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/file_io.h"
+
+namespace mnemo::data {
+namespace {
+
+void require_channels(const base::Where& where, const char* key, const std::vector<double>& values) {
+  where.require(values.size() == 3, key, "expected three numbers, found {}", values.size());
+}
+
+}  // namespace
+
+void DetectionOptions::validate(const base::Where& where) const {
+  where.require(!sides.empty(), "shorter", "expected at least one side, found none");
+  where.require(jitter.empty() || (jitter.size() == 2 && jitter[0] <= jitter[1]), "jitter",
+                "expected two scales, the smaller one first");
+  require_channels(where, "mean", mean);
+  require_channels(where, "std", std);
+  where.require(splits.size() <= 3, "splits", "expected at most three names, found {}", splits.size());
+  where.require(format == Format::coco || image_folder.empty(), "image_folder",
+                "it belongs to format = \"coco\", found {}", base::in_quotes(image_folder));
+  where.require(valid.empty() || valid_fraction == 0.0, "valid_fraction",
+                "expected 0, because `valid` names the images");
+}
+
+void DetectionInput::validate(const base::Where& where) const {
+  require_channels(where, "mean", mean);
+  require_channels(where, "std", std);
+}
+
+DetectionInput DetectionInput::of(const DetectionOptions& options) {
+  return {*std::max_element(options.sides.begin(), options.sides.end()), options.longest, options.mean, options.std};
+}
+
+DetectionInput DetectionInput::read(const std::string& folder) {
+  const std::string path = base::join_path(folder, kFile);
+  base::require(base::path_exists(path),
+                "{}: missing; it says how images become the detector's input: {{\"shorter\": 800, \"longest\": 1333, "
+                "\"mean\": [0.485, 0.456, 0.406], \"std\": [0.229, 0.224, 0.225]}}",
+                path);
+  return base::read_options<DetectionInput>(base::parse_json(base::read_file(path, uint64_t{1} << 20), path));
+}
+
+std::string DetectionInput::text() const { return base::to_json(base::write_options(*this)) + "\n"; }
+
+DetectionTransformOptions DetectionInput::transform() const {
+  DetectionTransformOptions options;
+  options.sides = {shorter};
+  options.longest = longest;
+  options.mean = mean;
+  options.std = std;
+  return options;
+}
+
+}  // namespace mnemo::data

@@ -1,0 +1,150 @@
+#include "heads/detection/detector_head.h"
+
+#include <torch/types.h>
+
+#include "base/error.h"
+
+namespace mnemo::heads {
+namespace {
+
+/// Rows [B,N,D] of a grid as a map [B,D,h,w].
+at::Tensor map_of(const core::ImageLevel& level) {
+  return level.rows.transpose(1, 2).reshape({level.rows.size(0), -1, level.grid.height, level.grid.width});
+}
+
+std::vector<at::Tensor> boxes_of(const std::vector<Proposals>& proposals) {
+  std::vector<at::Tensor> boxes;
+  for (const Proposals& each : proposals) boxes.push_back(each.boxes);
+  return boxes;
+}
+
+/// Image b of maps [B,D,h,w], as a batch of one.
+std::vector<at::Tensor> one_image(const std::vector<at::Tensor>& maps, size_t b) {
+  const auto image = static_cast<int64_t>(b);
+  std::vector<at::Tensor> own;
+  for (const at::Tensor& map : maps) own.push_back(map.slice(0, image, image + 1));
+  return own;
+}
+
+constexpr const char* kNoClasses =
+    "a detector finds objects and says nothing of whole images: mnemo detect, and [data] with annotated images";
+
+}  // namespace
+
+void DetectorHeadOptions::check(const core::ModelOutline& model, const base::Where& where) const {
+  where.require(model.whole && model.input == core::InputKind::images, "head",
+                "a detector reads the stages of an image backbone, found backbone.type = \"{}\"", model.backbone);
+}
+
+DetectorHead::DetectorHead(const DetectorParts& parts, int64_t stride, const layers::Scope& scope)
+    : parts_(parts), stride_(stride), divisor_(stride << (parts.first_stage + parts.fpn.in_channels.size() - 1)) {
+  fpn_.emplace(parts.fpn, scope / "neck");
+  if (parts.type == DetectorType::retinanet) {
+    retinanet_.emplace(parts.retinanet, scope / "head");
+  } else {
+    rpn_.emplace(parts.rpn, scope / "rpn");
+    roi_.emplace(parts.roi, scope);
+  }
+}
+
+at::Tensor DetectorHead::rows(std::span<const core::ImageLevel> levels) const {
+  std::vector<at::Tensor> stages, flat;
+  for (size_t s = parts_.first_stage; s < levels.size(); ++s) stages.push_back(map_of(levels[s]));
+  for (const at::Tensor& map : (*fpn_)(stages)) flat.push_back(map.flatten(2));
+  return at::cat(flat, 2).transpose(1, 2);
+}
+
+/// The maps that rows() has joined: each stage halves the grid, and extra maps halve it, rounded up.
+std::vector<at::Tensor> DetectorHead::maps(const at::Tensor& rows, PixelSize image) const {
+  const auto [height, width] = image;
+  base::require(height > 0 && width > 0 && height % divisor_ == 0 && width % divisor_ == 0,
+                "detector: expected images whose sides are multiples of {}, found {} x {}", divisor_, height, width);
+  const size_t stages = parts_.fpn.in_channels.size(), count = stages + static_cast<size_t>(fpn_->num_extra());
+  const at::Tensor joined = rows.transpose(1, 2);
+  std::vector<at::Tensor> maps;
+  int64_t first = 0, h = height / (stride_ << parts_.first_stage), w = width / (stride_ << parts_.first_stage);
+  for (size_t l = 0; l < count; ++l) {
+    maps.push_back(joined.slice(2, first, first + h * w).reshape({rows.size(0), rows.size(2), h, w}));
+    first += h * w;
+    h = (h + 1) / 2;
+    w = (w + 1) / 2;
+  }
+  base::ensure(first == rows.size(1), "the pyramid of {} x {} pixels has {} rows, found {}", height, width, first,
+               rows.size(1));
+  return maps;
+}
+
+void DetectorHead::run(const at::Tensor& rows, int64_t height, int64_t width) const {
+  detect(rows, {{height, width}, {static_cast<size_t>(rows.size(0)), {height, width}}});
+}
+
+at::Tensor DetectorHead::logits(const at::Tensor&) const { base::input_error("{}", kNoClasses); }
+at::Tensor DetectorHead::nll(const at::Tensor&, const at::Tensor&) const { base::input_error("{}", kNoClasses); }
+
+std::vector<std::string> DetectorHead::loss_names() const {
+  if (retinanet_) return {"cls", "box"};
+  std::vector<std::string> names = {"objectness", "rpn_box", "cls", "box"};
+  if (gives_masks()) names.emplace_back("mask");
+  return names;
+}
+
+std::vector<at::Tensor> DetectorHead::image_losses(const std::vector<at::Tensor>& maps, const DetectedImages& images,
+                                                   size_t b, const ObjectTargets& targets,
+                                                   const DrawOrder& order) const {
+  const DrawOrder own = [&](int64_t, bool positive, int64_t count) {
+    return order(static_cast<int64_t>(b), positive, count);
+  };
+  if (retinanet_) {
+    const auto losses = retinanet_->losses((*retinanet_)(maps, images.padded), {&targets, 1});
+    return {losses.cls, losses.box};
+  }
+  const Rpn::Output output = (*rpn_)(maps, images.padded);
+  const std::vector<Proposals> proposals = rpn_proposals(parts_.rpn, output, {&images.sizes[b], 1},
+                                                         parts_.rpn.training);
+  const Rpn::Losses first = rpn_losses(parts_.rpn, output, {&targets, 1}, own);
+  ObjectTargets objects = targets;
+  objects.labels = objects.labels + 1;  // 0 is the background
+  const SampledRegions regions = roi_->sample(proposals[0].boxes, objects, 0, own);
+  const RoiHeads::Losses second = roi_->losses(maps, {&regions, 1}, {&objects, 1});
+  std::vector<at::Tensor> losses = {first.objectness, first.box, second.cls, second.box};
+  if (second.mask.defined()) losses.push_back(second.mask);
+  return losses;
+}
+
+NamedLosses DetectorHead::losses(const at::Tensor& rows, const DetectedImages& images,
+                                 std::span<const ObjectTargets> targets, const DrawOrder& order) const {
+  base::require(targets.size() == images.sizes.size() && rows.size(0) == static_cast<int64_t>(targets.size()),
+                "detector: expected sizes and targets of {} images, found {} and {}", rows.size(0), images.sizes.size(),
+                targets.size());
+  const std::vector<at::Tensor> all = maps(rows, images.padded);
+  NamedLosses losses;
+  for (std::string& name : loss_names()) losses.emplace_back(std::move(name), at::Tensor());
+  for (size_t b = 0; b < targets.size(); ++b) {
+    const std::vector<at::Tensor> own = image_losses(one_image(all, b), images, b, targets[b], order);
+    for (size_t i = 0; i < losses.size(); ++i) losses[i].second = b == 0 ? own[i] : losses[i].second + own[i];
+  }
+  for (auto& [name, sum] : losses) sum = sum / static_cast<double>(targets.size());
+  return losses;
+}
+
+std::vector<Detections> DetectorHead::detect(const at::Tensor& rows, const DetectedImages& images) const {
+  const at::NoGradGuard no_grad;
+  const std::vector<at::Tensor> all = maps(rows, images.padded);
+  if (retinanet_) return retinanet_->detect((*retinanet_)(all, images.padded), images.sizes);
+  const std::vector<at::Tensor> boxes = boxes_of(
+      rpn_proposals(parts_.rpn, (*rpn_)(all, images.padded), images.sizes, parts_.rpn.evaluation));
+  std::vector<Detections> found = roi_->detect(all, boxes, roi_->boxes(all, boxes), images.sizes);
+  for (Detections& each : found) each.labels = each.labels - 1;
+  return found;
+}
+
+const DetectorHead& detector_head(const core::Model& model, std::string_view who) {
+  const auto* head = dynamic_cast<const DetectorHead*>(core::level_head(model));
+  base::require(head != nullptr,
+                "{}: expected a detector, found {} without one's head; its head.type is one of "
+                "retinanet, faster_rcnn and mask_rcnn",
+                who, core::model_of(core::kind_of(model.input())));
+  return *head;
+}
+
+}  // namespace mnemo::heads

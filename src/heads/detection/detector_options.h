@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/options.h"
+#include "core/model_outline.h"
+
+namespace mnemo::heads {
+
+/// Loss of boxes.
+enum class BoxLoss { l1, smooth_l1, giou };
+
+/// The options of every detector's head.
+struct DetectorHeadOptions {
+  int64_t num_classes = 0;
+  int64_t channels = 256;
+  double score_thresh = 0.05;
+  double nms_thresh = 0.5;
+  int64_t detections = 100;
+  template <class V>
+  void visit(V&& v) {
+    v("num_classes", num_classes, "number of classes without the background; 0: as many as the data has",
+      base::range(0, 1 << 16));
+    v("channels", channels, "width of the feature pyramid", base::range(1, 1 << 14));
+    v("score_thresh", score_thresh, "detections below this score are left out", base::range(0, 1));
+    v("nms_thresh", nms_thresh, "of two boxes of a class that overlap by more (IoU), the better one is kept",
+      base::range(0, 1));
+    v("detections", detections, "at most so many detections of an image", base::range(1, 1 << 14));
+  }
+  /// Throws InputError for a model without images.
+  void check(const core::ModelOutline& model, const base::Where& where) const;
+  bool reads_first_row() const { return false; }
+};
+
+struct RetinaNetHeadOptions : DetectorHeadOptions {
+  static constexpr bool kMasks = false;
+  int64_t num_convs = 4;
+  BoxLoss box_loss = BoxLoss::l1;
+  double alpha = 0.25, gamma = 2.0;
+  template <class V>
+  void visit(V&& v) {
+    DetectorHeadOptions::visit(v);
+    v("num_convs", num_convs, "convolutions before the classes, and before the boxes", base::range(0, 64));
+    v("box_loss", box_loss, "loss of boxes", base::one_of("l1", "smooth_l1", "giou"));
+    v("alpha", alpha, "focal loss: weight of objects against the background", base::range(0, 1));
+    v("gamma", gamma, "focal loss: power by which easy places count less", base::range(0, 16));
+  }
+};
+
+struct FasterRcnnOptions : DetectorHeadOptions {
+  static constexpr bool kMasks = false;
+  int64_t hidden = 1024;
+  int64_t proposals = 1000;
+  int64_t sampled_anchors = 256;
+  int64_t sampled_regions = 512;
+  enum class Loss { l1, smooth_l1 } box_loss = Loss::l1;
+  template <class V>
+  void visit(V&& v) {
+    DetectorHeadOptions::visit(v);
+    v("hidden", hidden, "width of the two layers that classify a region", base::range(1, 1 << 16));
+    v("proposals", proposals, "regions of an image that the second stage looks at", base::range(1, 1 << 16));
+    v("sampled_anchors", sampled_anchors, "anchors of an image that the first stage learns from in a step",
+      base::range(1, 1 << 16));
+    v("sampled_regions", sampled_regions, "regions of an image that the second stage learns from in a step",
+      base::range(1, 1 << 16));
+    v("box_loss", box_loss, "loss of boxes", base::one_of("l1", "smooth_l1"));
+  }
+};
+
+struct MaskRcnnOptions : FasterRcnnOptions {
+  static constexpr bool kMasks = true;
+  int64_t mask_convs = 4;
+  template <class V>
+  void visit(V&& v) {
+    FasterRcnnOptions::visit(v);
+    v("mask_convs", mask_convs, "convolutions before the masks", base::range(0, 64));
+  }
+};
+
+}  // namespace mnemo::heads

@@ -1,0 +1,116 @@
+#include <cmath>
+
+#include "base/error.h"
+#include "heads/detection/detector_head.h"
+
+namespace mnemo::heads {
+namespace {
+
+constexpr size_t kStages = 4;
+constexpr int64_t kExtraMaps = 2;
+
+/// Anchors of maps whose strides double, of sizes that are multiples of the stride.
+AnchorOptions doubling_anchors(int64_t stride, size_t levels, const std::vector<double>& multiples) {
+  AnchorOptions out;
+  out.round = false;
+  for (size_t l = 0; l < levels; ++l, stride *= 2) {
+    ops::AnchorLevel level{{}, {0.5, 1.0, 2.0}};
+    for (const double multiple : multiples) level.sizes.push_back(multiple * static_cast<double>(stride));
+    out.levels.push_back(std::move(level));
+    out.strides.emplace_back(stride, stride);
+  }
+  return out;
+}
+
+void set_retinanet(DetectorParts& out, const BackboneStages& stages, int64_t num_classes) {
+  out.first_stage = 1;
+  out.fpn.in_channels = {stages.widths.begin() + 1, stages.widths.end()};
+  out.fpn.extra = FpnOptions::Extra::p6p7_from_c;
+  out.retinanet.num_classes = num_classes;
+  out.retinanet.anchors = doubling_anchors(stages.stride * 2, kStages - 1 + kExtraMaps,
+                                           {4.0, 4 * std::cbrt(2.0), 4 * std::cbrt(4.0)});
+}
+
+void set_two_stages(DetectorParts& out, const BackboneStages& stages, int64_t num_classes, bool masks) {
+  out.fpn.in_channels = stages.widths;
+  out.fpn.extra = FpnOptions::Extra::pool;
+  out.rpn.anchors = doubling_anchors(stages.stride, kStages + 1, {8.0});
+  out.rpn.box_loss = out.roi.box_head.box_loss = BoxLoss::l1;
+  for (size_t s = 0; s < kStages; ++s) out.roi.levels.scales.push_back(1.0 / static_cast<double>(stages.stride << s));
+  out.roi.box_pool = {7, 7, 0, true};
+  out.roi.mask_pool = {14, 14, 0, true};
+  out.roi.box_head.num_classes = num_classes + 1;
+  if (masks) out.roi.mask_head = MaskHeadOptions{.num_classes = num_classes + 1};
+}
+
+/// What the options of all types say.
+void take_common(DetectorParts& parts, const DetectorHeadOptions& options) {
+  parts.fpn.out_channels = parts.retinanet.in_channels = parts.rpn.in_channels = options.channels;
+  parts.roi.box_head.in_channels = options.channels;
+  if (parts.roi.mask_head) parts.roi.mask_head->in_channels = options.channels;
+  parts.retinanet.score_thresh = parts.roi.score_thresh = options.score_thresh;
+  parts.retinanet.nms_thresh = parts.roi.nms_thresh = options.nms_thresh;
+  parts.retinanet.detections_per_img = parts.roi.detections_per_img = options.detections;
+}
+
+void take_two_stages(DetectorParts& parts, const FasterRcnnOptions& options) {
+  take_common(parts, options);
+  const BoxLoss loss = options.box_loss == FasterRcnnOptions::Loss::l1 ? BoxLoss::l1 : BoxLoss::smooth_l1;
+  parts.rpn.box_loss = parts.roi.box_head.box_loss = loss;
+  parts.rpn.batch_size_per_image = options.sampled_anchors;
+  parts.rpn.training.after_nms = parts.rpn.evaluation.after_nms = options.proposals;
+  parts.roi.batch_size_per_image = options.sampled_regions;
+  parts.roi.box_head.hidden = options.hidden;
+}
+
+std::unique_ptr<core::Head> built(const DetectorParts& parts, const DetectorBuild& build) {
+  return std::make_unique<DetectorHead>(parts, build.stages.stride, build.scope);
+}
+
+DetectorParts parts_for(DetectorType type, const DetectorHeadOptions& options, const DetectorBuild& build) {
+  return detector_parts(type, build.stages, options.num_classes, build.backbone);
+}
+
+}  // namespace
+
+DetectorParts detector_parts(DetectorType type, const BackboneStages& stages, int64_t num_classes,
+                             const std::string& backbone) {
+  base::require(stages.widths.size() == kStages,
+                "detector: expected a backbone of {} stages, found {} in backbone.type = \"{}\"", kStages,
+                stages.widths.size(), backbone);
+  base::require(num_classes >= 1, "detector: expected at least one class, found {}", num_classes);
+  DetectorParts out;
+  out.type = type;
+  if (type == DetectorType::retinanet) {
+    set_retinanet(out, stages, num_classes);
+  } else {
+    set_two_stages(out, stages, num_classes, type == DetectorType::mask_rcnn);
+  }
+  return out;
+}
+
+std::unique_ptr<core::Head> make_detector(const RetinaNetHeadOptions& options, const DetectorBuild& build) {
+  DetectorParts parts = parts_for(DetectorType::retinanet, options, build);
+  take_common(parts, options);
+  parts.retinanet.num_convs = options.num_convs;
+  parts.retinanet.box_loss = options.box_loss;
+  parts.retinanet.alpha = options.alpha;
+  parts.retinanet.gamma = options.gamma;
+  return built(parts, build);
+}
+
+std::unique_ptr<core::Head> make_detector(const FasterRcnnOptions& options, const DetectorBuild& build) {
+  DetectorParts parts = parts_for(DetectorType::faster_rcnn, options, build);
+  take_two_stages(parts, options);
+  return built(parts, build);
+}
+
+std::unique_ptr<core::Head> make_detector(const MaskRcnnOptions& options, const DetectorBuild& build) {
+  DetectorParts parts = parts_for(DetectorType::mask_rcnn, options, build);
+  take_two_stages(parts, options);
+  parts.roi.mask_head->layers.assign(static_cast<size_t>(options.mask_convs), options.channels);
+  parts.roi.mask_head->hidden = options.channels;
+  return built(parts, build);
+}
+
+}  // namespace mnemo::heads

@@ -1,0 +1,40 @@
+#include "infer/object_detector.h"
+
+#include "base/error.h"
+#include "bundle/class_names.h"
+#include "data/detection/detection_options.h"
+#include "heads/detection/detector_head.h"
+#include "models/model.h"
+
+namespace mnemo::infer {
+
+ObjectDetector::ObjectDetector(const bundle::Bundle& bundle, const DetectOptions& options)
+    : options_(options),
+      model_(bundle.model),
+      classes_(bundle::own_head(*bundle.model, bundle.folder).labels),
+      divisor_(heads::detector_head(*bundle.model, bundle.folder).divisor()),
+      transform_(data::DetectionInput::read(bundle.folder).transform()) {
+  base::require(options.threshold >= 0 && options.threshold <= 1, "detect: --threshold: expected 0 to 1, found {}",
+                options.threshold);
+  base::require(options.top >= 1, "detect: --top: expected at least 1, found {}", options.top);
+}
+
+ImageObjects ObjectDetector::operator()(data::Image image) const {
+  ImageObjects found{std::move(image), {}};
+  found.objects = tasks::find_objects(*model_, tasks::prepare_image(transform_, found.image, divisor_),
+                                      {options_.threshold, options_.top, options_.masks});
+  return found;
+}
+
+std::string ObjectDetector::label(int64_t category) const {
+  return classes_.empty() ? std::to_string(category) : classes_[static_cast<size_t>(category)];
+}
+
+std::string ObjectDetector::svg(const ImageObjects& found) const {
+  std::vector<data::DrawnObject> drawn;
+  for (const tasks::FoundObject& object : found.objects)
+    drawn.push_back({object.box, label(object.category), object.score, object.category, object.mask});
+  return data::detection_svg(found.image, drawn);
+}
+
+}  // namespace mnemo::infer

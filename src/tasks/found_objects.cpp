@@ -1,0 +1,76 @@
+#include "tasks/found_objects.h"
+
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "core/model.h"
+#include "heads/detection/detector_head.h"
+#include "ops/detection/mask_paste.h"
+
+namespace mnemo::tasks {
+namespace {
+
+constexpr int64_t kPastedAtOnce = 8;  // whole images of numbers
+constexpr double kInside = 0.5;       // probability from which a pixel is the object's
+
+/// Masks within boxes as bitmaps of the image.
+void paste(const at::Tensor& masks, const at::Tensor& boxes, std::pair<int64_t, int64_t> image,
+           std::vector<FoundObject>& objects) {
+  const auto [height, width] = image;
+  for (int64_t first = 0; first < masks.size(0); first += kPastedAtOnce) {
+    const int64_t end = std::min(first + kPastedAtOnce, masks.size(0));
+    const at::Tensor pasted = (ops::paste_masks(masks.slice(0, first, end), boxes.slice(0, first, end), height, width,
+                                                ops::MaskPaste::continuous) >= kInside)
+                                  .to(at::kCPU, at::kByte)
+                                  .contiguous();
+    const auto* bytes = pasted.const_data_ptr<uint8_t>();
+    for (int64_t i = first; i < end; ++i, bytes += height * width)
+      objects[static_cast<size_t>(i)].mask = {height, width, {bytes, bytes + height * width}};
+  }
+}
+
+}  // namespace
+
+PreparedImage prepare_image(const data::DetectionTransform& transform, const data::Image& image, int64_t divisor) {
+  const data::Image resized = transform.measure({image, {}}).image;
+  const auto padded = [&](int64_t side) { return (side + divisor - 1) / divisor * divisor; };
+  const int64_t height = padded(resized.height), width = padded(resized.width);
+  PreparedImage out{
+      at::zeros({1, 3, height, width}, at::kFloat), {resized.height, resized.width}, {image.height, image.width}};
+  transform.normalise(resized, height, width, out.pixels.mutable_data_ptr<float>());
+  return out;
+}
+
+std::vector<FoundObject> find_objects(const core::Model& model, const PreparedImage& image,
+                                      const ObjectLimits& limits) {
+  const at::NoGradGuard no_grad;
+  const heads::DetectorHead& head = heads::detector_head(model, "detect");
+  core::Segment segment;
+  segment.pixels = image.pixels.to(core::device_of(model));
+  segment.mode = core::Mode::evaluate;
+  const core::StepResult step = model.forward(segment, model.initial_state(1));
+  const heads::Detections
+      found = head.detect(step.hidden, {{segment.pixels.size(2), segment.pixels.size(3)}, {image.size}}).front();
+  const int64_t wanted = std::min(limits.top, (found.scores >= limits.threshold).sum().item<int64_t>());
+  // Scores fall, so these are the first.
+  const auto [height, width] = image.original;
+  const double y = static_cast<double>(height) / static_cast<double>(image.size.first),
+               x = static_cast<double>(width) / static_cast<double>(image.size.second);
+  const at::Tensor boxes = found.boxes.slice(0, 0, wanted).to(at::kCPU, at::kDouble) *
+                           at::tensor({x, y, x, y}, at::kDouble);
+  const at::Tensor scores = found.scores.slice(0, 0, wanted).to(at::kCPU, at::kDouble),
+                   labels = found.labels.slice(0, 0, wanted).to(at::kCPU);
+  std::vector<FoundObject> objects;
+  for (int64_t i = 0; i < wanted; ++i) {
+    const at::Tensor box = boxes[i];
+    objects.push_back({{box[0].item<double>(), box[1].item<double>(), box[2].item<double>(), box[3].item<double>()},
+                       labels[i].item<int64_t>(),
+                       scores[i].item<double>()});
+  }
+  if (limits.masks && found.masks.defined())
+    paste(found.masks.slice(0, 0, wanted).to(at::kCPU, at::kFloat), boxes.to(at::kFloat), image.original, objects);
+  return objects;
+}
+
+}  // namespace mnemo::tasks

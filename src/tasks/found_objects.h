@@ -1,0 +1,47 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "data/detection/annotated_image.h"
+#include "data/detection/detection_transform.h"
+
+namespace mnemo::core {
+class Model;
+}
+
+namespace mnemo::tasks {
+
+/// An object that a detector has found, in pixels of its image.
+struct FoundObject {
+  data::CornerBox box = {};
+  int64_t category = 0;
+  double score = 0;
+  data::PixelBitmap mask = {};  ///< of the image's size; empty: none
+};
+
+/// How many objects are wanted: those of at least `threshold`, at most `top`.
+struct ObjectLimits {
+  double threshold = 0.0;
+  int64_t top = INT64_MAX;
+  bool masks = true;  ///< where the detector has them
+};
+
+/// An image as a detector reads it: pixels [1,3,H,W], of which `size` is the image, made of one of `original` pixels.
+struct PreparedImage {
+  at::Tensor pixels;
+  std::pair<int64_t, int64_t> size, original;
+};
+
+/// An image of any size, resized and padded to multiples of `divisor`.
+PreparedImage prepare_image(const data::DetectionTransform& transform, const data::Image& image, int64_t divisor);
+
+/// The objects of one image, by falling score. The model starts afresh, so they depend on nothing but the image. Throws
+/// InputError for a model that is no detector.
+std::vector<FoundObject> find_objects(const core::Model& model, const PreparedImage& image,
+                                      const ObjectLimits& limits = {});
+
+}  // namespace mnemo::tasks

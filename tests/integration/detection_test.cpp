@@ -1,0 +1,124 @@
+// Detectors on the command line: data, train, eval, detect, and a backbone trained for classification.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/support/command_line.h"
+#include "tests/support/painted_objects.h"
+#include "tests/unit/data/image_files.h"
+
+namespace mnemo {
+namespace {
+
+using namespace test;
+
+class Detectors : public CommandLine {
+ protected:
+  Detectors() { paint_objects(folder_.path(), 8); }
+
+  std::string recipe(const std::string& head) {
+    const std::string path = folder_ / (head + ".toml");
+    write(path, "[data]\ntype = \"detection\"\ntrain = \"" + objects_ + "\"\nvalid = \"" + objects_ +
+                    "\"\nshorter = [64]\n[model]\n" + small_detector(head) +
+                    "[train]\nsteps = 4\nbatch_size = 2\nshuffle = true\nlog_every = 1\neval_every = 2\nsave_every = "
+                    "2\ntensorboard = false\n");
+    return path;
+  }
+  std::string objects_ = folder_ / "instances_painted.json";
+  std::string photo_ = folder_ / "painted/2.jpg";
+};
+
+TEST_F(Detectors, TrainMeasureAndDetect) {
+  const std::string run_folder = folder_ / "run", model = run_folder + "/model";
+  const Finished trained = run({"train", recipe("mask_rcnn"), "--out", run_folder, "--quiet"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  for (const char* file : {"/config.json", "/classes.txt", "/detection.json", "/images.json"})
+    EXPECT_TRUE(std::filesystem::exists(model + file)) << file;
+  EXPECT_EQ(content(model + "/classes.txt"), "red\nblue\n");
+  const std::string log = content(run_folder + "/log.jsonl"), page = content(run_folder + "/report.html");
+  for (const char* part : {"loss.objectness", "loss.rpn_box", "loss.cls", "loss.box", "loss.mask"}) {
+    EXPECT_TRUE(holds(log, part)) << part;
+    EXPECT_TRUE(holds(page, part)) << part;
+  }
+  EXPECT_TRUE(holds(page, "Held-out data"));
+  EXPECT_TRUE(content(run_folder + "/picture.svg").starts_with("<svg"));
+
+  const Finished measured = run({"eval", run_folder, "--json"});
+  ASSERT_EQ(measured.status, 0) << measured.err;
+  const base::Node own = json(measured.out);
+  EXPECT_EQ(own.at("predictions").as_int(), 8);
+  EXPECT_TRUE(own.contains("ap") && own.contains("mask_ap") && own.contains("ap_of_classes")) << measured.out;
+  const Finished other = run({"eval", model, "--data", objects_, "--json"});
+  ASSERT_EQ(other.status, 0) << other.err;
+  EXPECT_EQ(json(other.out).at("ap"), own.at("ap")) << "a folder has what reading images takes";
+
+  const Finished seen = run({"inspect", model, "--image", photo_});
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_TRUE(holds(seen.out, "Attention over")) << seen.out;
+
+  const std::string drawn = folder_ / "drawn.svg";
+  const Finished found = run({"detect", model, photo_, "--threshold", "0", "--top", "3", "--draw", drawn, "--json"});
+  ASSERT_EQ(found.status, 0) << found.err;
+  const base::Node objects = json(found.out).items()[0].at("objects");
+  ASSERT_EQ(objects.size(), 3U);
+  EXPECT_EQ(objects.items()[0].at("mask").at("size"), base::Node::array({64, 64}));
+  EXPECT_TRUE(holds(content(drawn), objects.items()[0].at("label").as_string()));
+  const Finished folder = run({"detect", model, folder_ / "painted", "--draw", folder_ / "pictures"});
+  ASSERT_EQ(folder.status, 0) << folder.err;
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "pictures/7.jpg.svg"));
+
+  const std::string boxes = folder_ / "boxes.json", masks = folder_ / "masks.json";
+  const Finished results = run({"detect", model, "--data", objects_, "--results", boxes, "--mask-results", masks});
+  ASSERT_EQ(results.status, 0) << results.err;
+  ASSERT_GT(json(content(boxes)).size(), 0U);
+  EXPECT_EQ(json(content(boxes)).items()[0].at("bbox").size(), 4U);
+  EXPECT_TRUE(json(content(masks)).items()[0].at("segmentation").contains("counts"));
+}
+
+TEST_F(Detectors, RefuseWhatDoesNotFit) {
+  const std::string run_folder = folder_ / "run";
+  ASSERT_EQ(run({"train", recipe("retinanet"), "--out", run_folder, "--quiet"}).status, 0);
+  const auto refused = [&](const std::vector<std::string>& arguments, const char* words) {
+    const Finished outcome = run(arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments.front();
+    EXPECT_TRUE(holds(outcome.err, words)) << outcome.err;
+  };
+  refused({"classify", run_folder, photo_}, "mnemo detect");
+  refused({"detect", run_folder}, "expected images");
+  refused({"detect", run_folder, photo_, "--threshold", "2"}, "--threshold: expected 0 to 1");
+  refused({"detect", run_folder, photo_, "--results", "x.json"}, "--data");
+  refused({"detect", run_folder, "--data", objects_, "--mask-results", "x.json"}, "without masks");
+  refused({"detect", run_folder, "--data", text_, "--results", "x.json"}, "annotated images");
+  refused({"train", recipe("retinanet"), "--out", folder_ / "x", "--set", "model.head={type=\"classification\"}"},
+          "needs a detector");
+  refused({"finetune", "--model", run_folder, "--data", folder_ / "painted", "--out", folder_ / "y"}, "");
+  const Finished described = run({"data", objects_});
+  EXPECT_EQ(described.status, 0) << described.err;
+  EXPECT_TRUE(holds(described.out, "8 images")) << described.out;
+}
+
+TEST_F(Detectors, StartFromABackboneThatClassifies) {
+  data::make_class_folders(folder_ / "classes");
+  const std::string classes = folder_ / "classes.toml";
+  std::string model = small_detector("retinanet");
+  model = model.substr(0, model.find("\nhead") + 1);
+  write(classes, "[data]\ntype = \"images\"\ntrain = \"" + folder_ / "classes" + "\"\n[model]\n" + model +
+                     "head = { type = \"classification\", pool = \"mean\" }\n[train]\nsteps = 1\nbatch_size = 2\n");
+  const Finished classifier = run({"train", classes, "--out", folder_ / "classifier", "--quiet"});
+  ASSERT_EQ(classifier.status, 0) << classifier.err;
+  for (const std::string& from :
+       {folder_ / "classifier", std::string(MNEMO_SOURCE_DIR) + "/tests/golden/data/vision_import/timm_pvt_v2"}) {
+    const std::string path = folder_ / "from.toml";
+    write(path, "[data]\ntype = \"detection\"\ntrain = \"" + objects_ + "\"\nshorter = [64]\n[model]\nfrom = \"" +
+                    from +
+                    "\"\nhead = { type = \"retinanet\", channels = 16, num_convs = 1 }\n[train]\nsteps = 1\n"
+                    "batch_size = 2\n");
+    const Finished outcome = run({"train", path, "--out", folder_ / "from"});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_TRUE(holds(outcome.err, "initial weights; fresh: ")) << outcome.err;
+    std::filesystem::remove_all(folder_ / "from");
+  }
+}
+
+}  // namespace
+}  // namespace mnemo

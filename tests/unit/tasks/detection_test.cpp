@@ -1,0 +1,257 @@
+// Training and measuring detectors: parts and ranks equal one process, exact resume, evaluation, kinds of models.
+#include "tasks/detection.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "base/error.h"
+#include "core/level_head.h"
+#include "metrics/coco.h"
+#include "models/image_model.h"
+#include "models/model.h"
+#include "models/stoppable.h"
+#include "tasks/found_objects.h"
+#include "tasks/registry.h"
+#include "tests/support/expect_error.h"
+#include "tests/support/numbers.h"
+#include "tests/support/painted_objects.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/support/thread_ranks.h"
+#include "train/trainer.h"
+#include "weights/checkpoint.h"
+
+namespace mnemo::train {
+namespace {
+
+using base::Node;
+
+const std::string& painted() {
+  static const test::TemporaryFolder folder;
+  static const std::string file = [] {
+    test::paint_objects(folder.path(), 12);
+    return folder / "instances_painted.json";
+  }();
+  return file;
+}
+
+data::DetectionOptions painted_options() {
+  data::DetectionOptions options;
+  options.train = options.valid = painted();
+  options.sides = {64, 72};
+  options.longest = 96;
+  return options;
+}
+
+tasks::Detection painted_task(bool masks, int64_t batch) {
+  const data::DetectionOptions options = painted_options();
+  return {data::load_detections(options, masks), options, {.batch_size = batch, .seed = 5, .masks = masks}};
+}
+
+std::unique_ptr<models::Model> detector(const std::string& head, bool cached, at::ScalarType dtype = at::kFloat) {
+  models::ModelOptions options = base::read_options<models::ModelOptions>(
+      base::parse_toml(test::small_detector(head, cached), "test"));
+  options.set_num_classes(2);
+  return models::build(options, 3, dtype);
+}
+
+/// The task with pixels in float64, so that sums in another order differ by little.
+class InDouble final : public tasks::Task {
+ public:
+  explicit InDouble(tasks::Detection& task) : task_(task) {}
+  std::string metric() const override { return task_.metric(); }
+  bool lower_is_better() const override { return false; }
+  std::optional<double> metric_of_loss(double) const override { return std::nullopt; }
+  bool carries_state() const override { return false; }
+  int64_t batch_size() const override { return task_.batch_size(); }
+  std::vector<data::Batch> next(const core::ModelInput& input) override {
+    std::vector<data::Batch> batches = task_.next(input);
+    batches[0].input.pixels = batches[0].input.pixels.to(at::kDouble);
+    return batches;
+  }
+  std::vector<std::string> loss_parts(const core::Model& model) const override { return task_.loss_parts(model); }
+  tasks::TaskLoss loss(const core::Model& model, const core::StepResult& step, const data::Batch& batch,
+                       int64_t targets) const override {
+    return task_.loss(model, step, batch, targets);
+  }
+  std::optional<tasks::Evaluation> evaluate(const core::Model&, data::Part) const override { return {}; }
+  weights::NamedTensors save() const override { return task_.save(); }
+  void load(const std::function<at::Tensor(const std::string&)>& find) override { task_.load(find); }
+
+ private:
+  tasks::Detection& task_;
+};
+
+TrainOptions training(int64_t steps, int64_t batch) {
+  TrainOptions options;
+  options.steps = steps;
+  options.batch_size = batch;
+  options.shuffle = true;
+  options.optimiser = Node::table({{"type", "adamw"}, {"lr", 0.002}});
+  options.log_every = 2;
+  options.eval_every = 1000;
+  options.tensorboard = options.report = false;
+  return options;
+}
+
+/// Losses with their parts, norms of gradients and the parameters of two steps.
+std::vector<at::Tensor> two_steps(const std::string& head, bool cached, int64_t accumulate, std::mutex& mutex,
+                                  const std::shared_ptr<distributed::Group>& group = nullptr) {
+  TrainOptions options = training(2, 4);
+  options.accumulate = accumulate;
+  std::unique_lock lock(mutex);
+  const auto model = detector(head, cached, at::kDouble);
+  tasks::Detection inner = painted_task(head == "mask_rcnn", 4);
+  InDouble task(inner);
+  Trainer trainer(*model, task, options, {}, {}, group);
+  lock.unlock();
+  std::vector<at::Tensor> found;
+  for (int step = 0; step < 2; ++step) {
+    const StepOutcome outcome = trainer.step();
+    EXPECT_EQ(outcome.targets, 4);
+    std::vector<double> numbers = {outcome.loss, outcome.total, outcome.gradient_norm};
+    double sum = 0;
+    for (const double part : outcome.parts) sum += part;
+    EXPECT_NEAR(sum, outcome.loss, 1e-9);
+    numbers.insert(numbers.end(), outcome.parts.begin(), outcome.parts.end());
+    found.push_back(at::tensor(numbers, at::kDouble));
+  }
+  for (const auto& [name, tensor] : model->parameters().named()) found.push_back(tensor.detach().clone());
+  for (const auto& [field, tensor] : model->initial_state(1).fields()) found.push_back(tensor.detach().clone());
+  return found;
+}
+
+void expect_near(const std::vector<at::Tensor>& found, const std::vector<at::Tensor>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_LE(test::difference(found[i], expected[i]), 1e-9) << i;
+}
+
+TEST(DetectionTask, InPartsItIsTheWholeBatch) {
+  std::mutex mutex;
+  for (const char* head : {"retinanet", "mask_rcnn"}) {
+    const std::vector<at::Tensor> whole = two_steps(head, true, 1, mutex);
+    for (const int64_t parts : {2, 4}) {
+      SCOPED_TRACE(fmt::format("{} in {} parts", head, parts));
+      expect_near(two_steps(head, true, parts, mutex), whole);
+    }
+  }
+}
+
+TEST(DetectionTask, OnTwoRanksItIsOneProcess) {
+  if (!distributed::available()) GTEST_SKIP() << "built without Gloo's headers";
+  std::mutex mutex;
+  for (const char* head : {"retinanet", "mask_rcnn"}) {
+    const std::vector<at::Tensor> alone = two_steps(head, true, 1, mutex);
+    std::vector<std::vector<at::Tensor>> ranks(2);
+    test::on_thread_ranks(2, [&](const std::shared_ptr<distributed::Group>& group) {
+      ranks[static_cast<size_t>(group->rank())] = two_steps(head, true, 2, mutex, group);
+    });
+    for (const std::vector<at::Tensor>& rank : ranks) expect_near(rank, alone);
+  }
+}
+
+TEST(DetectionTask, AResumedRunIsBitwiseTheUninterruptedOne) {
+  const test::TemporaryFolder folder;
+  const auto run = [&](const std::string& path, int64_t last) {
+    const auto model = detector("mask_rcnn", true);
+    tasks::Detection task = painted_task(true, 2);
+    Trainer trainer(*model, task, training(5, 2), path);
+    trainer.resume_latest();
+    RunHooks hooks;
+    hooks.should_stop = [&] { return trainer.steps_done() == last ? SIGTERM : 0; };
+    hooks.show_progress = false;
+    return trainer.run(hooks).history;
+  };
+  const History whole = run(folder / "whole", 5);
+  run(folder / "cut", 3);
+  const History cut = run(folder / "cut", 5);
+  ASSERT_EQ(whole.losses.size(), 3U);
+  ASSERT_EQ(whole.losses[1].scalars.size(), cut.losses[1].scalars.size());
+  EXPECT_EQ(whole.losses[1].scalars[0].name, "loss.objectness");
+  for (size_t i = 0; i < 5; ++i) EXPECT_EQ(cut.losses[1].scalars[i].values, whole.losses[1].scalars[i].values) << i;
+  const weights::CheckpointReader one(folder / "whole/step-00000005"), other(folder / "cut/step-00000005");
+  for (const weights::CheckpointFile& file : one.info().files) {
+    if (file.name == "timing.safetensors") continue;
+    EXPECT_TRUE(one.file(file.name) == other.file(file.name)) << file.name;
+  }
+}
+
+TEST(DetectionTask, LearnsAndIsMeasuredAsCocoDoes) {
+  const auto model = detector("retinanet", false);
+  tasks::Detection task = painted_task(false, 4);
+  const double before = task.evaluate(*model, data::Part::valid)->at("ap");
+  Trainer trainer(*model, task, training(150, 4));
+  RunHooks hooks;
+  hooks.show_progress = false;
+  const TrainReport report = trainer.run(hooks);
+  const tasks::Evaluation& found = report.history.evaluations.back().evaluation;
+  EXPECT_GT(found.at("ap50"), before + 0.3);
+  EXPECT_EQ(found.predictions, 12);
+  const auto measured = task.detections(*model, data::Part::valid);
+  const auto scores = metrics::coco_scores(measured.set, measured.detections, data::CocoParts::boxes);
+  EXPECT_EQ(found.at("ap"), scores.all[0]);
+  EXPECT_EQ(found.at("ar100"), scores.all[8]);
+  EXPECT_EQ(found.notes.at(0).second.at("red").as_double(), scores.of_category[0][0]);
+  EXPECT_TRUE(task.picture(*model).starts_with("<svg")) << "of its held-out images";
+  EXPECT_TRUE(std::none_of(found.metrics.begin(), found.metrics.end(), [](const auto& metric) {
+    return metric.first == "ap_large";
+  })) << "there is nothing of that size";
+}
+
+TEST(DetectionTask, RanksMeasureTheSame) {
+  if (!distributed::available()) GTEST_SKIP() << "built without Gloo's headers";
+  const auto model = detector("mask_rcnn", false);
+  const tasks::Evaluation alone = *painted_task(true, 2).evaluate(*model, data::Part::valid);
+  EXPECT_NO_THROW(alone.at("mask_ap"));
+  test::on_thread_ranks(2, [&](const std::shared_ptr<distributed::Group>& group) {
+    tasks::Detection task = painted_task(true, 2);
+    task.share_evaluations(group);
+    EXPECT_EQ(task.evaluate(*model, data::Part::valid)->metrics, alone.metrics);
+  });
+}
+
+TEST(FoundObjects, AreInPixelsOfTheImageAndOfAnyWrappedModel) {
+  const std::shared_ptr<models::Model> model = detector("mask_rcnn", false);
+  data::Image image(30, 50);
+  data::DetectionTransformOptions options;
+  options.sides = {60};
+  const tasks::PreparedImage prepared = tasks::prepare_image(data::DetectionTransform(options), image, 32);
+  EXPECT_EQ(prepared.pixels.sizes(), (std::vector<int64_t>{1, 3, 64, 128}));
+  EXPECT_EQ(prepared.size, (std::pair<int64_t, int64_t>{60, 100}));
+  const auto found = tasks::find_objects(*model, prepared, {.top = 4});
+  ASSERT_EQ(found.size(), 4U);
+  for (const tasks::FoundObject& object : found) {
+    EXPECT_LE(object.box[2], 50.0 + 1e-6);
+    EXPECT_LE(object.box[3], 30.0 + 1e-6);
+    EXPECT_EQ(object.mask.height, 30);
+    EXPECT_EQ(object.mask.width, 50);
+  }
+  EXPECT_GE(found[0].score, found[3].score);
+  EXPECT_TRUE(tasks::find_objects(*model, prepared, {.threshold = 1.0}).empty());
+  const auto wrapped = models::stoppable(model, [] { return 0; });
+  EXPECT_EQ(tasks::find_objects(*wrapped, prepared, {.top = 4})[0].box, found[0].box);
+}
+
+TEST(DetectionTask, TakesDetectorsAndNothingElse) {
+  const auto spec_of = [](const char* type, const std::string& train) {
+    return tasks::task_spec(tasks::TaskTypes::all().options.complete(Node::table({{"type", type}, {"train", train}})));
+  };
+  const auto model = detector("retinanet", false);
+  models::ModelOptions classifier = model->options();
+  classifier.head = Node::table({{"type", "classification"}, {"pool", "mean"}, {"num_classes", 2}});
+  const auto objects = spec_of("detection", painted()), photos = spec_of("images", "folder");
+  EXPECT_TRUE(objects->suits(model->options()));
+  EXPECT_FALSE(objects->suits(classifier));
+  EXPECT_TRUE(photos->suits(classifier));
+  EXPECT_FALSE(photos->suits(model->options()));
+  EXPECT_EQ(objects->shape(model->options()).classes, (std::vector<std::string>{"red", "blue"}));
+  const at::Tensor hidden = at::zeros({1, 1, 16});
+  test::expect_error<base::InputError>([&] { model->logits(hidden); }, {"mnemo detect"});
+  EXPECT_EQ(core::level_head(*models::build(classifier)), nullptr);
+}
+
+}  // namespace
+}  // namespace mnemo::train
