@@ -5,6 +5,7 @@
 #include "backbones/registry.h"
 #include "backbones/vision_build.h"
 #include "base/error.h"
+#include "heads/detection/simple_pyramid.h"
 #include "models/make_attention.h"
 
 namespace mnemo::models {
@@ -13,6 +14,13 @@ namespace {
 /// Rows [B,N,D] of a grid as a map [B,D,h,w].
 at::Tensor map_of(const core::ImageLevel& level) {
   return level.rows.transpose(1, 2).reshape({level.rows.size(0), -1, level.grid.height, level.grid.width});
+}
+
+/// Pixels with zeros to the right and below, up to multiples of `divisor`.
+at::Tensor padded_to(const at::Tensor& pixels, int64_t divisor) {
+  const auto missing = [&](int64_t size) { return (divisor - size % divisor) % divisor; };
+  const int64_t below = missing(pixels.size(2)), right = missing(pixels.size(3));
+  return below == 0 && right == 0 ? pixels : at::constant_pad_nd(pixels, {0, right, 0, below});
 }
 
 std::vector<at::Tensor> boxes_of(const std::vector<heads::Proposals>& proposals) {
@@ -42,7 +50,11 @@ Detector::Detector(const DetectorOptions& options, uint64_t seed, at::ScalarType
   const backbones::VisionBuild build{root / "backbone", attention, options_.model.adapters, true};
   backbone_ = backbones::make_vision_backbone(options_.model.backbone.vision(), build);
   require_layers(options_.model.memory, backbone_->num_layers());
-  fpn_.emplace(options_.fpn, root / "neck");
+  if (options_.simple_pyramid) {
+    neck_ = std::make_unique<heads::SimplePyramid>(options_.fpn, options_.first_stage, root / "neck");
+  } else {
+    neck_ = std::make_unique<heads::Fpn>(options_.fpn, root / "neck");
+  }
   if (options_.type == DetectorType::retinanet) {
     retinanet_.emplace(options_.retinanet, root / "head");
   } else {
@@ -64,12 +76,21 @@ Detector::Maps Detector::maps(const DetectionImages& images, core::Mode mode) co
   input.pixels = images.pixels;
   input.mode = mode;
   input.levels = true;
+  if (options_.padding == DetectorPadding::masked) {
+    for (const auto& [height, width] : images.sizes) input.image_sizes.push_back({height, width});
+    input.pixels = padded_to(images.pixels, options_.size_divisor);
+  }
   core::BackboneResult result = backbone_->forward(input, initial_state(batch).child("layers"));
   std::vector<at::Tensor> stages;
-  for (size_t s = options_.first_stage; s < result.levels.size(); ++s) stages.push_back(map_of(result.levels[s]));
-  return {(*fpn_)(stages),
+  std::vector<core::RealCells> real;
+  for (size_t s = options_.simple_pyramid ? 0 : options_.first_stage; s < result.levels.size(); ++s) {
+    stages.push_back(map_of(result.levels[s]));
+    if (!input.image_sizes.empty()) real.push_back(result.levels[s].real);
+  }
+  return {(*neck_)(stages, real),
+          neck_->real(real),
           core::State::list({{"layers", std::move(result.state)}}),
-          {images.pixels.size(2), images.pixels.size(3)}};
+          {input.pixels.size(2), input.pixels.size(3)}};
 }
 
 DetectionLosses Detector::losses(const DetectionImages& images, std::span<const heads::ObjectTargets> targets,
@@ -78,10 +99,10 @@ DetectionLosses Detector::losses(const DetectionImages& images, std::span<const 
                 images.sizes.size(), targets.size());
   Maps maps = this->maps(images, core::Mode::train);
   if (retinanet_) {
-    const auto losses = retinanet_->losses((*retinanet_)(maps.levels, maps.image), targets);
+    const auto losses = retinanet_->losses((*retinanet_)(maps.levels, maps.image, maps.real), targets);
     return {{{"cls", losses.cls}, {"box", losses.box}}, std::move(maps.state)};
   }
-  const heads::Rpn::Output output = (*rpn_)(maps.levels, maps.image);
+  const heads::Rpn::Output output = (*rpn_)(maps.levels, maps.image, maps.real);
   const std::vector<heads::Proposals> proposals = heads::rpn_proposals(options_.rpn, output, images.sizes,
                                                                        options_.rpn.training);
   const heads::Rpn::Losses first = heads::rpn_losses(options_.rpn, output, targets, order);
@@ -91,7 +112,7 @@ DetectionLosses Detector::losses(const DetectionImages& images, std::span<const 
     objects[b].labels = shifted(objects[b].labels, 1);
     regions.push_back(roi_->sample(proposals[b].boxes, objects[b], static_cast<int64_t>(b), order));
   }
-  const heads::RoiHeads::Losses second = roi_->losses(maps.levels, regions, objects);
+  const heads::RoiHeads::Losses second = roi_->losses(maps.levels, regions, objects, maps.real);
   DetectionLosses out{
       {{"objectness", first.objectness}, {"rpn_box", first.box}, {"cls", second.cls}, {"box", second.box}},
       std::move(maps.state)};
@@ -102,11 +123,11 @@ DetectionLosses Detector::losses(const DetectionImages& images, std::span<const 
 std::vector<heads::Detections> Detector::detect(const DetectionImages& images) const {
   const at::NoGradGuard no_grad;
   const Maps maps = this->maps(images, core::Mode::evaluate);
-  if (retinanet_) return retinanet_->detect((*retinanet_)(maps.levels, maps.image), images.sizes);
-  const std::vector<at::Tensor> boxes = boxes_of(
-      heads::rpn_proposals(options_.rpn, (*rpn_)(maps.levels, maps.image), images.sizes, options_.rpn.evaluation));
-  std::vector<heads::Detections> found = roi_->detect(maps.levels, boxes, roi_->boxes(maps.levels, boxes),
-                                                      images.sizes);
+  if (retinanet_) return retinanet_->detect((*retinanet_)(maps.levels, maps.image, maps.real), images.sizes);
+  const std::vector<at::Tensor> boxes = boxes_of(heads::rpn_proposals(
+      options_.rpn, (*rpn_)(maps.levels, maps.image, maps.real), images.sizes, options_.rpn.evaluation));
+  std::vector<heads::Detections> found = roi_->detect(maps.levels, boxes, roi_->boxes(maps.levels, boxes, maps.real),
+                                                      images.sizes, maps.real);
   for (heads::Detections& each : found) each.labels = shifted(each.labels, -1);
   return found;
 }

@@ -20,12 +20,21 @@ namespace mnemo::models {
 
 enum class DetectorType { retinanet, faster_rcnn, mask_rcnn };
 
+/// How the padding of a batch of images of unequal sizes is treated.
+///   masked  no attention, memory or convolution reads it and no anchor lies in it: an image's losses and detections do
+///           not depend on the other images of its batch
+///   seen    as mmdetection and torchvision do: it is a part of the image, zeros before the first layer
+enum class DetectorPadding { masked, seen };
+
 /// Options of a detector.
 struct DetectorOptions {
   DetectorType type = DetectorType::retinanet;
-  ModelOptions model;      ///< the backbone and its memories; its head is not built
-  size_t first_stage = 0;  ///< of the backbone that the pyramid reads, up to the last
-  heads::FpnOptions fpn;
+  DetectorPadding padding = DetectorPadding::masked;
+  int64_t size_divisor = 32;  ///< masked: batches are padded to multiples of it, so that every stage halves evenly
+  ModelOptions model;         ///< the backbone and its memories; its head is not built
+  size_t first_stage = 0;     ///< of the backbone that the pyramid reads, up to the last; of a simple pyramid: its own
+  bool simple_pyramid = false;        ///< ViTDet's, of the only map of a plain backbone
+  heads::FpnOptions fpn;              ///< of both
   heads::RetinaNetOptions retinanet;  ///< of that type
   heads::RpnOptions rpn;              ///< of the others
   heads::RoiHeadsOptions roi;
@@ -35,7 +44,8 @@ struct DetectorOptions {
 /// four stages: anchors of fixed strides that are not rounded, l1 as box loss, aligned adaptive RoIAlign.
 ///   retinanet           stages 2 to 4, P6 and P7 from the last stage; 9 anchors of 4 strides, 2^(1/3) and 2^(2/3)
 ///   faster, mask r-cnn  all stages and a pooled one; 3 anchors of 8 strides
-/// num_classes: without the background. Throws InputError for a backbone of other stages.
+/// A backbone of one stage and patches of 16 (ViT) gets a simple pyramid (Li et al. 2022), whose P6 and P7 come from
+/// its last map. num_classes: without the background. Throws InputError for another backbone.
 DetectorOptions detector_options(DetectorType type, const ModelOptions& model, int64_t num_classes);
 
 /// A published detector for the 80 classes of COCO.
@@ -44,6 +54,7 @@ struct DetectorPreset {
   DetectorType type;
   std::string backbone;       ///< preset of its model
   double published_millions;  ///< of parameters
+  std::string keys = {};      ///< of the model beside the preset, as TOML
 };
 const std::vector<DetectorPreset>& detector_presets();
 /// Throws InputError for an unknown name.
@@ -86,6 +97,7 @@ class Detector {
  private:
   struct Maps {
     std::vector<at::Tensor> levels;
+    std::vector<core::RealCells> real;  ///< of each level; empty: padding is seen
     core::State state;
     heads::PixelSize image;
   };
@@ -95,7 +107,7 @@ class Detector {
   layers::ParameterSet parameters_;
   CommittedState committed_;
   std::unique_ptr<core::ImageBackbone> backbone_;
-  std::optional<heads::Fpn> fpn_;
+  std::unique_ptr<heads::Neck> neck_;
   std::optional<heads::RetinaNetHead> retinanet_;
   std::optional<heads::Rpn> rpn_;
   std::optional<heads::RoiHeads> roi_;

@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "base/error.h"
+#include "heads/detection/simple_pyramid.h"
 #include "models/detection.h"
 #include "models/presets.h"
 
@@ -51,8 +52,13 @@ heads::AnchorOptions anchors(int64_t stride, size_t levels, const std::vector<do
 
 void set_retinanet(DetectorOptions& out, const Stages& stages, int64_t num_classes) {
   out.first_stage = 1;
-  out.fpn.in_channels = {stages.widths.begin() + 1, stages.widths.end()};
-  out.fpn.extra = heads::FpnOptions::Extra::p6p7_from_c;
+  if (out.simple_pyramid) {
+    out.fpn.in_channels = stages.widths;
+    out.fpn.extra = heads::FpnOptions::Extra::p6p7_from_p;
+  } else {
+    out.fpn.in_channels = {stages.widths.begin() + 1, stages.widths.end()};
+    out.fpn.extra = heads::FpnOptions::Extra::p6p7_from_c;
+  }
   out.retinanet.num_classes = num_classes;
   out.retinanet.anchors = anchors(stages.stride * 2, kStages - 1 + kExtraMaps,
                                   {4.0, 4 * std::cbrt(2.0), 4 * std::cbrt(4.0)});
@@ -78,10 +84,13 @@ DetectorOptions detector_options(DetectorType type, const ModelOptions& model, i
   out.model = model;
   base::require(model.backbone.input() == core::InputKind::images,
                 "detector: expected an image backbone, found backbone.type = \"{}\"", model.backbone.type);
-  const Stages stages = stages_of(model.backbone.vision());
-  base::require(stages.widths.size() == kStages,
-                "detector: expected a backbone of {} stages, found {} in backbone.type = \"{}\"", kStages,
-                stages.widths.size(), model.backbone.type);
+  Stages stages = stages_of(model.backbone.vision());
+  out.simple_pyramid = stages.widths.size() == 1 && stages.stride == heads::SimplePyramid::kStride;
+  if (out.simple_pyramid) stages.stride = heads::SimplePyramid::kStride / 4;
+  base::require(out.simple_pyramid || stages.widths.size() == kStages,
+                "detector: expected a backbone of {} stages, or of one with patches of {}, found {} with patches of {} "
+                "in backbone.type = \"{}\"",
+                kStages, heads::SimplePyramid::kStride, stages.widths.size(), stages.stride, model.backbone.type);
   base::require(num_classes >= 1, "detector: expected at least one class, found {}", num_classes);
   if (type == DetectorType::retinanet) {
     set_retinanet(out, stages, num_classes);
@@ -93,6 +102,8 @@ DetectorOptions detector_options(DetectorType type, const ModelOptions& model, i
 
 const std::vector<DetectorPreset>& detector_presets() {
   using enum DetectorType;
+  // mmdetection's: statistics of the pretraining, and neither stem nor first stage trained
+  constexpr const char* kNorms = "backbone.batch_norms = \"running\"\nbackbone.frozen_stages = 1\n";
   static const std::vector<DetectorPreset> presets = {// Wang et al. 2021, tables 4 and 5
                                                       {"retinanet_pvt_tiny", retinanet, "pvt_tiny", 23.0},
                                                       {"retinanet_pvt_small", retinanet, "pvt_small", 34.2},
@@ -103,7 +114,14 @@ const std::vector<DetectorPreset>& detector_presets() {
                                                       // Wang et al. 2022, table 3; Liu et al. 2021
                                                       {"retinanet_pvt_v2_b2", retinanet, "pvt_v2_b2", 35.1},
                                                       {"mask_rcnn_pvt_v2_b2", mask_rcnn, "pvt_v2_b2", 45.0},
-                                                      {"mask_rcnn_swin_tiny", mask_rcnn, "swin_tiny", 47.8}};
+                                                      {"mask_rcnn_swin_tiny", mask_rcnn, "swin_tiny", 47.8},
+                                                      // as the PVT paper's tables have them
+                                                      {"retinanet_resnet18", retinanet, "resnet18", 21.3, kNorms},
+                                                      {"retinanet_resnet50", retinanet, "resnet50", 37.7, kNorms},
+                                                      {"retinanet_resnet101", retinanet, "resnet101", 56.7, kNorms},
+                                                      {"mask_rcnn_resnet18", mask_rcnn, "resnet18", 31.2, kNorms},
+                                                      {"mask_rcnn_resnet50", mask_rcnn, "resnet50", 44.2, kNorms},
+                                                      {"mask_rcnn_resnet101", mask_rcnn, "resnet101", 63.2, kNorms}};
   return presets;
 }
 
@@ -112,8 +130,9 @@ DetectorOptions detector_preset(const std::string& name) {
   const auto found = std::find_if(presets.begin(), presets.end(), [&](const auto& one) { return one.name == name; });
   base::require(found != presets.end(), "detector: no preset {}", base::in_quotes(name));
   constexpr int64_t kCocoClasses = 80;
-  return detector_options(found->type, read_model_options(base::Node::table({{"preset", found->backbone}})),
-                          kCocoClasses);
+  base::Node model = base::parse_toml(found->keys, found->name);
+  model.set("preset", found->backbone);
+  return detector_options(found->type, read_model_options(model), kCocoClasses);
 }
 
 }  // namespace mnemo::models
