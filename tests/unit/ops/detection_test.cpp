@@ -90,11 +90,11 @@ struct Setting {
 
 TEST(RoiAlign, IsTheNaiveReferenceWithItsGradient) {
   at::manual_seed(7);
-  for (const Setting& setting : {Setting{0.25, {7, 7, 2, false}}, Setting{0.5, {3, 2, 0, false}},
-                                 Setting{1.0, {2, 5, 0, true}}, Setting{0.25, {1, 1, 3, true}},
-                                 // a padded batch
-                                 Setting{0.25, {7, 7, 2, true}, {{13, 5}, {8, 9}}},
-                                 Setting{0.5, {3, 2, 0, false}, {{4, 9}, {13, 1}}}}) {
+  for (const Setting& setting :
+       {Setting{0.25, {7, 7, 2, false}}, Setting{0.5, {3, 2, 0, false}}, Setting{1.0, {2, 5, 0, true}},
+        Setting{0.25, {1, 1, 3, true}},
+        // a padded batch
+        Setting{0.25, {7, 7, 2, true}, {{13, 5}, {8, 9}}}, Setting{0.5, {3, 2, 0, false}, {{4, 9}, {13, 1}}}}) {
     const at::Tensor boxes = random_boxes(11, 60, false, at::kDouble) - 10;
     boxes[3] = at::tensor({5., 5., 5., 5.}, at::kDouble);
     boxes[4] = at::tensor({-500., -500., 900., 900.}, at::kDouble);
