@@ -97,7 +97,7 @@ struct Resnet::Pass {
   core::Mode mode = core::Mode::evaluate;
   core::State::Children after = {};
 
-  /// norm(conv(x)); `real`: of x, which reads zeros in padding if the kernel is larger than a cell; `to`: of the result.
+  /// norm(conv(x)); `real`: cells of x, whose padding a kernel of several cells reads as zeros; `to`: of the result.
   at::Tensor unit(const Unit& unit, const at::Tensor& x, const core::RealCells& real, const core::RealCells& to) {
     const int64_t padding = unit.weight.size(2) / 2;
     const at::Tensor y = at::conv2d(padding > 0 ? real.keep_map(x) : x, unit.weight, {}, unit.stride, padding);
