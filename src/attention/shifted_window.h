@@ -22,7 +22,7 @@ struct ShiftedWindowOptions {
 /// Attention inside windows of an image, with a learned bias for each pair of positions (Liu et al. 2021, eq. 4).
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d) + table[index] + window_bias) v )
 /// Each sample of x is one window, `grid` is the window's size, at most window_size; `window_bias` separates the
-/// regions of a rolled image. The caller cuts, rolls and pads. No state.
+/// regions of a rolled image. The caller cuts, rolls and pads; rows that the table calls padding are no keys. No state.
 class ShiftedWindow final : public core::ProjectedAttention {
  public:
   using Options = ShiftedWindowOptions;
@@ -36,6 +36,8 @@ class ShiftedWindow final : public core::ProjectedAttention {
 
  private:
   void require_window(const core::AttentionInput& input) const;
+  /// What is added to the scores of each window beside the positions, [W,Q,K]; undefined = nothing.
+  static at::Tensor window_bias(const core::AttentionInput& input);
 
   layers::RelativePositionBias position_;
 };

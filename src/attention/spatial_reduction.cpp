@@ -18,6 +18,23 @@ SpatialReduction::SpatialReduction(const Options& options, const core::Attention
   base::require(!build.causal, "spatial_reduction: not causal, because a reduced row mixes later rows");
 }
 
+std::pair<at::Tensor, at::Tensor> SpatialReduction::reduce(const at::Tensor& x, const core::RealCells& cells) const {
+  const core::Grid grid = cells.grid;
+  if (cells.all()) return {reduction_(x, grid.height, grid.width), {}};
+  if (reduction_.pool == 0) {
+    const core::Grid to{grid.height / reduction_.ratio, grid.width / reduction_.ratio};
+    return {reduction_(cells.keep(x), grid.height, grid.width), cells.reduced(reduction_.ratio, to).mask(x.device())};
+  }
+  std::vector<at::Tensor> images;
+  for (int64_t b = 0; b < x.size(0); ++b) {
+    const core::Grid own = cells.of_image(b);
+    const at::Tensor image = x.narrow(0, b, 1).unflatten(1, {grid.height, grid.width});
+    images.push_back(
+        reduction_(image.narrow(1, 0, own.height).narrow(2, 0, own.width).flatten(1, 2), own.height, own.width));
+  }
+  return {at::cat(images, 0), {}};
+}
+
 std::pair<at::Tensor, at::Tensor> SpatialReduction::sources(const core::AttentionInput& input) const {
   const core::Grid grid = input.grid();
   const core::AttendTable& table = input.table;
@@ -30,16 +47,14 @@ std::pair<at::Tensor, at::Tensor> SpatialReduction::sources(const core::Attentio
                 grid.size(), grid.height, grid.width, rows);
   base::require(input.ends && !table.is_cross() && table.open() && table.num_context() == contexts,
                 "[spatial_reduction] expected a full attention table over whole images");
-  at::Tensor valid = table.valid();
-  base::require(!valid.defined() || contexts > 0, "[spatial_reduction] expected no padding, found a row mask");
-  const at::Tensor reduced = reduction_(input.x, grid.height, grid.width);
-  if (contexts == 0) return {reduced, {}};
-  if (valid.defined()) {
-    base::require(valid.narrow(1, contexts, rows).all().item<bool>(),
-                  "[spatial_reduction] expected no padding, found a row mask");
-    valid = at::cat({valid.narrow(1, 0, contexts), valid.new_ones({valid.size(0), reduced.size(1)})}, 1);
-  }
-  return {at::cat({input.context, reduced}, 1), valid};
+  const at::Tensor& valid = table.valid();
+  const at::Tensor own = valid.defined() ? valid.narrow(1, contexts, rows) : valid;
+  const auto [reduced, real] = reduction_.reduces() ? reduce(input.x, core::RealCells::from_mask(own, grid))
+                                                    : std::pair(input.x, own);
+  if (contexts == 0) return {reduced, real};
+  if (!valid.defined()) return {at::cat({input.context, reduced}, 1), {}};
+  const at::Tensor keys = real.defined() ? real : valid.new_ones({valid.size(0), reduced.size(1)});
+  return {at::cat({input.context, reduced}, 1), at::cat({valid.narrow(1, 0, contexts), keys}, 1)};
 }
 
 core::CoreAttention::Heads SpatialReduction::heads(const core::AttentionInput& input, const core::State& state) const {

@@ -5,6 +5,7 @@
 
 #include "base/options.h"
 #include "core/projected_attention.h"
+#include "core/real_cells.h"
 #include "layers/grid_reduction.h"
 
 namespace mnemo::attention {
@@ -33,7 +34,8 @@ struct SpatialReductionOptions {
 /// Wang et al. 2022, section 3.2).
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d)) v ),  q from x, k and v from [context; reduce(x)], reduce as in
 ///   layers::GridReduction
-/// x has the rows of `grid`, preceded by class tokens if nothing is reduced. Needs the whole image. No state.
+/// x has the rows of `grid`, preceded by class tokens if nothing is reduced. Needs the whole image. Padding of an image
+/// (core::RealCells) is read as zeros by a convolution, is left out by pooling, and is no key. No state.
 class SpatialReduction final : public core::ProjectedAttention {
  public:
   using Options = SpatialReductionOptions;
@@ -51,6 +53,8 @@ class SpatialReduction final : public core::ProjectedAttention {
   }
 
  private:
+  /// The reduced rows of x, and which of them are real (undefined = all).
+  std::pair<at::Tensor, at::Tensor> reduce(const at::Tensor& x, const core::RealCells& cells) const;
   /// The rows that keys and values are computed from, and which of them are real (undefined = all).
   std::pair<at::Tensor, at::Tensor> sources(const core::AttentionInput& input) const;
 

@@ -68,16 +68,16 @@ Pvt::Pvt(const PvtOptions& options, const VisionBuild& build) : options_(options
         {{"type", "spatial_reduction"}, {"sr_ratio", options.sr_ratios[s]}, {"qkv_bias", options.qkv_bias}});
     stage.make_feed_forward = [&](const layers::Scope& scope) {
       const layers::FeedForward ffn(scope, dim, hidden, ops::Activation::gelu, std);
-      return [ffn](const at::Tensor& rows, const core::Grid&) { return ffn(rows); };
+      return [ffn](const at::Tensor& rows, const core::RealCells&) { return ffn(rows); };
     };
     add_stage(build, options.depths[s], stage);
   }
   if (build.whole) final_norm_ = layers::LayerNorm(build.scope / "final_norm", options.dims.back(), options.norm_eps);
 }
 
-at::Tensor Pvt::positions(size_t stage, const core::Grid& grid) const {
+at::Tensor Pvt::positions(size_t stage, const core::RealCells& cells) const {
   const core::Grid trained = options_.grids(options_.image_size[0], options_.image_size[1])[stage];
-  return positions_for(grid, stages_[stage].positions, trained, ops::GridResampling::bilinear);
+  return positions_for(cells, stages_[stage].positions, trained, ops::GridResampling::bilinear);
 }
 
 core::BackboneResult Pvt::forward(const core::BackboneInput& input, const core::State& state) const {
@@ -90,32 +90,34 @@ core::BackboneResult Pvt::forward(const core::BackboneInput& input, const core::
                   "[pvt] expected rows [B,{},{}], found {}", grid.size(), dim(),
                   input.rows.defined() ? c10::str(input.rows.sizes()) : "none");
     tell(input, "embed", input.rows);
-    const at::Tensor h = run_open_stage(0, input.rows, grid, input, state, states);
-    add_level(input, h, grid, levels);
+    const core::RealCells cells{grid, {}};
+    const at::Tensor h = run_open_stage(0, input.rows, cells, input, state, states);
+    add_level(input, h, cells, levels);
     return {h, core::State::list(std::move(states)), {}, grid, std::move(levels)};
   }
-  require_pixels(input.pixels, options_.in_channels, "pvt");
-  const std::vector<core::Grid> grids = options_.grids(input.pixels.size(2), input.pixels.size(3));
-  require_grids("pvt", input.pixels, grids, options_.sr_ratios);
+  const at::Tensor pixels = real_pixels("pvt", input, options_.in_channels);
+  const std::vector<core::Grid> grids = options_.grids(pixels.size(2), pixels.size(3));
+  require_grids("pvt", pixels, grids, options_.sr_ratios);
+  const std::vector<core::RealCells> cells = real_cells("pvt", input, grids);
   at::Tensor h;
   for (size_t s = 0; s < stages_.size(); ++s) {
     const Stage& stage = stages_[s];
     {
       RECORD_USER_SCOPE("embedding");
-      h = s == 0
-              ? stage.patches(input.pixels)
-              : ops::strided_conv(h, grids[s - 1].height, grids[s - 1].width, stage.patches.weight, stage.patches.bias);
+      h = s == 0 ? stage.patches(pixels)
+                 : ops::strided_conv(cells[s - 1].keep(h), grids[s - 1].height, grids[s - 1].width,
+                                     stage.patches.weight, stage.patches.bias);
       h = stage.norm(h);
       if (s + 1 == stages_.size()) h = at::cat({class_token_.expand({h.size(0), 1, -1}), h}, 1);
-      h = h + positions(s, grids[s]);
+      h = h + positions(s, cells[s]);
     }
     tell(input, s == 0 ? "embed" : fmt::format("stages.{}.embed", s), h);
-    h = run_open_stage(static_cast<int64_t>(s), h, grids[s], input, state, states);
-    if (s + 1 < stages_.size()) add_level(input, h, grids[s], levels);
+    h = run_open_stage(static_cast<int64_t>(s), h, cells[s], input, state, states);
+    if (s + 1 < stages_.size()) add_level(input, h, cells[s], levels);
   }
   h = final_norm_(h);
   tell(input, "final_norm", h);
-  add_level(input, h, grids.back(), levels);
+  add_level(input, h, cells.back(), levels);
   return {h, core::State::list(std::move(states)), {}, grids.back(), std::move(levels)};
 }
 

@@ -25,7 +25,7 @@ class Pvt final : public Pyramid {
     layers::LayerNorm norm;
     at::Tensor positions;  ///< [N,D]; in the last stage [1+N,D], the class token's first
   };
-  at::Tensor positions(size_t stage, const core::Grid& grid) const;
+  at::Tensor positions(size_t stage, const core::RealCells& cells) const;
 
   PvtOptions options_;
   std::vector<Stage> stages_;

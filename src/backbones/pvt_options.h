@@ -12,7 +12,8 @@ class Pvt;
 
 struct PvtOptions : PvtStageOptions {
   static constexpr const char* kType = "pvt";
-  static constexpr bool kTakesTasks = false;  ///< nor adapters
+  static constexpr bool kTakesTasks = false;   ///< nor adapters
+  static constexpr bool kHasAttention = true;  ///< that memories wrap
   using Backbone = Pvt;
 
   int64_t patch_size = 4;

@@ -50,7 +50,9 @@ PvtV2::PvtV2(const PvtV2Options& options, const VisionBuild& build) : options_(o
     if (options.linear) stage.core.set("reduction", "pool");
     stage.make_feed_forward = [&](const layers::Scope& scope) {
       const layers::ConvFeedForward ffn(scope, dim, hidden, options.linear, std);
-      return [ffn](const at::Tensor& rows, const core::Grid& grid) { return ffn(rows, grid.height, grid.width); };
+      return [ffn](const at::Tensor& rows, const core::RealCells& cells) {
+        return ffn(rows, cells.grid.height, cells.grid.width, cells.mask(rows.device()));
+      };
     };
     add_stage(build, options.depths[s], stage);
     parts.norm = layers::LayerNorm(at / "norm", dim, options.norm_eps);
@@ -59,14 +61,14 @@ PvtV2::PvtV2(const PvtV2Options& options, const VisionBuild& build) : options_(o
 }
 
 core::BackboneResult PvtV2::forward(const core::BackboneInput& input, const core::State& state) const {
-  require_pixels(input.pixels, options_.in_channels, "pvt_v2");
-  const int64_t height = input.pixels.size(2), width = input.pixels.size(3);
+  at::Tensor h, image = real_pixels("pvt_v2", input, options_.in_channels);
+  const int64_t height = image.size(2), width = image.size(3);
   base::require(height > 0 && width > 0, "[pvt_v2] expected an image, found one of {} x {}", height, width);
   const std::vector<core::Grid> grids = options_.grids(height, width);
   require_grids("pvt_v2", input.pixels, grids, options_.reductions());
+  const std::vector<core::RealCells> cells = real_cells("pvt_v2", input, grids);
   core::State::Children states;
   std::vector<core::ImageLevel> levels;
-  at::Tensor h, image = input.pixels;
   for (size_t s = 0; s < stages_.size(); ++s) {
     const Stage& stage = stages_[s];
     {
@@ -74,10 +76,10 @@ core::BackboneResult PvtV2::forward(const core::BackboneInput& input, const core
       h = stage.patch_norm(stage.patches(image));
     }
     tell(input, s == 0 ? "embed" : fmt::format("stages.{}.embed", s), h);
-    h = stage.norm(run_open_stage(static_cast<int64_t>(s), h, grids[s], input, state, states));
+    h = stage.norm(run_open_stage(static_cast<int64_t>(s), h, cells[s], input, state, states));
     tell(input, fmt::format("stages.{}.norm", s), h);
-    add_level(input, h, grids[s], levels);
-    image = ops::rows_to_image(h, grids[s].height, grids[s].width);
+    add_level(input, h, cells[s], levels);
+    image = ops::rows_to_image(cells[s].keep(h), grids[s].height, grids[s].width);
   }
   return {h, core::State::list(std::move(states)), {}, grids.back(), std::move(levels)};
 }

@@ -12,7 +12,8 @@ class PvtV2;
 
 struct PvtV2Options : PvtStageOptions {
   static constexpr const char* kType = "pvt_v2";
-  static constexpr bool kTakesTasks = false;  ///< nor adapters
+  static constexpr bool kTakesTasks = false;   ///< nor adapters
+  static constexpr bool kHasAttention = true;  ///< that memories wrap
   using Backbone = PvtV2;
 
   bool linear = false;

@@ -30,8 +30,9 @@ void Pyramid::add_stage(const VisionBuild& build, int64_t depth, const StageBuil
   first_layer_.push_back(layers_.size());
 }
 
-at::Tensor Pyramid::run_stage(int64_t stage, at::Tensor h, const core::Grid& grid, const core::BackboneInput& input,
-                              core::State::Children& states, const Attend& attend) const {
+at::Tensor Pyramid::run_stage(int64_t stage, at::Tensor h, const core::RealCells& cells,
+                              const core::BackboneInput& input, core::State::Children& states,
+                              const Attend& attend) const {
   const bool training = input.mode == core::Mode::train;
   for (size_t n = first_layer_[static_cast<size_t>(stage)]; n < first_layer_[static_cast<size_t>(stage) + 1]; ++n) {
     const PyramidLayer& layer = layers_[n];
@@ -41,7 +42,7 @@ at::Tensor Pyramid::run_stage(int64_t stage, at::Tensor h, const core::Grid& gri
     at::Tensor branch;
     {
       RECORD_USER_SCOPE("feed_forward");
-      branch = layer.feed_forward(layer.norm2(h), grid);
+      branch = layer.feed_forward(layer.norm2(h), cells);
     }
     h = h + layers::drop_path(branch, layer.drop_path, training);
     tell(input, layer.name, h);
@@ -49,12 +50,14 @@ at::Tensor Pyramid::run_stage(int64_t stage, at::Tensor h, const core::Grid& gri
   return h;
 }
 
-at::Tensor Pyramid::run_open_stage(int64_t stage, const at::Tensor& h, const core::Grid& grid,
+at::Tensor Pyramid::run_open_stage(int64_t stage, const at::Tensor& h, const core::RealCells& cells,
                                    const core::BackboneInput& input, const core::State& state,
                                    core::State::Children& states) const {
-  const core::AttendTable table = open_table(h.size(1) - grid.size(), grid);
-  const core::ImageRows image{grid};
-  return run_stage(stage, h, grid, input, states,
+  const int64_t class_tokens = h.size(1) - cells.grid.size();
+  core::AttendTable table = open_table(class_tokens, cells.grid);
+  table.set_valid(cells.mask(h.device(), class_tokens));
+  const core::ImageRows image{cells.grid};
+  return run_stage(stage, h, cells, input, states,
                    [&](const PyramidLayer& layer, int64_t number, const at::Tensor& rows) {
                      core::AttentionInput attention{rows, {}, table, input.mode};
                      attention.image = &image;
@@ -65,15 +68,10 @@ at::Tensor Pyramid::run_open_stage(int64_t stage, const at::Tensor& h, const cor
                    });
 }
 
-void Pyramid::add_level(const core::BackboneInput& input, const at::Tensor& h, const core::Grid& grid,
+void Pyramid::add_level(const core::BackboneInput& input, const at::Tensor& h, const core::RealCells& cells,
                         std::vector<core::ImageLevel>& levels) {
-  if (input.levels) levels.push_back({h.narrow(1, h.size(1) - grid.size(), grid.size()), grid});
-}
-
-void require_pixels(const at::Tensor& pixels, int64_t channels, const char* who) {
-  base::require(pixels.defined() && pixels.dim() == 4 && pixels.size(1) == channels,
-                "[{}] expected pixels [B,{},H,W], found {}", who, channels,
-                pixels.defined() ? c10::str(pixels.sizes()) : "none");
+  const int64_t size = cells.grid.size();
+  if (input.levels) levels.push_back({h.narrow(1, h.size(1) - size, size), cells.grid, cells});
 }
 
 void require_stages(const base::Where& where, const char* key, size_t found, size_t stages) {

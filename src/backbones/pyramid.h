@@ -18,7 +18,7 @@ struct PyramidLayer {
   std::string attention_name;
   std::unique_ptr<core::Attention> attention;
   layers::LayerNorm norm1, norm2;
-  std::function<at::Tensor(const at::Tensor& rows, const core::Grid& grid)> feed_forward;
+  std::function<at::Tensor(const at::Tensor& rows, const core::RealCells& cells)> feed_forward;
   double drop_path = 0.0;
 };
 
@@ -44,7 +44,7 @@ class Pyramid : public core::ImageBackbone {
     int64_t layers_in_all = 0;
     base::Node core;          ///< options of its attention
     core::ImageLayout image;  ///< layout of its rows
-    std::function<std::function<at::Tensor(const at::Tensor&, const core::Grid&)>(const layers::Scope&)>
+    std::function<std::function<at::Tensor(const at::Tensor&, const core::RealCells&)>(const layers::Scope&)>
         make_feed_forward;
   };
   /// Adds a stage of `depth` layers under build.scope / "stages" / index / "layers".
@@ -54,14 +54,14 @@ class Pyramid : public core::ImageBackbone {
   using Attend = std::function<core::AttentionResult(const PyramidLayer& layer, int64_t number,
                                                      const at::Tensor& rows)>;
   /// The rows h [B,T,D] after all layers of a stage; appends the states.
-  at::Tensor run_stage(int64_t stage, at::Tensor h, const core::Grid& grid, const core::BackboneInput& input,
+  at::Tensor run_stage(int64_t stage, at::Tensor h, const core::RealCells& cells, const core::BackboneInput& input,
                        core::State::Children& states, const Attend& attend) const;
-  /// Same for stages where every row of h may see every other: class tokens, then the grid's rows.
-  at::Tensor run_open_stage(int64_t stage, const at::Tensor& h, const core::Grid& grid,
+  /// Same for stages where every row of h may see every real one: class tokens, then the grid's rows.
+  at::Tensor run_open_stage(int64_t stage, const at::Tensor& h, const core::RealCells& cells,
                             const core::BackboneInput& input, const core::State& state,
                             core::State::Children& states) const;
   /// Adds the level of a stage if the input asks for levels; h [B,T,D] may have class tokens before the grid's rows.
-  static void add_level(const core::BackboneInput& input, const at::Tensor& h, const core::Grid& grid,
+  static void add_level(const core::BackboneInput& input, const at::Tensor& h, const core::RealCells& cells,
                         std::vector<core::ImageLevel>& levels);
   static void tell(const core::BackboneInput& input, const std::string& name, const at::Tensor& rows) {
     if (input.hidden) input.hidden(name, rows);
@@ -72,8 +72,6 @@ class Pyramid : public core::ImageBackbone {
   std::vector<size_t> first_layer_ = {0};  ///< index for each stage, and one past the last
 };
 
-/// Throws InputError naming the backbone unless pixels are [B,channels,H,W].
-void require_pixels(const at::Tensor& pixels, int64_t channels, const char* who);
 /// Requires one value per stage for that key.
 void require_stages(const base::Where& where, const char* key, size_t found, size_t stages);
 

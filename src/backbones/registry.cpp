@@ -6,6 +6,7 @@
 #include "backbones/encoder.h"
 #include "backbones/pvt.h"
 #include "backbones/pvt_v2.h"
+#include "backbones/resnet.h"
 #include "backbones/swin.h"
 #include "backbones/vit.h"
 #include "base/error.h"

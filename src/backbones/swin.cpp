@@ -84,37 +84,81 @@ Swin::Swin(const SwinOptions& options, const VisionBuild& build) : options_(opti
     stage.core.set("window_size", base::Node::array({windows_[s].height, windows_[s].width}));
     stage.make_feed_forward = [&](const layers::Scope& scope) {
       const layers::FeedForward ffn(scope, dim, hidden, ops::Activation::gelu, std);
-      return [ffn](const at::Tensor& rows, const core::Grid&) { return ffn(rows); };
+      return [ffn](const at::Tensor& rows, const core::RealCells&) { return ffn(rows); };
     };
     add_stage(build, options.depths[s], stage);
   }
   if (build.whole) final_norm_ = layers::LayerNorm(build.scope / "final_norm", dim(), options.norm_eps);
 }
 
-at::Tensor Swin::run_windows(size_t stage, const at::Tensor& h, const core::Grid& grid,
+/// Rows of an image inside a larger one, which is cut into windows.
+struct Swin::Windows {
+  core::Grid image;  ///< of the rows
+  core::WindowCut cut;
+  core::Grid offset = {};  ///< of the image in the larger one
+  at::Tensor valid = {};   ///< [B*n,A] of the windows; undefined: no padding
+
+  at::Tensor widened(const at::Tensor& rows) const {
+    const core::Grid& whole = cut.image;
+    if (whole.size() == image.size()) return rows;
+    return at::constant_pad_nd(rows.unflatten(1, {image.height, image.width}),
+                               {0, 0, offset.width, whole.width - offset.width - image.width, offset.height,
+                                whole.height - offset.height - image.height})
+        .flatten(1, 2);
+  }
+  at::Tensor narrowed(const at::Tensor& rows) const {
+    const core::Grid& whole = cut.image;
+    if (whole.size() == image.size()) return rows;
+    return rows.unflatten(1, {whole.height, whole.width})
+        .narrow(1, offset.height, image.height)
+        .narrow(2, offset.width, image.width)
+        .flatten(1, 2);
+  }
+};
+
+Swin::Windows Swin::windows_of(size_t stage, const core::RealCells& cells, const core::BackboneInput& input,
+                               bool shifted) const {
+  const core::Grid grid = cells.grid;
+  if (input.image_sizes.empty()) {
+    const core::Grid window{std::min(windows_[stage].height, grid.height), std::min(windows_[stage].width, grid.width)};
+    const auto shift = [&](int64_t size, int64_t of) { return shifted && size > of ? of / 2 : 0; };
+    return {grid, {grid, window, {shift(grid.height, window.height), shift(grid.width, window.width)}}};
+  }
+  // No row comes around: a window of the first rows holds nothing else.
+  const core::Grid window = windows_[stage];
+  const auto offset = [&](int64_t of) { return shifted && of > 1 ? of - of / 2 : 0; };
+  Windows windows{grid, {}, {offset(window.height), offset(window.width)}};
+  const core::Grid moved{windows.offset.height + grid.height, windows.offset.width + grid.width};
+  windows.cut = {core::WindowCut{moved, window}.padded(), window};
+  if (windows.cut.image.size() == grid.size() && cells.all()) return windows;
+  const at::Tensor real = cells.all() ? at::ones({input.pixels.size(0), grid.size()},
+                                                 at::TensorOptions().dtype(at::kBool).device(input.pixels.device()))
+                                      : cells.mask(input.pixels.device());
+  windows.valid = windows.cut.cut(windows.widened(real.unsqueeze(-1).to(at::kByte))).squeeze(-1).to(at::kBool);
+  return windows;
+}
+
+at::Tensor Swin::run_windows(size_t stage, const at::Tensor& h, const core::RealCells& cells,
                              const core::BackboneInput& input, const core::State& state,
                              core::State::Children& states) const {
-  const core::Grid window{std::min(windows_[stage].height, grid.height), std::min(windows_[stage].width, grid.width)};
-  const core::WindowCut plain{grid, window};
-  const core::WindowCut moved{
-      grid,
-      window,
-      {grid.height > window.height ? window.height / 2 : 0, grid.width > window.width ? window.width / 2 : 0}};
-  const core::AttendTable table({core::SpanKind::tokens, window.size()}, core::Rule::all());
+  const Windows plain = windows_of(stage, cells, input, false), moved = windows_of(stage, cells, input, true);
+  const core::Grid window = plain.cut.window;
   at::Tensor regions;  // the same for all shifted layers of the stage
   int64_t in_stage = 0;
-  return run_stage(static_cast<int64_t>(stage), h, grid, input, states,
+  return run_stage(static_cast<int64_t>(stage), h, cells, input, states,
                    [&](const PyramidLayer& layer, int64_t number, const at::Tensor& rows) {
                      RECORD_USER_SCOPE("attention");
-                     const core::WindowCut& windows = in_stage++ % 2 == 1 ? moved : plain;
-                     core::AttentionInput attention{windows.cut(rows), {}, table, input.mode};
-                     core::ImageRows image{window, &windows};
+                     const Windows& windows = in_stage++ % 2 == 1 ? moved : plain;
+                     core::AttendTable table({core::SpanKind::tokens, window.size()}, core::Rule::all());
+                     table.set_valid(windows.valid);
+                     core::AttentionInput attention{windows.cut.cut(windows.widened(rows)), {}, table, input.mode};
+                     core::ImageRows image{window, &windows.cut};
                      attention.image = &image;
-                     if (windows.is_shifted()) {
-                       const core::Grid whole = windows.padded();
+                     if (windows.cut.is_shifted()) {
+                       const core::Grid whole = windows.cut.padded();
                        if (!regions.defined()) {
                          regions = ops::window_region_bias(whole.height, whole.width, window.height, window.width,
-                                                           windows.shift.height, windows.shift.width,
+                                                           windows.cut.shift.height, windows.cut.shift.width,
                                                            rows.options().requires_grad(false));
                        }
                        image.window_bias = regions;
@@ -122,7 +166,7 @@ at::Tensor Swin::run_windows(size_t stage, const at::Tensor& h, const core::Grid
                      const core::State child = state.child(layer.attention_name);
                      if (input.observe) input.observe(number, *layer.attention, attention, child);
                      core::AttentionResult result = layer.attention->forward(attention, child);
-                     result.y = windows.join(result.y);
+                     result.y = windows.narrowed(windows.cut.join(result.y));
                      return result;
                    });
 }
@@ -132,39 +176,42 @@ core::BackboneResult Swin::forward(const core::BackboneInput& input, const core:
   std::vector<core::ImageLevel> levels;
   const bool embeds = patches_.weight.defined();
   std::vector<core::Grid> grids;
+  std::vector<core::RealCells> cells;
   at::Tensor h;
   if (embeds) {
     RECORD_USER_SCOPE("embedding");
-    require_pixels(input.pixels, options_.in_channels, "swin");
-    const int64_t patch = options_.patch_size, height = input.pixels.size(2), width = input.pixels.size(3);
+    const at::Tensor pixels = real_pixels("swin", input, options_.in_channels);
+    const int64_t patch = options_.patch_size, height = pixels.size(2), width = pixels.size(3);
     base::require(height > 0 && width > 0 && height % patch == 0 && width % patch == 0,
                   "[swin] expected images whose height and width are multiples of patch_size = {}, found {} x {}",
                   patch, height, width);
     grids = options_.grids(height, width);
-    h = patch_norm_(patches_(input.pixels));
+    cells = real_cells("swin", input, grids);
+    h = patch_norm_(patches_(pixels));
   } else {
     grids = options_.grids(options_.image_size[0], options_.image_size[1]);
     base::require(input.rows.defined() && input.rows.dim() == 3 && input.rows.size(1) == grids[0].size() &&
                       input.rows.size(2) == dim(),
                   "[swin] expected rows [B,{},{}], found {}", grids[0].size(), dim(),
                   input.rows.defined() ? c10::str(input.rows.sizes()) : "none");
+    for (const core::Grid& grid : grids) cells.push_back({grid, {}});
     h = input.rows;
   }
   tell(input, "embed", h);
   for (size_t s = 0; s < grids.size(); ++s) {
     if (s > 0) {
       RECORD_USER_SCOPE("embedding");
-      h = mergings_[s - 1](h, grids[s - 1]);
+      h = mergings_[s - 1](cells[s - 1].keep(h), grids[s - 1]);
       tell(input, fmt::format("stages.{}.embed", s), h);
     }
-    h = run_windows(s, h, grids[s], input, state, states);
-    if (s + 1 < grids.size()) add_level(input, h, grids[s], levels);
+    h = run_windows(s, h, cells[s], input, state, states);
+    if (s + 1 < grids.size()) add_level(input, h, cells[s], levels);
   }
   if (embeds) {
     h = final_norm_(h);
     tell(input, "final_norm", h);
   }
-  add_level(input, h, grids.back(), levels);
+  add_level(input, h, cells.back(), levels);
   return {h, core::State::list(std::move(states)), {}, grids.back(), std::move(levels)};
 }
 

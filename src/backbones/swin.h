@@ -13,6 +13,9 @@ namespace mnemo::backbones {
 ///   shift: the grid is rolled by -(wh/2, ww/2) and rolled back after the attention; an axis that is not larger than
 ///   its window is not rolled; windows are padded with zeros at the bottom and right, and the keys and values of this
 ///   padding are the biases of k and v
+/// Images of a padded batch (BackboneInput::image_sizes): windows have the table's size, shifted ones begin before the
+/// image instead of rolling it, on both axes, and no padding is a key, so that a window holds the same cells in a batch
+/// of any size.
 /// Images may have any size whose sides are multiples of patch_size; the table of position biases fits the windows of
 /// image_size.
 class Swin final : public Pyramid {
@@ -30,8 +33,11 @@ class Swin final : public Pyramid {
     layers::Linear reduction;
     at::Tensor operator()(const at::Tensor& rows, const core::Grid& grid) const;
   };
-  at::Tensor run_windows(size_t stage, const at::Tensor& h, const core::Grid& grid, const core::BackboneInput& input,
-                         const core::State& state, core::State::Children& states) const;
+  struct Windows;
+  Windows windows_of(size_t stage, const core::RealCells& cells, const core::BackboneInput& input, bool shifted) const;
+  at::Tensor run_windows(size_t stage, const at::Tensor& h, const core::RealCells& cells,
+                         const core::BackboneInput& input, const core::State& state,
+                         core::State::Children& states) const;
 
   SwinOptions options_;
   layers::PatchEmbedding patches_;

@@ -12,7 +12,8 @@ class Swin;
 
 struct SwinOptions {
   static constexpr const char* kType = "swin";
-  static constexpr bool kTakesTasks = false;  ///< nor adapters
+  static constexpr bool kTakesTasks = false;   ///< nor adapters
+  static constexpr bool kHasAttention = true;  ///< that memories wrap
   using Backbone = Swin;
 
   std::vector<int64_t> image_size = {224, 224};

@@ -102,12 +102,11 @@ at::Tensor Vit::positions(const core::Grid& grid) const {
   return positions_for(grid, positions_, options_.grid(), options_.position_resampling);
 }
 
-at::Tensor Vit::embed(const at::Tensor& pixels) const {
+at::Tensor Vit::embed(const at::Tensor& pixels, const core::RealCells& cells) const {
   RECORD_USER_SCOPE("embedding");
-  const core::Grid grid = grid_of(pixels);
   at::Tensor rows = patches_(pixels);
   if (class_token_.defined()) rows = at::cat({class_token_.expand({rows.size(0), 1, -1}), rows}, 1);
-  return rows + positions(grid);
+  return rows + positions_for(cells, positions_, options_.grid(), options_.position_resampling);
 }
 
 core::BackboneResult Vit::forward(const core::BackboneInput& input, const core::State& state) const {
@@ -115,11 +114,13 @@ core::BackboneResult Vit::forward(const core::BackboneInput& input, const core::
   base::require((embeds ? input.pixels : input.rows).defined(), "[vit] expected {}",
                 embeds ? "pixels [B,C,H,W]" : "rows [B,T,D]");
   const core::Grid grid = embeds ? grid_of(input.pixels) : options_.grid();
-  at::Tensor h = embeds ? embed(input.pixels) : input.rows;
+  const core::RealCells cells = embeds ? real_cells("vit", input, {grid}).front() : core::RealCells{grid, {}};
+  at::Tensor h = embeds ? embed(real_pixels("vit", input, options_.in_channels), cells) : input.rows;
   base::require(h.dim() == 3 && h.size(1) == options_.cls_tokens + grid.size() && h.size(2) == options_.dim,
                 "[vit] expected rows [B,{},{}], found {}", options_.cls_tokens + grid.size(), options_.dim,
                 c10::str(h.sizes()));
-  const core::AttendTable table = attend_table(grid);
+  core::AttendTable table = attend_table(grid);
+  table.set_valid(cells.mask(h.device(), options_.cls_tokens));
   const core::ImageRows image{grid};
   if (input.hidden) input.hidden("embed", h);
   h = layers::dropout(h, options_.dropout, input.mode == core::Mode::train);
@@ -139,7 +140,7 @@ core::BackboneResult Vit::forward(const core::BackboneInput& input, const core::
     if (input.hidden) input.hidden("final_norm", h);
   }
   core::BackboneResult result{h, core::State::list(std::move(states)), {}, grid};
-  if (input.levels) result.levels = {{h.narrow(1, options_.cls_tokens, grid.size()), grid}};
+  if (input.levels) result.levels = {{h.narrow(1, options_.cls_tokens, grid.size()), grid, cells}};
   return result;
 }
 

@@ -63,13 +63,15 @@ class Vit final : public core::ImageBackbone, public core::TaskBackbone {
   /// Throws InputError for images whose sides are not multiples of patch_size.
   core::Grid grid_of(const at::Tensor& pixels) const override;
   /// pixels [B,C,H,W] -> the rows [B,T,D] that enter the first layer, before dropout.
-  at::Tensor embed(const at::Tensor& pixels) const;
+  at::Tensor embed(const at::Tensor& pixels) const { return embed(pixels, {grid_of(pixels), {}}); }
   /// The position table for images with that grid, [T,D]: the class token first, if there is one.
   at::Tensor positions(const core::Grid& grid) const;
   /// Every row sees every row: class tokens, then the grid's rows.
   core::AttendTable attend_table(const core::Grid& grid) const { return open_table(options_.cls_tokens, grid); }
 
  private:
+  at::Tensor embed(const at::Tensor& pixels, const core::RealCells& cells) const;
+
   VitOptions options_;
   layers::PatchEmbedding patches_;
   at::Tensor class_token_;  // [D]

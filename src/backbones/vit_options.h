@@ -14,7 +14,8 @@ class Vit;
 
 struct VitOptions {
   static constexpr const char* kType = "vit";
-  static constexpr bool kTakesTasks = true;  ///< and adapters
+  static constexpr bool kTakesTasks = true;    ///< and adapters
+  static constexpr bool kHasAttention = true;  ///< that memories wrap
   using Backbone = Vit;
 
   std::vector<int64_t> image_size = {224, 224};

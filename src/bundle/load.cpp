@@ -134,12 +134,17 @@ AnyModel load_one(const std::string& folder, const LoadModelOptions& options, bo
     const models::ModelOptions model = models::read_model_options(config);
     const weights::Unnamed unnamed = options.change ? weights::Unnamed::keep : weights::Unnamed::refuse;
     const auto shapes = fresh_model(model, file, folder, options.dtype, 0, at::kMeta);
-    weights::require_theirs(*loaded.format, file, shapes->parameters().named(), weights_path,
-                            model.backbone.num_heads(), unnamed);
+    const auto named = [&](const models::Model& one) {
+      return weights::named_model(*loaded.format, one.parameters(), one.initial_state(1));
+    };
+    weights::require_theirs(*loaded.format, file, named(*shapes).tensors, weights_path, model.backbone.num_heads(),
+                            unnamed);
     loaded.model = options.change ? fresh_model(model, file, folder, options.dtype, options.seed)
                                   : unfilled_model(model, file, folder, options.dtype);
-    loaded.fresh = weights::load_theirs(*loaded.format, file, loaded.model->parameters().named(), weights_path,
-                                        model.backbone.num_heads(), unnamed);
+    const weights::NamedModel filled = named(*loaded.model);
+    loaded.fresh = weights::load_theirs(*loaded.format, file, filled.tensors, weights_path, model.backbone.num_heads(),
+                                        unnamed);
+    if (filled.tensors.size() > loaded.model->parameters().all().size()) loaded.model->commit(filled.state);
   }
   if (!options.device.is_cpu()) loaded.model->parameters().to(options.dtype, options.device);
   return loaded;

@@ -10,6 +10,7 @@
 #include "core/attention.h"
 #include "core/inspection.h"
 #include "core/mode.h"
+#include "core/real_cells.h"
 
 namespace mnemo::core {
 
@@ -38,6 +39,9 @@ struct BackboneInput {
   bool ends = true;
   bool recompute_layers = false;  ///< as in core::Segment; layers that are observed are not run again
   bool levels = false;            ///< image backbones: also return the rows after each stage
+  /// Image backbones: height and width in pixels of each image of a padded batch. No attention and no memory reads the
+  /// padding then, and convolutions read zeros there. Empty: whatever is there is part of the image.
+  std::vector<Grid> image_sizes = {};
   AttentionObserver observe = {};
   HiddenObserver hidden = {};
 
@@ -46,13 +50,14 @@ struct BackboneInput {
 
 /// The rows of images after a stage of the backbone, as dense prediction reads them.
 struct ImageLevel {
-  at::Tensor rows;  ///< [B,N,D], row by row; without class tokens
-  Grid grid = {};   ///< N = height * width
+  at::Tensor rows;      ///< [B,N,D], row by row; without class tokens
+  Grid grid = {};       ///< N = height * width
+  RealCells real = {};  ///< without padding all of them
 };
 
 struct BackboneResult {
   at::Tensor hidden;                      ///< [B,Q,D]; for images: class tokens, then the grid row by row
-  State state;                            ///< the attentions' states, one child per layer, named like its parameters
+  State state;                            ///< that of initial_state(), one child per layer, named like its parameters
   std::vector<at::Tensor> entering = {};  ///< per layer [B,Q,D]: its input, before any norm; empty for images
   Grid grid = {};                         ///< for images: the grid of the last rows
   std::vector<ImageLevel> levels = {};    ///< of each stage, the finest first, if the input asks for them
@@ -63,8 +68,8 @@ class Backbone {
  public:
   virtual ~Backbone() = default;
   virtual BackboneResult forward(const BackboneInput& input, const State& state) const = 0;
-  /// The initial states of its attentions.
-  State initial_state(int64_t batch) const;
+  /// The initial states of its attentions, and whatever else it keeps for the model.
+  virtual State initial_state(int64_t batch) const;
   virtual int64_t num_layers() const = 0;
   /// Width of the hidden states it returns.
   virtual int64_t dim() const = 0;

@@ -15,8 +15,8 @@ namespace mnemo::layers {
 struct ConvFeedForward {
   ConvFeedForward() = default;
   ConvFeedForward(const Scope& scope, int64_t dim, int64_t hidden, bool relu, double std);
-  /// [B,h*w,D] -> [B,h*w,D].
-  at::Tensor operator()(const at::Tensor& rows, int64_t height, int64_t width) const;
+  /// [B,h*w,D] -> [B,h*w,D]. valid [B,h*w] bool: false = padding, read as zeros by the convolution.
+  at::Tensor operator()(const at::Tensor& rows, int64_t height, int64_t width, const at::Tensor& valid = {}) const;
 
   Linear in, out;
   at::Tensor weight, bias;

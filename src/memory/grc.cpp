@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "core/append_rows.h"
 #include "core/require_state.h"
+#include "memory/resample_cells.h"
 
 namespace mnemo::memory {
 
@@ -33,8 +34,9 @@ void GrcOptions::validate(const base::Where& where) const {
   where.require(position != GrcOptions::Position::cpe_alone ||
                     (variant == plain.variant && !cache_len && lifetime == plain.lifetime && !bptt_depth &&
                      mem_attention == plain.mem_attention && attend != GrcOptions::Attend::batch_mean &&
-                     eval_read != GrcOptions::EvalRead::stored && !sees_segment && cache_grid.empty() && grid.empty() &&
-                     cls_tokens == plain.cls_tokens && !qkv_bias && gate_bias.value_or(true) && widen == plain.widen),
+                     eval_read != GrcOptions::EvalRead::stored && !sees_segment && resample == plain.resample &&
+                     cache_grid.empty() && grid.empty() && cls_tokens == plain.cls_tokens && !qkv_bias &&
+                     gate_bias.value_or(true) && widen == plain.widen),
                 "position",
                 "\"cpe_alone\" has no cache; of the other options expected only cache_ratio, which sets the groups of "
                 "the convolution");
@@ -106,6 +108,8 @@ void Grc::require_sense(const core::AttentionBuild& build, const core::ImageLayo
   base::require(!image.given() || options.cls_tokens == 0 || options.cls_tokens == image.class_tokens,
                 "grc: the backbone determines the class tokens: expected cls_tokens = {} or none, found {}",
                 image.class_tokens, options.cls_tokens);
+  base::require(options.resample == GrcOptions::Resample::rows || (image.given() && !image.windows), "{}",
+                "grc: resample = \"grid\" needs the rows of a whole image; expected \"rows\"");
   base::require(channels_ >= build.num_heads && channels_ % build.num_heads == 0,
                 "grc: expected int(dim * cache_ratio) to be a multiple of num_heads = {}, found {}", build.num_heads,
                 channels_);
@@ -131,6 +135,14 @@ Grc::Grc(const Options& options, const core::AttentionBuild& build, std::unique_
       cache_len_(options.length(image)),
       num_heads_(build.num_heads) {
   require_sense(build, image);
+  if (options.resample == GrcOptions::Resample::grid) {
+    cache_grid_ = image.grid;
+    if (!options.cache_grid.empty()) cache_grid_ = {options.cache_grid[0], options.cache_grid[1]};
+    base::require(cache_grid_.size() + image.class_tokens == cache_len_,
+                  "grc: resample = \"grid\": expected cache_len = {}, a row for each class token and each cell of the "
+                  "cache's grid of {}x{}, found {}",
+                  cache_grid_.size() + image.class_tokens, cache_grid_.height, cache_grid_.width, cache_len_);
+  }
   const core::ReadsHeads* same = nullptr;
   if (options.mem_attention == GrcOptions::Reader::same) {
     same = reads_heads();
@@ -186,11 +198,23 @@ bool Grc::updates(const GrcState& old, core::Mode mode) const {
   return old.per_sequence || mode == core::Mode::train || reads_update(mode);
 }
 
-Grc::Source Grc::source(const at::Tensor& rows, const core::AttendTable& table) const {
-  Source source{rows.size(-1) == channels_ ? rows : rows.narrow(-1, 0, channels_), {}};
-  const at::Tensor& valid = table.valid();
-  if (valid.defined()) source.valid = valid.narrow(1, table.num_context(), rows.size(1));
+Grc::Source Grc::source(const at::Tensor& rows, const core::AttentionInput& input) const {
+  Source source{rows.size(-1) == channels_ ? rows : rows.narrow(-1, 0, channels_), {}, input.grid()};
+  const at::Tensor& valid = input.table.valid();
+  if (valid.defined()) source.valid = valid.narrow(1, input.table.num_context(), rows.size(1));
   return source;
+}
+
+at::Tensor Grc::resampled(const Source& source) const {
+  if (cache_grid_.size() == 0) return ops::resample_nearest(source.rows, cache_len_, source.valid);
+  const int64_t cells = source.grid.size(), front = source.rows.size(1) - cells;
+  base::require(cells > 0 && front + cache_grid_.size() == cache_len_,
+                "[grc] expected {} class tokens and the rows of an image, found {} rows and a grid of {}x{}",
+                cache_len_ - cache_grid_.size(), source.rows.size(1), source.grid.height, source.grid.width);
+  const at::Tensor valid = source.valid.defined() ? source.valid.narrow(1, front, cells) : source.valid;
+  const at::Tensor image = resample_cells(source.rows.narrow(1, front, cells),
+                                          core::RealCells::from_mask(valid, source.grid), cache_grid_);
+  return front == 0 ? image : at::cat({source.rows.narrow(1, 0, front), image}, 1);
 }
 
 at::Tensor Grc::read(const at::Tensor& x, const at::Tensor& cache, core::Grid grid) const {
@@ -200,8 +224,7 @@ at::Tensor Grc::read(const at::Tensor& x, const at::Tensor& cache, core::Grid gr
 
 at::Tensor Grc::update(const at::Tensor& cache, const Source& source) const {
   RECORD_USER_SCOPE("grc");
-  const at::Tensor input = ops::resample_nearest(source.rows, cache_len_, source.valid);
-  const at::Tensor updated = ops::grc_step(cache, input, gates_, authors_);
+  const at::Tensor updated = ops::grc_step(cache, resampled(source), gates_, authors_);
   if (!source.valid.defined()) return updated;
   return at::where(source.valid.any(1).unsqueeze(-1).unsqueeze(-1), updated, cache);
 }
@@ -238,7 +261,7 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
                    x = updates(old, input.mode) ? cached.contiguous() : cached;
 
   // The input of the update: this call's rows, after those of the segment's earlier parts.
-  Source source = this->source(authors_ ? self.heads : x, input.table);
+  Source source = this->source(authors_ ? self.heads : x, input);
   const bool needs_rows = updates(old, input.mode), moves = old.per_sequence || input.mode == core::Mode::train;
   if (needs_rows && (old.rows.defined() || !input.ends)) {
     const at::Tensor real = source.valid.defined()
@@ -276,7 +299,7 @@ core::AttentionResult Grc::forward(const core::AttentionInput& input, const core
   at::Tensor y = ops::grc_mix(this->read(x, read, input.grid()), self.heads, lambda_);
   if (!authors_) y = inner().project(y);
   if (position_.defined())
-    y = y + position_(input.x, grid_of(input), input.grid().size() > 0 ? -1 : options_.cls_tokens);
+    y = y + position_(real_rows(input), grid_of(input), input.grid().size() > 0 ? -1 : options_.cls_tokens);
   return {y, joined(next, self.state), self.to_above};
 }
 
@@ -285,8 +308,8 @@ core::AttentionView Grc::inspect(const core::AttentionInput& input, const core::
   core::AttentionView view = WrappedAttention::inspect(input, state, history);
   const core::State grc = own_state(state);
   const GrcState& old = grc.as<GrcState>();
-  const Source made_of = source(authors_ ? inner().forward(input, inner_state(state)).y : input.x, input.table);
-  const at::Tensor rows = ops::resample_nearest(made_of.rows, cache_len_, made_of.valid);
+  const Source made_of = source(authors_ ? inner().forward(input, inner_state(state)).y : input.x, input);
+  const at::Tensor rows = resampled(made_of);
   const ops::GrcGateValues gates = ops::grc_gate_values(old.cache.expand({rows.size(0), -1, -1}), rows, gates_,
                                                         authors_);
   view.gates.push_back({"reset", gates.reset});
@@ -306,7 +329,7 @@ std::vector<core::BranchRows> Grc::branches(const core::AttentionInput& input, c
   const at::Tensor self = this->self(input, inner_state(state)).heads;
   at::Tensor read = old.cache;
   if (reads_update(input.mode)) {
-    const Source made_of = source(authors_ ? self : input.x, input.table);
+    const Source made_of = source(authors_ ? self : input.x, input);
     read = attended(update(old.cache, made_of), made_of, old.cache);
   }
   std::vector<core::BranchRows> all = WrappedAttention::branches(input, state);

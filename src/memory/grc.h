@@ -28,7 +28,8 @@ struct GrcState {
 };
 
 /// Attention with a gated recurrent cache around an inner core (Zhang et al. 2024, eq. 1-5; algorithm 1).
-///   C' = gates(C, X), X = the segment's rows resampled to cache_len, first C = int(D * cache_ratio) channels
+///   C' = gates(C, X), X = the segment's rows resampled to cache_len, first C = int(D * cache_ratio) channels; with
+///   resample = "grid" an image is resampled to the grid of the cache, class tokens beside it
 ///   m  = the output of GrcReader for C',  y_h = sigma(lambda_h) [m_h, 0] + (1 - sigma(lambda_h)) o_h
 /// Bidirectional: every sequence reads its own C' (attend "batch_mean": their mean; eval_read "stored": C itself in
 /// evaluation). Causal: every query reads C, the cache before the segment. After the segment, the cache becomes the
@@ -62,6 +63,7 @@ class Grc final : public core::WrappedAttention<core::Attention> {
  private:
   struct Source {
     at::Tensor rows, valid;
+    core::Grid grid = {};  ///< of the last rows, if they are an image
   };
   /// -1: full.
   int64_t cache_bptt_depth() const;
@@ -76,7 +78,9 @@ class Grc final : public core::WrappedAttention<core::Attention> {
   bool updates(const GrcState& old, core::Mode mode) const;
   core::CoreAttention::Heads self(const core::AttentionInput& input, const core::State& state) const;
   /// The input of the update: rows [B,Q,D] of this call, or the inner attention's output for them.
-  Source source(const at::Tensor& rows, const core::AttendTable& table) const;
+  Source source(const at::Tensor& rows, const core::AttentionInput& input) const;
+  /// Its rows resampled to the cache's, [B,N,C].
+  at::Tensor resampled(const Source& source) const;
   /// The cache after those rows: [B,N,C].
   at::Tensor update(const at::Tensor& cache, const Source& source) const;
   /// The mean over the sequences with real rows, [1,N,C]; `old` if there are none.
@@ -91,6 +95,7 @@ class Grc final : public core::WrappedAttention<core::Attention> {
   bool authors_, causal_;
   bool reads_before_;  ///< queries read the cache as it was before the segment
   int64_t dim_, head_dim_, channels_, cache_len_, num_heads_;
+  core::Grid cache_grid_ = {};  ///< of the cache's last rows; resample = "grid"
   GrcReader reader_;
   ops::GrcGates gates_;
   at::Tensor lambda_;

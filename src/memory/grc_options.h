@@ -18,6 +18,7 @@ struct GrcOptions {
   enum class EvalRead { updated, stored };
   enum class Position { none, cpe, cpe_alone };
   enum class Widen { zeros, projection };
+  enum class Resample { rows, grid };
   Variant variant = Variant::paper;
   double cache_ratio = 0.5;
   std::optional<int64_t> cache_len;
@@ -28,6 +29,7 @@ struct GrcOptions {
   std::optional<EvalRead> eval_read;
   bool sees_segment = false;
   Position position = Position::none;
+  Resample resample = Resample::rows;
   int64_t cls_tokens = 0;
   std::vector<int64_t> grid;
   std::vector<int64_t> cache_grid;
@@ -69,6 +71,10 @@ struct GrcOptions {
       "cpe: add a convolution of the input to the output (images); cpe_alone: images, as a control: that convolution "
       "without cache and gates",
       base::one_of("none", "cpe", "cpe_alone"));
+    v("resample", resample,
+      "how the rows of a segment or an image fill the cache: rows: nearest in their order (the paper and the authors'' "
+      "code); grid: images: nearest in height and in width, so that the cache of a larger image is a smaller image",
+      base::one_of("rows", "grid"));
     v("cls_tokens", cls_tokens, "cpe: number of class tokens, if the backbone does not provide it",
       base::range(0, 1 << 16));
     v("grid", grid, "cpe: grid height and width, if the backbone does not provide it", base::range(1, 1 << 16));

@@ -26,6 +26,13 @@ at::Tensor GrcPosition::operator()(const at::Tensor& x, core::Grid grid, int64_t
   return in_front == 0 ? out : at::constant_pad_nd(out, {0, 0, in_front, 0});
 }
 
+at::Tensor real_rows(const core::AttentionInput& input) {
+  const at::Tensor& valid = input.table.valid();
+  if (!valid.defined() || input.image == nullptr) return input.x;
+  const at::Tensor own = valid.narrow(1, input.table.num_context(), input.x.size(1));
+  return input.x.masked_fill(own.logical_not().unsqueeze(-1), 0.0);
+}
+
 GrcPositionAlone::GrcPositionAlone(const GrcOptions& options, const core::AttentionBuild& build,
                                    std::unique_ptr<core::CoreAttention> inner)
     : WrappedAttention(std::move(inner)),
@@ -33,7 +40,7 @@ GrcPositionAlone::GrcPositionAlone(const GrcOptions& options, const core::Attent
 
 core::AttentionResult GrcPositionAlone::forward(const core::AttentionInput& input, const core::State& state) const {
   core::AttentionResult result = inner().forward(input, state);
-  result.y = result.y + position_(input.x, input.grid(), -1);
+  result.y = result.y + position_(real_rows(input), input.grid(), -1);
   return result;
 }
 

@@ -28,6 +28,9 @@ class GrcPosition {
   at::Tensor weight_, bias_;  // [D,D/C,3,3], [D]
 };
 
+/// The rows of an image with zeros in place of padding, as that convolution reads them; rows of texts unchanged.
+at::Tensor real_rows(const core::AttentionInput& input);
+
 /// An attention of images with that position and no cache: a control without GRC's cache and gates.
 ///   y = attention(x) + position(x),  C = int(D * cache_ratio) groups
 class GrcPositionAlone final : public core::WrappedAttention<core::Attention> {

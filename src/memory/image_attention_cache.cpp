@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "core/require_state.h"
+#include "memory/resample_cells.h"
 
 namespace mnemo::memory {
 
@@ -62,12 +63,6 @@ at::Tensor ImageAttentionCache::context(const core::AttentionInput& input, const
   const int64_t batch = input.x.size(0), kept = lanes_ && cache.rows.defined() ? cache.rows.size(1) : mem_len_;
   core::require_state("attention_cache", cache.rows, {lanes_ ? batch : 1, kept, dim_});
   if (lanes_) core::require_state("attention_cache", cache.valid, {batch, kept});
-  const core::Grid grid = input.grid();
-  const bool same_grid = grid.height == image_.grid.height && grid.width == image_.grid.width;
-  base::require(!image_.reduces() || same_grid,
-                "[attention_cache] its images have {}x{} rows and are reduced like the current image: expected one of "
-                "that size, found {}x{}",
-                image_.grid.height, image_.grid.width, grid.height, grid.width);
   const int64_t filled = lanes_ ? kept : std::min(cache.filled.item<int64_t>(), mem_len_);
   if (filled == 0) return {};
   at::Tensor rows = cache.rows.detach().narrow(1, kept - filled, filled), valid = cache.valid;
@@ -78,10 +73,22 @@ at::Tensor ImageAttentionCache::context(const core::AttentionInput& input, const
     if (valid.defined())
       valid = valid.view({lanes, -1, image}).select(2, 0).repeat_interleave(rows.size(1) * image / filled, 1);
   }
+  const at::Tensor own = table.valid();
   table.append_context({core::SpanKind::cache, rows.size(1)}, core::Rule::all());
-  if (valid.defined() && !valid.all().item<bool>())
-    table.set_valid(at::cat({valid, valid.new_ones({batch, input.x.size(1)})}, 1));
+  const auto ones = [&](int64_t count) { return at::ones({batch, count}, rows.options().dtype(at::kBool)); };
+  if (own.defined() || (valid.defined() && !valid.all().item<bool>())) {
+    table.set_valid(
+        at::cat({valid.defined() ? valid : ones(rows.size(1)), own.defined() ? own : ones(input.x.size(1))}, 1));
+  }
   return rows.expand({batch, -1, -1});
+}
+
+std::pair<at::Tensor, at::Tensor> ImageAttentionCache::entering(const core::AttentionInput& input) const {
+  const at::Tensor x = input.x.detach();
+  at::Tensor valid = input.table.valid();
+  if (valid.defined()) valid = valid.narrow(1, input.table.num_context(), x.size(1));
+  if (!image_.reduces()) return {x, valid};
+  return {resample_cells(x, core::RealCells::from_mask(valid, input.grid()), image_.grid), {}};
 }
 
 core::AttentionResult ImageAttentionCache::forward(const core::AttentionInput& input, const core::State& state) const {
@@ -94,16 +101,28 @@ core::AttentionResult ImageAttentionCache::forward(const core::AttentionInput& i
   ImageAttentionCacheState next = cache;
   if (moves(input.mode)) {
     const at::NoGradGuard no_grad;
-    // All images of the batch in order go into one cache, or each into that of its place.
-    const at::Tensor x = input.x.detach(), entering = lanes_ ? x : x.reshape({1, -1, dim_});
-    const int64_t fresh = std::min(entering.size(1), mem_len_), old = std::min(cache.rows.size(1), mem_len_ - fresh);
-    const auto appended = [&](const at::Tensor& before, const at::Tensor& after) {
-      return at::cat({before.narrow(1, before.size(1) - old, old), after.narrow(1, after.size(1) - fresh, fresh)}, 1);
-    };
-    next.rows = appended(cache.rows, entering);
+    const auto [rows, valid] = entering(input);
     if (lanes_) {
-      next.valid = appended(cache.valid, cache.valid.new_ones({x.size(0), x.size(1)}));
+      const at::Tensor real = valid.defined() ? valid : cache.valid.new_ones({rows.size(0), rows.size(1)});
+      next.rows = at::cat({cache.rows, rows}, 1);
+      next.valid = at::cat({cache.valid, real}, 1);
+      if (valid.defined()) {
+        // Padding to the left: a stable order by "is real".
+        const at::Tensor order = at::argsort(next.valid.to(at::kByte), /*stable=*/true, 1);
+        next.rows = next.rows.gather(1, order.unsqueeze(-1).expand({-1, -1, dim_}));
+        next.valid = next.valid.gather(1, order);
+      }
+      const int64_t all = next.rows.size(1), kept = std::min(all, mem_len_);
+      next.rows = next.rows.narrow(1, all - kept, kept).contiguous();
+      next.valid = next.valid.narrow(1, all - kept, kept).contiguous();
     } else {
+      // All images of the batch in order.
+      at::Tensor all = rows.reshape({-1, dim_});
+      if (valid.defined()) all = all.index_select(0, at::nonzero(valid.flatten()).squeeze(1));
+      const int64_t fresh = std::min(all.size(0), mem_len_), old = std::min(cache.rows.size(1), mem_len_ - fresh);
+      next.rows = at::cat(
+          {cache.rows.narrow(1, cache.rows.size(1) - old, old), all.narrow(0, all.size(0) - fresh, fresh).unsqueeze(0)},
+          1);
       next.filled = (cache.filled + fresh).clamp_max(mem_len_);
     }
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "core/attention.h"
 #include "core/attention_build.h"
@@ -30,7 +31,8 @@ struct ImageAttentionCacheState {
 /// Images are not a sequence, so the cache belongs to the model, like GRC's: it is updated only in training and saved
 /// with the weights. With lanes = "batch" it belongs to a place of the batch, whose images count as a sequence:
 ///   cache'_b = the last mem_len rows of [cache_b; x_b], detached; in evaluation too unless eval_lanes = "empty"
-/// If the attention reduces its keys, the images in the cache are reduced in the same way.
+/// Padding of an image enters no cache. If the attention reduces its keys, the images in the cache are reduced in the
+/// same way; an image of another size, or with padding, enters it resampled to the grid of the model's images.
 class ImageAttentionCache final : public core::WrappedAttention<core::Attention> {
  public:
   using Options = AttentionCacheOptions;
@@ -48,6 +50,8 @@ class ImageAttentionCache final : public core::WrappedAttention<core::Attention>
   void for_inner(const core::AttentionInput& input, const core::State& state, const Call& call) const override;
   /// Whether an image of this mode enters the cache.
   bool moves(core::Mode mode) const;
+  /// The rows that enter the cache [B,T',D], and which are real (undefined: all).
+  std::pair<at::Tensor, at::Tensor> entering(const core::AttentionInput& input) const;
   /// The rows [B,M,D] before the input's keys, undefined while the cache is empty; adds their span to `table`.
   at::Tensor context(const core::AttentionInput& input, const ImageAttentionCacheState& cache,
                      core::AttendTable& table) const;

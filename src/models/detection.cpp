@@ -8,6 +8,16 @@
 #include "models/make_attention.h"
 
 namespace mnemo::models {
+namespace {
+
+/// Pixels with zeros to the right and below, up to multiples of `divisor`.
+at::Tensor padded_to(const at::Tensor& pixels, int64_t divisor) {
+  const auto missing = [&](int64_t size) { return (divisor - size % divisor) % divisor; };
+  const int64_t below = missing(pixels.size(2)), right = missing(pixels.size(3));
+  return below == 0 && right == 0 ? pixels : at::constant_pad_nd(pixels, {0, right, 0, below});
+}
+
+}  // namespace
 
 at::Tensor DetectionLosses::sum() const {
   at::Tensor all = parts[0].second;
@@ -41,10 +51,15 @@ Detector::Rows Detector::rows(const DetectionImages& images, core::Mode mode) co
   input.pixels = images.pixels;
   input.mode = mode;
   input.levels = true;
+  if (options_.padding == DetectorPadding::masked) {
+    for (const auto& [height, width] : images.sizes) input.image_sizes.push_back({height, width});
+    input.pixels = padded_to(images.pixels, options_.size_divisor);
+  }
   core::BackboneResult result = backbone_->forward(input, initial_state(batch).child("layers"));
+  std::vector<core::RealCells> real = head_->real(result.levels);
   return {head_->rows(result.levels),
           core::State::list({{"layers", std::move(result.state)}}),
-          {{images.pixels.size(2), images.pixels.size(3)}, images.sizes}};
+          {{input.pixels.size(2), input.pixels.size(3)}, images.sizes, std::move(real)}};
 }
 
 DetectionLosses Detector::losses(const DetectionImages& images, std::span<const heads::ObjectTargets> targets,

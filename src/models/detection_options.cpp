@@ -2,6 +2,7 @@
 #include <variant>
 
 #include "base/error.h"
+#include "base/node_merge.h"
 #include "models/detection_options.h"
 #include "models/registry.h"
 
@@ -43,6 +44,8 @@ DetectorOptions detector_options(DetectorType type, const ModelOptions& model, i
 
 const std::vector<DetectorPreset>& detector_presets() {
   using enum DetectorType;
+  // mmdetection's: statistics of the pretraining, and neither stem nor first stage trained
+  constexpr const char* kNorms = "backbone.batch_norms = \"running\"\nbackbone.frozen_stages = 1\n";
   static const std::vector<DetectorPreset> presets = {// Wang et al. 2021, tables 4 and 5
                                                       {"retinanet_pvt_tiny", retinanet, "pvt_tiny", 23.0},
                                                       {"retinanet_pvt_small", retinanet, "pvt_small", 34.2},
@@ -53,7 +56,14 @@ const std::vector<DetectorPreset>& detector_presets() {
                                                       // Wang et al. 2022, table 3; Liu et al. 2021
                                                       {"retinanet_pvt_v2_b2", retinanet, "pvt_v2_b2", 35.1},
                                                       {"mask_rcnn_pvt_v2_b2", mask_rcnn, "pvt_v2_b2", 45.0},
-                                                      {"mask_rcnn_swin_tiny", mask_rcnn, "swin_tiny", 47.8}};
+                                                      {"mask_rcnn_swin_tiny", mask_rcnn, "swin_tiny", 47.8},
+                                                      // as the PVT paper's tables have them
+                                                      {"retinanet_resnet18", retinanet, "resnet18", 21.3, kNorms},
+                                                      {"retinanet_resnet50", retinanet, "resnet50", 37.7, kNorms},
+                                                      {"retinanet_resnet101", retinanet, "resnet101", 56.7, kNorms},
+                                                      {"mask_rcnn_resnet18", mask_rcnn, "resnet18", 31.2, kNorms},
+                                                      {"mask_rcnn_resnet50", mask_rcnn, "resnet50", 44.2, kNorms},
+                                                      {"mask_rcnn_resnet101", mask_rcnn, "resnet101", 63.2, kNorms}};
   return presets;
 }
 
@@ -61,8 +71,9 @@ DetectorOptions detector_preset(const std::string& name) {
   const auto& presets = detector_presets();
   const auto found = std::find_if(presets.begin(), presets.end(), [&](const auto& one) { return one.name == name; });
   base::require(found != presets.end(), "detector: no preset {}", base::in_quotes(name));
-  return detector_options(found->type, read_model_options(base::Node::table({{"preset", found->backbone}})),
-                          kCocoClasses);
+  base::Node model = base::parse_toml(found->keys, found->name);
+  model.set("preset", found->backbone);
+  return detector_options(found->type, read_model_options(model), kCocoClasses);
 }
 
 void add_detector_presets(std::vector<Preset>& presets) {
@@ -72,7 +83,8 @@ void add_detector_presets(std::vector<Preset>& presets) {
     for (const DetectorPreset& one : detector_presets()) {
       const auto backbone = std::find_if(presets.begin(), presets.end(),
                                          [&](const Preset& preset) { return preset.name == one.backbone; });
-      base::Node model = base::parse_toml(backbone->toml, std::string(backbone->name));
+      base::Node model = base::merge(base::parse_toml(backbone->toml, std::string(backbone->name)),
+                                     base::parse_toml(one.keys, one.name));
       const size_t underscore = one.name.find("_" + one.backbone);
       model.set("head", base::Node::table({{"type", one.name.substr(0, underscore)}, {"num_classes", kCocoClasses}}));
       all.emplace_back(base::to_toml(model), fmt::format("a detector for COCO on {}", one.backbone));

@@ -9,6 +9,7 @@
 
 namespace mnemo::models {
 
+using heads::DetectorPadding;
 using heads::DetectorType;
 
 /// Options of a detector: everything above its backbone, and that.
@@ -31,6 +32,7 @@ struct DetectorPreset {
   DetectorType type;
   std::string backbone;       ///< preset of its model
   double published_millions;  ///< of parameters
+  std::string keys = {};      ///< of the model beside the preset, as TOML
 };
 const std::vector<DetectorPreset>& detector_presets();
 /// Throws InputError for an unknown name.

@@ -320,13 +320,16 @@ void check_in(const EncoderDecoderOptions& pairs, const ModelOptions& options, c
                   "expected {} below embedding.vocab_size = {}, found {}", name, embedding.vocab_size, id);
 }
 
-void check_in(const VisionOptions&, const ModelOptions& options, const core::ModelOutline& model,
+void check_in(const VisionOptions& vision, const ModelOptions& options, const core::ModelOutline& model,
               const base::Where& where) {
   const std::string& type = options.backbone.type;
   where.require(!where.given("embedding"), "embedding",
                 "backbone.type = \"{}\" embeds the patches of an image; drop the key", type);
   where.require(!options.adapters || model.takes_tasks, "adapters", "requires backbone.type = \"vit\", found \"{}\"",
                 type);
+  const bool attends = std::visit([](const auto& chosen) { return chosen.kHasAttention; }, vision);
+  where.require(attends || options.memory.empty(), "memory",
+                "backbone.type = \"{}\" has no attention, which a memory wraps; drop the key", type);
   check_memories(options, model, where);
 }
 

@@ -23,6 +23,7 @@ const std::vector<Preset>& presets() {
     add_pair_presets(list);
     add_vit_presets(list);
     add_pyramid_presets(list);
+    add_resnet_presets(list);
     add_detector_presets(list);
     return list;
   }();

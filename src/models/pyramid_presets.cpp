@@ -47,7 +47,26 @@ num_classes = 1000
 pool = "mean"
 )";
 
+// He et al. 2016, table 1.
+std::string resnet(const char* block, const char* depths) {
+  return fmt::format(
+      "[backbone]\ntype = \"resnet\"\nimage_size = [224, 224]\nblock = \"{}\"\ndepths = {}\n[head]\ntype = "
+      "\"classification\"\nnum_classes = 1000\npool = \"mean\"\n",
+      block, depths);
+}
+
 }  // namespace
+
+void add_resnet_presets(std::vector<Preset>& presets) {
+  static const std::array<std::string, 4> texts = {resnet("basic", "[2, 2, 2, 2]"), resnet("basic", "[3, 4, 6, 3]"),
+                                                   resnet("bottleneck", "[3, 4, 6, 3]"),
+                                                   resnet("bottleneck", "[3, 4, 23, 3]")};
+  constexpr std::string_view torchvision = "torchvision's table";
+  presets.push_back({"resnet18", "Residual network of 18 layers (He et al. 2016)", texts[0], 0, 11.69, torchvision});
+  presets.push_back({"resnet34", "the same of 34 layers", texts[1], 0, 21.80, torchvision});
+  presets.push_back({"resnet50", "the same of 50 layers, with bottlenecks", texts[2], 0, 25.56, torchvision});
+  presets.push_back({"resnet101", "the same of 101 layers", texts[3], 0, 44.55, torchvision});
+}
 
 void add_pyramid_presets(std::vector<Preset>& presets) {
   static const std::array<std::string, 7> texts = {pvt("[2, 2, 2, 2]"),           pvt("[3, 4, 6, 3]"),

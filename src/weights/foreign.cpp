@@ -219,6 +219,7 @@ const std::vector<ForeignFormat>& foreign_formats() {
                                                  pvt_format(),
                                                  timm_pvt_v2_format(),
                                                  timm_swin_format(),
+                                                 resnet_format(),
                                                  huggingface_gpt2_format(),
                                                  huggingface_llama_format(),
                                                  huggingface_mistral_format(),
@@ -271,6 +272,21 @@ base::Node parse_model_config(const std::string& text, const std::string& where,
   limits.max_bytes = size_t{16} << 20;
   limits.max_values = 2048 + static_cast<int64_t>(weights_bytes / 512);
   return base::parse_json(text, where, limits);
+}
+
+NamedModel named_model(const ForeignFormat& format, const layers::ParameterSet& parameters,
+                       const core::State& initial) {
+  NamedModel named{parameters.named(), {}};
+  named.state = initial.map([&](const core::Field& field, const at::Tensor& tensor) {
+    const bool known = !field.per_sequence() &&
+                       std::any_of(format.tensors.begin(), format.tensors.end(),
+                                   [&](const NameRule& rule) { return !theirs_by(rule, field.path).empty(); });
+    if (!known) return tensor;
+    at::Tensor copy = tensor.clone();
+    named.tensors.emplace_back(field.path, copy);
+    return copy;
+  });
+  return named;
 }
 
 NamedTensors to_theirs(const ForeignFormat& format, const NamedTensors& ours, int64_t num_heads) {

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "base/node.h"
+#include "core/state.h"
+#include "layers/parameters.h"
 #include "models/options.h"
 #include "weights/load_into.h"
 #include "weights/safetensors.h"
@@ -92,6 +94,14 @@ base::Node parse_model_config(const std::string& text, const std::string& where,
 /// Converts our tensors to theirs. Throws InputError that names a tensor for which the format has no name.
 /// num_heads: of rules by_head.
 NamedTensors to_theirs(const ForeignFormat& format, const NamedTensors& ours, int64_t num_heads = 0);
+/// What a format names of a model: its parameters, and copies of the tensors of its state that belong to the model
+/// (running statistics of batch norms). After loading, `state` is to be committed.
+struct NamedModel {
+  NamedTensors tensors;
+  core::State state;
+};
+NamedModel named_model(const ForeignFormat& format, const layers::ParameterSet& parameters, const core::State& initial);
+
 /// How to treat tensors that the target format cannot name.
 enum class Unnamed { refuse, keep };
 /// Throws InputError as load_theirs() for names and shapes, before anything is allocated.
@@ -110,5 +120,6 @@ ForeignFormat huggingface_vit_format();
 ForeignFormat pvt_format();
 ForeignFormat timm_pvt_v2_format();
 ForeignFormat timm_swin_format();
+ForeignFormat resnet_format();
 
 }  // namespace mnemo::weights

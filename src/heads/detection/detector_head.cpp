@@ -2,7 +2,10 @@
 
 #include <torch/types.h>
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "heads/detection/simple_pyramid.h"
 
 namespace mnemo::heads {
 namespace {
@@ -16,6 +19,21 @@ std::vector<at::Tensor> boxes_of(const std::vector<Proposals>& proposals) {
   std::vector<at::Tensor> boxes;
   for (const Proposals& each : proposals) boxes.push_back(each.boxes);
   return boxes;
+}
+
+/// The real cells of the levels; empty if all cells are real.
+std::vector<core::RealCells> real_of(std::span<const core::ImageLevel> levels) {
+  std::vector<core::RealCells> real;
+  for (const core::ImageLevel& level : levels) real.push_back(level.real);
+  if (std::ranges::all_of(real, &core::RealCells::all)) real.clear();
+  return real;
+}
+
+/// The real cells of image b, as a batch of one.
+std::vector<core::RealCells> one_image(const std::vector<core::RealCells>& real, size_t b) {
+  std::vector<core::RealCells> own;
+  for (const core::RealCells& level : real) own.push_back({level.grid, {level.of_image(static_cast<int64_t>(b))}});
+  return own;
 }
 
 /// Image b of maps [B,D,h,w], as a batch of one.
@@ -37,8 +55,15 @@ void DetectorHeadOptions::check(const core::ModelOutline& model, const base::Whe
 }
 
 DetectorHead::DetectorHead(const DetectorParts& parts, int64_t stride, const layers::Scope& scope)
-    : parts_(parts), stride_(stride), divisor_(stride << (parts.first_stage + parts.fpn.in_channels.size() - 1)) {
-  fpn_.emplace(parts.fpn, scope / "neck");
+    : parts_(parts),
+      stride_(parts.simple_pyramid ? SimplePyramid::kStride / 4 : stride),
+      divisor_(parts.simple_pyramid ? SimplePyramid::kStride * 2
+                                    : stride << (parts.first_stage + parts.fpn.in_channels.size() - 1)) {
+  if (parts.simple_pyramid) {
+    neck_ = std::make_unique<SimplePyramid>(parts.fpn, parts.first_stage, scope / "neck");
+  } else {
+    neck_ = std::make_unique<Fpn>(parts.fpn, scope / "neck");
+  }
   if (parts.type == DetectorType::retinanet) {
     retinanet_.emplace(parts.retinanet, scope / "head");
   } else {
@@ -49,9 +74,15 @@ DetectorHead::DetectorHead(const DetectorParts& parts, int64_t stride, const lay
 
 at::Tensor DetectorHead::rows(std::span<const core::ImageLevel> levels) const {
   std::vector<at::Tensor> stages, flat;
-  for (size_t s = parts_.first_stage; s < levels.size(); ++s) stages.push_back(map_of(levels[s]));
-  for (const at::Tensor& map : (*fpn_)(stages)) flat.push_back(map.flatten(2));
+  for (const core::ImageLevel& level : read(levels)) stages.push_back(map_of(level));
+  const std::vector<core::RealCells> real = real_of(read(levels));
+  for (const at::Tensor& map : (*neck_)(stages, real)) flat.push_back(map.flatten(2));
   return at::cat(flat, 2).transpose(1, 2);
+}
+
+std::vector<core::RealCells> DetectorHead::real(std::span<const core::ImageLevel> levels) const {
+  const std::vector<core::RealCells> real = real_of(read(levels));
+  return real.empty() ? real : neck_->real(real);
 }
 
 /// The maps that rows() has joined: each stage halves the grid, and extra maps halve it, rounded up.
@@ -59,7 +90,9 @@ std::vector<at::Tensor> DetectorHead::maps(const at::Tensor& rows, PixelSize ima
   const auto [height, width] = image;
   base::require(height > 0 && width > 0 && height % divisor_ == 0 && width % divisor_ == 0,
                 "detector: expected images whose sides are multiples of {}, found {} x {}", divisor_, height, width);
-  const size_t stages = parts_.fpn.in_channels.size(), count = stages + static_cast<size_t>(fpn_->num_extra());
+  const size_t stages = parts_.simple_pyramid ? SimplePyramid::kLevels - parts_.first_stage
+                                              : parts_.fpn.in_channels.size(),
+               count = stages + static_cast<size_t>(num_extra(parts_.fpn.extra));
   const at::Tensor joined = rows.transpose(1, 2);
   std::vector<at::Tensor> maps;
   int64_t first = 0, h = height / (stride_ << parts_.first_stage), w = width / (stride_ << parts_.first_stage);
@@ -94,18 +127,19 @@ std::vector<at::Tensor> DetectorHead::image_losses(const std::vector<at::Tensor>
   const DrawOrder own = [&](int64_t, bool positive, int64_t count) {
     return order(static_cast<int64_t>(b), positive, count);
   };
+  const std::vector<core::RealCells> real = one_image(images.real, b);
   if (retinanet_) {
-    const auto losses = retinanet_->losses((*retinanet_)(maps, images.padded), {&targets, 1});
+    const auto losses = retinanet_->losses((*retinanet_)(maps, images.padded, real), {&targets, 1});
     return {losses.cls, losses.box};
   }
-  const Rpn::Output output = (*rpn_)(maps, images.padded);
+  const Rpn::Output output = (*rpn_)(maps, images.padded, real);
   const std::vector<Proposals> proposals = rpn_proposals(parts_.rpn, output, {&images.sizes[b], 1},
                                                          parts_.rpn.training);
   const Rpn::Losses first = rpn_losses(parts_.rpn, output, {&targets, 1}, own);
   ObjectTargets objects = targets;
   objects.labels = objects.labels + 1;  // 0 is the background
   const SampledRegions regions = roi_->sample(proposals[0].boxes, objects, 0, own);
-  const RoiHeads::Losses second = roi_->losses(maps, {&regions, 1}, {&objects, 1});
+  const RoiHeads::Losses second = roi_->losses(maps, {&regions, 1}, {&objects, 1}, real);
   std::vector<at::Tensor> losses = {first.objectness, first.box, second.cls, second.box};
   if (second.mask.defined()) losses.push_back(second.mask);
   return losses;
@@ -130,10 +164,11 @@ NamedLosses DetectorHead::losses(const at::Tensor& rows, const DetectedImages& i
 std::vector<Detections> DetectorHead::detect(const at::Tensor& rows, const DetectedImages& images) const {
   const at::NoGradGuard no_grad;
   const std::vector<at::Tensor> all = maps(rows, images.padded);
-  if (retinanet_) return retinanet_->detect((*retinanet_)(all, images.padded), images.sizes);
+  const auto& [padded, sizes, real] = images;
+  if (retinanet_) return retinanet_->detect((*retinanet_)(all, padded, real), sizes);
   const std::vector<at::Tensor> boxes = boxes_of(
-      rpn_proposals(parts_.rpn, (*rpn_)(all, images.padded), images.sizes, parts_.rpn.evaluation));
-  std::vector<Detections> found = roi_->detect(all, boxes, roi_->boxes(all, boxes), images.sizes);
+      rpn_proposals(parts_.rpn, (*rpn_)(all, padded, real), sizes, parts_.rpn.evaluation));
+  std::vector<Detections> found = roi_->detect(all, boxes, roi_->boxes(all, boxes, real), sizes, real);
   for (Detections& each : found) each.labels = each.labels - 1;
   return found;
 }

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,12 @@ namespace mnemo::heads {
 
 enum class DetectorType { retinanet, faster_rcnn, mask_rcnn };
 
+/// How the padding of a batch of images of unequal sizes is treated.
+///   masked  no attention, memory or convolution reads it and no anchor lies in it: an image's losses and detections do
+///           not depend on the other images of its batch
+///   seen    as mmdetection and torchvision do: it is a part of the image, zeros before the first layer
+enum class DetectorPadding { masked, seen };
+
 /// The stages of an image backbone: the width of the rows after each, and the stride of the first; strides double.
 struct BackboneStages {
   std::vector<int64_t> widths = {};
@@ -26,7 +33,10 @@ struct BackboneStages {
 /// Everything of a detector above its backbone.
 struct DetectorParts {
   DetectorType type = DetectorType::retinanet;
-  size_t first_stage = 0;  ///< of the backbone that the pyramid reads, up to the last
+  DetectorPadding padding = DetectorPadding::masked;
+  int64_t size_divisor = 32;    ///< masked: batches are padded to multiples of it, so that every stage halves evenly
+  size_t first_stage = 0;       ///< of the backbone that the pyramid reads, up to the last; of a simple pyramid: its own
+  bool simple_pyramid = false;  ///< ViTDet's, of the only map of a plain backbone
   FpnOptions fpn;
   RetinaNetOptions retinanet;  ///< of that type
   RpnOptions rpn;              ///< of the others
@@ -40,7 +50,8 @@ struct DetectorParts {
 /// stages: anchors of fixed strides that are not rounded, l1 as box loss, aligned adaptive RoIAlign.
 ///   retinanet           stages 2 to 4, P6 and P7 from the last stage; 9 anchors of 4 strides, 2^(1/3) and 2^(2/3)
 ///   faster, mask r-cnn  all stages and a pooled one; 3 anchors of 8 strides
-/// num_classes: without the background. Throws InputError naming `backbone` for one of other stages.
+/// A backbone of one stage and patches of 16 (ViT) gets a simple pyramid (Li et al. 2022), whose P6 and P7 come from
+/// its last map. num_classes: without the background. Throws InputError naming `backbone` for one of other stages.
 DetectorParts detector_parts(DetectorType type, const BackboneStages& stages, int64_t num_classes,
                              const std::string& backbone);
 
@@ -48,6 +59,8 @@ DetectorParts detector_parts(DetectorType type, const BackboneStages& stages, in
 struct DetectedImages {
   PixelSize padded;              ///< a multiple of the backbone's last stride
   std::vector<PixelSize> sizes;  ///< of each image, before padding
+  /// DetectorHead::real(): the real cells of each map; empty: padding is seen.
+  std::vector<core::RealCells> real = {};
 };
 
 /// Parts of a loss, with their names.
@@ -63,6 +76,8 @@ class DetectorHead final : public core::LevelHead {
 
   /// The maps of the pyramid, one after the other, row by row.
   at::Tensor rows(std::span<const core::ImageLevel> levels) const override;
+  /// The real cells of the pyramid's maps; empty if the levels have no padding that the backbone masks.
+  std::vector<core::RealCells> real(std::span<const core::ImageLevel> levels) const;
   void run(const at::Tensor& rows, int64_t height, int64_t width) const override;
   int64_t num_classes() const override { return parts_.num_classes(); }
   /// They throw InputError: a detector says nothing of whole images.
@@ -84,12 +99,15 @@ class DetectorHead final : public core::LevelHead {
 
  private:
   std::vector<at::Tensor> maps(const at::Tensor& rows, PixelSize image) const;
+  std::span<const core::ImageLevel> read(std::span<const core::ImageLevel> levels) const {
+    return levels.subspan(parts_.simple_pyramid ? 0 : parts_.first_stage);
+  }
   std::vector<at::Tensor> image_losses(const std::vector<at::Tensor>& maps, const DetectedImages& images, size_t b,
                                        const ObjectTargets& targets, const DrawOrder& order) const;
 
   DetectorParts parts_;
   int64_t stride_, divisor_;
-  std::optional<Fpn> fpn_;
+  std::unique_ptr<Neck> neck_;
   std::optional<RetinaNetHead> retinanet_;
   std::optional<Rpn> rpn_;
   std::optional<RoiHeads> roi_;

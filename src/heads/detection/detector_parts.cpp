@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "heads/detection/detector_head.h"
+#include "heads/detection/simple_pyramid.h"
 
 namespace mnemo::heads {
 namespace {
@@ -24,8 +25,13 @@ AnchorOptions doubling_anchors(int64_t stride, size_t levels, const std::vector<
 
 void set_retinanet(DetectorParts& out, const BackboneStages& stages, int64_t num_classes) {
   out.first_stage = 1;
-  out.fpn.in_channels = {stages.widths.begin() + 1, stages.widths.end()};
-  out.fpn.extra = FpnOptions::Extra::p6p7_from_c;
+  if (out.simple_pyramid) {
+    out.fpn.in_channels = stages.widths;
+    out.fpn.extra = FpnOptions::Extra::p6p7_from_p;
+  } else {
+    out.fpn.in_channels = {stages.widths.begin() + 1, stages.widths.end()};
+    out.fpn.extra = FpnOptions::Extra::p6p7_from_c;
+  }
   out.retinanet.num_classes = num_classes;
   out.retinanet.anchors = doubling_anchors(stages.stride * 2, kStages - 1 + kExtraMaps,
                                            {4.0, 4 * std::cbrt(2.0), 4 * std::cbrt(4.0)});
@@ -73,14 +79,18 @@ DetectorParts parts_for(DetectorType type, const DetectorHeadOptions& options, c
 
 }  // namespace
 
-DetectorParts detector_parts(DetectorType type, const BackboneStages& stages, int64_t num_classes,
+DetectorParts detector_parts(DetectorType type, const BackboneStages& of_backbone, int64_t num_classes,
                              const std::string& backbone) {
-  base::require(stages.widths.size() == kStages,
-                "detector: expected a backbone of {} stages, found {} in backbone.type = \"{}\"", kStages,
-                stages.widths.size(), backbone);
-  base::require(num_classes >= 1, "detector: expected at least one class, found {}", num_classes);
+  BackboneStages stages = of_backbone;
   DetectorParts out;
   out.type = type;
+  out.simple_pyramid = stages.widths.size() == 1 && stages.stride == SimplePyramid::kStride;
+  if (out.simple_pyramid) stages.stride = SimplePyramid::kStride / 4;
+  base::require(out.simple_pyramid || stages.widths.size() == kStages,
+                "detector: expected a backbone of {} stages, or of one with patches of {}, found {} with patches of {} "
+                "in backbone.type = \"{}\"",
+                kStages, SimplePyramid::kStride, stages.widths.size(), stages.stride, backbone);
+  base::require(num_classes >= 1, "detector: expected at least one class, found {}", num_classes);
   if (type == DetectorType::retinanet) {
     set_retinanet(out, stages, num_classes);
   } else {

@@ -9,9 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "core/real_cells.h"
 #include "heads/detection/detector_options.h"
 #include "ops/detection/anchors.h"
 #include "ops/detection/boxes.h"
+#include "ops/detection/roi_align.h"
 
 namespace mnemo::heads {
 
@@ -42,6 +44,19 @@ struct AnchorOptions {
 
 /// Anchors of maps [B,C,h,w] of a batch of images padded to that size: for each level [h*w*A,4].
 std::vector<at::Tensor> make_anchors(const AnchorOptions& options, PixelSize image, std::span<const at::Tensor> maps);
+
+/// The real cells of each map of a padded batch; empty: all cells are real.
+using RealLevels = std::span<const core::RealCells>;
+/// A map with zeros in the padding of its level.
+at::Tensor keep_real(const at::Tensor& map, RealLevels real, size_t level);
+/// The anchors of a level whose cells are real in image b: indices; undefined: all.
+at::Tensor real_anchors(RealLevels real, size_t level, int64_t b, int64_t anchors_of_cell);
+/// The same of all levels one after another; `anchors`: of each level.
+at::Tensor all_real_anchors(std::span<const at::Tensor> anchors, RealLevels real, int64_t b, int64_t anchors_of_cell);
+/// The rows that `chosen` lists; all if it is undefined.
+at::Tensor rows_at(const at::Tensor& rows, const at::Tensor& chosen);
+/// The sizes of the maps of each image.
+ops::MapSizes map_sizes(const core::RealCells& cells);
 
 /// [B,A*c,h,w] -> [B,h*w*A,c].
 at::Tensor flat_places(const at::Tensor& map, int64_t values);

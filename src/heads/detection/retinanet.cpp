@@ -15,8 +15,10 @@ namespace {
 constexpr double kStartStd = 0.01, kStartProbability = 0.01, kGiouEps = 1e-7;
 constexpr ops::BoxWeights kPlainWeights = {1, 1, 1, 1};
 
-at::Tensor through(const std::vector<Convolution>& tower, at::Tensor map) {
-  for (const Convolution& layer : tower) map = at::relu(layer(map));
+/// The output of a tower, with zeros in padding.
+at::Tensor through(const std::vector<Convolution>& tower, at::Tensor map, RealLevels real, size_t level) {
+  map = keep_real(map, real, level);
+  for (const Convolution& layer : tower) map = keep_real(at::relu(layer(map)), real, level);
   return map;
 }
 
@@ -24,8 +26,7 @@ at::Tensor through(const std::vector<Convolution>& tower, at::Tensor map) {
 
 RetinaNetHead::RetinaNetHead(const RetinaNetOptions& options, const layers::Scope& scope) : options_(options) {
   base::require(!options.anchors.levels.empty(), "{}", "RetinaNet: expected anchors of at least one level");
-  const ops::AnchorLevel& level = options.anchors.levels[0];
-  const auto anchors = static_cast<int64_t>(level.sizes.size() * level.ratios.size());
+  const int64_t anchors = anchors_of_cell();
   const auto start = layers::normal(kStartStd);
   const int64_t width = options.in_channels;
   for (int64_t k = 0; k < options.num_convs; ++k) {
@@ -37,13 +38,20 @@ RetinaNetHead::RetinaNetHead(const RetinaNetOptions& options, const layers::Scop
   box_reg_ = Convolution(scope / "box_reg", width, anchors * 4, 3, 1, start);
 }
 
-RetinaNetHead::Output RetinaNetHead::operator()(std::span<const at::Tensor> maps, PixelSize image) const {
+int64_t RetinaNetHead::anchors_of_cell() const {
+  const ops::AnchorLevel& level = options_.anchors.levels[0];
+  return static_cast<int64_t>(level.sizes.size() * level.ratios.size());
+}
+
+RetinaNetHead::Output RetinaNetHead::operator()(std::span<const at::Tensor> maps, PixelSize image,
+                                                RealLevels real) const {
   std::vector<at::Tensor> logits, deltas;
-  for (const at::Tensor& map : maps) {
-    logits.push_back(flat_places(cls_logits_(through(cls_tower_, map)), options_.num_classes));
-    deltas.push_back(flat_places(box_reg_(through(box_tower_, map)), 4));
+  for (size_t l = 0; l < maps.size(); ++l) {
+    logits.push_back(flat_places(cls_logits_(through(cls_tower_, maps[l], real, l)), options_.num_classes));
+    deltas.push_back(flat_places(box_reg_(through(box_tower_, maps[l], real, l)), 4));
   }
-  return {at::cat(logits, 1), at::cat(deltas, 1), make_anchors(options_.anchors, image, maps)};
+  return {
+      at::cat(logits, 1), at::cat(deltas, 1), make_anchors(options_.anchors, image, maps), {real.begin(), real.end()}};
 }
 
 at::Tensor RetinaNetHead::box_loss(const at::Tensor& deltas, const at::Tensor& anchors, const at::Tensor& boxes) const {
@@ -53,13 +61,16 @@ at::Tensor RetinaNetHead::box_loss(const at::Tensor& deltas, const at::Tensor& a
 }
 
 RetinaNetHead::Losses RetinaNetHead::losses(const Output& output, std::span<const ObjectTargets> targets) const {
-  const at::Tensor anchors = at::cat(output.anchors, 0);
+  const at::Tensor all_anchors = at::cat(output.anchors, 0);
   const auto batch = static_cast<double>(targets.size());
   Losses sum;
   for (size_t b = 0; b < targets.size(); ++b) {
+    const auto image = static_cast<int64_t>(b);
+    const at::Tensor real = all_real_anchors(output.anchors, output.real, image, anchors_of_cell()),
+                     anchors = rows_at(all_anchors, real);
     const at::Tensor matches = ops::match_boxes(targets[b].boxes, anchors, {options_.fg_iou, options_.bg_iou, true});
     const at::Tensor positive = at::nonzero(matches >= 0).squeeze(1), object = matches.index_select(0, positive);
-    const at::Tensor logits = output.cls_logits.select(0, static_cast<int64_t>(b));
+    const at::Tensor logits = rows_at(output.cls_logits.select(0, image), real);
     at::Tensor classes = at::zeros(logits.sizes(), logits.options().requires_grad(false));
     classes.index_put_({positive, targets[b].labels.index_select(0, object)},
                        at::ones({}, logits.options().requires_grad(false)));
@@ -67,7 +78,7 @@ RetinaNetHead::Losses RetinaNetHead::losses(const Output& output, std::span<cons
     const double share = 1.0 / (batch * static_cast<double>(std::max<int64_t>(1, positive.size(0))));
     const at::Tensor focal = ops::focal_loss(logits, classes, options_.alpha, options_.gamma);
     const at::Tensor cls = focal.masked_fill(counts.logical_not(), 0).sum() * share;
-    const at::Tensor box = box_loss(output.box_reg.select(0, static_cast<int64_t>(b)).index_select(0, positive),
+    const at::Tensor box = box_loss(rows_at(output.box_reg.select(0, image), real).index_select(0, positive),
                                     anchors.index_select(0, positive), targets[b].boxes.index_select(0, object)) *
                            share;
     sum.cls = b == 0 ? cls : sum.cls + cls;
@@ -83,20 +94,24 @@ std::vector<Detections> RetinaNetHead::detect(const Output& output, std::span<co
     const auto image = static_cast<int64_t>(b);
     std::vector<at::Tensor> boxes, scores, labels;
     int64_t first = 0;
-    for (const at::Tensor& anchors : output.anchors) {
-      const at::Tensor flat = at::sigmoid(output.cls_logits.select(0, image).slice(0, first, first + anchors.size(0)))
-                                  .flatten();
+    for (size_t l = 0; l < output.anchors.size(); ++l) {
+      const int64_t end = first + output.anchors[l].size(0);
+      const at::Tensor real = real_anchors(output.real, l, image, anchors_of_cell());
+      const auto of_level = [&](const at::Tensor& all) {
+        return rows_at(all.select(0, image).slice(0, first, end), real);
+      };
+      const at::Tensor anchors = rows_at(output.anchors[l], real), deltas = of_level(output.box_reg),
+                       flat = at::sigmoid(of_level(output.cls_logits)).flatten();
       const at::Tensor above = at::nonzero(flat > options_.score_thresh).squeeze(1),
                        values = flat.index_select(0, above);
       const at::Tensor best = ops::falling_order(values).slice(0, 0, options_.topk_candidates);
       const at::Tensor chosen = above.index_select(0, best), anchor = at::floor_divide(chosen, options_.num_classes);
-      const at::Tensor deltas = output.box_reg.select(0, image).slice(0, first, first + anchors.size(0));
       boxes.push_back(
           ops::box_decode(anchors.index_select(0, anchor), deltas.index_select(0, anchor), kPlainWeights, kBoxClip)
               .squeeze(1));
       scores.push_back(values.index_select(0, best));
       labels.push_back(at::remainder(chosen, options_.num_classes));
-      first += anchors.size(0);
+      first = end;
     }
     const at::Tensor clipped = ops::clip_boxes(at::cat(boxes, 0), static_cast<double>(image_sizes[b].first),
                                                static_cast<double>(image_sizes[b].second)),

@@ -28,12 +28,14 @@ class RetinaNetHead {
   RetinaNetHead(const RetinaNetOptions& options, const layers::Scope& scope);
 
   struct Output {
-    at::Tensor cls_logits;            ///< [B,N,K] of the anchors of all levels
-    at::Tensor box_reg;               ///< [B,N,4]
-    std::vector<at::Tensor> anchors;  ///< of each level
+    at::Tensor cls_logits;                   ///< [B,N,K] of the anchors of all levels
+    at::Tensor box_reg;                      ///< [B,N,4]
+    std::vector<at::Tensor> anchors;         ///< of each level
+    std::vector<core::RealCells> real = {};  ///< of each level; empty: all
   };
-  /// Maps of all levels; image: the padded size of the batch.
-  Output operator()(std::span<const at::Tensor> maps, PixelSize image) const;
+  /// Maps of all levels; image: the padded size of the batch. Convolutions read zeros in padding, and its anchors count
+  /// neither in losses nor as detections.
+  Output operator()(std::span<const at::Tensor> maps, PixelSize image, RealLevels real = {}) const;
 
   struct Losses {
     at::Tensor cls, box;
@@ -46,6 +48,7 @@ class RetinaNetHead {
   std::vector<Detections> detect(const Output& output, std::span<const PixelSize> image_sizes) const;
 
  private:
+  int64_t anchors_of_cell() const;
   at::Tensor box_loss(const at::Tensor& deltas, const at::Tensor& anchors, const at::Tensor& boxes) const;
 
   RetinaNetOptions options_;

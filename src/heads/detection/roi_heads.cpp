@@ -16,10 +16,15 @@ RoiHeads::RoiHeads(const RoiHeadsOptions& options, const layers::Scope& scope)
   if (options.mask_head) mask_head_.emplace(*options.mask_head, scope / "mask_head");
 }
 
-std::vector<at::Tensor> RoiHeads::roi_maps(std::span<const at::Tensor> maps) const {
+at::Tensor RoiHeads::pooled(std::span<const at::Tensor> maps, std::span<const at::Tensor> boxes, RealLevels real,
+                            const ops::RoiAlignOptions& pool) const {
   std::vector<at::Tensor> chosen;
-  for (const int64_t level : options_.roi_levels) chosen.push_back(maps[static_cast<size_t>(level)]);
-  return chosen;
+  std::vector<ops::MapSizes> sizes;
+  for (const int64_t level : options_.roi_levels) {
+    chosen.push_back(maps[static_cast<size_t>(level)]);
+    if (!real.empty()) sizes.push_back(map_sizes(real[static_cast<size_t>(level)]));
+  }
+  return ops::roi_align_levels(chosen, boxes, options_.levels, pool, sizes);
 }
 
 SampledRegions RoiHeads::sample(const at::Tensor& proposals, const ObjectTargets& targets, int64_t image,
@@ -37,12 +42,13 @@ SampledRegions RoiHeads::sample(const at::Tensor& proposals, const ObjectTargets
   return {boxes.index_select(0, chosen), labels.index_select(0, chosen), object.index_select(0, chosen)};
 }
 
-BoxHead::Output RoiHeads::boxes(std::span<const at::Tensor> maps, std::span<const at::Tensor> proposals) const {
-  return box_head_(ops::roi_align_levels(roi_maps(maps), proposals, options_.levels, options_.box_pool));
+BoxHead::Output RoiHeads::boxes(std::span<const at::Tensor> maps, std::span<const at::Tensor> proposals,
+                                RealLevels real) const {
+  return box_head_(pooled(maps, proposals, real, options_.box_pool));
 }
 
 RoiHeads::Losses RoiHeads::losses(std::span<const at::Tensor> maps, std::span<const SampledRegions> regions,
-                                  std::span<const ObjectTargets> targets) const {
+                                  std::span<const ObjectTargets> targets, RealLevels real) const {
   std::vector<at::Tensor> boxes, labels, wanted;
   for (size_t b = 0; b < regions.size(); ++b) {
     boxes.push_back(regions[b].boxes);
@@ -51,12 +57,12 @@ RoiHeads::Losses RoiHeads::losses(std::span<const at::Tensor> maps, std::span<co
     const at::Tensor objects = none ? regions[b].boxes : targets[b].boxes.index_select(0, regions[b].matched);
     wanted.push_back(ops::box_encode(regions[b].boxes, objects, options_.box_head.weights));
   }
-  const BoxHead::Losses box = box_head_.losses(this->boxes(maps, boxes), at::cat(labels, 0), at::cat(wanted, 0));
-  return {box.cls, box.box, mask_head_ ? mask_losses(maps, regions, targets) : at::Tensor()};
+  const BoxHead::Losses box = box_head_.losses(this->boxes(maps, boxes, real), at::cat(labels, 0), at::cat(wanted, 0));
+  return {box.cls, box.box, mask_head_ ? mask_losses(maps, regions, targets, real) : at::Tensor()};
 }
 
 at::Tensor RoiHeads::mask_losses(std::span<const at::Tensor> maps, std::span<const SampledRegions> regions,
-                                 std::span<const ObjectTargets> targets) const {
+                                 std::span<const ObjectTargets> targets, RealLevels real) const {
   std::vector<at::Tensor> boxes, labels, wanted;
   const int64_t side = 2 * options_.mask_pool.height;
   for (size_t b = 0; b < regions.size(); ++b) {
@@ -66,8 +72,7 @@ at::Tensor RoiHeads::mask_losses(std::span<const at::Tensor> maps, std::span<con
     if (positive.size(0) == 0) continue;
     wanted.push_back(mask_targets(targets[b].masks, boxes.back(), regions[b].matched.index_select(0, positive), side));
   }
-  const at::Tensor logits = (*mask_head_)(
-      ops::roi_align_levels(roi_maps(maps), boxes, options_.levels, options_.mask_pool));
+  const at::Tensor logits = (*mask_head_)(pooled(maps, boxes, real, options_.mask_pool));
   return mask_loss(logits, at::cat(labels, 0), wanted.empty() ? at::Tensor() : at::cat(wanted, 0));
 }
 
@@ -88,7 +93,8 @@ Detections RoiHeads::detect_boxes(const at::Tensor& proposals, const at::Tensor&
 }
 
 std::vector<Detections> RoiHeads::detect(std::span<const at::Tensor> maps, std::span<const at::Tensor> proposals,
-                                         const BoxHead::Output& output, std::span<const PixelSize> image_sizes) const {
+                                         const BoxHead::Output& output, std::span<const PixelSize> image_sizes,
+                                         RealLevels real) const {
   const at::NoGradGuard no_grad;
   std::vector<Detections> all;
   std::vector<at::Tensor> boxes, labels;
@@ -102,8 +108,7 @@ std::vector<Detections> RoiHeads::detect(std::span<const at::Tensor> maps, std::
     first = end;
   }
   if (!mask_head_) return all;
-  const at::Tensor logits = (*mask_head_)(
-      ops::roi_align_levels(roi_maps(maps), boxes, options_.levels, options_.mask_pool));
+  const at::Tensor logits = (*mask_head_)(pooled(maps, boxes, real, options_.mask_pool));
   const at::Tensor masks = at::sigmoid(mask_of_label(logits, at::cat(labels, 0)));
   first = 0;
   for (Detections& each : all) {

@@ -105,19 +105,23 @@ class RoiHeads {
     at::Tensor cls, box, mask;  ///< mask: undefined without a mask head
   };
   Losses losses(std::span<const at::Tensor> maps, std::span<const SampledRegions> regions,
-                std::span<const ObjectTargets> targets) const;
+                std::span<const ObjectTargets> targets, RealLevels real = {}) const;
 
-  BoxHead::Output boxes(std::span<const at::Tensor> maps, std::span<const at::Tensor> proposals) const;
+  BoxHead::Output boxes(std::span<const at::Tensor> maps, std::span<const at::Tensor> proposals,
+                        RealLevels real = {}) const;
   /// Every class but the background above score_thresh, cut to the image, NMS by class, and masks of what is kept.
   std::vector<Detections> detect(std::span<const at::Tensor> maps, std::span<const at::Tensor> proposals,
-                                 const BoxHead::Output& output, std::span<const PixelSize> image_sizes) const;
+                                 const BoxHead::Output& output, std::span<const PixelSize> image_sizes,
+                                 RealLevels real = {}) const;
 
  private:
-  std::vector<at::Tensor> roi_maps(std::span<const at::Tensor> maps) const;
+  /// The regions of each image, pooled from the maps that they are read from, without their padding.
+  at::Tensor pooled(std::span<const at::Tensor> maps, std::span<const at::Tensor> boxes, RealLevels real,
+                    const ops::RoiAlignOptions& pool) const;
   Detections detect_boxes(const at::Tensor& proposals, const at::Tensor& logits, const at::Tensor& deltas,
                           PixelSize image) const;
   at::Tensor mask_losses(std::span<const at::Tensor> maps, std::span<const SampledRegions> regions,
-                         std::span<const ObjectTargets> targets) const;
+                         std::span<const ObjectTargets> targets, RealLevels real) const;
 
   RoiHeadsOptions options_;
   BoxHead box_head_;

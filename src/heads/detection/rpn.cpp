@@ -36,11 +36,12 @@ Rpn::Rpn(const RpnOptions& options, const layers::Scope& scope) : anchors_(optio
   box_reg_ = Convolution(scope / "box_reg", width, anchors * 4, 1, 1, start);
 }
 
-Rpn::Output Rpn::operator()(std::span<const at::Tensor> maps, PixelSize image) const {
+Rpn::Output Rpn::operator()(std::span<const at::Tensor> maps, PixelSize image, RealLevels real) const {
   Output out;
-  for (const at::Tensor& map : maps) {
-    at::Tensor h = map;
-    for (const Convolution& layer : convs_) h = at::relu(layer(h));
+  out.real.assign(real.begin(), real.end());
+  for (size_t l = 0; l < maps.size(); ++l) {
+    at::Tensor h = maps[l];
+    for (const Convolution& layer : convs_) h = at::relu(layer(keep_real(h, real, l)));
     out.objectness.push_back(cls_logits_(h));
     out.deltas.push_back(box_reg_(h));
   }
@@ -56,11 +57,13 @@ std::vector<Proposals> rpn_proposals(const RpnOptions& options, const Rpn::Outpu
     const auto image = static_cast<int64_t>(b);
     std::vector<at::Tensor> boxes, logits, levels;
     for (size_t l = 0; l < output.anchors.size(); ++l) {
-      const at::Tensor flat = flat_places(output.objectness[l].slice(0, image, image + 1), 1).flatten(),
-                       deltas = flat_places(output.deltas[l].slice(0, image, image + 1), 4)[0];
+      const at::Tensor real = real_anchors(output.real, l, image, output.objectness[l].size(1)),
+                       anchors = rows_at(output.anchors[l], real);
+      const at::Tensor flat = rows_at(flat_places(output.objectness[l].slice(0, image, image + 1), 1).flatten(), real),
+                       deltas = rows_at(flat_places(output.deltas[l].slice(0, image, image + 1), 4)[0], real);
       const at::Tensor best = ops::falling_order(flat).slice(0, 0, counts.before_nms);
       boxes.push_back(
-          ops::box_decode(output.anchors[l].index_select(0, best), deltas.index_select(0, best), kRpnWeights, kBoxClip)
+          ops::box_decode(anchors.index_select(0, best), deltas.index_select(0, best), kRpnWeights, kBoxClip)
               .squeeze(1));
       logits.push_back(flat.index_select(0, best));
       levels.push_back(at::full({best.size(0)}, static_cast<int64_t>(l), best.options()));
@@ -81,11 +84,14 @@ std::vector<Proposals> rpn_proposals(const RpnOptions& options, const Rpn::Outpu
 
 Rpn::Losses rpn_losses(const RpnOptions& options, const Rpn::Output& output, std::span<const ObjectTargets> targets,
                        const DrawOrder& order) {
-  const at::Tensor anchors = at::cat(output.anchors, 0), logits = flat_levels(output.objectness, 1).squeeze(2),
-                   deltas = flat_levels(output.deltas, 4);
+  const at::Tensor all_anchors = at::cat(output.anchors, 0), all_logits = flat_levels(output.objectness, 1).squeeze(2),
+                   all_deltas = flat_levels(output.deltas, 4);
   std::vector<at::Tensor> sampled, truth, found, wanted;
   for (size_t b = 0; b < targets.size(); ++b) {
     const auto image = static_cast<int64_t>(b);
+    const at::Tensor real = all_real_anchors(output.anchors, output.real, image, output.objectness[0].size(1)),
+                     anchors = rows_at(all_anchors, real), logits = rows_at(all_logits.select(0, image), real),
+                     deltas = rows_at(all_deltas.select(0, image), real);
     const at::Tensor matches = ops::match_boxes(targets[b].boxes, anchors, {options.fg_iou, options.bg_iou, true});
     const at::Tensor labels = labels_of(matches);
     const ops::BalancedSample sample = ops::sample_balanced(labels, options.batch_size_per_image,
@@ -94,9 +100,9 @@ Rpn::Losses rpn_losses(const RpnOptions& options, const Rpn::Output& output, std
                                                             order(image, false, (labels == 0).sum().item<int64_t>()));
     const at::Tensor chosen = at::nonzero(sample.positive | sample.negative).squeeze(1),
                      positive = at::nonzero(sample.positive).squeeze(1);
-    sampled.push_back(logits.select(0, image).index_select(0, chosen));
+    sampled.push_back(logits.index_select(0, chosen));
     truth.push_back(labels.index_select(0, chosen).to(logits.scalar_type()));
-    found.push_back(deltas.select(0, image).index_select(0, positive));
+    found.push_back(deltas.index_select(0, positive));
     wanted.push_back(ops::box_encode(anchors.index_select(0, positive),
                                      targets[b].boxes.index_select(0, matches.index_select(0, positive)), kRpnWeights));
   }

@@ -40,11 +40,13 @@ class Rpn {
   Rpn(const RpnOptions& options, const layers::Scope& scope);
 
   struct Output {
-    std::vector<at::Tensor> objectness;  ///< of each level [B,A,H,W]
-    std::vector<at::Tensor> deltas;      ///< [B,4A,H,W]
-    std::vector<at::Tensor> anchors;     ///< [H*W*A,4]
+    std::vector<at::Tensor> objectness;      ///< of each level [B,A,H,W]
+    std::vector<at::Tensor> deltas;          ///< [B,4A,H,W]
+    std::vector<at::Tensor> anchors;         ///< [H*W*A,4]
+    std::vector<core::RealCells> real = {};  ///< of each level; empty: all
   };
-  Output operator()(std::span<const at::Tensor> maps, PixelSize image) const;
+  /// Convolutions read zeros in padding, and its anchors count neither in losses nor as proposals.
+  Output operator()(std::span<const at::Tensor> maps, PixelSize image, RealLevels real = {}) const;
 
   struct Losses {
     at::Tensor objectness, box;

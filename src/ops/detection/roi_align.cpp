@@ -22,7 +22,9 @@ struct Roi {
   RoiAxis y = {}, x = {};
 };
 
-std::vector<Roi> rois_on(const at::Tensor& rois, at::IntArrayRef map, double scale, const RoiAlignOptions& options) {
+/// real: height and width of each image one after another; empty: those of the map.
+std::vector<Roi> rois_on(const at::Tensor& rois, at::IntArrayRef map, double scale, const RoiAlignOptions& options,
+                         const std::vector<int64_t>& real) {
   const at::Tensor rows = rois.detach().to(at::kCPU, at::kDouble).contiguous();
   const double* row = rows.const_data_ptr<double>();
   std::vector<Roi> out(static_cast<size_t>(rows.size(0)));
@@ -30,12 +32,14 @@ std::vector<Roi> rois_on(const at::Tensor& rois, at::IntArrayRef map, double sca
     if (!(row[0] >= 0 && row[0] < static_cast<double>(map[0])))
       throw base::ShapeError(fmt::format("RoIAlign: expected an image of 0 to {}, found {}", map[0] - 1, row[0]));
     roi.image = static_cast<int64_t>(row[0]);
+    const auto own = static_cast<size_t>(2 * roi.image);
+    const int64_t rows_of_map = real.empty() ? map[2] : real[own], columns = real.empty() ? map[3] : real[own + 1];
     const auto axis = [&](double from, double to, int64_t cells, int64_t length) {
       const RoiExtent extent = roi_extent(from, to, scale, cells, options.sampling_ratio, options.aligned);
       return roi_axis(extent.start, extent.cell, cells, extent.samples, length);
     };
-    roi.y = axis(row[2], row[4], options.height, map[2]);
-    roi.x = axis(row[1], row[3], options.width, map[3]);
+    roi.y = axis(row[2], row[4], options.height, rows_of_map);
+    roi.x = axis(row[1], row[3], options.width, columns);
     row += 5;
   }
   return out;
@@ -89,10 +93,11 @@ void unpool(const T* grad, int64_t stride, const Roi& roi, T* line, T* map) {
 
 struct RoiAlign : torch::autograd::Function<RoiAlign> {
   static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& features, const at::Tensor& rois,
-                            double scale, int64_t height, int64_t width, int64_t sampling_ratio, bool aligned) {
+                            double scale, int64_t height, int64_t width, int64_t sampling_ratio, bool aligned,
+                            const std::vector<int64_t>& real) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     const RoiAlignOptions options{height, width, sampling_ratio, aligned};
-    const std::vector<Roi> list = rois_on(rois, features.sizes(), scale, options);
+    const std::vector<Roi> list = rois_on(rois, features.sizes(), scale, options, real);
     const int64_t channels = features.size(1), plane = features.size(2) * features.size(3);
     at::Tensor out = at::empty({rois.size(0), channels, height, width}, features.options());
     AT_DISPATCH_FLOATING_TYPES(features.scalar_type(), "roi_align", [&] {
@@ -114,6 +119,7 @@ struct RoiAlign : torch::autograd::Function<RoiAlign> {
     ctx->saved_data["scale"] = scale;
     ctx->saved_data["sampling_ratio"] = sampling_ratio;
     ctx->saved_data["aligned"] = aligned;
+    ctx->saved_data["real"] = real;
     return out;
   }
 
@@ -124,7 +130,8 @@ struct RoiAlign : torch::autograd::Function<RoiAlign> {
     const int64_t cells = grad.size(2) * grad.size(3), channels = shape[1], plane = shape[2] * shape[3];
     const std::vector<Roi> list = rois_on(
         rois, shape, ctx->saved_data["scale"].toDouble(),
-        {grad.size(2), grad.size(3), ctx->saved_data["sampling_ratio"].toInt(), ctx->saved_data["aligned"].toBool()});
+        {grad.size(2), grad.size(3), ctx->saved_data["sampling_ratio"].toInt(), ctx->saved_data["aligned"].toBool()},
+        ctx->saved_data["real"].toIntVector());
     at::Tensor out = at::zeros(shape, grad.options());
     AT_DISPATCH_FLOATING_TYPES(grad.scalar_type(), "roi_align_grad", [&] {
       const scalar_t* from = grad.const_data_ptr<scalar_t>();
@@ -140,18 +147,23 @@ struct RoiAlign : torch::autograd::Function<RoiAlign> {
         }
       });
     });
-    return {out, {}, {}, {}, {}, {}, {}};
+    return {out, {}, {}, {}, {}, {}, {}, {}};
   }
 };
 
 }  // namespace
 
-at::Tensor roi_align(const at::Tensor& features, const at::Tensor& rois, double scale, const RoiAlignOptions& options) {
+at::Tensor roi_align(const at::Tensor& features, const at::Tensor& rois, double scale, const RoiAlignOptions& options,
+                     const MapSizes& real) {
+  base::ensure(real.empty() || static_cast<int64_t>(real.size()) == features.size(0), "RoIAlign of {} images, {} sizes",
+               features.size(0), real.size());
   const bool plain = features.is_cpu() &&
                      (features.scalar_type() == at::kFloat || features.scalar_type() == at::kDouble);
-  if (!plain) return roi_align_naive(features, rois, scale, options);
+  if (!plain) return roi_align_naive(features, rois, scale, options, real);
+  std::vector<int64_t> sizes;
+  for (const auto& [height, width] : real) sizes.insert(sizes.end(), {height, width});
   return RoiAlign::apply(features.contiguous(), rois, scale, options.height, options.width, options.sampling_ratio,
-                         options.aligned);
+                         options.aligned, sizes);
 }
 
 at::Tensor roi_levels(const at::Tensor& boxes, const RoiLevels& levels) {
@@ -171,16 +183,17 @@ at::Tensor rois_of(std::span<const at::Tensor> boxes) {
 }
 
 at::Tensor roi_align_levels(std::span<const at::Tensor> maps, std::span<const at::Tensor> boxes,
-                            const RoiLevels& levels, const RoiAlignOptions& options) {
+                            const RoiLevels& levels, const RoiAlignOptions& options, std::span<const MapSizes> real) {
+  const auto real_at = [&](size_t l) { return real.empty() ? MapSizes() : real[l]; };
   const at::Tensor rois = rois_of(boxes), level = roi_levels(rois.slice(1, 1), levels);
   std::vector<at::Tensor> pooled, places;
   for (size_t l = 0; l < levels.scales.size(); ++l) {
     const at::Tensor at_level = at::nonzero(level == static_cast<int64_t>(l)).squeeze(1);
     if (at_level.size(0) == 0) continue;
-    pooled.push_back(roi_align(maps[l], rois.index_select(0, at_level), levels.scales[l], options));
+    pooled.push_back(roi_align(maps[l], rois.index_select(0, at_level), levels.scales[l], options, real_at(l)));
     places.push_back(at_level);
   }
-  if (pooled.empty()) return roi_align(maps[0], rois, levels.scales[0], options);
+  if (pooled.empty()) return roi_align(maps[0], rois, levels.scales[0], options, real_at(0));
   return at::cat(pooled, 0).index_select(0, at::argsort(at::cat(places, 0)));
 }
 

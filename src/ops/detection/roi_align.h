@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace mnemo::ops {
@@ -14,6 +15,9 @@ struct RoiAlignOptions {
   bool aligned = false;           ///< boxes moved by half a pixel, and not enlarged to one pixel at least
 };
 
+/// Rows and columns of the map of each image.
+using MapSizes = std::vector<std::pair<int64_t, int64_t>>;
+
 /// Samples of one axis beyond which a box is refused.
 inline constexpr int64_t kMaxRoiSamples = int64_t{1} << 20;
 
@@ -21,9 +25,11 @@ inline constexpr int64_t kMaxRoiSamples = int64_t{1} << 20;
 ///   features [B,C,H,W], rois [R,5] rows (image, x1, y1, x2, y2) -> [R,C,height,width]
 /// Boxes are multiplied by `scale`. A sample outside [-1, H] x [-1, W] is 0; inside, coordinates below 0 count as 0 and
 /// those from H-1 on as the last row. A box that is not finite gives zeros. The features have a gradient, boxes none.
+/// `real`: H and W of each image in a padded batch; empty: those of the features.
 /// Throws ShapeError for an image that is not in the batch, InputError beyond kMaxRoiSamples.
 /// Naive reference: roi_align_naive().
-at::Tensor roi_align(const at::Tensor& features, const at::Tensor& rois, double scale, const RoiAlignOptions& options);
+at::Tensor roi_align(const at::Tensor& features, const at::Tensor& rois, double scale, const RoiAlignOptions& options,
+                     const MapSizes& real = {});
 
 /// Which level of a pyramid a box is read from.
 struct RoiLevels {
@@ -37,8 +43,10 @@ struct RoiLevels {
 at::Tensor roi_levels(const at::Tensor& boxes, const RoiLevels& levels);
 
 /// Each box of each image from its own level: maps [B,C,H_l,W_l], boxes of B images [N_b,4] -> [sum N_b,C,h,w].
+/// `real`: of each level, or none.
 at::Tensor roi_align_levels(std::span<const at::Tensor> maps, std::span<const at::Tensor> boxes,
-                            const RoiLevels& levels, const RoiAlignOptions& options);
+                            const RoiLevels& levels, const RoiAlignOptions& options,
+                            std::span<const MapSizes> real = {});
 
 /// The boxes of B images as rows (image, x1, y1, x2, y2): [sum N_b,5].
 at::Tensor rois_of(std::span<const at::Tensor> boxes);

@@ -29,7 +29,7 @@ AxisSamples axis_samples(const RoiExtent& extent, int64_t cells, int64_t length,
 }  // namespace
 
 at::Tensor roi_align_naive(const at::Tensor& features, const at::Tensor& rois, double scale,
-                           const RoiAlignOptions& options) {
+                           const RoiAlignOptions& options, const MapSizes& real) {
   const at::Tensor rows = rois.detach().to(at::kCPU, at::kDouble).contiguous();
   const at::TensorOptions like = features.options().requires_grad(false);
   std::vector<at::Tensor> pooled;
@@ -41,7 +41,9 @@ at::Tensor roi_align_naive(const at::Tensor& features, const at::Tensor& rois, d
       pooled.push_back(at::zeros({features.size(1), options.height, options.width}, like));
       continue;
     }
-    const at::Tensor map = features.select(0, static_cast<int64_t>(box[0]));
+    const auto image = static_cast<size_t>(box[0]);
+    at::Tensor map = features.select(0, static_cast<int64_t>(image));
+    if (!real.empty()) map = map.narrow(1, 0, real[image].first).narrow(2, 0, real[image].second);
     const AxisSamples v = axis_samples(y, options.height, map.size(1), like),
                       u = axis_samples(x, options.width, map.size(2), like);
     const auto line = [&](const at::Tensor& index, const at::Tensor& weight) {

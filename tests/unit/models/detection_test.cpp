@@ -14,8 +14,17 @@ namespace {
 TEST(DetectorPresets, HaveTheirPublishedSizes) {
   for (const DetectorPreset& preset : detector_presets()) {
     const Detector detector(detector_preset(preset.name), 0, at::kFloat, at::kMeta);
-    EXPECT_NEAR(static_cast<double>(detector.parameters().count()) / 1e6, preset.published_millions, 0.06)
-        << preset.name;
+    int64_t trained = 0;
+    const auto* resnet = std::get_if<backbones::ResnetOptions>(&detector.options().model.backbone.vision());
+    for (const auto& [name, tensor] : detector.parameters().named()) {
+      const bool frozen = resnet != nullptr &&
+                          (name.starts_with("backbone.stem.") || name.starts_with("backbone.stages.0."));
+      trained += frozen ? 0 : tensor.numel();
+    }
+    EXPECT_NEAR(static_cast<double>(trained) / 1e6, preset.published_millions, 0.06) << preset.name;
+    if (resnet != nullptr) {
+      EXPECT_EQ(resnet->frozen_stages, 1);
+    }
   }
   test::expect_error<base::InputError>([] { detector_preset("retinanet_pvt_huge"); }, {"retinanet_pvt_huge"});
 }
@@ -179,7 +188,7 @@ num_classes = 5
 )";
   const auto model = base::read_options<ModelOptions>(base::parse_toml(vit, "model"));
   test::expect_error<base::InputError>([&] { detector_options(DetectorType::retinanet, model, 3); },
-                                       {"4 stages", "found 1", "vit"});
+                                       {"4 stages", "found 1", "patches of 8", "vit"});
 }
 
 }  // namespace

@@ -363,7 +363,8 @@ TEST(Pyramids, GiveTheRowsOfEachStageWhenAsked) {
     EXPECT_TRUE(at::equal(result.hidden, plain.hidden));
     ASSERT_EQ(result.levels.size(), last_rows.size());
     for (size_t s = 0; s < last_rows.size(); ++s) {
-      const auto& [rows, grid] = result.levels[s];
+      const at::Tensor& rows = result.levels[s].rows;
+      const core::Grid& grid = result.levels[s].grid;
       const at::Tensor& of_stage = seen.at(last_rows[s]);
       const int64_t before = s + 1 == last_rows.size() ? class_tokens : 0;
       ASSERT_EQ(of_stage.size(1), before + grid.size()) << last_rows[s];

@@ -85,12 +85,16 @@ TEST(Matching, WithoutAnchorsThereIsNoMatch) {
 struct Setting {
   double scale;
   RoiAlignOptions options;
+  MapSizes real = {};
 };
 
 TEST(RoiAlign, IsTheNaiveReferenceWithItsGradient) {
   at::manual_seed(7);
-  for (const Setting& setting : {Setting{0.25, {7, 7, 2, false}}, Setting{0.5, {3, 2, 0, false}},
-                                 Setting{1.0, {2, 5, 0, true}}, Setting{0.25, {1, 1, 3, true}}}) {
+  for (const Setting& setting :
+       {Setting{0.25, {7, 7, 2, false}}, Setting{0.5, {3, 2, 0, false}}, Setting{1.0, {2, 5, 0, true}},
+        Setting{0.25, {1, 1, 3, true}},
+        // a padded batch
+        Setting{0.25, {7, 7, 2, true}, {{13, 5}, {8, 9}}}, Setting{0.5, {3, 2, 0, false}, {{4, 9}, {13, 1}}}}) {
     const at::Tensor boxes = random_boxes(11, 60, false, at::kDouble) - 10;
     boxes[3] = at::tensor({5., 5., 5., 5.}, at::kDouble);
     boxes[4] = at::tensor({-500., -500., 900., 900.}, at::kDouble);
@@ -98,8 +102,9 @@ TEST(RoiAlign, IsTheNaiveReferenceWithItsGradient) {
     const at::Tensor rois = at::cat({at::randint(0, 2, {11, 1}, at::kLong).to(at::kDouble), boxes}, 1);
     const at::Tensor features = at::randn({2, 3, 13, 9}, at::kDouble).set_requires_grad(true),
                      copy = features.detach().clone().set_requires_grad(true);
-    const at::Tensor fast = roi_align(features, rois, setting.scale, setting.options),
-                     naive = roi_align_naive(copy, rois, setting.scale, setting.options);
+    const MapSizes& real = setting.real;
+    const at::Tensor fast = roi_align(features, rois, setting.scale, setting.options, real),
+                     naive = roi_align_naive(copy, rois, setting.scale, setting.options, real);
     EXPECT_LE((fast - naive).abs().max().item<double>(), 1e-13);
     EXPECT_EQ(fast[5].abs().max().item<double>(), 0.0);
     const at::Tensor weights = at::randn(fast.sizes(), at::kDouble);
@@ -107,7 +112,7 @@ TEST(RoiAlign, IsTheNaiveReferenceWithItsGradient) {
     (naive * weights).sum().backward();
     EXPECT_LE((features.grad() - copy.grad()).abs().max().item<double>(), 1e-12);
     const at::Tensor single = roi_align(features.detach().to(at::kFloat), rois.to(at::kFloat), setting.scale,
-                                        setting.options);
+                                        setting.options, real);
     EXPECT_LE((single.to(at::kDouble) - naive).abs().max().item<double>(), 2e-5);
   }
 }
