@@ -56,11 +56,12 @@ base::Node data_of(const DataArguments& options) {
   }
   base::require(!options.variant, "data: --variant goes with a recipe");
   std::optional<base::Node> data = tasks::find_data(options.source, set_type(options.set));
-  base::require(data.has_value(),
-                "{}: no such file; expected texts, pairs, images, annotations of objects, a recipe (.toml), `prepare`, or "
-                "{} for "
-                "generated samples",
-                options.source, fmt::join(tasks::made_words(), ", "));
+  base::require(
+      data.has_value(),
+      "{}: no such file; expected texts, pairs, images, annotations of objects, a recipe (.toml), `prepare`, or "
+      "{} for "
+      "generated samples",
+      options.source, fmt::join(tasks::made_words(), ", "));
   if (options.unit) {
     base::require(data->contains("unit"),
                   "data: --unit goes with a text, found {}; to read it as one: --set data.type=text",

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -114,7 +115,7 @@ struct BackboneOptions {
 
  private:
   template <class O, class Self>
-  static auto& as(Self& self) {
+  static std::conditional_t<std::is_const_v<Self>, const O, O>& as(Self& self) {
     auto* found = std::get_if<O>(&self.options);
     base::ensure(found != nullptr, "backbone.type = \"{}\" has options of another kind", self.type);
     return *found;

@@ -60,7 +60,7 @@ ReadSet read_set(const DetectionOptions& options, const std::string& path, size_
   return read;
 }
 
-std::vector<std::string> names_of(const CocoSet& set) {
+std::vector<std::string> category_names(const CocoSet& set) {
   std::vector<std::string> names;
   for (const CocoCategory& category : set.categories) names.push_back(category.name);
   return names;
@@ -108,7 +108,7 @@ class Loader {
   DetectionSets load() {
     base::require(!options_.train.empty(), "{}", "recipe: 'data.train': expected annotated images, found none");
     ReadSet train = read_set(options_, options_.train, 0);
-    sets_.classes = options_.classes.empty() ? names_of(train.set) : options_.classes;
+    sets_.classes = options_.classes.empty() ? category_names(train.set) : options_.classes;
     train.set = with_classes(std::move(train.set), sets_.classes);
     const bool has_splits = options_.format == SetFormat::voc && options_.splits.size() > 1;
     if (options_.valid_fraction > 0) {
@@ -179,7 +179,7 @@ CocoSet with_classes(CocoSet set, const std::vector<std::string>& classes) {
   }
   base::require(std::find(found.begin(), found.end(), true) != found.end() || set.categories.empty(),
                 "{}: expected a category among {}, found {}", set.path, base::listed(classes, 5),
-                base::listed(names_of(set), 5));
+                base::listed(category_names(set), 5));
   for (size_t i = 0; i < ordered.size(); ++i) {
     if (!found[i]) ordered[i].id = next_id++;
   }

@@ -34,8 +34,8 @@ struct BackboneStages {
 struct DetectorParts {
   DetectorType type = DetectorType::retinanet;
   DetectorPadding padding = DetectorPadding::masked;
-  int64_t size_divisor = 32;    ///< masked: batches are padded to multiples of it, so that every stage halves evenly
-  size_t first_stage = 0;       ///< of the backbone that the pyramid reads, up to the last; of a simple pyramid: its own
+  int64_t size_divisor = 32;  ///< masked: batches are padded to multiples of it, so that every stage halves evenly
+  size_t first_stage = 0;     ///< of the backbone that the pyramid reads, up to the last; of a simple pyramid: its own
   bool simple_pyramid = false;  ///< ViTDet's, of the only map of a plain backbone
   FpnOptions fpn;
   RetinaNetOptions retinanet;  ///< of that type

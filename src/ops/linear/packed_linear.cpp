@@ -39,9 +39,7 @@ int64_t inputs_together(Precision precision) {
   return precision == Precision::float32 ? 1 : precision == Precision::w8a8 ? 4 : 2;
 }
 
-bool has_four_bits(Precision precision) {
-  return precision == Precision::int4 || precision == Precision::int4_offset;
-}
+bool has_four_bits(Precision precision) { return precision == Precision::int4 || precision == Precision::int4_offset; }
 
 template <class T>
 T* kept(std::vector<T>& memory, int64_t size) {
@@ -188,33 +186,31 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pre
   weights_ = AlignedBytes(panels * bytes);
   if (!is_float && !is_bf16 && !four_bits) scales_.assign(static_cast<size_t>(panels * kPanel), 0.0f);
   const int64_t blocks = (panels + kTogether - 1) / kTogether;
-  at::parallel_for(0, blocks, std::max<int64_t>(1, kWorthAThread / std::max<int64_t>(1, kTogether * size)),
-                   [&](int64_t first, int64_t last) {
-                     std::vector<float> memory;
-                     std::vector<Bf16Bits> rounded;
-                     for (int64_t block = first; block < last; ++block) {
-                       const int64_t begin = block * kTogether, end = std::min(panels, begin + kTogether);
-                       if (is_float) {
-                         packer.copy(begin, end, weights_.as<float>() + begin * size);
-                         continue;
-                       }
-                       const float* copied = kept(memory, kTogether * in_ * kPanel);
-                       packer.copy(begin, end, memory.data());
-                       for (int64_t panel = begin; panel < end; ++panel, copied += in_ * kPanel) {
-                         if (is_bf16) {
-                           packer.round(copied, rounded, weights_.as<Bf16Bits>() + panel * size);
-                           continue;
-                         }
-                         const bool finite = four_bits
-                                                 ? pack_four_bits(copied, in_, offset,
-                                                                  weights_.as<uint8_t>() + panel * bytes)
-                                                 : quantise_panel(copied, in_, together,
-                                                                  weights_.as<int8_t>() + panel * size,
-                                                                  scales_.data() + panel * kPanel);
-                         if (!finite) packer.refuse(panel, precision);
-                       }
-                     }
-                   });
+  at::parallel_for(
+      0, blocks, std::max<int64_t>(1, kWorthAThread / std::max<int64_t>(1, kTogether * size)),
+      [&](int64_t first, int64_t last) {
+        std::vector<float> memory;
+        std::vector<Bf16Bits> rounded;
+        for (int64_t block = first; block < last; ++block) {
+          const int64_t begin = block * kTogether, end = std::min(panels, begin + kTogether);
+          if (is_float) {
+            packer.copy(begin, end, weights_.as<float>() + begin * size);
+            continue;
+          }
+          const float* copied = kept(memory, kTogether * in_ * kPanel);
+          packer.copy(begin, end, memory.data());
+          for (int64_t panel = begin; panel < end; ++panel, copied += in_ * kPanel) {
+            if (is_bf16) {
+              packer.round(copied, rounded, weights_.as<Bf16Bits>() + panel * size);
+              continue;
+            }
+            const bool finite = four_bits ? pack_four_bits(copied, in_, offset, weights_.as<uint8_t>() + panel * bytes)
+                                          : quantise_panel(copied, in_, together, weights_.as<int8_t>() + panel * size,
+                                                           scales_.data() + panel * kPanel);
+            if (!finite) packer.refuse(panel, precision);
+          }
+        }
+      });
 }
 
 void PackedLinear::operator()(const float* x, int64_t rows, int64_t x_stride, float* y, int64_t y_stride,

@@ -30,7 +30,8 @@ struct Case {
 };
 
 std::vector<Case> cases() {
-  const std::string grc = "[[memory]]\ntype = \"grc\"\nattend = \"sample\"\n", cache = "[[memory]]\ntype = \"attention_cache\"\n";
+  const std::string grc = "[[memory]]\ntype = \"grc\"\nattend = \"sample\"\n",
+                    cache = "[[memory]]\ntype = \"attention_cache\"\n";
   std::vector<Case> all = {{"resnet", "dim = 4\ndepths = [1, 1, 1, 1]\n"},
                            {"resnet", "dim = 8\nblock = \"basic\"\ndepths = [1, 2, 1, 1]\n"}};
   const std::vector<std::pair<std::string, std::string>> backbones = {
