@@ -89,7 +89,8 @@ std::vector<core::Span> spans_of(const LayerMask& mask, core::MapAxis axis, int6
 
 std::string to_text(const AttentionSummary& facts);
 base::Node to_node(const AttentionSummary& facts);
-/// Tables for an HTML page that also shows the picture; those of the other segments are hidden until a script shows them.
+/// Tables for an HTML page that also shows the picture; those of the other segments are hidden until a script shows
+/// them.
 std::string to_html(const InputAttention& input);
 
 /// Scalars of a training run at one step, as in log.jsonl.

@@ -23,7 +23,8 @@ class GrcReader {
  public:
   GrcReader() = default;
   /// `same`: the core that reads the cache instead of softmax, or null. Parameters q, k, v, o (authors), widen, sr,
-  /// sr_norm, relative_position_bias_table under the scope. Throws InputError for a cache that the layout does not support.
+  /// sr_norm, relative_position_bias_table under the scope. Throws InputError for a cache that the layout does not
+  /// support.
   GrcReader(const GrcOptions& options, const core::AttentionBuild& build, const core::ImageLayout& image,
             int64_t channels, const layers::Scope& scope, const core::ReadsHeads* same);
   /// x [B,T,C], cache [B,N,C] or [1,N,C]: one for all. Returns [B,H,T,C/H].

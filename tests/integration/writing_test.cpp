@@ -55,8 +55,9 @@ TEST_F(Writing, LogitsAreThoseOfTheTextsThatAreWrittenAndScored) {
   for (int64_t i = 0; i < 18; ++i) {
     const base::Node& token = scored.items()[static_cast<size_t>(i)];
     EXPECT_EQ(tokens[i].item<int64_t>(), token.at("id").as_int());
-    if (i > 0)
+    if (i > 0) {
       EXPECT_NEAR(shares[i - 1][token.at("id").as_int()].item<double>(), token.at("log_probability").as_double(), 1e-5);
+    }
   }
   const std::string next = generate({"--prompt", text, "-n", "1", "--temperature", "0"}).out.substr(text.size());
   write(folder_ / "next.txt", text + next);

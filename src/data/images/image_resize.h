@@ -12,8 +12,8 @@ enum class Interpolation { bilinear, bicubic, box };
 Interpolation interpolation_of(std::string_view name);
 
 /// The version of Pillow whose bytes a resized image has. Up to 12, every row is resized to the new width, then every
-/// column to the new height. From 13 on, columns come first where H - h > 0 and H - h > 2 (W - w), of an image [H,W] that
-/// becomes [h,w].
+/// column to the new height. From 13 on, columns come first where H - h > 0 and H - h > 2 (W - w), of an image [H,W]
+/// that becomes [h,w].
 enum class Resizing { pillow12, pillow13 };
 
 /// Resizing with antialiasing, byte for byte like Pillow; an axis that keeps its size is skipped. Along one axis from n

@@ -8,8 +8,8 @@
 
 namespace mnemo::inspect {
 
-/// Draws a chart of each scalar over the steps, `columns` of them side by side, from (left, top). `points` is not empty.
-/// Returns the lower right corner.
+/// Draws a chart of each scalar over the steps, `columns` of them side by side, from (left, top). `points` is not
+/// empty. Returns the lower right corner.
 Canvas::Point draw_scalars(Canvas& canvas, const std::vector<ScalarPoint>& points, size_t columns, double left,
                            double top);
 
