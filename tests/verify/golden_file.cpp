@@ -38,6 +38,23 @@ double tolerance_of(const std::string& path, const weights::Metadata& metadata) 
   return tolerance;
 }
 
+/// Writes the defaults that a GRC had when its golden files were made into a memory without these keys.
+void complete_grc(base::Node& memory) {
+  if (!memory.is_table()) return;
+  const base::Node* type = memory.find("type");
+  if (type == nullptr || !type->is_string() || type->as_string() != "grc") return;
+  const base::Node then = base::Node::table({{"attend", "sample"}, {"eval_read", "updated"}, {"gate_bias", true}});
+  for (const auto& [key, value] : then.members()) {
+    if (!memory.contains(key)) memory.set(key, value);
+  }
+}
+
+void complete_memories(base::Node* memories) {
+  if (memories == nullptr) return;
+  if (!memories->is_array()) return complete_grc(*memories);
+  for (base::Node& memory : memories->items()) complete_grc(memory);
+}
+
 }  // namespace
 
 bool GoldenReport::passed() const {
@@ -50,6 +67,12 @@ GoldenFile::GoldenFile(const std::string& path, at::Device device)
   for (auto& [name, tensor] : file_.tensors) tensor = tensor.to(device);
   require_format(path, file_.metadata, "mnemo-golden/1");
   config_ = base::parse_json(metadata_text(path, file_.metadata, "config"), path + " (config)");
+  if (config_.is_table()) {
+    complete_memories(config_.find("memory"));
+    base::Node* backbone = config_.find("backbone");
+    base::Node* encoder = backbone == nullptr || !backbone->is_table() ? nullptr : backbone->find("encoder");
+    if (encoder != nullptr && encoder->is_table()) complete_memories(encoder->find("memory"));
+  }
   what_ = metadata_text(path, file_.metadata, "case");
   training_ = metadata_text(path, file_.metadata, "training") == "true";
   tolerance_ = tolerance_of(path, file_.metadata);
