@@ -54,7 +54,7 @@ Training resume_training(const std::string& run, const TrainOptions& options) {
                 "resume_training: a run resumes in its own folder with its own weights; expected out, variant and "
                 "init to be empty");
   const std::string recipe = base::join_path(run, "recipe.toml");
-  base::require(base::path_exists(recipe), "{}: no training run there (recipe.toml is missing)", run);
+  base::require(base::path_exists(recipe), "{}: not a training run (recipe.toml is missing)", run);
   return run_recipe(recipe, run, options, true, "mnemo::resume_training(RUN)");
 }
 

@@ -440,7 +440,8 @@ bool has_word(std::string_view text, std::string_view start) {
   const auto inside = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || (c & 0x80) != 0; };
   for (size_t at = 0; at + start.size() <= text.size(); ++at) {
     if (at > 0 && inside(text[at - 1])) continue;
-    if (start.size() <= 2 && at + start.size() < text.size() && inside(text[at + start.size()])) continue;
+    if (!start.empty() && start.size() <= 2 && at + start.size() < text.size() && inside(text[at + start.size()]))
+      continue;
     if (std::equal(start.begin(), start.end(), text.begin() + static_cast<std::ptrdiff_t>(at),
                    [&](char a, char b) { return lower(a) == lower(b); }))
       return true;

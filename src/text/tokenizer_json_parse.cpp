@@ -247,7 +247,7 @@ class TokenizerJsonParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   [[noreturn]] void unexpected(std::string_view found) const {
-    const std::string_view expected = list_ == List::tokens   ? "an id behind every token"
+    const std::string_view expected = list_ == List::tokens   ? "an id for every token"
                                       : list_ == List::pairs  ? "pairs of a piece and its score"
                                       : list_ == List::merges ? "merges of two tokens"
                                       : list_ == List::added  ? "added tokens, objects of an id and a content"

@@ -296,6 +296,8 @@ TEST_F(CommandLine, CompareKilledAtAnyMomentGoesOnWithWhatIsMissing) {
   // A different recipe is a different training, and the old one is found again.
   std::vector<std::string> longer = command(out);
   longer.insert(longer.end(), {"--set", "train.steps=14"});
+  EXPECT_EQ(run(longer).status, 2) << "no training there belongs to it";
+  longer.emplace_back("--again");
   const Finished changed = run(longer);
   ASSERT_EQ(changed.status, 0) << changed.err;
   EXPECT_EQ(json(changed.out)

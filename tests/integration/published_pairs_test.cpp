@@ -62,7 +62,7 @@ TEST(PublishedFolders, APickleAloneIsRefusedWithWhatToDo) {
   std::filesystem::rename(copy + "/model.safetensors", copy + "/pytorch_model.bin");
   const Finished refused = run(folder, "convert " + copy + " --to mnemo --out " + (folder / "out_folder"));
   EXPECT_EQ(refused.status, 2);
-  for (const char* part : {"pytorch_model.bin: expected model.safetensors beside it", "save_pretrained"})
+  for (const char* part : {"pytorch_model.bin: expected model.safetensors in the same folder", "save_pretrained"})
     EXPECT_TRUE(holds(refused.err, part)) << refused.err;
 }
 

@@ -267,7 +267,7 @@ TEST_F(TextTraining, MistakesAreToldWithStatusTwo) {
       {{"data.train=" + (folder_ / "none.tsv")}, "none.tsv"},
       {{"data.train=" + texts, "data.align=left"}, "'data.align': the model has no memory, so every text is one"},
       {{"data.train=" + texts, "data.loss=every"}, "'data.loss': the model has no memory, so every text is one"},
-      {{"data.train=" + texts, "data.label_column=class"}, "'data.text_column': expected the name of a column beside"},
+      {{"data.train=" + texts, "data.label_column=class"}, "'data.text_column': expected the column of the text"},
       {{"data.train=" + texts, "data.metric=\"f1\"", "data.labels=[\"0\",\"1\",\"2\"]"}, "'data.metric'"},
       {{"data.train=" + texts, "data.tokenizer=" + (folder_ / "none")}, "none"},
   };

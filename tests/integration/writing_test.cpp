@@ -142,15 +142,15 @@ TEST_F(Writing, ScoresAreThoseOfTheEvaluation) {
   EXPECT_TRUE(table.starts_with("              \"l\"\n")) << table;
   EXPECT_TRUE(holds(table, "of 3 predicted tokens: ")) << table;
   write(folder_ / "empty.txt", "");
-  EXPECT_TRUE(holds(generate({"--score", folder_ / "empty.txt"}).err, "empty.txt: expected a text"));
+  EXPECT_TRUE(holds(generate({"--score", folder_ / "empty.txt"}).err, "empty.txt: the text is empty"));
 }
 
 TEST_F(Writing, WhatDoesNotGoTogetherIsRefused) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"--interactive", "--num-samples", "2"}, "expected one of --interactive, --num-samples and --score"},
+      {{"--interactive", "--num-samples", "2"}, "expected one of --interactive, --num-samples, --score and --logits"},
       {{"--interactive", "--json"}, "leave --json out"},
       {{"--interactive", "--prompt-file", "-"}, "both read standard input"},
-      {{"--score", text_, "-n", "3"}, "--score writes nothing, so --tokens has no effect; leave it out"},
+      {{"--score", text_, "-n", "3"}, "--score writes no text, so --tokens has no effect; leave it out"},
       {{"--score", text_, "--stop", "a"}, "so --stop has no effect"},
       {{"--score", text_, "--no-stop"}, "so --no-stop has no effect"},
       {{"--score", text_, "--temperature", "0.5"}, "so --temperature has no effect"},

@@ -52,7 +52,7 @@ inline std::string small_detector(const std::string& head, bool cached = false) 
       "head = {{ type = \"{}\", channels = 16, {} }}\nmemory = [{}]\n",
       head,
       head == "retinanet" ? "num_convs = 1" : "hidden = 32, proposals = 60, sampled_regions = 32, sampled_anchors = 32",
-      cached ? "{ type = \"grc\" }" : "");
+      cached ? "{ type = \"grc\", attend = \"sample\", eval_read = \"updated\" }" : "");
 }
 
 }  // namespace mnemo::test

@@ -127,12 +127,6 @@ TEST(SpatialReduction, RefusesWhatIsNoImage) {
   expect_error<base::InputError>([&] { s.forward(x, {}); }, {"spatial_reduction", "7 rows", "0x0"});
   expect_error<base::InputError>([&] { s.forward(x, {2, 3}); }, {"class tokens", "expected 6 rows", "found 7"});
   expect_error<base::InputError>([&] { s.forward(x, {1, 7}); }, {"1x7", "sr_ratio = 2", "at least 2x2"});
-  AttendTable table({SpanKind::tokens, 7}, Rule::all());
-  table.set_valid(at::ones({1, 7}, at::kBool));
-  core::AttentionInput input{x, {}, table};
-  const core::ImageRows image{{1, 7}};
-  input.image = &image;
-  expect_error<base::InputError>([&] { s.attention->forward(input, {}); }, {"no padding"});
 }
 
 TEST(ShiftedWindow, IsItsFormulaInEveryWindow) {

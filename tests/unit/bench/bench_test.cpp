@@ -305,7 +305,7 @@ TEST(CommandLine, WrongWordsAreRefused) {
       {{"kernel"}, "PART: unknown part 'kernel'; did you mean 'kernels'?"},
       {{"kernels", "--case", "abc_23"}, "--case: unknown case 'abc_23'"},
       {{"--precision", "int8"}, "--precision: of decoding alone; the part is 'models'"},
-      {{"decoding", "--precision", "int4"}, "--precision: unknown precision 'int4'"},
+      {{"decoding", "--precision", "int3"}, "--precision: unknown precision 'int3'"},
       {{"kernels", "--text", "x"}, "--tokenizer, --text: of tokenizers alone; the part is 'kernels'"},
       {{"tokenizers", "--no-peers", "--text", "/nowhere"}, "/nowhere"},
   };

@@ -148,7 +148,7 @@ TEST(Algorithmic, TheLastSegmentMayBeShorter) {
   EXPECT_INPUT_ERROR(
       cut_into(49),
       "'num_segments': a sample of 48 tokens cannot be cut into 49 equal segments; segments of 1 give 48");
-  EXPECT_INPUT_ERROR(cut_into(31), "segments of 2 are 24");
+  EXPECT_INPUT_ERROR(cut_into(31), "segments of 2 give 24");
 }
 
 TEST(Algorithmic, BadOptions) {

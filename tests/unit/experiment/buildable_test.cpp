@@ -54,7 +54,7 @@ TEST_F(Buildable, ErrorsOfConstructionNameFileLineAndKey) {
       },
       where + "model: attention 'linear' reads only its own rows");
   expect_refused([&] { with("\"softmax\"", "decoder", "type = \"algorithmic\"\nnum_symbols = 6\nnum_segments = 100"); },
-                 "a.toml:13: 'data.num_segments': a sample of 18 tokens cannot be cut into 100 segments");
+                 "a.toml:13: 'data.num_segments': a sample of 18 tokens cannot be cut into 100 equal segments");
   require_buildable(with("\"relative\""));
 }
 
@@ -97,7 +97,7 @@ TEST_F(Buildable, ASequenceOfADecoderNeedsAPlaceForEachToken) {
   expect_refused([&] { make_experiment(with(linformer(2), "decoder", file)); },
                  key + "allows only 2 rows, expected at least 3");
   expect_refused([&] { make_experiment(with("\"softmax\"", "decoder", file + "\nnum_segments = 9")); },
-                 "'data.num_segments': a sample of 3 tokens cannot be cut into 9 segments");
+                 "'data.num_segments': a sample of 3 tokens cannot be cut into 9 equal segments");
 }
 
 TEST_F(Buildable, AModelThatMemoryCannotHoldIsRefusedBeforeItIsMade) {

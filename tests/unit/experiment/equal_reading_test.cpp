@@ -51,7 +51,8 @@ Reading reading_of(const recipes::Recipe& recipe) {
     counted = {"reset"};  // moves no token to another step
   } else {
     reading.count = rows, reading.unit = "samples";
-    counted = {"num_segments", "max_length"};  // a sample has as many tokens in one segment as in several
+    counted = {"num_segments", "curriculum", "curriculum_steps",
+               "max_length"};  // a sample has as many tokens in one segment as in several
     reading.keys["segments_per_step"] = std::to_string(recipe.train.segments_per_step);
     if (max_length != nullptr)
       reading.sample_tokens = max_length->as_int() > 0 ? max_length->as_int() : recipe.model.segment_size;

@@ -8,6 +8,7 @@
 #include "base/file_io.h"
 #include "models/options.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/painted_objects.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/data/image_files.h"
 
@@ -134,6 +135,8 @@ TEST(TaskRegistry, ATaskAndItsSpecificationAgreeOnWhatIsBetter) {
   data::write_text(folder / "words/vocab.txt",
                    "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\ne\nf\n<extra_id_0>\n<extra_id_1>\n");
   data::make_class_folders(folder / "images");
+  test::paint_objects(folder.path(), 4);
+  const std::string painted = folder / "instances_painted.json";
   const auto table = [](const char* type, std::initializer_list<std::pair<const char*, Node>> more) {
     Node node = Node::table({{"type", type}});
     for (const auto& [key, value] : more) node.set(key, value);
@@ -160,6 +163,7 @@ TEST(TaskRegistry, ATaskAndItsSpecificationAgreeOnWhatIsBetter) {
       table("masked_text", {own, words}),
       table("span_corruption", {own, words}),
       table("images", {{"train", folder / "images"}, {"image_size", Node::array({8, 8})}}),
+      table("detection", {{"train", painted}, {"valid", painted}}),
       table("pairs", {translated}),
       table("pairs", {translated, {"translated", 2}}),
       table("pairs", {translated, {"translated", 2}, {"metric", "exact_match"}})};

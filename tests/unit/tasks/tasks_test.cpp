@@ -182,7 +182,7 @@ TEST(AlgorithmicTask, SegmentsCoverASampleAndOnlyAnswersCount) {
   test::expect_error<base::InputError>([&] { cut.next(core::TokenInput{.segment_size = 4}); },
                                        {"copy: data.num_segments = 4", "expected model.segment_size = 3, found 4"});
   test::expect_error<base::InputError>([&] { Algorithmic({.answer = {.num_segments = 50}}, {}); },
-                                       {"'num_segments': a sample of 72 tokens cannot be cut into 50 segments"});
+                                       {"'num_segments': a sample of 72 tokens cannot be cut into 50 equal segments"});
 }
 
 TEST(AlgorithmicTask, ACurriculumCutsTrainingSamplesIntoMoreAndMoreSegments) {
@@ -209,7 +209,7 @@ TEST(AlgorithmicTask, ACurriculumCutsTrainingSamplesIntoMoreAndMoreSegments) {
       [&] {
         Algorithmic({.answer = {.num_segments = 3, .curriculum = {1, 50}, .curriculum_steps = 1}}, {});
       },
-      {"curriculum", "50 segments"});
+      {"curriculum", "50 equal segments"});
   test::expect_error<base::InputError>([&] { Algorithmic({.answer = {.num_segments = 3, .curriculum = {1}}}, {}); },
                                        {"curriculum_steps"});
 }

@@ -241,7 +241,7 @@ TEST_F(TrainerTest, ATaskHasTheBatchesOfTheOptions) {
   const auto model = test::small_model(corpus_.tokenizer->size(), {});
   tasks::LanguageModel task(corpus_, test::task_options(options));
   options.batch_size = 6;
-  test::expect_error<base::InputError>([&] { Trainer(*model, task, options); }, {"batches of 4", "say 6"});
+  test::expect_error<base::InputError>([&] { Trainer(*model, task, options); }, {"batches of 4", "batches of 6"});
 }
 
 TEST_F(TrainerTest, RecomputeAndItsLimitGoTogether) {

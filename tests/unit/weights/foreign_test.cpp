@@ -130,7 +130,7 @@ TEST(Foreign, WhatCannotBeHonouredIsNamed) {
   const auto refused = [](const std::string& text, std::initializer_list<std::string> parts) {
     expect_error<base::InputError>([&] { options_of(parse_model_config(text, "m/config.json")); }, parts);
   };
-  refused(R"({"architecture": "resnet50"})", {"m/config.json", "architecture", "\"resnet50\"", "timm_vit"});
+  refused(R"({"architecture": "convnext_tiny"})", {"m/config.json", "architecture", "\"convnext_tiny\"", "timm_vit"});
   refused(R"({"architecture": "vit_base_patch16_clip_224"})", {"vit_base_patch16_clip_224"});
   refused(R"({"architectures": ["MambaModel"]})", {"architectures", "\"MambaModel\"", "huggingface_vit"});
   refused(R"({"model_type": "mamba"})", {"model_type", "\"mamba\""});
