@@ -77,10 +77,9 @@ class ModelGradient : public Conformance {
 
 TEST_P(ModelGradient, OfTheOutputIsThatOfDifferences) {
   for (const Plan& plan : {whole(3), in_parts(config(), {2, 1})}) {
-    expect_gradients(
-        [&] { return (run(*model_, rows_, plan, state_, core::Mode::train).hidden * weights_).sum(); },
-        joined({{"rows", rows_}}, joined(fields_, parameters())),
-        {.most_elements = 0, .directions = 1, .step = step_of(config()), .tolerance = 2e-8});
+    expect_gradients([&] { return (run(*model_, rows_, plan, state_, core::Mode::train).hidden * weights_).sum(); },
+                     joined({{"rows", rows_}}, joined(fields_, parameters())),
+                     {.most_elements = 0, .directions = 1, .step = step_of(config()), .tolerance = 2e-8});
   }
 }
 
@@ -102,9 +101,7 @@ TEST_P(ModelGradient, OfTheNextStateIsThatOfDifferences) {
     // Memory that no token reaches (mt_authors) depends only on the parameters.
     return sum + 0.0 * rows_.sum();
   };
-  expect_gradients(
-      scalar, inputs,
-      {.most_elements = 0, .directions = 1, .step = step_of(config()), .tolerance = 2e-8});
+  expect_gradients(scalar, inputs, {.most_elements = 0, .directions = 1, .step = step_of(config()), .tolerance = 2e-8});
 }
 
 // If rows are as similar as the read and write rows of RMT, a difference step changes which of them are selected.

@@ -167,11 +167,13 @@ TEST(TaskRegistry, ATaskAndItsSpecificationAgreeOnWhatIsBetter) {
       table("pairs", {translated}),
       table("pairs", {translated, {"translated", 2}}),
       table("pairs", {translated, {"translated", 2}, {"metric", "exact_match"}})};
-  const models::ModelOptions model = model_of(Node::table({{"segment_size", 8}}));
+  const models::ModelOptions model = model_of(Node::table({{"segment_size", 8}})),
+                             detector = base::read_options<models::ModelOptions>(
+                                 base::parse_toml(test::small_detector("retinanet", false), "test"));
   std::set<std::string> seen;
   for (const Node& one : tables) {
     const auto spec = spec_of(one);
-    const LoadedTask loaded = spec->load(model, {.batch_size = 2});
+    const LoadedTask loaded = spec->load(spec->type() == "detection" ? detector : model, {.batch_size = 2});
     EXPECT_EQ(loaded.task->metric(), spec->metric().key()) << base::to_json(one, -1);
     EXPECT_EQ(loaded.task->lower_is_better(), !spec->metric().higher_is_better) << base::to_json(one, -1);
     seen.insert(spec->type());
