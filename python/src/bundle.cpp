@@ -294,7 +294,7 @@ py::dict maps_of(const Inspection& inspection) {
   py::dict layers;
   const experiment::Inspection& parts = inspection.parts();
   if (parts.attention) {
-    for (const inspect::HeadMap& map : parts.attention->maps) {
+    for (const inspect::HeadMap& map : parts.attention->shown().maps) {
       const py::int_ layer(map.layer);
       if (!layers.contains(layer)) layers[layer] = py::dict();
       const py::dict of_layer = layers[layer];
@@ -318,7 +318,8 @@ void add_inspection(py::module_& m) {
       .def("to_dict", [](const Inspection& i) { return object_of(i.parts().to_node()); })
       .def("html", [](const Inspection& i, const std::string& title) { return text_of(i.html(title)); })
       .def("svg", [](const Inspection& i) { return text_of(i.svg()); })
-      .def("words", [](const Inspection& i) { return i.parts().attention ? i.parts().attention->words : Strings(); })
+      .def("words",
+           [](const Inspection& i) { return i.parts().attention ? i.parts().attention->shown().words : Strings(); })
       .def("maps", maps_of);
   const auto options = [](const Strings& set, const std::string& variant, const std::string& text,
                           const std::string& image, const std::string& layers, const std::string& heads, bool cost,

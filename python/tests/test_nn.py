@@ -95,7 +95,9 @@ def pass_of(golden, module):
 def test_a_layer_stack_equals_its_golden_file():
     golden = Golden("grc/sequence_bptt_full")
     backbone = dict(golden.config["backbone"])
-    module = golden.fill(mnemo.nn.LayerStack(backbone.pop("dim"), memory=golden.config["memory"], **backbone))
+    # The defaults that GRC had when the file was made.
+    memory = [{"attend": "sample", "eval_read": "updated", "gate_bias": True, **one} for one in golden.config["memory"]]
+    module = golden.fill(mnemo.nn.LayerStack(backbone.pop("dim"), memory=memory, **backbone))
     pass_of(golden, module).backward()
     for path, parameter in module.named_parameters():
         golden.close("grad.param." + path, parameter.grad)
