@@ -334,7 +334,7 @@ ModelHandle build_stack(const base::Node& options, uint64_t seed, const Given& g
   return {Bundle(std::move(parts))};
 }
 
-/// The same model around other weights.
+/// A copy of a model around other weights.
 ModelHandle rebuilt(const ModelHandle& handle, const Given& given) {
   auto parts = std::make_shared<bundle::Bundle>(handle.parts());
   const models::Model& old = handle.model();

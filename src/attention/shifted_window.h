@@ -36,7 +36,7 @@ class ShiftedWindow final : public core::ProjectedAttention {
 
  private:
   void require_window(const core::AttentionInput& input) const;
-  /// What is added to the scores of each window beside the positions, [W,Q,K]; undefined = nothing.
+  /// Added to the scores of each window beside the positions, [W,Q,K]; undefined = nothing.
   static at::Tensor window_bias(const core::AttentionInput& input);
 
   layers::RelativePositionBias position_;

@@ -44,7 +44,7 @@ core::AttendTable open_table(int64_t class_tokens, const core::Grid& grid);
 /// resampled, the class tokens' rows are kept. table [T,D] -> [T',D]; returns the table itself if the grid is the same.
 at::Tensor positions_for(const core::Grid& grid, const at::Tensor& table, const core::Grid& trained,
                          ops::GridResampling method);
-/// The same for the cells of each image of a padded batch, with zeros in padding: [B,T',D]; [T',D] without padding.
+/// Positions for the cells of each image of a padded batch, with zeros in padding: [B,T',D]; [T',D] without padding.
 at::Tensor positions_for(const core::RealCells& cells, const at::Tensor& table, const core::Grid& trained,
                          ops::GridResampling method);
 

@@ -30,7 +30,7 @@ class TextTable {
 
  private:
   Align align(size_t column) const { return column < align_.size() ? align_[column] : Align::left; }
-  /// Of the columns in a table that is at most `width` wide (0: any). tight: whether words are cut.
+  /// The widths of the columns of a table that is at most `width` wide (0: any). tight: whether words are cut.
   std::vector<size_t> widths(size_t width, bool& tight) const;
 
   std::vector<std::string> header_;

@@ -14,7 +14,7 @@
 namespace mnemo::bundle {
 namespace {
 
-/// What a format cannot store, each as "'KEY': expected X, found Y".
+/// The settings that a format cannot store, each as "'KEY': expected X, found Y".
 struct Reasons {
   std::vector<std::string> computed, trained;
   std::set<std::string> replaced;  ///< keys of attentions that the format lacks

@@ -53,7 +53,7 @@ Detector::Rows Detector::rows(const DetectionImages& images, core::Mode mode) co
   input.levels = true;
   if (options_.padding == DetectorPadding::masked) {
     for (const auto& [height, width] : images.sizes) input.image_sizes.push_back({height, width});
-    input.pixels = padded_to(images.pixels, options_.size_divisor);
+    input.pixels = padded_to(images.pixels, head_->divisor());
   }
   core::BackboneResult result = backbone_->forward(input, initial_state(batch).child("layers"));
   std::vector<core::RealCells> real = head_->real(result.levels);

@@ -34,8 +34,7 @@ struct BackboneStages {
 struct DetectorParts {
   DetectorType type = DetectorType::retinanet;
   DetectorPadding padding = DetectorPadding::masked;
-  int64_t size_divisor = 32;  ///< masked: batches are padded to multiples of it, so that every stage halves evenly
-  size_t first_stage = 0;     ///< of the backbone that the pyramid reads, up to the last; of a simple pyramid: its own
+  size_t first_stage = 0;  ///< of the backbone that the pyramid reads, up to the last; of a simple pyramid: its own
   bool simple_pyramid = false;  ///< ViTDet's, of the only map of a plain backbone
   FpnOptions fpn;
   RetinaNetOptions retinanet;  ///< of that type
@@ -87,7 +86,7 @@ class DetectorHead final : public core::LevelHead {
   /// Names of the parts of its loss.
   std::vector<std::string> loss_names() const;
   bool gives_masks() const { return parts_.type == DetectorType::mask_rcnn; }
-  /// Sides of images are padded to multiples of this.
+  /// Sides of images are padded to multiples of this, so that every stage halves evenly.
   int64_t divisor() const { return divisor_; }
 
   /// Losses of rows() in the order of loss_names(): of each image by itself, then the mean over the images, so shares

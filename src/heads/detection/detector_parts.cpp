@@ -49,7 +49,7 @@ void set_two_stages(DetectorParts& out, const BackboneStages& stages, int64_t nu
   if (masks) out.roi.mask_head = MaskHeadOptions{.num_classes = num_classes + 1};
 }
 
-/// What the options of all types say.
+/// Sets the parts that the options of all types name.
 void take_common(DetectorParts& parts, const DetectorHeadOptions& options) {
   parts.fpn.out_channels = parts.retinanet.in_channels = parts.rpn.in_channels = options.channels;
   parts.roi.box_head.in_channels = options.channels;

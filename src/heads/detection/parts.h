@@ -51,7 +51,7 @@ using RealLevels = std::span<const core::RealCells>;
 at::Tensor keep_real(const at::Tensor& map, RealLevels real, size_t level);
 /// The anchors of a level whose cells are real in image b: indices; undefined: all.
 at::Tensor real_anchors(RealLevels real, size_t level, int64_t b, int64_t anchors_of_cell);
-/// The same of all levels one after another; `anchors`: of each level.
+/// real_anchors() of all levels, one after another; `anchors`: of each level.
 at::Tensor all_real_anchors(std::span<const at::Tensor> anchors, RealLevels real, int64_t b, int64_t anchors_of_cell);
 /// The rows that `chosen` lists; all if it is undefined.
 at::Tensor rows_at(const at::Tensor& rows, const at::Tensor& chosen);

@@ -23,7 +23,7 @@ struct Raster {
 std::string png_of(const Raster& raster);
 
 enum class Anchor { left, middle, right };
-/// What a raster shows: a picture, or weights, dark on paper, which a dark scheme turns into light on dark.
+/// The kind of a raster: a picture, or weights, dark on paper, which a dark scheme turns into light on dark.
 enum class Cells { picture, weights };
 
 /// About how wide a text is, in letters of common fonts: 0.62 of the size, 1 for the scripts of East Asia.

@@ -173,7 +173,7 @@ TEST(TaskRegistry, ATaskAndItsSpecificationAgreeOnWhatIsBetter) {
   std::set<std::string> seen;
   for (const Node& one : tables) {
     const auto spec = spec_of(one);
-    const LoadedTask loaded = spec->load(spec->type() == "detection" ? detector : model, {.batch_size = 2});
+    const LoadedTask loaded = spec->load(spec->detects() ? detector : model, {.batch_size = 2});
     EXPECT_EQ(loaded.task->metric(), spec->metric().key()) << base::to_json(one, -1);
     EXPECT_EQ(loaded.task->lower_is_better(), !spec->metric().higher_is_better) << base::to_json(one, -1);
     seen.insert(spec->type());
