@@ -45,9 +45,6 @@ class CurrentFolder {
 
 class Library : public test::CommandLine {
  protected:
-  // The program makes MKL use its fastest path on any processor, which rounds differently; this test does not.
-  Library() { setenv("MNEMO_MKL_OVERRIDE", "0", 1); }
-  ~Library() override { unsetenv("MNEMO_MKL_OVERRIDE"); }
   std::string generated(const std::string& model, std::vector<std::string> more = {}) {
     std::vector<std::string> words = {"generate", model, "--quiet", "--prompt", "line 9", "--tokens", "60"};
     words.insert(words.end(), more.begin(), more.end());
