@@ -14,7 +14,7 @@ constexpr at::DeviceType kDevice = at::kCUDA;
 
 at::Tensor normal(test::Numbers& numbers, at::IntArrayRef shape) { return numbers.normal(shape).to(kDevice); }
 
-at::Tensor leaf(test::Numbers& numbers, at::IntArrayRef shape) {
+at::Tensor leaf_there(test::Numbers& numbers, at::IntArrayRef shape) {
   return normal(numbers, shape).set_requires_grad(true);
 }
 
@@ -25,16 +25,16 @@ TEST(CudaGradient, OfAbcIsThatOfDifferences) {
       SCOPED_TRACE(fmt::format("{} tokens, empty {}", tokens, empty));
       test::Numbers numbers(static_cast<uint64_t>(tokens));
       const int64_t batch = 2, heads = 2, slots = 3, width = 4;
-      const at::Tensor q = leaf(numbers, {batch, heads, tokens, width}),
-                       k = leaf(numbers, {batch, heads, tokens, width}),
-                       v = leaf(numbers, {batch, heads, tokens, width}),
-                       s = leaf(numbers, {batch, heads, tokens, slots});
+      const at::Tensor q = leaf_there(numbers, {batch, heads, tokens, width}),
+                       k = leaf_there(numbers, {batch, heads, tokens, width}),
+                       v = leaf_there(numbers, {batch, heads, tokens, width}),
+                       s = leaf_there(numbers, {batch, heads, tokens, slots});
       ops::AbcMemory start = ops::abc_empty(batch, heads, slots, width, ops::AbcActivation::exp,
                                             q.options().requires_grad(false));
       test::Inputs inputs = {{"q", q}, {"k", k}, {"v", v}, {"s", s}};
       if (!empty) {
-        start = {leaf(numbers, {batch, heads, slots, width}), leaf(numbers, {batch, heads, slots, width}),
-                 leaf(numbers, {batch, heads, slots})};
+        start = {leaf_there(numbers, {batch, heads, slots, width}), leaf_there(numbers, {batch, heads, slots, width}),
+                 leaf_there(numbers, {batch, heads, slots})};
         inputs.insert(inputs.end(), {{"K", start.k}, {"V", start.v}, {"z", start.z}});
       }
       const at::Tensor weights = normal(numbers, {batch, heads, tokens, width}),
@@ -61,16 +61,17 @@ TEST(CudaGradient, OfAttentionIsThatOfDifferences) {
             fmt::format("{} queries, {} keys, terms {}, padded {}", queries, keys, static_cast<int>(terms), padded));
         test::Numbers numbers(7);
         const int64_t batch = 2, heads = 2, width = 3;
-        const at::Tensor q = leaf(numbers, {batch, heads, queries, width}),
-                         k = leaf(numbers, {batch, heads, keys, width}), v = leaf(numbers, {batch, heads, keys, width});
+        const at::Tensor q = leaf_there(numbers, {batch, heads, queries, width}),
+                         k = leaf_there(numbers, {batch, heads, keys, width}),
+                         v = leaf_there(numbers, {batch, heads, keys, width});
         test::Inputs inputs = {{"q", q}, {"k", k}, {"v", v}};
         ops::Positions positions;
         if (terms == kDistances) {
-          positions.u = leaf(numbers, {heads, width}), positions.v = leaf(numbers, {heads, width});
-          positions.r = leaf(numbers, {keys, heads, width});
+          positions.u = leaf_there(numbers, {heads, width}), positions.v = leaf_there(numbers, {heads, width});
+          positions.r = leaf_there(numbers, {keys, heads, width});
           inputs.insert(inputs.end(), {{"u", positions.u}, {"v bias", positions.v}, {"r", positions.r}});
         } else if (terms == kScores) {
-          positions.scores = leaf(numbers, {batch, heads, queries, keys});
+          positions.scores = leaf_there(numbers, {batch, heads, queries, keys});
           inputs.emplace_back("scores", positions.scores);
         }
         ops::KeyRanges ranges = ops::KeyRanges::causal(queries, keys);

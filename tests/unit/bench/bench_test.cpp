@@ -337,7 +337,7 @@ TEST(BenchDevice, APeerThatFailsSaysWhyAndCostsNoFigures) {
     for (const base::Node& row : rows.items()) EXPECT_GT(row.at("seconds").at("median").as_double(), 0);
     return rows.items()[1].at("peers").at("cached").at("failed").as_string();
   };
-  const std::string loop = "print('ready', flush=True)\nfor line in iter(input, ''):\n  ";
+  const std::string loop = "import sys\nprint('ready', flush=True)\nfor line in sys.stdin:\n  ";
   EXPECT_NE(failure_of(loop + "print('ok' if line[0] == 'l' else '[1, 2, 3, 4]', flush=True)").find("not the same"),
             std::string::npos);
   EXPECT_NE(failure_of(loop + "print('ok' if line[0] == 'l' else 'failed: no Triton', flush=True)").find("no Triton"),
