@@ -58,7 +58,7 @@ inline at::Tensor attention_by_content(const at::Tensor& q, const at::Tensor& k,
   const Plain plain = plain_form(ranges);
   if (plain != Plain::no)
     return at::scaled_dot_product_attention(q, keys, values, {}, 0.0, plain == Plain::causal, scale);
-  // A query without keys sees all of them, or it would get NaN, and its output becomes 0.
+  // A query without keys sees all of them, since not every device's kernel gives it zeros, and its output becomes 0.
   const at::Tensor mask = mask_on_device(ranges, q.device()), blind = mask.any(-1, true).logical_not();
   return at::scaled_dot_product_attention(q, keys, values, mask.logical_or(blind), 0.0, false, scale)
       .masked_fill(blind, 0);
