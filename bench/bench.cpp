@@ -40,6 +40,7 @@ std::vector<BenchPart> bench_parts() {
           {"translation", bench_translation, translation_case_names()},
           {"translation_lengths", bench_translation_lengths, {}},
           {"tokenizers", bench_tokenizers, tokenizer_case_names()},
+          {"device", bench_device, device_case_names()},
           {kMechanisms, bench_mechanisms, mechanism_case_names()}};
 }
 
@@ -60,6 +61,7 @@ std::string bench_command(const BenchArguments& arguments) {
   if (!arguments.tokenizer.empty()) line += " --tokenizer " + base::shell_quoted(arguments.tokenizer);
   if (!arguments.text.empty()) line += " --text " + base::shell_quoted(arguments.text);
   if (arguments.bars != usual.bars) line += " --bars " + base::shell_quoted(arguments.bars);
+  if (arguments.device != usual.device) line += " --device " + base::shell_quoted(arguments.device);
   if (arguments.no_peers) line += " --no-peers";
   if (arguments.check) line += " --check";
   return line;
@@ -92,16 +94,19 @@ int bench(const BenchArguments& arguments) {
   for (const std::string& name : arguments.cases) require_known("--case", name, part.cases);
   base::require(arguments.precisions.empty() || arguments.part == "decoding",
                 "--precision: of decoding alone; the part is '{}'", arguments.part);
-  for (const std::string& name : arguments.precisions)
-    require_known("--precision", name, ops::precision_names());
+  for (const std::string& name : arguments.precisions) require_known("--precision", name, ops::precision_names());
 
   base::require(arguments.model.empty() || arguments.part == "translation",
                 "--model: of translation alone; the part is '{}'", arguments.part);
   base::require(arguments.model.empty() == arguments.pairs.empty(), "--model and --pairs: expected both or neither");
   base::require((arguments.tokenizer.empty() && arguments.text.empty()) || arguments.part == "tokenizers",
                 "--tokenizer, --text: of tokenizers alone; the part is '{}'", arguments.part);
-  base::require(arguments.lengths.empty() || arguments.all, "--length: goes with --all");
-  for (const std::string& length : arguments.lengths) require_known("--length", length, length_names());
+  const bool on_device = arguments.part == "device";
+  base::require(on_device || arguments.device == BenchArguments().device, "--device: of device alone; the part is '{}'",
+                arguments.part);
+  base::require(arguments.lengths.empty() || arguments.all || on_device, "--length: goes with --all or device");
+  for (const std::string& length : arguments.lengths)
+    require_known("--length", length, on_device ? device_length_names() : length_names());
 
   Bars bars = arguments.check ? Bars(arguments.bars) : Bars();
   const BenchReport report = part.run(arguments, bars);
@@ -149,13 +154,15 @@ std::shared_ptr<CLI::App> make_bench() {
           "engine in each precision; evaluation: with a cache of 3,800 tokens and without; images: compared with "
           "timm; grc: the cost of a gated recurrent cache; translation: training, and translating beside CTranslate2; "
           "translation_lengths: a token of ABC and of softmax as outputs grow; tokenizers: beside the package "
-          "tokenizers",
+          "tokenizers; device: kernels, training steps and tokens on a GPU",
           false)
       .option("--case", arguments->cases, "NAME", names + "; may be repeated (default all)")
       .flag("--all", arguments->all,
             "instead of a part: training step, state and memory of every mechanism at 512, 2,048 and 8,192 tokens")
       .option("--length", arguments->lengths, "T",
-              fmt::format("with --all: {}; may be repeated (default all)", fmt::join(length_names(), ", ")))
+              fmt::format("with --all: {}; with device: {}; may be repeated (default all)",
+                          fmt::join(length_names(), ", "), fmt::join(device_length_names(), ", ")))
+      .option("--device", arguments->device, "NAME", "with device: cuda (default), cuda:N, or cpu to try it out")
       .option("--precision", arguments->precisions, "NAME",
               fmt::format("with decoding: {}; may be repeated (default all)", fmt::join(ops::precision_names(), ", ")))
       .option("--model", arguments->model, "FOLDER",
@@ -165,10 +172,10 @@ std::shared_ptr<CLI::App> make_bench() {
               "with tokenizers: a folder with a tokenizer (default: those of the golden files)")
       .option("--text", arguments->text, "FILE",
               "with tokenizers: a text, encoded line by line (default data/tinyshakespeare/input.txt)")
-      .option("--peers", arguments->peers, "DIR", "folder of the scripts to compare with (default src/bench/peers)")
+      .option("--peers", arguments->peers, "DIR", "folder of the scripts to compare with (default bench/peers)")
       .option("--python", arguments->python, "FILE", "Python interpreter for these scripts (default python3)")
       .option("--repeats", arguments->repeats, "N", "number of rounds (default 7)")
-      .option("--bars", arguments->bars, "FILE", "targets for --check (default src/bench/bars.toml)")
+      .option("--bars", arguments->bars, "FILE", "targets for --check (default bench/bars.toml)")
       .flag("--no-peers", arguments->no_peers, "run only Mnemo")
       .flag("--check", arguments->check, "exit with status 1 if a target is missed")
       .flag("--json", arguments->json, "print JSON")

@@ -16,12 +16,13 @@ namespace mnemo::bench {
 struct BenchArguments {
   std::string part = "models";
   std::vector<std::string> cases, precisions, lengths;
-  std::string peers = "src/bench/peers";
+  std::string peers = "bench/peers";
   std::string python = "python3";
-  std::string bars = "src/bench/bars.toml";
+  std::string bars = "bench/bars.toml";
   std::string model, pairs;     ///< translation: a trained model, and sentences with their references; empty: none
   std::string tokenizer, text;  ///< tokenizers: the folder of one, and what to encode; empty: our own
   int64_t repeats = 7;
+  std::string device = "cuda";  ///< of the part `device`
   bool all = false, no_peers = false, json = false, check = false;
 
   /// Whether --case selects it; without --case, all cases are selected.
@@ -46,6 +47,7 @@ BenchReport bench_grc(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_translation(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_translation_lengths(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_tokenizers(const BenchArguments& arguments, Bars& bars);
+BenchReport bench_device(const BenchArguments& arguments, Bars& bars);
 
 /// The names of their cases.
 std::vector<std::string> model_case_names();
@@ -56,6 +58,9 @@ std::vector<std::string> image_case_names();
 std::vector<std::string> grc_case_names();
 std::vector<std::string> translation_case_names();
 std::vector<std::string> tokenizer_case_names();
+std::vector<std::string> device_case_names();
+/// Numbers of tokens that the device's kernels are measured with.
+std::vector<std::string> device_length_names();
 
 /// The command line of mnemo-bench. Each call builds a new one.
 std::shared_ptr<CLI::App> make_bench();

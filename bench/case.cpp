@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -124,8 +125,15 @@ std::string disagreement(const BenchFigures& ours, const BenchFigures& theirs) {
                      *at.second);
 }
 
+void wait_for(at::Device device) {
+  if (device.is_cpu()) return;
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  guard.synchronizeDevice(device.has_index() ? device.index() : guard.getDevice().index());
+}
+
 struct BenchSubject::Parts {
   BenchCase bench_case;
+  at::Device device = at::kCPU;
   std::shared_ptr<models::Model> model;
   std::unique_ptr<train::Optimiser> optimiser;
   at::Tensor tokens, text, fed;
@@ -168,20 +176,22 @@ struct BenchSubject::Parts {
   }
 };
 
-BenchSubject::BenchSubject(const BenchCase& bench_case) : parts_(std::make_unique<Parts>()) {
+BenchSubject::BenchSubject(const BenchCase& bench_case, at::Device device) : parts_(std::make_unique<Parts>()) {
   Parts& p = *parts_;
   p.bench_case = bench_case;
+  p.device = device;
   p.model = bench_case.build();
+  if (!device.is_cpu()) p.model->parameters().to(at::kFloat, device);
   p.optimiser = train::make_optimiser(
       train::optimiser_types().complete(base::Node::table({{"type", "adamw"}, {"lr", 1e-3}})),
       p.model->parameters().all());
   at::Generator generator = at::detail::createCPUGenerator(2);
   auto draw = [&](int64_t length) {
-    return at::randint(0, kVocabulary, {bench_case.batch, length + 1}, generator, at::kLong);
+    return at::randint(0, kVocabulary, {bench_case.batch, length + 1}, generator, at::kLong).to(device);
   };
   p.tokens = draw(bench_case.segment * bench_case.segments);
   p.text = draw(bench_case.evaluation_segment * kEvaluationSegments);
-  p.fed = draw(std::max<int64_t>(79, bench_case.segment + 15)).select(0, 0);
+  p.fed = draw(std::max<int64_t>(79, bench_case.segment + 15)).select(0, 0).cpu();
   for (int64_t s = 0; s < bench_case.segments; ++s) {
     core::Segment segment;
     segment.tokens = p.tokens.narrow(1, s * bench_case.segment, bench_case.segment).contiguous();
@@ -198,6 +208,7 @@ weights::NamedTensors BenchSubject::tensors() const {
   tensors.emplace_back("bench.tokens", parts_->tokens);
   tensors.emplace_back("bench.text", parts_->text);
   tensors.emplace_back("bench.fed", parts_->fed);
+  for (auto& [name, tensor] : tensors) tensor = tensor.cpu();
   return tensors;
 }
 
@@ -225,6 +236,7 @@ double BenchSubject::train(int64_t steps, ops::ProductPrecision precision) {
     p.optimiser->step();
     p.model->commit(result.state);
   }
+  wait_for(p.device);
   return seconds_since(begin);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Generator.h>
+#include <c10/core/Device.h>
 
 #include <cstdint>
 #include <memory>
@@ -48,13 +49,16 @@ std::string unlike(const char* what, double ours, double theirs, double toleranc
 /// (relative); tokens must be equal.
 std::string disagreement(const BenchFigures& ours, const BenchFigures& theirs);
 
+/// Waits until a device has done what it was given; the processor always has.
+void wait_for(at::Device device);
+
 /// Our side of one case.
 class BenchSubject {
  public:
-  explicit BenchSubject(const BenchCase& bench_case);
+  explicit BenchSubject(const BenchCase& bench_case, at::Device device = at::kCPU);
   ~BenchSubject();
 
-  /// Tensors for the peer: the parameters by name, "bench.tokens" [B,T+1] of a training step, "bench.text" [B,T+1] held
+  /// Tensors for the peer, on the processor: the parameters by name, "bench.tokens" [B,T+1] of a training step, "bench.text" [B,T+1] held
   /// out, and "bench.fed" [T].
   weights::NamedTensors tensors() const;
   BenchFigures figures() const;

@@ -18,34 +18,36 @@ constexpr double kScale = 0.125;
 
 std::vector<std::string> KernelCase::peers() const {
   if (name == "causal") return {"sdpa"};
-  if (name == "relative") return {"relative"};
+  if (slots == 0) return {name};
   return {"abc", "sdpa"};
 }
 
 double KernelCase::products(bool backward) const {
   if (slots > 0) return 0;
   const bool relative = name == "relative";
-  const double t = static_cast<double>(time), pairs = t * (t + 1) / 2 + (relative ? t * t : 0);
+  const double t = static_cast<double>(time), pairs = t * (t + 1) / 2 + (name == "causal" ? 0 : t * t);
   const int forward = relative ? 3 : 2, back = relative ? 8 : 5;
-  return 2.0 * kHeadWidth * kHeads * pairs * (backward ? forward + back : forward);
+  return 2.0 * kHeadWidth * kHeads * static_cast<double>(batch) * pairs * (backward ? forward + back : forward);
 }
 
 KernelSubject::KernelSubject(const KernelCase& kernel_case) : case_(kernel_case) {
   at::Generator generator = at::detail::createCPUGenerator(1);
+  auto draw = [&](at::IntArrayRef shape) { return at::randn(shape, generator).to(case_.device, case_.dtype); };
   auto add = [&](const char* name, at::IntArrayRef shape) {
-    tensors_.emplace_back(name, at::randn(shape, generator).set_requires_grad(true));
+    tensors_.emplace_back(name, draw(shape).set_requires_grad(true));
   };
-  const int64_t time = case_.time, keys = case_.name == "relative" ? 2 * time : time;
-  add("q", {1, kHeads, time, kHeadWidth});
-  add("k", {1, kHeads, keys, kHeadWidth});
-  add("v", {1, kHeads, keys, kHeadWidth});
-  if (case_.slots > 0) add("s", {1, kHeads, time, case_.slots});
+  const bool cache = case_.name == "cached" || case_.name == "relative";
+  const int64_t batch = case_.batch, time = case_.time, keys = cache ? 2 * time : time;
+  add("q", {batch, kHeads, time, kHeadWidth});
+  add("k", {batch, kHeads, keys, kHeadWidth});
+  add("v", {batch, kHeads, keys, kHeadWidth});
+  if (case_.slots > 0) add("s", {batch, kHeads, time, case_.slots});
   if (case_.name == "relative") {
     add("r", {keys, kHeads, kHeadWidth});
     add("u", {kHeads, kHeadWidth});
     add("bias", {kHeads, kHeadWidth});
   }
-  weight_ = at::randn({1, kHeads, time, kHeadWidth}, generator);
+  weight_ = draw({batch, kHeads, time, kHeadWidth});
   tensors_.emplace_back("weight", weight_);
   ranges_ = ops::KeyRanges::causal(time, keys);
 }
@@ -61,8 +63,8 @@ const at::Tensor& KernelSubject::operator[](const std::string& name) const {
 at::Tensor KernelSubject::output() const {
   const KernelSubject& in = *this;
   if (case_.slots > 0) {
-    const ops::AbcMemory empty = ops::abc_empty(1, kHeads, case_.slots, kHeadWidth, ops::AbcActivation::exp,
-                                                weight_.options());
+    const ops::AbcMemory empty = ops::abc_empty(case_.batch, kHeads, case_.slots, kHeadWidth, ops::AbcActivation::exp,
+                                                weight_.options().dtype(at::kFloat));
     return ops::abc_causal(in["q"], in["k"], in["v"], in["s"], empty, {}, ops::AbcActivation::exp, 1e-6, kScale).o;
   }
   const ops::Positions positions = case_.name == "relative" ? ops::Positions{in["u"], in["bias"], in["r"], {}}
@@ -99,7 +101,7 @@ int64_t KernelSubject::bytes() const {
 
 int64_t KernelSubject::chunk_bytes() const {
   const int64_t chunks = (case_.time + kChunk - 1) / kChunk + 1;
-  return case_.slots * chunks * kHeads * (2 * kHeadWidth + 1) * static_cast<int64_t>(sizeof(float));
+  return case_.batch * case_.slots * chunks * kHeads * (2 * kHeadWidth + 1) * static_cast<int64_t>(sizeof(float));
 }
 
 }  // namespace mnemo::bench

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 
 #include <string>
 #include <vector>
@@ -10,14 +12,17 @@
 
 namespace mnemo::bench {
 
-/// One operation at one size: 8 heads of width 64, batch 1.
+/// One operation at one size: 8 heads of width 64.
 struct KernelCase {
-  std::string name;  ///< causal; relative: with a cache as long as the segment; abc_32, abc_64: starting with an empty
-                     ///< memory
+  std::string name;  ///< causal; cached and, with positions, relative: a cache as long as the segment; abc_32, abc_64:
+                     ///< starting with an empty memory
   int64_t time = 0;
   int64_t slots = 0;  ///< abc only
+  int64_t batch = 1;
+  at::Device device = at::kCPU;
+  at::ScalarType dtype = at::kFloat;
 
-  /// Operations of src/bench/peers/kernel.py that compute the same or serve as a comparison.
+  /// Operations of bench/peers/kernel.py that compute the same or serve as a comparison.
   std::vector<std::string> peers() const;
   /// Floating-point operations of the matrix products over all pairs of query and key that the mask allows. backward:
   /// forward, the recomputed scores, and the products of the gradients. 0 for abc, which has no bar for its products.
@@ -29,7 +34,7 @@ class KernelSubject {
  public:
   explicit KernelSubject(const KernelCase& kernel_case);
 
-  /// Tensors for the peer: q, k, v, weight (of the output in the loss), and s, or r, u and bias.
+  /// Tensors for the peer: q, k, v, weight (of the output in the loss), and s, or r, u and bias; on the case's device.
   const weights::NamedTensors& tensors() const { return tensors_; }
   /// Norms of the output and of the gradient of each input, in the order of tensors() without the weight.
   std::vector<double> norms() const;

@@ -24,20 +24,41 @@ HandOver::~HandOver() {
   fs::remove_all(folder_, ignored);
 }
 
-std::unique_ptr<PeerProcess> start_peer(const BenchArguments& arguments, const std::string& script,
-                                        const std::vector<std::string>& words, bool best) {
-  const fs::path folder = fs::absolute(arguments.peers).lexically_normal(),
-                 installed = folder.parent_path().parent_path().parent_path() / ".deps" / "peers";
+namespace {
+
+fs::path folder_of(const BenchArguments& arguments, const std::string& script) {
+  const fs::path folder = fs::absolute(arguments.peers).lexically_normal();
   base::require(fs::exists(folder / script), "{}: expected {} there; name the folder with --peers, or use --no-peers",
                 folder.string(), script);
-  base::require(fs::exists(installed / "settings.so") && fs::exists(installed / "safetensors"),
-                "{}: the peers are not set up; run src/bench/setup, or use --no-peers", installed.string());
-  std::vector<std::string> command = {arguments.python, (folder / script).string()};
+  return folder;
+}
+
+std::vector<std::string> command_of(const BenchArguments& arguments, const fs::path& script,
+                                    const std::vector<std::string>& words) {
+  std::vector<std::string> command = {arguments.python, script.string()};
   command.insert(command.end(), words.begin(), words.end());
+  return command;
+}
+
+}  // namespace
+
+std::unique_ptr<PeerProcess> start_peer(const BenchArguments& arguments, const std::string& script,
+                                        const std::vector<std::string>& words, bool best) {
+  const fs::path folder = folder_of(arguments, script),
+                 installed = folder.parent_path().parent_path() / ".deps" / "peers";
+  base::require(fs::exists(installed / "settings.so") && fs::exists(installed / "safetensors"),
+                "{}: the peers are not set up; run bench/setup, or use --no-peers", installed.string());
   std::vector<std::pair<std::string, std::string>> environment = {
       {"PYTHONPATH", installed.string()}, {"OMP_NUM_THREADS", std::to_string(at::get_num_threads())}};
   if (best) environment.emplace_back("LD_PRELOAD", (installed / "settings.so").string());
-  return std::make_unique<PeerProcess>(command, environment);
+  return std::make_unique<PeerProcess>(command_of(arguments, folder / script, words), environment);
+}
+
+std::unique_ptr<PeerProcess> start_device_peer(const BenchArguments& arguments, const std::string& script,
+                                               const std::vector<std::string>& words) {
+  using Environment = std::vector<std::pair<std::string, std::string>>;
+  return std::make_unique<PeerProcess>(command_of(arguments, folder_of(arguments, script) / script, words),
+                                       Environment{});
 }
 
 BenchPeers start_peers(const BenchArguments& arguments, const BenchCase& bench_case, const BenchSubject& subject) {

@@ -29,6 +29,11 @@ class HandOver {
 std::unique_ptr<PeerProcess> start_peer(const BenchArguments& arguments, const std::string& script,
                                         const std::vector<std::string>& words, bool best);
 
+/// Starts a script from the peers' folder with the packages and the settings of the interpreter that is named, which
+/// need not be those of bench/setup. Throws InputError if the script does not start.
+std::unique_ptr<PeerProcess> start_device_peer(const BenchArguments& arguments, const std::string& script,
+                                               const std::vector<std::string>& words);
+
 /// The two peers of one case: PyTorch as installed, and PyTorch with fused AdamW and the two process settings. Both
 /// null if there are none.
 struct BenchPeers {

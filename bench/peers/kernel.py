@@ -1,13 +1,14 @@
 """The peer of `mnemo-bench kernels`: the same operations in eager PyTorch; reads one request per line, answers with one line.
 
-  kernel.py THREADS
+  kernel.py THREADS [DEVICE]
   load FILE             reads the inputs of one operation: safetensors with q, k, v, weight (the gradient of the output) and s, or r, u and
                         bias -> ok
   norms OPERATION       norms of the output and of each input's gradient -> JSON
   forward OPERATION N   -> seconds for the fastest of N calls
   backward OPERATION N  -> the same with gradients of all inputs
 
-Operations: sdpa (causal), relative (causal, keys on the left are the cache), abc (starting with an empty memory).
+Operations: sdpa (causal), cached and relative (causal, keys on the left are the cache), abc and fla, the kernels of
+flash-linear-attention (starting with an empty memory). One that cannot run is answered with "failed: why".
 """
 import functools
 import json
@@ -31,6 +32,10 @@ def causal(queries, keys):
     return torch.ones(queries, keys, dtype=torch.bool).tril(keys - queries)
 
 
+def cached(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=causal(q.size(2), k.size(2)))
+
+
 def relative(q, k, v, r, u, bias):
     mask = causal(q.size(2), k.size(2))
     return relative_attention(q, k, v, r.permute(1, 2, 0), u, bias, mask)
@@ -38,24 +43,37 @@ def relative(q, k, v, r, u, bias):
 
 def abc(q, k, v, s):
     shape = *s.shape[:2], s.size(-1)
-    return abc_scan(q, k, v, s, (q.new_zeros(*shape, q.size(-1)), q.new_zeros(*shape, q.size(-1)), q.new_full(shape, -math.inf)))[0]
+    empty = torch.zeros(*shape, q.size(-1), device=q.device)
+    return abc_scan(q, k, v, s, (empty, empty, torch.full(shape, -math.inf, device=q.device)))[0]
 
 
-OPERATIONS = {"sdpa": (sdpa, "qkv"), "relative": (relative, ("q", "k", "v", "r", "u", "bias")), "abc": (abc, "qkvs")}
+def fla(q, k, v, s):
+    from fla.ops.abc import chunk_abc
+    return chunk_abc(*(x.transpose(1, 2) for x in (q, k, v, s)))[0].transpose(1, 2)
 
 
-def fastest(count, call):
-    seconds = []
-    for _ in range(count):
-        begin = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - begin)
-    return min(seconds)
+OPERATIONS = {"sdpa": (sdpa, "qkv"), "cached": (cached, "qkv"), "relative": (relative, ("q", "k", "v", "r", "u", "bias")),
+              "abc": (abc, "qkvs"), "fla": (fla, "qkvs")}
 
 
 class Peer:
+    def __init__(self, device):
+        self.device = device
+        torch.set_default_device(device)
+
+    def fastest(self, count, call):
+        seconds = []
+        for _ in range(count):
+            begin = time.perf_counter()
+            call()
+            if self.device != "cpu":
+                torch.cuda.synchronize()
+            seconds.append(time.perf_counter() - begin)
+        return min(seconds)
+
     def load(self, path):
-        self.tensors = load_file(path)
+        self.tensors = None
+        self.tensors = {name: tensor.to(self.device) for name, tensor in load_file(path).items()}
         return "ok"
 
     def run(self, operation):
@@ -75,19 +93,23 @@ class Peer:
 
     def forward(self, operation, count):
         with torch.no_grad():
-            return fastest(int(count), lambda: self.run(operation))
+            return self.fastest(int(count), lambda: self.run(operation))
 
     def backward(self, operation, count):
-        return fastest(int(count), lambda: self.gradients(operation))
+        return self.fastest(int(count), lambda: self.gradients(operation))
 
 
 def main():
     torch.set_num_threads(int(sys.argv[1]))
-    peer = Peer()
+    peer = Peer(sys.argv[2] if len(sys.argv) > 2 else "cpu")
     print("ready", flush=True)
     for line in sys.stdin:
         name, *words = line.split()
-        print(getattr(peer, name)(*words), flush=True)
+        try:
+            answer = getattr(peer, name)(*words)
+        except Exception as error:
+            answer = "failed: " + " ".join(repr(error).split())[:300]
+        print(answer, flush=True)
 
 
 main()

@@ -81,12 +81,13 @@ def abc_scan(q, k, v, s, state):
     the memory from chunk to chunk. Among chunks of 16 to 128, batched or one by one, this was the fastest, forward and backward.
     e^(end - z) stays in float32's range as long as the log of the sum of weights grows by less than 80 inside a chunk."""
     memory_k, memory_v, z0 = state
+    s = s.float()
     z = torch.logaddexp(z0.unsqueeze(2), s.logcumsumexp(2))  # [B,H,T,n]
     q = q / math.sqrt(q.size(-1))
     q, k, v, s, z = (t.unflatten(2, (-1, math.gcd(q.size(2), 64))) for t in (q, k, v, s, z))  # [B,H,N,C,..]
     end = z[:, :, :, -1:]
     begin = torch.cat([z0[:, :, None, None], end[:, :, :-1]], 2)
-    weight, back, keep = (s - end).exp(), (end - z).exp(), (begin - end).exp()
+    weight, back, keep = (s - end).exp().to(q.dtype), (end - z).exp().to(q.dtype), (begin - end).exp()
     columns = weight.transpose(-1, -2)
     before_k, before_v = [memory_k], [memory_v]
     for more_k, more_v, share in zip((columns @ k).unbind(2), (columns @ v).unbind(2), keep.transpose(-1, -2).unbind(2)):
@@ -94,7 +95,7 @@ def abc_scan(q, k, v, s, state):
         before_v.append(torch.addcmul(more_v, share, before_v[-1]))
     *before_k, memory_k = before_k
     *before_v, memory_v = before_v
-    before_k, before_v = torch.stack(before_k, 2), torch.stack(before_v, 2)
+    before_k, before_v, keep = (t.to(q.dtype) for t in (torch.stack(before_k, 2), torch.stack(before_v, 2), keep))
     scores = ((q @ k.transpose(-1, -2)).tril() @ weight + keep * (q @ before_k.transpose(-1, -2))) * back
     p = scores.softmax(-1) * back  # [B,H,N,C,n]
     o = (p @ columns).tril() @ v + (p * keep) @ before_v

@@ -1,6 +1,7 @@
 """A long-lived peer of `mnemo-bench`: reads one request per line, answers with one line.
 
-  peer.py CASE_JSON TENSORS [--fused]     TENSORS: safetensors with Mnemo's parameters and the tokens; then the line "ready"
+  peer.py CASE_JSON TENSORS [--fused] [--compile] [--device DEVICE]
+                 TENSORS: safetensors with Mnemo's parameters and the tokens; --compile: forward passes by torch.compile; then the line "ready"
   check          -> JSON: loss and gradient norm of the first training step, the most likely next tokens of a text fed token by token,
                     the held-out loss
   train N        -> seconds for N training steps
@@ -19,9 +20,13 @@ from models import Decoder, Generator
 
 
 class Peer:
-    def __init__(self, case, tensors, fused):
-        self.case = case
+    def __init__(self, case, tensors, fused, compiled, device):
+        self.case, self.device = case, device
+        torch.set_default_device(device)
+        tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
         self.model = Decoder(case)
+        if compiled:
+            self.model.compile()
         self.tokens, self.text, self.fed = (tensors.pop(f"bench.{name}") for name in ("tokens", "text", "fed"))
         self.model.load(tensors)
         decayed = [p for name, p in self.model.named_parameters() if p.dim() == 2 and name not in ("memory", "u", "v") and ".control." not in name]
@@ -75,6 +80,8 @@ class Peer:
             self.backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
             self.optimiser.step()
+        if self.device != "cpu":
+            torch.cuda.synchronize()
         return time.perf_counter() - begin
 
     @torch.inference_mode()
@@ -103,7 +110,8 @@ class Peer:
 def main():
     case = json.loads(sys.argv[1])
     torch.set_num_threads(case["threads"])
-    peer = Peer(case, load_file(sys.argv[2]), "--fused" in sys.argv)
+    device = sys.argv[sys.argv.index("--device") + 1] if "--device" in sys.argv else "cpu"
+    peer = Peer(case, load_file(sys.argv[2]), "--fused" in sys.argv, "--compile" in sys.argv, device)
     print("ready", flush=True)
     for line in sys.stdin:
         name, *numbers = line.split()

@@ -1,16 +1,16 @@
-// On a CUDA device: the kernels, every model of the conformance suite and every golden file. Without a device, all are
-// skipped.
+// On a CUDA device: the kernels against their naive twins, every model of the conformance suite against the CPU, and
+// every golden file. Without a device, all are skipped.
 #include <gtest/gtest.h>
 #include <torch/types.h>
-
-#include <cstdio>
 
 #include "core/state.h"
 #include "distributed/reducer.h"
 #include "infer/session.h"
 #include "ops/abc/abc.h"
 #include "ops/attention/attention.h"
-#include "ops/cuda.h"
+#include "ops/naive/abc.h"
+#include "ops/naive/attention.h"
+#include "tests/cuda/device.h"
 #include "tests/support/configurations.h"
 #include "tests/support/golden_files.h"
 #include "tests/support/numbers.h"
@@ -22,20 +22,7 @@ namespace mnemo {
 namespace {
 
 using test::difference;
-
-bool device_is_there() {
-  static const bool there = [] {
-    const bool found = ops::cuda::devices() > 0;
-    if (!found) std::fputs("no CUDA device on this machine: the tests that need one are skipped\n", stderr);
-    return found;
-  }();
-  return there;
-}
-
-#define NEEDS_A_DEVICE \
-  if (!device_is_there()) GTEST_SKIP() << "no CUDA device"
-
-at::Tensor on_cpu(const at::Tensor& tensor) { return tensor.defined() ? tensor.detach().cpu() : tensor; }
+using test::on_cpu;
 
 void expect_all_near(const std::vector<at::Tensor>& found, const std::vector<at::Tensor>& expected, double tolerance) {
   ASSERT_EQ(found.size(), expected.size());
@@ -66,6 +53,18 @@ std::vector<at::Tensor> with_gradients(const std::vector<at::Tensor>& inputs, at
   return all;
 }
 
+/// with_gradients() of the same values in float64 on the CPU, rounded to the type of the inputs.
+template <class F>
+std::vector<at::Tensor> in_float64(const std::vector<at::Tensor>& inputs, F run) {
+  std::vector<at::Tensor> wide = inputs;
+  for (at::Tensor& input : wide) {
+    if (input.defined()) input = input.to(at::kDouble);
+  }
+  std::vector<at::Tensor> all = with_gradients(wide, at::kCPU, run);
+  for (at::Tensor& tensor : all) tensor = tensor.to(inputs.front().scalar_type());
+  return all;
+}
+
 double tolerance_of(at::ScalarType dtype) { return dtype == at::kDouble ? 1e-11 : dtype == at::kFloat ? 1e-5 : 0.02; }
 
 /// One rank, through the code of several: buckets in bfloat16, a broadcast, and a sum that stays on the CPU.
@@ -91,7 +90,7 @@ TEST(Cuda, ARankReducesOnItsDevice) {
   });
 }
 
-TEST(Cuda, ScanOfAbcIsThatOfTheCpu) {
+TEST(CudaKernel, ScanOfAbcIsItsNaiveTwin) {
   NEEDS_A_DEVICE;
   for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
     for (const int64_t time : {1, 2, 63, 64, 65, 130}) {
@@ -106,15 +105,12 @@ TEST(Cuda, ScanOfAbcIsThatOfTheCpu) {
         inputs.push_back(numbers.normal({2, 3, slots, width}).to(dtype));
         inputs.push_back(numbers.normal({2, 3, slots}).to(dtype));
         auto run = [](const std::vector<at::Tensor>& x) {
-          const ops::AbcOutput out = ops::abc_causal(x[0], x[1], x[2], x[3], {x[4], x[5], x[6]}, {},
-                                                     ops::AbcActivation::exp, 0.0, 0.3);
+          const auto abc = x[0].is_cuda() ? ops::abc_causal : ops::abc_causal_naive;
+          const ops::AbcOutput out = abc(x[0], x[1], x[2], x[3], {x[4], x[5], x[6]}, {}, ops::AbcActivation::exp, 0.0,
+                                         0.3);
           return std::vector<at::Tensor>{out.o, out.memory.k, out.memory.v, out.memory.z};
         };
-        // The CPU's scan does not support bfloat16: the same values in float32, with the result rounded.
-        std::vector<at::Tensor> on_host = inputs;
-        for (at::Tensor& input : on_host) input = input.to(dtype == at::kBFloat16 ? at::kFloat : dtype);
-        std::vector<at::Tensor> expected = with_gradients(on_host, at::kCPU, run);
-        for (at::Tensor& tensor : expected) tensor = tensor.to(dtype);
+        const std::vector<at::Tensor> expected = in_float64(inputs, run);
         expect_all_near(with_gradients(inputs, at::kCUDA, run), expected, tolerance_of(dtype));
         if (time > 1) continue;
         const at::NoGradGuard no_grad;
@@ -125,37 +121,36 @@ TEST(Cuda, ScanOfAbcIsThatOfTheCpu) {
   }
 }
 
-TEST(Cuda, AttentionIsThatOfTheCpu) {
+TEST(CudaKernel, AttentionIsItsNaiveTwin) {
   NEEDS_A_DEVICE;
+  enum Form { kContent, kRelative, kBand };
   for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
     for (const auto& [queries, keys] : {std::pair<int64_t, int64_t>{1, 1}, {2, 70}, {63, 63}, {65, 130}, {130, 130}}) {
       for (const int64_t width : {17, 64, 128}) {
-        for (const bool relative : {false, true}) {
+        for (const Form form : {kContent, kRelative, kBand}) {
           for (const bool padded : {false, true}) {
-            SCOPED_TRACE(fmt::format("{}, {} queries, {} keys, width {}, relative {}, padded {}", c10::toString(dtype),
-                                     queries, keys, width, relative, padded));
+            SCOPED_TRACE(fmt::format("{}, {} queries, {} keys, width {}, form {}, padded {}", c10::toString(dtype),
+                                     queries, keys, width, static_cast<int>(form), padded));
             test::Numbers numbers(4);
             std::vector<at::Tensor> inputs = {numbers.normal({2, 3, queries, width}).to(dtype),
                                               numbers.normal({2, 3, keys, width}).to(dtype),
                                               numbers.normal({2, 3, keys, width}).to(dtype)};
             inputs.resize(6);
-            if (relative) {
+            if (form == kRelative) {
               inputs[3] = numbers.normal({3, width}).to(dtype), inputs[4] = numbers.normal({3, width}).to(dtype);
               inputs[5] = numbers.normal({keys, 3, width}).to(dtype);
             }
             const at::Tensor valid = padded ? numbers.flags({2, keys}, 0.7) : at::Tensor();
             auto run = [&](const std::vector<at::Tensor>& x) {
-              ops::KeyRanges ranges = ops::KeyRanges::causal(queries, keys);
+              const at::Tensor open = at::ones({queries, keys}, at::kBool).tril(keys - queries);
+              ops::KeyRanges ranges = ops::KeyRanges::from_mask(form == kBand ? open.triu(keys - queries - 4) : open);
               if (padded) ranges.valid = valid.to(x[0].device());
-              return std::vector<at::Tensor>{ops::attention(x[0], x[1], x[2], {x[3], x[4], x[5], {}}, ranges, 0.2)};
+              const ops::Positions positions{x[3], x[4], x[5], {}};
+              return std::vector<at::Tensor>{x[0].is_cuda()
+                                                 ? ops::attention(x[0], x[1], x[2], positions, ranges, 0.2)
+                                                 : ops::attention_naive(x[0], x[1], x[2], positions, ranges, 0.2)};
             };
-            std::vector<at::Tensor> on_host = inputs;
-            for (at::Tensor& input : on_host) {
-              if (input.defined()) input = input.to(dtype == at::kBFloat16 ? at::kFloat : dtype);
-            }
-            std::vector<at::Tensor> expected = with_gradients(on_host, at::kCPU, run);
-            for (at::Tensor& tensor : expected) tensor = tensor.to(dtype);
-            expect_all_near(with_gradients(inputs, at::kCUDA, run), expected, tolerance_of(dtype));
+            expect_all_near(with_gradients(inputs, at::kCUDA, run), in_float64(inputs, run), tolerance_of(dtype));
           }
         }
       }
@@ -204,16 +199,17 @@ TEST_P(CudaModel, GeneratesWhatTheCpuGenerates) {
 INSTANTIATE_TEST_SUITE_P(All, CudaModel, testing::ValuesIn(test::configurations()),
                          [](const auto& info) { return info.param.name; });
 
-TEST(Cuda, GoldenFilesWithinTheirTolerance) {
+class CudaGolden : public testing::TestWithParam<std::string> {};
+
+TEST_P(CudaGolden, WithinItsTolerance) {
   NEEDS_A_DEVICE;
-  const std::vector<std::string> files = test::golden_files();
-  for (const std::string& file : files) {
-    const verify::GoldenReport report = verify::verify_golden(file, at::kCUDA);
-    for (const auto& group : report.groups)
-      EXPECT_LE(group.error, group.tolerance) << report.what << ": " << group.name << ", worst " << group.worst;
-  }
-  EXPECT_FALSE(files.empty());
+  const verify::GoldenReport report = verify::verify_golden(GetParam(), at::kCUDA);
+  EXPECT_FALSE(report.groups.empty());
+  for (const auto& group : report.groups)
+    EXPECT_LE(group.error, group.tolerance) << report.what << ": " << group.name << ", worst " << group.worst;
 }
+
+INSTANTIATE_TEST_SUITE_P(All, CudaGolden, testing::ValuesIn(test::golden_files()));
 
 struct RowsState {
   at::Tensor rows;

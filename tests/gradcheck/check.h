@@ -51,7 +51,7 @@ inline void expect_gradients(const std::function<at::Tensor()>& f, const Inputs&
       along(direction, fmt::format("[{}]", i));
     }
     for (int64_t direction = 0; direction < options.directions && input.numel() > 0; ++direction) {
-      along(numbers.normal(input.sizes()), fmt::format(", direction {}", direction));
+      along(numbers.normal(input.sizes()).to(input.device()), fmt::format(", direction {}", direction));
     }
     input.copy_(start);
   }

@@ -3,6 +3,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
@@ -26,6 +27,41 @@ inline at::Tensor attention_of_any_size(const at::Tensor& q, const at::Tensor& k
                                                   : positions.scores;
   return attention_naive(biased(positions.u), k, v, scores, scores.defined() ? RelShift::signed_ : RelShift::none,
                          ranges.mask(), scale);
+}
+
+/// Whether queries see a quarter of the keys or more. LibTorch's own attention computes every pair under a mask, but
+/// several times as fast as our kernels, which skip tiles that no query sees and use no tensor cores.
+inline bool sees_much(const KeyRanges& ranges) {
+  const at::Tensor seen = (ranges.bounds.select(1, 1) - ranges.bounds.select(1, 0)).sum();
+  return 4 * seen.item<int64_t>() >= ranges.queries() * ranges.keys;
+}
+
+/// mask() of the ranges on a device, true = may attend: [Q,K], or [B,1,Q,K] if there is padding. All layers use the
+/// ranges of the same table, so the last copy of the part without padding is kept.
+inline at::Tensor mask_on_device(const KeyRanges& ranges, at::Device device) {
+  thread_local KeyRanges from;
+  thread_local at::Tensor there;
+  if (!there.defined() || !from.offsets.is_same(ranges.offsets) || !from.bounds.is_same(ranges.bounds) ||
+      there.device() != device) {
+    // They outlive this call: if made in inference mode, they could not be used for training later.
+    const c10::InferenceMode ordinary(false);
+    from = {ranges.keys, ranges.offsets, ranges.bounds};
+    there = from.mask().to(device);
+  }
+  return ranges.valid.defined() ? there.logical_and(ranges.valid.to(device).unsqueeze(1)).unsqueeze(1) : there;
+}
+
+/// Attention without position terms by LibTorch's own, with a mask where no plain form will do.
+inline at::Tensor attention_by_content(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                       const KeyRanges& ranges, double scale) {
+  const at::Tensor keys = k.to(q.scalar_type()), values = v.to(q.scalar_type());
+  const Plain plain = plain_form(ranges);
+  if (plain != Plain::no)
+    return at::scaled_dot_product_attention(q, keys, values, {}, 0.0, plain == Plain::causal, scale);
+  // A query without keys sees all of them, since not every device's kernel gives it zeros, and its output becomes 0.
+  const at::Tensor mask = mask_on_device(ranges, q.device()), blind = mask.any(-1, true).logical_not();
+  return at::scaled_dot_product_attention(q, keys, values, mask.logical_or(blind), 0.0, false, scale)
+      .masked_fill(blind, 0);
 }
 
 /// Copies offsets and bounds to a device, without waiting. All layers use the ranges of the same table, so the last
@@ -156,7 +192,7 @@ struct AttentionKernels {
       auto narrow = [&](const at::Tensor& tensor) { return tensor.defined() ? tensor.to(type) : tensor; };
       auto of_bias = [&](const at::Tensor& bias, const at::Tensor& by_query) {
         return !bias.defined()      ? at::Tensor()
-               : by_query.defined() ? by_query.sum({0, 2}).to(type)
+               : by_query.defined() ? by_query.sum(at::IntArrayRef({0, 2})).to(type)
                                     : at::zeros_like(bias);
       };
       const at::Tensor none;

@@ -38,8 +38,7 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   using Kernels = AttentionKernels<Launch>;
   const c10::DeviceGuard guard(q.device());
   const bool relative = positions.u.defined() || positions.r.defined() || positions.scores.defined();
-  const Plain plain = relative ? Plain::no : plain_form(ranges);
-  if (plain != Plain::no) return at::scaled_dot_product_attention(q, k, v, {}, 0.0, plain == Plain::causal, scale);
+  if (!relative && sees_much(ranges)) return attention_by_content(q, k, v, ranges, scale);
   if (!Kernels::fits(q, v)) return attention_of_any_size(q, k, v, positions, ranges, scale);
   return Kernels::run(AttentionOperands::of(q, k, v, positions, ranges, scale));
 }

@@ -183,13 +183,14 @@ TEST(Bench, KernelsCountTheProductsOfVisiblePairs) {
   EXPECT_EQ((KernelCase{"causal", 2}).products(false), 2.0 * 512 * 3 * 2);
   EXPECT_EQ((KernelCase{"causal", 2}).products(true), 2.0 * 512 * 3 * 7);
   EXPECT_EQ((KernelCase{"relative", 2}).products(false), 2.0 * 512 * 7 * 3);
+  EXPECT_EQ((KernelCase{.name = "cached", .time = 2, .batch = 3}).products(true), 3 * 2.0 * 512 * 7 * 7);
   EXPECT_EQ((KernelCase{"abc_32", 2, 32}).products(false), 0);
 }
 
 TEST(Bench, KernelsHaveNormsOfTheOutputAndOfEachGradient) {
   for (const auto& [kernel_case, norms] :
        {std::pair(KernelCase{"causal", 64}, 4u), std::pair(KernelCase{"relative", 64}, 7u),
-        std::pair(KernelCase{"abc_32", 64, 32}, 5u)}) {
+        std::pair(KernelCase{"cached", 64}, 4u), std::pair(KernelCase{"abc_32", 64, 32}, 5u)}) {
     const std::vector<double> found = KernelSubject(kernel_case).norms();
     EXPECT_EQ(found.size(), norms) << kernel_case.name;
     for (const double norm : found) EXPECT_GT(norm, 0) << kernel_case.name;
@@ -300,10 +301,58 @@ TEST(BenchTokenizers, EncodesTheLinesOfATextWithEveryTokenizer) {
   }
 }
 
+/// The part `device` for its smallest case.
+BenchArguments on_processor() {
+  BenchArguments arguments;
+  arguments.part = "device", arguments.device = "cpu";
+  arguments.cases = {"cached_float32"}, arguments.lengths = {"512"};
+  arguments.repeats = 1;
+  return arguments;
+}
+
+TEST(BenchDevice, MeasuresKernelsOnTheProcessorToo) {
+  BenchArguments arguments = on_processor();
+  arguments.no_peers = true;
+  Bars bars;
+  const BenchReport report = bench_device(arguments, bars);
+  const std::vector<base::Node>& rows = report.figures.at("results").items();
+  ASSERT_EQ(rows.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(rows[i].at("job").as_string(), i == 0 ? "forward" : "backward");
+    EXPECT_EQ(rows[i].at("T").as_int(), 512);
+    const double flops = rows[i].at("flops").as_double(), seconds = rows[i].at("seconds").at("median").as_double();
+    EXPECT_NEAR(flops * seconds, (KernelCase{"cached", 512}).products(i == 1), 1e3);
+  }
+}
+
+/// Peers of one kernel: one that answers with other norms, one that ends, one that cannot be started.
+TEST(BenchDevice, APeerThatFailsSaysWhyAndCostsNoFigures) {
+  const test::TemporaryFolder folder;
+  const auto failure_of = [&](const std::string& script) {
+    std::ofstream(folder / "kernel.py") << script;
+    BenchArguments arguments = on_processor();
+    arguments.peers = folder.path();
+    Bars bars;
+    const base::Node rows = bench_device(arguments, bars).figures.at("results");
+    for (const base::Node& row : rows.items()) EXPECT_GT(row.at("seconds").at("median").as_double(), 0);
+    return rows.items()[1].at("peers").at("cached").at("failed").as_string();
+  };
+  const std::string loop = "import sys\nprint('ready', flush=True)\nfor line in sys.stdin:\n  ";
+  EXPECT_NE(failure_of(loop + "print('ok' if line[0] == 'l' else '[1, 2, 3, 4]', flush=True)").find("not the same"),
+            std::string::npos);
+  EXPECT_NE(failure_of(loop + "print('ok' if line[0] == 'l' else 'failed: no Triton', flush=True)").find("no Triton"),
+            std::string::npos);
+  EXPECT_NE(failure_of(loop + "raise SystemExit").find("the peer ended"), std::string::npos);
+  EXPECT_NE(failure_of("print('hello')").find("expected the line \"ready\""), std::string::npos);
+}
+
 TEST(CommandLine, WrongWordsAreRefused) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"kernel"}, "PART: unknown part 'kernel'; did you mean 'kernels'?"},
       {{"kernels", "--case", "abc_23"}, "--case: unknown case 'abc_23'"},
+      {{"kernels", "--device", "cpu"}, "--device: of device alone; the part is 'kernels'"},
+      {{"device", "--device", "tpu"}, "--device: expected cpu, cuda or cuda:N, found 'tpu'"},
+      {{"device", "--length", "700"}, "--length: unknown length '700'"},
       {{"--precision", "int8"}, "--precision: of decoding alone; the part is 'models'"},
       {{"decoding", "--precision", "int3"}, "--precision: unknown precision 'int3'"},
       {{"kernels", "--text", "x"}, "--tokenizer, --text: of tokenizers alone; the part is 'kernels'"},

@@ -145,6 +145,26 @@ TEST(CudaAttention, FormForAnySizeIsTheCpus) {
   }
 }
 
+TEST(CudaAttention, WithoutPositionsLibTorchsOwnIsTheNaiveTwin) {
+  const auto by_content = [](const AttentionTensors& in) {
+    return attention_by_content(in.q, in.k, in.v, in.ranges, kAttentionScale);
+  };
+  for (const Seen seen : {Seen::all, Seen::causal, Seen::banded, Seen::holes}) {
+    for (const bool padded : {false, true}) {
+      SCOPED_TRACE(fmt::format("seen {}, padded {}", static_cast<int>(seen), padded));
+      AttentionTensors in = attention_tensors({2, 2, 9, 14, 16, 7, seen, Terms::none, padded});
+      if (padded) in.ranges.valid.select(0, 1).fill_(false);  // none of this sequence's queries has a key
+      expect_all_near(attention_gradients(in, by_content), attention_gradients(in, naive_attention), 1e-11);
+    }
+  }
+}
+
+TEST(CudaAttention, NarrowBandsAreNotForLibTorchsOwn) {
+  EXPECT_TRUE(sees_much(KeyRanges::causal(512, 1024)) && sees_much(KeyRanges::all(3, 5)));
+  EXPECT_TRUE(sees_much(KeyRanges::from_mask(mask_of({1, 1, 16, 16, 16, 16, Seen::banded}))));  // 70 of 256
+  EXPECT_FALSE(sees_much(KeyRanges::from_mask(mask_of({1, 1, 30, 30, 16, 16, Seen::banded}))));
+}
+
 TEST(CudaAttention, PlainFormsAreTold) {
   EXPECT_EQ(plain_form(KeyRanges::all(3, 5)), Plain::all);
   EXPECT_EQ(plain_form(KeyRanges::causal(5, 5)), Plain::causal);
