@@ -16,7 +16,13 @@ from ._state import State, handle_of
 
 @dataclass(frozen=True)
 class Step:
-    """What a model returns for a segment: `logits, hidden, state, auxiliary = model(tokens)`."""
+    """What a model returns for a segment: `logits, hidden, state, auxiliary = model(tokens)`.
+
+    >>> tokens = torch.tensor([[1, 2, 3]])
+    >>> step = mnemo.load(RUN)(tokens)
+    >>> tuple(step.logits.shape[:2]), step.state.batch
+    ((1, 3), 1)
+    """
 
     hidden: Tensor
     """[B,T,D]"""
