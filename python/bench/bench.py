@@ -135,8 +135,8 @@ def rss():
 def leaks(folder, counterpart):
     model = mnemo.load(RUNS / "text")
     layer, x = mnemo.nn.GRC(16, num_heads=2), torch.randn(2, 3, 16)
-    tokens, state = torch.tensor([[1, 2, 3]]), layer(x)[1]
-    heads = torch.randn(4, 1, 2, 3, 4, requires_grad=True).unbind()
+    tokens, state = torch.tensor([[1, 2, 3]]), layer(x)[1].detach()
+    heads = [torch.randn(1, 2, 3, 4, requires_grad=True) for _ in range(4)]
 
     def broken_off():
         pieces = model.stream("t", max_tokens=50)

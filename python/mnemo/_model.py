@@ -27,11 +27,11 @@ def load(folder: str | os.PathLike[str], checkpoint: str = "", device: str = "cp
     checkpoint: of a run: "latest", "best" or a step; empty: its model, or before it has one the best checkpoint.
     device: "cpu", or "cuda" in a build that has it. Raises FileNotFoundError, or mnemo.InputError for what is no model.
 
-    >>> model = mnemo.load(RUN)
-    >>> model.generate("the ", max_tokens=20, seed=1) == model.generate("the ", max_tokens=20, seed=1)
-    True
-    >>> len(model.score("house", prompt="the "))
-    5
+        >>> model = mnemo.load(RUN)
+        >>> model.generate("the ", max_tokens=20, seed=1) == model.generate("the ", max_tokens=20, seed=1)
+        True
+        >>> len(model.score("house", prompt="the "))
+        5
     """
     with reading(folder) as name:
         return Model(_C.load(name, str(checkpoint), device), name, str(checkpoint))

@@ -18,10 +18,10 @@ from ._state import State, handle_of
 class Step:
     """What a model returns for a segment: `logits, hidden, state, auxiliary = model(tokens)`.
 
-    >>> tokens = torch.tensor([[1, 2, 3]])
-    >>> step = mnemo.load(RUN)(tokens)
-    >>> tuple(step.logits.shape[:2]), step.state.batch
-    ((1, 3), 1)
+        >>> tokens = torch.tensor([[1, 2, 3]])
+        >>> step = mnemo.load(RUN)(tokens)
+        >>> tuple(step.logits.shape[:2]), step.state.batch
+        ((1, 3), 1)
     """
 
     hidden: Tensor
@@ -35,7 +35,7 @@ class Step:
 
     @functools.cached_property
     def logits(self) -> Tensor:
-        """[B,T,V], computed when first asked for (a loss does without); of a layer_stack, which has no head, `hidden`."""
+        """[B,T,V], computed when first asked for; `hidden` of a layer_stack, which has no head."""
         if not self._handle.has_head():
             return self.hidden
         with torch.set_grad_enabled(self._with_grad):
