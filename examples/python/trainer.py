@@ -1,5 +1,5 @@
-"""Memory in Hugging Face's Trainer: an ordered sampler walks each row of the batch through its part of the text, and the
-states of the memories go from step to step.
+"""Memory in Hugging Face's Trainer: an ordered sampler walks each row of the batch through its part of the text, and
+the states of the memories go from step to step.
 
     python trainer.py TEXT [--steps 200]
 """
@@ -88,7 +88,16 @@ class Forget(TrainerCallback):
 def make_trainer(text: bytes, folder: str, **settings: Any) -> MemoryTrainer:
     """A small GPT-2 with a kNN memory in its second layer; the last tenth of the text is held out."""
     config = GPT2Config(
-        vocab_size=256, n_positions=SEGMENT, n_embd=64, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0
+        vocab_size=256,
+        n_positions=SEGMENT,
+        n_embd=64,
+        n_layer=2,
+        n_head=4,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=None,
+        eos_token_id=None,
     )
     model = mnemo.nn.wrap(GPT2LMHeadModel(config), memory={"type": "knn", "memory_len": 256, "top_k": 16}, layers=[1])
     held_out = len(text) // 10

@@ -67,7 +67,8 @@ class Counterpart:
             if number >= 0:
                 ratios.append(theirs / mine)
                 seconds.append(mine)
-        print(f"  {words[0]}: {1000 * statistics.median(seconds):.1f} ms; C++ over Python {min(ratios):.3f} to {max(ratios):.3f}")
+        spread = f"{min(ratios):.3f} to {max(ratios):.3f}"
+        print(f"  {words[0]}: {1000 * statistics.median(seconds):.1f} ms; C++ over Python {spread}")
         return statistics.median(ratios)
 
 
@@ -156,7 +157,8 @@ def leaks(folder, counterpart):
     for name, call in calls.items():
         for _ in range(1000):
             call()
-        watched = [model, layer, x, tokens, state, heads, None, True, mnemo.State, *model.parameters(), *layer.parameters()]
+        watched = [model, layer, x, tokens, state, heads, None, True, mnemo.State]
+        watched += [*model.parameters(), *layer.parameters()]
         before, counts, objects = rss(), [sys.getrefcount(one) for one in watched], len(gc.get_objects())
         for _ in range(10_000):
             call()
@@ -164,7 +166,8 @@ def leaks(folder, counterpart):
         counts = [sys.getrefcount(one) - count for one, count in zip(watched, counts)]
         objects = len(gc.get_objects()) - objects
         flat = max(counts) < 10 and objects < 10
-        tell(f"10,000 calls: {name}", f"{grown // 1024} KB, {max(counts):+d} references", "1,024 KB", grown < 1 << 20 and flat)
+        figure = f"{grown // 1024} KB, {max(counts):+d} references"
+        tell(f"10,000 calls: {name}", figure, "1,024 KB", grown < 1 << 20 and flat)
 
 
 def refused(model):
@@ -180,7 +183,8 @@ def interrupt(folder, counterpart):
     from conftest import GOLDEN, detector
 
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    text, pairs, images = mnemo.load(RUNS / "text"), mnemo.load(RUNS / "pairs"), mnemo.load(GOLDEN / "vision_import/timm_vit")
+    text, pairs = mnemo.load(RUNS / "text"), mnemo.load(RUNS / "pairs")
+    images = mnemo.load(GOLDEN / "vision_import/timm_vit")
     finder, (_, painted) = mnemo.load(detector()[0]), detector()
     picture = GOLDEN / "images/files/photo_7865c0.jpg"
     long = folder / "long.txt"
@@ -220,7 +224,8 @@ def stopped(training):
 
 
 def main(program, *wanted):
-    parts = {"import": imports, "stream": stream, "attention": attention, "step": step, "leaks": leaks, "interrupt": interrupt}
+    parts = {"import": imports, "stream": stream, "attention": attention, "step": step}
+    parts |= {"leaks": leaks, "interrupt": interrupt}
     unknown = set(wanted) - set(parts)
     if unknown:
         sys.exit(f"unknown part {unknown}; expected {', '.join(parts)}")
