@@ -7,7 +7,7 @@ from ._C import IGNORE, InputError, NotFinite, ShapeError, __version__
 from ._inspection import Inspection, inspect
 from ._model import Model, load
 from ._module import Step
-from ._results import Evaluation, Prediction, Token, Translation
+from ._results import DetectedImage, DetectedObject, Evaluation, Prediction, Token, Translation
 from ._state import State
 from ._text import Stream, Text
 from ._training import Comparison, Training, compare, finetune, resume, train
@@ -15,6 +15,8 @@ from ._training import Comparison, Training, compare, finetune, resume, train
 __all__ = [
     "IGNORE",
     "Comparison",
+    "DetectedImage",
+    "DetectedObject",
     "Evaluation",
     "InputError",
     "Inspection",

@@ -13,7 +13,7 @@ from . import _C
 from ._inspection import Inspection
 from ._module import ModelModule
 from ._paths import name_of, reading
-from ._results import Evaluation, Prediction, Token, Translation
+from ._results import DetectedImage, DetectedObject, Evaluation, Prediction, Token, Translation
 from ._text import Sampling, Stream, Text, generate_options
 
 if TYPE_CHECKING:
@@ -26,6 +26,12 @@ def load(folder: str | os.PathLike[str], checkpoint: str = "", device: str = "cp
 
     checkpoint: of a run: "latest", "best" or a step; empty: its model, or before it has one the best checkpoint.
     device: "cpu", or "cuda" in a build that has it. Raises FileNotFoundError, or mnemo.InputError for what is no model.
+
+        >>> model = mnemo.load(RUN)
+        >>> model.generate("the ", max_tokens=20, seed=1) == model.generate("the ", max_tokens=20, seed=1)
+        True
+        >>> len(model.score("house", prompt="the "))
+        5
     """
     with reading(folder) as name:
         return Model(_C.load(name, str(checkpoint), device), name, str(checkpoint))
@@ -164,10 +170,7 @@ class Model(ModelModule):
         several: list[Any] = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
         handle = self._bound()
         if handle.is_images:
-            names = [name_of(path) for path in several]
-            for name in names:
-                if not skip_broken and not os.path.exists(name):
-                    raise FileNotFoundError(f"{name}: no such image or folder")
+            names = _images(several, skip_broken)
             rows = handle.classify_images(names, list(tasks), 5 if top is None else top, batch, skip_broken)
         else:
             if tasks or skip_broken:
@@ -175,6 +178,29 @@ class Model(ModelModule):
             texts = [(text, None) if isinstance(text, str) else tuple(text) for text in several]
             rows = handle.classify_texts(texts, 1 if top is None else top, batch)
         return [Prediction(*row) for row in rows]
+
+    def detect(
+        self,
+        images: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        threshold: float = 0.5,
+        top: int = 100,
+        masks: bool = True,
+        draw: bool = False,
+        skip_broken: bool = False,
+    ) -> list[DetectedImage]:
+        """The objects in images (paths of files or folders), found by a detector.
+
+        threshold: objects of a lower score are left out. top: at most so many of an image. masks: where the detector
+        has them. draw: also the picture with boxes and labels, `svg`.
+        """
+        names = _images([images] if isinstance(images, (str, os.PathLike)) else list(images), skip_broken)
+        return [
+            DetectedImage(image, height, width, [DetectedObject(image, *one) for one in objects], svg, error)
+            for image, height, width, objects, svg, error in self._bound().detect(
+                names, threshold, top, masks, draw, skip_broken
+            )
+        ]
 
     def translate(
         self,
@@ -217,3 +243,12 @@ class Model(ModelModule):
 
     def extra_repr(self) -> str:
         return f"{self._place[0]!r}"
+
+
+def _images(paths: Sequence[str | os.PathLike[str]], skip_broken: bool) -> list[str]:
+    """Names of images and folders; FileNotFoundError for one that is not there."""
+    names = [name_of(path) for path in paths]
+    for name in names:
+        if not skip_broken and not os.path.exists(name):
+            raise FileNotFoundError(f"{name}: no such image or folder")
+    return names

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Optional
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Optional
 
 import torch
 from torch import Tensor, nn
@@ -12,17 +14,36 @@ from . import _C
 from ._state import State, handle_of
 
 
-class Step(NamedTuple):
-    """What a model returns for a segment."""
+@dataclass(frozen=True)
+class Step:
+    """What a model returns for a segment: `logits, hidden, state, auxiliary = model(tokens)`.
 
-    logits: Tensor
-    """[B,T,V]; of a layer_stack, which has no head, `hidden`."""
+        >>> tokens = torch.tensor([[1, 2, 3]])
+        >>> step = mnemo.load(RUN)(tokens)
+        >>> tuple(step.logits.shape[:2]), step.state.batch
+        ((1, 3), 1)
+    """
+
     hidden: Tensor
     """[B,T,D]"""
     state: State
     """For the next segment."""
     auxiliary: dict[str, tuple[Tensor, float]]
     """In training: further losses of the memories, [B] or [B,T] each, and the weight of each."""
+    _handle: Any = field(repr=False, compare=False)
+    _with_grad: bool = field(repr=False, compare=False)
+
+    @functools.cached_property
+    def logits(self) -> Tensor:
+        """[B,T,V], computed when first asked for; `hidden` of a layer_stack, which has no head."""
+        if not self._handle.has_head():
+            return self.hidden
+        with torch.set_grad_enabled(self._with_grad):
+            found: Tensor = self._handle.logits(self.hidden)
+            return found
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.logits, self.hidden, self.state, self.auxiliary))
 
 
 class _Scope(nn.Module):
@@ -180,8 +201,7 @@ class ModelModule(Module):
         hidden, after, auxiliary = handle.forward(
             input, handle_of(state), valid, token_types, source, source_valid, self.training, starts, ends
         )
-        logits = handle.logits(hidden) if handle.has_head() else hidden
-        return Step(logits, hidden, State._of(after), auxiliary)
+        return Step(hidden, State._of(after), auxiliary, handle, torch.is_grad_enabled())
 
     def nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """-log p(target) [B,T] for hidden [B,T,D] and targets [B,T]; 0 where the target is mnemo.IGNORE."""

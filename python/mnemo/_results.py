@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Optional
+
+from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,36 @@ class Prediction:
     probability: float
     error: str = ""
     """Why an image was skipped; then there is no class."""
+
+
+@dataclass(frozen=True)
+class DetectedObject:
+    """An object that a detector has found."""
+
+    image: str
+    label: str
+    score: float
+    box: tuple[float, float, float, float]
+    """x1, y1, x2, y2 in pixels, after EXIF's orientation."""
+    mask: Optional[Tensor] = field(default=None, compare=False, repr=False)
+    """[height,width] bool, of a detector with masks."""
+
+
+@dataclass(frozen=True)
+class DetectedImage:
+    """The objects in an image, by falling score; in a notebook its picture, if it was drawn."""
+
+    image: str
+    height: int
+    width: int
+    objects: list[DetectedObject]
+    svg: str = field(default="", repr=False)
+    """The image with masks, boxes and labels."""
+    error: str = ""
+    """Why it was skipped; then its size is 0."""
+
+    def _repr_html_(self) -> Optional[str]:
+        return self.svg or None
 
 
 @dataclass(frozen=True)

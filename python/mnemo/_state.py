@@ -21,6 +21,10 @@ class State(Mapping[str, Tensor]):
 
     Pickles, compares with ==, and is a node of torch.utils._pytree. A state that was loaded, unpickled or made of
     tensors fits every model that has tensors of these names and shapes.
+
+        >>> state = State({"memory": torch.zeros(2, 3, 4)}, {"memory": "B M D"})
+        >>> state.batch, state.select_batch([1])["memory"].shape, state.repeat(2).batch
+        (2, torch.Size([1, 3, 4]), 4)
     """
 
     __slots__ = ("_handle", "_tensors", "_dims")

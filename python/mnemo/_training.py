@@ -125,7 +125,7 @@ class Comparison:
         return rows
 
     def curves(self) -> list[dict[str, Any]]:
-        """One row for each evaluation of each training: run, step and its metrics."""
+        """One row for each loss and each evaluation of each training: run, step, "loss" or "valid.nll" and others."""
         rows = []
         runs = os.path.join(self.folder, "runs")
         for run in sorted(os.listdir(runs)) if os.path.isdir(runs) else []:
@@ -136,7 +136,7 @@ class Comparison:
                 for line in lines:
                     facts = json.loads(line)
                     if isinstance(facts, dict) and "step" in facts:
-                        rows.append({"run": run, **facts})
+                        rows.append({"run": run, **dict(_flat(facts))})
         return rows
 
     def _repr_html_(self) -> str:
@@ -150,6 +150,15 @@ class Comparison:
             for row in rows
         ]
         return f"<table><tr>{head}</tr>" + "".join(f"<tr>{row}</tr>" for row in cells) + "</table>"
+
+
+def _flat(facts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """{"valid": {"nll": 1.0}} as ("valid.nll", 1.0)."""
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
 
 
 @contextmanager

@@ -104,8 +104,12 @@ def wrap(
     the layers that read it; None: all. attention: of the memory's own branch. Freeze the model's parameters to train
     memory and gates alone.
 
-        model = mnemo.nn.wrap(GPT2LMHeadModel(config), memory={"type": "knn", "mem_len": 512}, layers=[1])
-        output, state = model(tokens)
-        output, state = model(more_tokens, state)
+        >>> from transformers import GPT2Config, GPT2LMHeadModel
+        >>> gpt2 = GPT2LMHeadModel(GPT2Config(n_embd=32, n_head=2, n_layer=2, n_positions=16))
+        >>> model = mnemo.nn.wrap(gpt2, memory={"type": "knn", "memory_len": 512}, layers=[1])
+        >>> output, state = model(torch.zeros(1, 16, dtype=torch.int64))
+        >>> output, state = model(torch.zeros(1, 16, dtype=torch.int64), state)
+        >>> output.logits.shape, list(state)
+        (torch.Size([1, 16, 50257]), ['1'])
     """
     return Wrapped(model, {"type": "grc", "lifetime": "sequence"} if memory is None else memory, layers, attention)

@@ -30,9 +30,12 @@ class Attention(Module):
     attention: a name ("softmax", "relative", "abc", "linear", ...) whose options follow as keywords, as in
     `backbone.attention` of a recipe. memory: memories around it, as `memory` of a recipe: [{"type": "grc", ...}].
 
-        layer = mnemo.nn.Attention("abc", 64, num_heads=4, num_slots=8)
-        y, state = layer(x)            # the first segment
-        y, state = layer(x, state)     # the next
+        >>> layer = mnemo.nn.Attention("abc", 64, num_heads=4, num_slots=8)
+        >>> x = torch.randn(2, 16, 64)
+        >>> y, state = layer(x)            # the first segment
+        >>> y, state = layer(x, state)     # the next
+        >>> y.shape, state.batch
+        (torch.Size([2, 16, 64]), 2)
     """
 
     def __init__(
@@ -68,7 +71,12 @@ class Attention(Module):
 
 
 class GRC(Attention):
-    """An attention with a gated recurrent cache around it (Zhang et al. 2024); keywords are options of `grc`."""
+    """An attention with a gated recurrent cache around it (Zhang et al. 2024); keywords are options of `grc`.
+
+        >>> y, state = mnemo.nn.GRC(64, cache_len=32)(torch.randn(2, 16, 64))
+        >>> {name: tuple(tensor.shape) for name, tensor in state.items()}
+        {'grc.cache': (2, 32, 32)}
+    """
 
     def __init__(
         self,
@@ -86,7 +94,12 @@ class GRC(Attention):
 
 class KNN(Attention):
     """An attention whose queries also look up keys and values of the past (Wu et al. 2022); keywords are options of
-    `knn`."""
+    `knn`.
+
+        >>> y, state = mnemo.nn.KNN(64, memory_len=1024)(torch.randn(2, 16, 64))
+        >>> y.shape
+        torch.Size([2, 16, 64])
+    """
 
     def __init__(
         self,
@@ -105,6 +118,11 @@ class LayerStack(ModelModule):
 
     memory: as `memory` of a recipe: [{"type": "segment_cache", "mem_len": 64}]. Keywords are options of the backbone.
     Returns (y, state).
+
+        >>> stack = mnemo.nn.LayerStack(64, memory=[{"type": "segment_cache", "mem_len": 32}])
+        >>> y, state = stack(torch.randn(2, 16, 64))
+        >>> state.dims["segment_cache.layers.0"], state["segment_cache.layers.0"].shape
+        ('B M D', torch.Size([2, 16, 64]))
     """
 
     def __init__(

@@ -51,16 +51,17 @@ def abc_causal(
 ) -> tuple[Tensor, AbcMemory]:
     """Causal attention with bounded memory (Peng et al. 2022, eq. 4-6 and B.1).
 
-    exp: z_t = logaddexp(z_{t-1}, s_t), K_t = e^{z_{t-1}-z_t} K_{t-1} + e^{s_t-z_t} k_t^T, V_t likewise,
-    o_t = V_t^T softmax(K_t q_t scale). relu, sigmoid: weights a = relu(s) or sigma(s), divided by their sum + eps.
+        exp: z_t = logaddexp(z_{t-1}, s_t), K_t = e^{z_{t-1}-z_t} K_{t-1} + e^{s_t-z_t} k_t^T, V_t likewise,
+             o_t = V_t^T softmax(K_t q_t scale)
+        relu, sigmoid: weights a = relu(s) or sigma(s), divided by their sum + eps
 
     q, k [B,H,T,d], v [B,H,T,dv], s [B,H,T,n] control logits. memory: after earlier tokens, None at the start.
     valid [B,T] bool: other tokens write nothing. Returns o [B,H,T,dv] and the memory after the last token.
 
-    >>> q, k, v, s = torch.randn(4, 2, 3, 16, 8).unbind()
-    >>> o, memory = abc_causal(q, k, v, s)
-    >>> o.shape, memory.k.shape, memory.z.shape
-    (torch.Size([2, 3, 16, 8]), torch.Size([2, 3, 8, 8]), torch.Size([2, 3, 8]))
+        >>> q, k, v, s = torch.randn(4, 2, 3, 16, 8).unbind()
+        >>> o, memory = abc_causal(q, k, v, s)
+        >>> o.shape, memory.k.shape, memory.z.shape
+        (torch.Size([2, 3, 16, 8]), torch.Size([2, 3, 8, 8]), torch.Size([2, 3, 8]))
     """
     _check("abc_causal", q=q, k=k, v=v, s=s)
     if memory is None:
@@ -89,9 +90,9 @@ def abc(
 
     q [B,H,T,d], k [B,H,S,d], v [B,H,S,dv], s [B,H,S,n], valid [B,S] bool. Returns o [B,H,T,dv] and the memory (k, v).
 
-    >>> q, k, v, s = torch.randn(4, 2, 3, 16, 8).unbind()
-    >>> abc(q, k, v, s)[0].shape
-    torch.Size([2, 3, 16, 8])
+        >>> q, k, v, s = torch.randn(4, 2, 3, 16, 8).unbind()
+        >>> abc(q, k, v, s)[0].shape
+        torch.Size([2, 3, 16, 8])
     """
     _check("abc", q=q, k=k, v=v, s=s)
     o, memory_k, memory_v = _library.abc(q, k, v, s, valid, activation, eps, _scale(q, scale))
@@ -113,9 +114,9 @@ def attention(
     q [B,H,Q,d], k [B,H,K,d], v [B,H,K,dv]. causal: query i sees the keys 0 .. i + K - Q. mask [Q,K] bool: true = sees.
     valid [B,K] bool: false = padding. A query that sees no key gets zeros. Returns o [B,H,Q,dv].
 
-    >>> q, k, v = torch.randn(3, 2, 3, 16, 8).unbind()
-    >>> attention(q, k, v, causal=True).shape
-    torch.Size([2, 3, 16, 8])
+        >>> q, k, v = torch.randn(3, 2, 3, 16, 8).unbind()
+        >>> attention(q, k, v, causal=True).shape
+        torch.Size([2, 3, 16, 8])
     """
     _check("attention", q=q, k=k, v=v)
     o: Tensor = _library.attention(q, k, v, mask, valid, causal, _scale(q, scale))
@@ -133,15 +134,16 @@ def grc_update(
 ) -> Tensor:
     """One step of the gated recurrent cache (Zhang et al. 2024, eq. 4 and 5).
 
-    r, u = sigma(W [X, C]), N = W [X, r*C], C' = u*N + (1-u)*C; with norm = (weight, bias) as the authors' code:
-    [C, X] in place of [X, C], and N = LayerNorm(gelu(...)).
+        r, u = sigma(W [X, C]), N = W [X, r*C], C' = u*N + (1-u)*C
+
+    With norm = (weight, bias) as the authors' code: [C, X] in place of [X, C], and N = LayerNorm(gelu(...)).
 
     cache C [B,N,C] or [1,N,C], rows X [B,N,C]; reset, update, candidate: weight [C,2C] and bias [C] or None. Returns C'
     [B,N,C].
 
-    >>> gate = (torch.randn(8, 16), None)
-    >>> grc_update(torch.zeros(2, 4, 8), torch.randn(2, 4, 8), gate, gate, gate).shape
-    torch.Size([2, 4, 8])
+        >>> gate = (torch.randn(8, 16), None)
+        >>> grc_update(torch.zeros(2, 4, 8), torch.randn(2, 4, 8), gate, gate, gate).shape
+        torch.Size([2, 4, 8])
     """
     for name, gate in (("reset", reset), ("update", update), ("candidate", candidate)):
         if not isinstance(gate, (tuple, list)) or len(gate) != 2:
@@ -160,13 +162,13 @@ def grc_read(
 ) -> Tensor:
     """Reads the cache and mixes it with an attention's output (Zhang et al. 2024, eq. 1 and 3).
 
-    m_h = softmax(q_h k_h^T scale) v_h, y_h = sigma(mixing_h) [m_h, 0] + (1 - sigma(mixing_h)) o_h
+        m_h = softmax(q_h k_h^T scale) v_h, y_h = sigma(mixing_h) [m_h, 0] + (1 - sigma(mixing_h)) o_h
 
     q [B,H,T,c] of the rows, k, v [B,H,N,c] of the cache, o [B,T,H*d] with d >= c, mixing [H]. Returns y [B,T,H*d].
 
-    >>> q, k, v = torch.randn(2, 3, 16, 4), torch.randn(2, 3, 6, 4), torch.randn(2, 3, 6, 4)
-    >>> grc_read(q, k, v, torch.randn(2, 16, 24), torch.zeros(3)).shape
-    torch.Size([2, 16, 24])
+        >>> q, k, v = torch.randn(2, 3, 16, 4), torch.randn(2, 3, 6, 4), torch.randn(2, 3, 6, 4)
+        >>> grc_read(q, k, v, torch.randn(2, 16, 24), torch.zeros(3)).shape
+        torch.Size([2, 16, 24])
     """
     _check("grc_read", q=q, k=k, v=v)
     if not isinstance(o, Tensor) or not isinstance(mixing, Tensor):

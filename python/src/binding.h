@@ -44,6 +44,7 @@ py::object object_of(const base::Node& node);
 py::str text_of(std::string_view bytes);
 
 void add_bundle(py::module_& m);
+void add_detection(py::module_& m);
 void add_modules(py::module_& m);
 void add_training(py::module_& m);
 

@@ -151,6 +151,7 @@ PYBIND11_MODULE(_C, m) {
   for (py::object* type : {&input_error, &shape_error, &not_finite}) type->inc_ref();  // until the process ends
   py::register_local_exception_translator(translate);
   add_bundle(m);
+  add_detection(m);
   add_modules(m);
   add_training(m);
 }

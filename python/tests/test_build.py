@@ -51,6 +51,9 @@ def test_refuses_another_torch(tmp_path):
     assert done.stderr.splitlines()[-1].startswith("ImportError: mnemo was built for torch 2.15 and cannot run with torch 2.14.1")
 
 
+OWN_LIBS = {"sklearn": "scikit_learn", "PIL": "pillow"}
+
+
 @pytest.mark.parametrize("other", ["torchvision", "transformers", "tokenizers", "sentencepiece", "PIL", "sklearn"])
 @pytest.mark.parametrize("first", [True, False])
 def test_import_orders(other, first):
@@ -63,5 +66,8 @@ threads = torch.get_num_threads()
 assert torch.get_num_threads() == threads
 model = mnemo.nn.Attention(dim=8, num_heads=2)
 model(torch.randn(1, 4, 8))[0].sum().backward()
+print({{line.split()[-1] for line in open('/proc/self/maps') if 'libgomp' in line}})
 """
-    output(sys.executable, "-c", script)
+    gomps = eval(output(sys.executable, "-c", script))
+    bundled = [path for path in gomps if f"/{OWN_LIBS.get(other, other)}.libs/" in path]
+    assert len(gomps) == 1 + len(bundled), f"torch's libgomp, and none but what {other} brings: {gomps}"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import mnemo
-from conftest import RUNS
+from conftest import RUNS, detector
 
 ALLOWED = (ValueError, TypeError, KeyError, OSError)
 
@@ -46,8 +46,10 @@ def subjects():
     stack = mnemo.nn.LayerStack(16, num_layers=1, num_heads=2, ffn_dim=16, memory=[{"type": "segment_cache"}])
     rows = torch.randn(2, 3, 16)
     state = stack(rows)[1]
+    finder = mnemo.load(detector()[0])
     works = {
         "Model": lambda: model.generate("a", max_tokens=2) and model(tokens),
+        "Detector": lambda: finder.detect(detector()[1]),
         "Text": lambda: text.feed("a").generate(2),
         "Attention": lambda: attention(rows),
         "LayerStack": lambda: stack(rows, state),
@@ -55,8 +57,9 @@ def subjects():
         "ops": lambda: mnemo.ops.attention(*torch.randn(3, 1, 1, 2, 4)),
     }
     of = {
-        "Model": (model, ["generate", "stream", "text", "score", "evaluate", "classify", "translate", "labels", "forward",
+        "Model": (model, ["generate", "stream", "text", "score", "evaluate", "classify", "detect", "translate", "labels", "forward",
                           "nll", "loss", "commit", "initial_state", "inspect"]),
+        "Detector": (finder, ["detect", "classify"]),
         "Text": (text, ["feed", "score", "generate", "stream", "fork", "rewind", "load", "from_bytes"]),
         "Attention": (attention, ["forward", "initial_state"]),
         "LayerStack": (stack, ["forward", "initial_state", "commit", "nll"]),

@@ -274,6 +274,10 @@ def test_model_is_a_module(model):
     again = mnemo.load(RUNS / "text")
     tokens = torch.tensor([again.tokenizer.encode("the house that jack built")])
     step = again(tokens[:, :-1])
+    assert [one is other for one, other in zip(step, (step.logits, step.hidden, step.state))] == [True] * 3
+    with torch.no_grad():
+        unused = again(tokens)
+    assert step.logits.requires_grad and not unused.logits.requires_grad
     scores = torch.log_softmax(step.logits, -1).gather(-1, tokens[:, 1:, None]).squeeze(-1)
     torch.testing.assert_close(again.nll(step.hidden, tokens[:, 1:]), -scores, atol=1e-5, rtol=1e-5)
     again.train()

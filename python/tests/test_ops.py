@@ -10,6 +10,7 @@ from torch.autograd import gradcheck
 from torch.library import opcheck
 
 import mnemo
+from conftest import RUNS
 from mnemo import ops
 
 
@@ -152,6 +153,7 @@ def test_refuses_what_does_not_fit():
         ops.attention(q, k, v, mask=torch.ones(5, 5, dtype=torch.bool), causal=True)
 
 
-def test_docstrings():
-    assert doctest.testmod(ops, extraglobs={"torch": torch}).failed == 0
-    assert mnemo.ops is ops
+@pytest.mark.parametrize("module", ["nn", "ops", "_model", "_module", "_state", "_wrap"])
+def test_docstrings(module):
+    found = doctest.testmod(getattr(mnemo, module), extraglobs={"torch": torch, "mnemo": mnemo, "RUN": RUNS / "text"})
+    assert found.failed == 0 and found.attempted > 0

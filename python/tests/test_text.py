@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import mnemo
-from conftest import GOLDEN, RUNS, command
+from conftest import GOLDEN, RUNS, command, detector
 
 TEXT = RUNS / "text.txt"
 RUNS_OF_TEXT = ["text", "abc", "lora"]
@@ -100,6 +100,53 @@ def test_classify_equals_the_program():
     ]
     skipped = mnemo.load(folder).classify([__file__], skip_broken=True)
     assert len(skipped) == 1 and skipped[0].error and math.isnan(skipped[0].probability)
+
+
+def pixels(mask):
+    """COCO's runs, which lie down the columns, as [height,width] bool."""
+    height, width = mask["size"]
+    counts, place = [], 0
+    while place < len(mask["counts"]):
+        number, shift, more = 0, 0, True
+        while more:
+            group = ord(mask["counts"][place]) - 48
+            number |= (group & 31) << shift
+            shift, place, more = shift + 5, place + 1, group & 32
+        if group & 16:
+            number -= 1 << shift
+        counts.append(number + (counts[-2] if len(counts) > 2 else 0))
+    values = torch.tensor([False, True]).repeat((len(counts) + 1) // 2)[: len(counts)]
+    return values.repeat_interleave(torch.tensor(counts)).reshape(width, height).T
+
+
+def test_detect_equals_the_program(tmp_path):
+    folder, images = detector()
+    printed = json.loads(command("detect", folder, images, "--json", "--threshold", 0, "--top", 3))
+    found = mnemo.load(folder).detect(images, threshold=0, top=3, draw=True)
+    assert len(found) == 2
+    for image, theirs in zip(found, printed):
+        assert (image.image, image.height, image.width) == (theirs["image"], theirs["height"], theirs["width"])
+        assert [one.label for one in image.objects] == [one["label"] for one in theirs["objects"]] == ["red"] * 3
+        for one, other in zip(image.objects, theirs["objects"]):  # the program rounds to six digits
+            assert [one.score, *one.box] == pytest.approx([other["score"], *other["box"]], abs=5.1e-7, rel=0)
+            assert one.mask.dtype == torch.bool and torch.equal(one.mask, pixels(other["mask"]))
+        assert image.svg.startswith("<svg") and image._repr_html_() == image.svg and image.error == ""
+    assert list(pandas.DataFrame(found)["height"]) == [72, 72]
+    table = pandas.DataFrame([one for image in found for one in image.objects])
+    assert list(table.columns) == ["image", "label", "score", "box", "mask"] and len(table) == 6
+
+    model = mnemo.load(folder)
+    assert model.detect(images / "0.png", threshold=1) == [mnemo.DetectedImage(str(images / "0.png"), 72, 64, [])]
+    assert all(one.mask is None for one in model.detect(images / "0.png", threshold=0, masks=False)[0].objects)
+    (tmp_path / "broken.png").write_text("no image")
+    skipped = model.detect([tmp_path / "broken.png", images / "1.png"], skip_broken=True)
+    assert "broken.png" in skipped[0].error and skipped[0].height == 0 and skipped[1].error == ""
+    with pytest.raises(ValueError, match="broken.png"):
+        model.detect(tmp_path / "broken.png")
+    with pytest.raises(FileNotFoundError, match="missing.png"):
+        model.detect(tmp_path / "missing.png")
+    with pytest.raises(ValueError, match="detector"):
+        mnemo.load(GOLDEN / "vision_import/timm_vit").detect(images)
 
 
 def test_translate_equals_the_program():

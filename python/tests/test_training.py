@@ -94,7 +94,9 @@ def test_compare_equals_its_results_file(recipe, tmp_path):
     assert done.complete and json.loads((tmp_path / "comparison/results.json").read_text()) == done.results
     rows = pandas.DataFrame(done.rows())
     assert list(rows["variant"]) == ["plain", "cache"] and rows["value"].notna().all()
-    assert {row["run"] for row in done.curves()} and "<table>" in done._repr_html_()
+    curves = pandas.DataFrame(done.curves())
+    assert curves["run"].nunique() == 2 and curves["loss"].notna().any() and curves["valid.nll"].notna().sum() == 2
+    assert "<table>" in done._repr_html_()
 
 
 def test_errors(recipe, tmp_path):
