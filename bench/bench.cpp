@@ -34,6 +34,7 @@ std::vector<BenchPart> bench_parts() {
   return {{"models", bench_models, model_case_names()},
           {"kernels", bench_kernels, kernel_case_names()},
           {"decoding", bench_decoding, decoding_case_names()},
+          {"prompts", bench_prompts, prompt_case_names()},
           {"evaluation", bench_evaluation, {}},
           {"images", bench_images, image_case_names()},
           {"grc", bench_grc, grc_case_names()},
@@ -90,8 +91,8 @@ int bench(const BenchArguments& arguments) {
   const BenchPart& part = *std::find_if(parts.begin(), parts.end(),
                                         [&](const BenchPart& p) { return p.name == wanted; });
   for (const std::string& name : arguments.cases) require_known("--case", name, part.cases);
-  base::require(arguments.precisions.empty() || arguments.part == "decoding",
-                "--precision: of decoding alone; the part is '{}'", arguments.part);
+  base::require(arguments.precisions.empty() || arguments.part == "decoding" || arguments.part == "prompts",
+                "--precision: of decoding and prompts alone; the part is '{}'", arguments.part);
   for (const std::string& name : arguments.precisions)
     require_known("--precision", name, ops::precision_names());
 
@@ -103,11 +104,11 @@ int bench(const BenchArguments& arguments) {
   base::require(arguments.lengths.empty() || arguments.all, "--length: goes with --all");
   for (const std::string& length : arguments.lengths) require_known("--length", length, length_names());
 
-  Bars bars = arguments.check ? Bars(arguments.bars) : Bars();
+  const base::Machine machine = base::this_machine();
+  Bars bars = arguments.check ? Bars(arguments.bars, kind_of_processor(machine.features)) : Bars();
   const BenchReport report = part.run(arguments, bars);
   for (const std::string& line : report.differences) base::print(fmt::format("not the same: {}\n", line));
   if (report.text.empty()) return base::kAnswerIsNo;
-  const base::Machine machine = base::this_machine();
   if (arguments.json) {
     base::Node node = base::Node::table({{"command", bench_command(arguments)},
                                          {"machine", to_node(machine)},
@@ -146,7 +147,7 @@ std::shared_ptr<CLI::App> make_bench() {
       .argument(
           "PART", arguments->part,
           "models: training, generation, evaluation (default); kernels: attention and ABC's scan; decoding: the "
-          "engine in each precision; evaluation: with a cache of 3,800 tokens and without; images: compared with "
+          "engine in each precision; prompts: the first token after 1,024 and 8,192; evaluation: with a cache of 3,800 tokens and without; images: compared with "
           "timm; grc: the cost of a gated recurrent cache; translation: training, and translating beside CTranslate2; "
           "translation_lengths: a token of ABC and of softmax as outputs grow; tokenizers: beside the package "
           "tokenizers",
@@ -157,7 +158,7 @@ std::shared_ptr<CLI::App> make_bench() {
       .option("--length", arguments->lengths, "T",
               fmt::format("with --all: {}; may be repeated (default all)", fmt::join(length_names(), ", ")))
       .option("--precision", arguments->precisions, "NAME",
-              fmt::format("with decoding: {}; may be repeated (default all)", fmt::join(ops::precision_names(), ", ")))
+              fmt::format("with decoding and prompts: {}; may be repeated (default all)", fmt::join(ops::precision_names(), ", ")))
       .option("--model", arguments->model, "FOLDER",
               "with translation: a trained model; BLEU beside that of CTranslate2 with the same weights")
       .option("--pairs", arguments->pairs, "FILE", "with --model: sentences and references, tab-separated")
@@ -165,10 +166,10 @@ std::shared_ptr<CLI::App> make_bench() {
               "with tokenizers: a folder with a tokenizer (default: those of the golden files)")
       .option("--text", arguments->text, "FILE",
               "with tokenizers: a text, encoded line by line (default data/tinyshakespeare/input.txt)")
-      .option("--peers", arguments->peers, "DIR", "folder of the scripts to compare with (default src/bench/peers)")
+      .option("--peers", arguments->peers, "DIR", "folder of the scripts to compare with (default bench/peers)")
       .option("--python", arguments->python, "FILE", "Python interpreter for these scripts (default python3)")
       .option("--repeats", arguments->repeats, "N", "number of rounds (default 7)")
-      .option("--bars", arguments->bars, "FILE", "targets for --check (default src/bench/bars.toml)")
+      .option("--bars", arguments->bars, "FILE", "targets for --check (default bench/bars.toml)")
       .flag("--no-peers", arguments->no_peers, "run only Mnemo")
       .flag("--check", arguments->check, "exit with status 1 if a target is missed")
       .flag("--json", arguments->json, "print JSON")

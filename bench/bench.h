@@ -16,9 +16,9 @@ namespace mnemo::bench {
 struct BenchArguments {
   std::string part = "models";
   std::vector<std::string> cases, precisions, lengths;
-  std::string peers = "src/bench/peers";
+  std::string peers = "bench/peers";
   std::string python = "python3";
-  std::string bars = "src/bench/bars.toml";
+  std::string bars = "bench/bars.toml";
   std::string model, pairs;     ///< translation: a trained model, and sentences with their references; empty: none
   std::string tokenizer, text;  ///< tokenizers: the folder of one, and what to encode; empty: our own
   int64_t repeats = 7;
@@ -39,6 +39,7 @@ struct BenchReport {
 BenchReport bench_models(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_kernels(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_decoding(const BenchArguments& arguments, Bars& bars);
+BenchReport bench_prompts(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_evaluation(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_mechanisms(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_images(const BenchArguments& arguments, Bars& bars);
@@ -51,6 +52,7 @@ BenchReport bench_tokenizers(const BenchArguments& arguments, Bars& bars);
 std::vector<std::string> model_case_names();
 std::vector<std::string> kernel_case_names();
 std::vector<std::string> decoding_case_names();
+std::vector<std::string> prompt_case_names();
 std::vector<std::string> mechanism_case_names();
 std::vector<std::string> image_case_names();
 std::vector<std::string> grc_case_names();
