@@ -34,6 +34,7 @@ std::vector<BenchPart> bench_parts() {
   return {{"models", bench_models, model_case_names()},
           {"kernels", bench_kernels, kernel_case_names()},
           {"decoding", bench_decoding, decoding_case_names()},
+          {"prompts", bench_prompts, prompt_case_names()},
           {"evaluation", bench_evaluation, {}},
           {"images", bench_images, image_case_names()},
           {"grc", bench_grc, grc_case_names()},
@@ -92,9 +93,10 @@ int bench(const BenchArguments& arguments) {
   const BenchPart& part = *std::find_if(parts.begin(), parts.end(),
                                         [&](const BenchPart& p) { return p.name == wanted; });
   for (const std::string& name : arguments.cases) require_known("--case", name, part.cases);
-  base::require(arguments.precisions.empty() || arguments.part == "decoding",
-                "--precision: of decoding alone; the part is '{}'", arguments.part);
-  for (const std::string& name : arguments.precisions) require_known("--precision", name, ops::precision_names());
+  base::require(arguments.precisions.empty() || arguments.part == "decoding" || arguments.part == "prompts",
+                "--precision: of decoding and prompts alone; the part is '{}'", arguments.part);
+  for (const std::string& name : arguments.precisions)
+    require_known("--precision", name, ops::precision_names());
 
   base::require(arguments.model.empty() || arguments.part == "translation",
                 "--model: of translation alone; the part is '{}'", arguments.part);
@@ -108,11 +110,11 @@ int bench(const BenchArguments& arguments) {
   for (const std::string& length : arguments.lengths)
     require_known("--length", length, on_device ? device_length_names() : length_names());
 
-  Bars bars = arguments.check ? Bars(arguments.bars) : Bars();
+  const base::Machine machine = base::this_machine();
+  Bars bars = arguments.check ? Bars(arguments.bars, kind_of_processor(machine.features)) : Bars();
   const BenchReport report = part.run(arguments, bars);
   for (const std::string& line : report.differences) base::print(fmt::format("not the same: {}\n", line));
   if (report.text.empty()) return base::kAnswerIsNo;
-  const base::Machine machine = base::this_machine();
   if (arguments.json) {
     base::Node node = base::Node::table({{"command", bench_command(arguments)},
                                          {"machine", to_node(machine)},
@@ -151,7 +153,7 @@ std::shared_ptr<CLI::App> make_bench() {
       .argument(
           "PART", arguments->part,
           "models: training, generation, evaluation (default); kernels: attention and ABC's scan; decoding: the "
-          "engine in each precision; evaluation: with a cache of 3,800 tokens and without; images: compared with "
+          "engine in each precision; prompts: the first token after 1,024 and 8,192; evaluation: with a cache of 3,800 tokens and without; images: compared with "
           "timm; grc: the cost of a gated recurrent cache; translation: training, and translating beside CTranslate2; "
           "translation_lengths: a token of ABC and of softmax as outputs grow; tokenizers: beside the package "
           "tokenizers; device: kernels, training steps and tokens on a GPU",
@@ -164,7 +166,7 @@ std::shared_ptr<CLI::App> make_bench() {
                           fmt::join(length_names(), ", "), fmt::join(device_length_names(), ", ")))
       .option("--device", arguments->device, "NAME", "with device: cuda (default), cuda:N, or cpu to try it out")
       .option("--precision", arguments->precisions, "NAME",
-              fmt::format("with decoding: {}; may be repeated (default all)", fmt::join(ops::precision_names(), ", ")))
+              fmt::format("with decoding and prompts: {}; may be repeated (default all)", fmt::join(ops::precision_names(), ", ")))
       .option("--model", arguments->model, "FOLDER",
               "with translation: a trained model; BLEU beside that of CTranslate2 with the same weights")
       .option("--pairs", arguments->pairs, "FILE", "with --model: sentences and references, tab-separated")

@@ -40,6 +40,7 @@ struct BenchReport {
 BenchReport bench_models(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_kernels(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_decoding(const BenchArguments& arguments, Bars& bars);
+BenchReport bench_prompts(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_evaluation(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_mechanisms(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_images(const BenchArguments& arguments, Bars& bars);
@@ -53,6 +54,7 @@ BenchReport bench_device(const BenchArguments& arguments, Bars& bars);
 std::vector<std::string> model_case_names();
 std::vector<std::string> kernel_case_names();
 std::vector<std::string> decoding_case_names();
+std::vector<std::string> prompt_case_names();
 std::vector<std::string> mechanism_case_names();
 std::vector<std::string> image_case_names();
 std::vector<std::string> grc_case_names();

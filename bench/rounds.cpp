@@ -51,14 +51,22 @@ double fastest_of(int64_t count, const std::function<void()>& call) {
   return *std::min_element(seconds.begin(), seconds.end());
 }
 
-Bars::Bars(const std::string& path) : bars_(base::read_config_file(path)) {}
+std::string kind_of_processor(std::string_view features) {
+  const auto has = [&](std::string_view feature) { return features.find(feature) != features.npos; };
+  return has("amx_int8") ? "amx" : has("avx512_vnni") ? "avx512" : "avx2";
+}
+
+Bars::Bars(const std::string& path, const std::string& kind) : bars_(base::read_config_file(path)), kind_(kind) {}
 
 std::optional<double> Bars::find(const std::string& table, const std::string& key) const {
-  const base::Node* section = &bars_;
-  std::istringstream names(table);
-  for (std::string name; section != nullptr && std::getline(names, name, '.');) section = section->find(name);
-  const base::Node* bar = section == nullptr ? nullptr : section->find(key);
-  return bar == nullptr ? std::nullopt : std::optional(bar->as_double());
+  for (const std::string& prefix : {fmt::format("on.{}.", kind_), std::string()}) {
+    const base::Node* section = &bars_;
+    std::istringstream names(prefix + table);
+    for (std::string name; section != nullptr && std::getline(names, name, '.');) section = section->find(name);
+    const base::Node* bar = section == nullptr ? nullptr : section->find(key);
+    if (bar != nullptr) return bar->as_double();
+  }
+  return std::nullopt;
 }
 
 void Bars::at_least(const std::string& table, const std::string& key, double value, const std::string& what) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/node.h"
@@ -29,13 +30,16 @@ std::vector<double> seconds_of(int64_t count, const std::function<void()>& call)
 /// Seconds of the fastest call.
 double fastest_of(int64_t count, const std::function<void()>& call);
 
-/// The bars from a file, and the figures that miss theirs. A figure without a bar passes, as does everything without a
-/// file.
+/// The kind of a processor with these features, as the file of bars names it: "amx", "avx512" or "avx2".
+std::string kind_of_processor(std::string_view features);
+
+/// The bars from a file, and the figures that miss theirs. Tables below `on.KIND` hold for that kind of processor and go
+/// before the others. A figure without a bar passes, as does everything without a file.
 class Bars {
  public:
   Bars() = default;
   /// Throws InputError if the file cannot be read.
-  explicit Bars(const std::string& path);
+  explicit Bars(const std::string& path, const std::string& kind = "");
 
   /// `table` may be nested ("kernels.causal"); the message starts with `what`.
   void at_least(const std::string& table, const std::string& key, double value, const std::string& what);
@@ -46,6 +50,7 @@ class Bars {
   std::optional<double> find(const std::string& table, const std::string& key) const;
 
   base::Node bars_;
+  std::string kind_;
   std::vector<std::string> missed_;
 };
 

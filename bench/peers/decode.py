@@ -1,10 +1,12 @@
-"""A peer of `mnemo-bench decoding`: a GPT-2 or a Llama in eager PyTorch, transformers or CTranslate2; reads one request per line, answers
+"""A peer of `mnemo-bench decoding` and `prompts`: a GPT-2 or a Llama in eager PyTorch, transformers or CTranslate2; reads one request per line, answers
 with one line.
 
   decode.py CASE_JSON TENSORS torch|transformers|ctranslate2     TENSORS: safetensors with Mnemo's parameters
   greedy N                            -> JSON: the N most likely tokens after token 0, one by one, float32
   token PRECISION CONTEXT BATCH N     -> seconds for one token of every sequence, the median of N, starting at CONTEXT tokens; a later call
                                       continues from there
+  prompt PRECISION N                  -> seconds from a prompt of N tokens to the next one
+  after N                             -> the most likely token after that prompt, float32
   drop                                discards all sequences and, except for float32, their models -> ok
 
 Precisions: float32, bf16 (weights and cache), int8 (PyTorch: quantize_dynamic of every linear layer, cache in float32). PyTorch's and transformers' caches
@@ -27,6 +29,10 @@ import torch.nn as nn
 from safetensors.torch import load_file
 
 from text_models import ROTARY_BASE, Decoder, Transformers
+
+
+def prompt_tokens(count, vocab):
+    return [i * 7919 % vocab for i in range(count)]
 
 
 class Torch:
@@ -77,6 +83,22 @@ class Torch:
             position += 1
         self.sequences[key] = [token, caches, position]
         return statistics.median(seconds)
+
+    def read(self, precision, count):
+        """The most likely token after a prompt."""
+        tokens = torch.tensor([prompt_tokens(count, self.case["vocab"])])
+        return self.model(precision).step(tokens, self.caches(precision, 1, 0, count), 0).item()
+
+    @torch.inference_mode()
+    def prompt(self, precision, count):
+        self.model(precision)
+        begin = time.perf_counter()
+        self.read(precision, count)
+        return time.perf_counter() - begin
+
+    @torch.inference_mode()
+    def after(self, count):
+        return self.read("float32", count)
 
     def drop(self):
         self.sequences.clear()
@@ -200,6 +222,20 @@ class CTranslate2:
             self.running[1].next()
             seconds.append(time.perf_counter() - begin)
         return statistics.median(seconds)
+
+    def read(self, precision, count):
+        prompt = [str(token) for token in prompt_tokens(count, self.case["vocab"])]
+        result, = self.generator(precision).generate_batch([prompt], max_length=1, min_length=1, sampling_topk=1, include_prompt_in_result=False)
+        return int(result.sequences_ids[0][0])
+
+    def prompt(self, precision, count):
+        self.generator(precision)
+        begin = time.perf_counter()
+        self.read(precision, count)
+        return time.perf_counter() - begin
+
+    def after(self, count):
+        return self.read("float32", count)
 
     def end(self):
         if self.running[1]:

@@ -198,7 +198,8 @@ class Decoder(nn.Module):
             if m:  # rows [read; tokens; write], open inside the memory
                 mask[:m, :m] = True
                 mask[-m:, -m:] = True
-            self.tables[key] = sinusoids(torch.arange(keys - 1, -queries if m > 1 else -1, -1), self.dim), mask
+            sinus = sinusoids(torch.arange(keys - 1, -queries if m > 1 else -1, -1), self.dim)
+            self.tables[key] = sinus.to(self.embed.weight.dtype), mask
         return self.tables[key]
 
     def forward(self, tokens, state):

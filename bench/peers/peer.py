@@ -6,8 +6,11 @@
                     the held-out loss
   train N        -> seconds for N training steps
   generate P N   -> seconds for N tokens, starting at position P
+  prompt P N     -> seconds from a prompt of N tokens to the next one; P: float32 or bf16
+  after N        -> the most likely token after that prompt, float32
   evaluate N     -> seconds for the held-out text in segments of N, with the cache
 """
+import copy
 import json
 import sys
 import time
@@ -34,6 +37,7 @@ class Peer:
         self.optimiser = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.01}, {"params": others, "weight_decay": 0.0}], lr=1e-3,
                                            fused=fused or None)
         self.generators = {}
+        self.rounded = None  # the model in bf16
 
     def cross_entropy(self, hidden, targets):
         return F.cross_entropy(self.model.logits(hidden).flatten(0, 1), targets.flatten())
@@ -101,6 +105,34 @@ class Peer:
         self.generators[position] = generator, token
         return elapsed
 
+    @torch.inference_mode()
+    def read(self, model, count):
+        """The most likely token after a prompt that is read segment by segment."""
+        tokens = torch.tensor([[i * 7919 % self.case["vocab"] for i in range(count)]])
+        state = self.start(model)
+        for begin in range(0, count, model.segment):
+            hidden, state = model(tokens[:, begin:begin + model.segment], state)
+        return model.logits(hidden[:, -1:]).argmax(-1).item()
+
+    @staticmethod
+    def start(model):
+        dtype = model.embed.weight.dtype
+        to = lambda part: part.to(dtype) if torch.is_tensor(part) else tuple(map(to, part))
+        state = model.initial(1)
+        return to(state) if torch.is_tensor(state) else [to(part) for part in state]
+
+    def prompt(self, precision, count):
+        if precision == "bf16" and self.rounded is None:
+            self.rounded = copy.deepcopy(self.model).bfloat16()
+            self.rounded.tables = {}
+        model = self.rounded if precision == "bf16" else self.model
+        begin = time.perf_counter()
+        self.read(model, count)
+        return time.perf_counter() - begin
+
+    def after(self, count):
+        return self.read(self.model, count)
+
     def evaluate(self, segment):
         begin = time.perf_counter()
         self.held_out(segment)
@@ -114,8 +146,8 @@ def main():
     peer = Peer(case, load_file(sys.argv[2]), "--fused" in sys.argv, "--compile" in sys.argv, device)
     print("ready", flush=True)
     for line in sys.stdin:
-        name, *numbers = line.split()
-        print(getattr(peer, name)(*map(int, numbers)), flush=True)
+        name, *words = line.split()
+        print(getattr(peer, name)(*(int(word) if word.isdigit() else word for word in words)), flush=True)
 
 
 main()

@@ -1,4 +1,4 @@
-"""A GPT-2 and a Llama in eager PyTorch, one token at a time, with caches that the caller has allocated; and the same two in transformers.
+"""A GPT-2 and a Llama in eager PyTorch, a prompt or one token at a time, with caches that the caller has allocated; and the same two in transformers.
 
 theirs: Mnemo's parameters by name. case: layers, dim, heads, kv_heads (0: a GPT-2), ffn, vocab, segment.
 """
@@ -18,9 +18,11 @@ class Gpt2Layer(nn.Module):
         self.fc1, self.fc2 = nn.Linear(dim, ffn), nn.Linear(ffn, dim)
 
     def forward(self, x, k, v, position, _):
-        q, fresh_k, fresh_v = self.qkv(self.norm1(x)).view(x.size(0), 1, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        k[:, :, position:position + 1], v[:, :, position:position + 1] = fresh_k, fresh_v
-        y = F.scaled_dot_product_attention(q, k[:, :, :position + 1], v[:, :, :position + 1])
+        rows = x.size(1)
+        q, fresh_k, fresh_v = self.qkv(self.norm1(x)).view(x.size(0), rows, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        end = position + rows
+        k[:, :, position:end], v[:, :, position:end] = fresh_k, fresh_v
+        y = F.scaled_dot_product_attention(q, k[:, :, :end], v[:, :, :end], is_causal=rows > 1)
         x = x + self.o(y.transpose(1, 2).flatten(2))
         return x + self.fc2(F.gelu(self.fc1(self.norm2(x)), approximate="tanh"))
 
@@ -41,13 +43,15 @@ class LlamaLayer(nn.Module):
         self.gate_up, self.down = nn.Linear(dim, 2 * ffn, bias=False), nn.Linear(ffn, dim, bias=False)
 
     def forward(self, x, k, v, position, turn):
-        heads = self.qkv(self.norm1(x)).view(x.size(0), 1, -1, self.width).transpose(1, 2)
+        rows = x.size(1)
+        heads = self.qkv(self.norm1(x)).view(x.size(0), rows, -1, self.width).transpose(1, 2)
         turned, fresh_v = heads.split([self.heads + self.kv_heads, self.kv_heads], 1)
         cos, sin = turn
         left, right = turned.chunk(2, -1)
         turned = turned * cos + torch.cat([-right, left], -1) * sin
-        k[:, :, position:position + 1], v[:, :, position:position + 1] = turned[:, self.heads:], fresh_v
-        y = F.scaled_dot_product_attention(turned[:, :self.heads], k[:, :, :position + 1], v[:, :, :position + 1], enable_gqa=True)
+        end = position + rows
+        k[:, :, position:end], v[:, :, position:end] = turned[:, self.heads:], fresh_v
+        y = F.scaled_dot_product_attention(turned[:, :self.heads], k[:, :, :end], v[:, :, :end], is_causal=rows > 1, enable_gqa=True)
         x = x + self.o(y.transpose(1, 2).flatten(2))
         gate, up = self.gate_up(self.norm2(x)).chunk(2, -1)
         return x + self.down(F.silu(gate) * up)
@@ -86,15 +90,16 @@ class Decoder(nn.Module):
         self.head.weight = self.embed.weight
 
     def step(self, token, caches, position):
-        """token [B,1] -> the most likely next one; caches: keys and values [B,kv heads,room,width] of each layer."""
-        x, turn = self.embed(token), None
+        """token [B,1], or a prompt [B,T] at position 0 -> the most likely next one; caches: keys and values
+        [B,kv heads,room,width] of each layer."""
+        x, turn, end = self.embed(token), None, position + token.size(1)
         if self.rotary:
-            turn = self.cos[position], self.sin[position]
+            turn = self.cos[position:end], self.sin[position:end]
         else:
-            x = x + self.positions.weight[position]
+            x = x + self.positions.weight[position:end]
         for layer, (k, v) in zip(self.layers, caches):
             x = layer(x, k, v, position, turn)
-        return self.head(self.norm(x)).argmax(-1)
+        return self.head(self.norm(x[:, -1:])).argmax(-1)
 
 
 class Transformers:
@@ -143,4 +148,4 @@ class Transformers:
         return cache
 
     def step(self, token, cache, _):
-        return self.model(token, past_key_values=cache, use_cache=True).logits.argmax(-1)
+        return self.model(token, past_key_values=cache, use_cache=True, logits_to_keep=1).logits.argmax(-1)

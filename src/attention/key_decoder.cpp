@@ -14,7 +14,7 @@
 #include "core/mapped_tensor.h"
 #include "ops/attention/position.h"
 #include "ops/attention/rotary.h"
-#include "ops/decode/decode_rows.h"
+#include "ops/decode/attend_rows.h"
 #include "ops/row_kernels.h"
 
 namespace mnemo::attention {
@@ -188,44 +188,111 @@ void KeyDecoder::heads(const core::DecodePass& pass, const float* x, float* head
 template <class T>
 void KeyDecoder::attend(const core::DecodePass& pass, const float* q, const float* qr,
                         const DistanceRows::Rows* distances, const DistanceBiases::Rows* biases, float* heads) const {
-  const int64_t width = layout_.width, d = layout_.head_dim, count = static_cast<int64_t>(pass.rows.size());
+  // One head of keys at a time, so that it stays in cache while all rows are processed.
+  thread_local std::vector<RowRange> ranges;
+  list_ranges(pass, distances != nullptr, ranges);
   int64_t keys = 1;
   for (const core::DecodeRow& row : pass.rows) keys = std::max(keys, row.hi - row.lo);
-  if (window_ > 0) keys = std::min(keys, 2 * window_ - 1);
-  // One head of keys at a time, so that it stays in cache while all rows are processed.
-  const int64_t share = num_heads_ / layout_.heads;
-  at::parallel_for(0, count * layout_.heads, core::thread_grain(share * keys * width), [&](int64_t begin, int64_t end) {
-    thread_local std::vector<float> memory;
-    float* scores = core::at_least(memory, share * (keys + width + 1));
-    float *o = scores + share * keys, *sums = o + share * width;
-    for (int64_t item = begin; item < end; ++item) {
-      const int64_t of_keys = item / count, i = item % count, head = of_keys * share;
-      const core::DecodeRow& row = pass.rows[static_cast<size_t>(i)];
-      const auto& state = *static_cast<const KeyRowsState*>(pass.states[static_cast<size_t>(row.piece)]);
-      int64_t lo = row.lo, hi = row.hi;
-      if (window_ > 0) lo = std::max(lo, row.key - window_ + 1), hi = std::min(hi, row.key + window_);
-      const int64_t at = (i * num_heads_ + head) * width, seen = hi - lo;
-      if (distances != nullptr) {
-        const T* r = distances->memory.template as<T>() +
-                     (head * distances->count + row.key - lo + distances->right) * width;
-        ops::key_scores<T>(q + at, qr + at, state.key<T>(of_keys, lo), r, seen, width, scores);
-      } else {
-        ops::key_scores_of_queries<T>(q + at, share, state.key<T>(of_keys, lo), seen, width, scores, keys);
-      }
-      for (int64_t member = 0; member < share; ++member) {
-        const float* bias = biases == nullptr ? nullptr
-                                              : biases->values.data() + (head + member) * biases->count +
-                                                    biases->longest - (row.key - lo);
-        const float most = ops::add_then_max<float>(scores + member * keys, bias, seen);
-        sums[member] = ops::exp_then_sum<float>(scores + member * keys, seen, most);
-      }
-      ops::weigh_values_of_queries<T>(scores, share, keys, state.value<T>(of_keys, lo), seen, width, o);
-      for (int64_t member = 0; member < share; ++member) {
-        float* to = heads + (i * num_heads_ + head + member) * d;
-        for (int64_t c = 0; c < d; ++c) to[c] = o[member * width + c] / sums[member];
-      }
-    }
-  });
+  const int64_t share = num_heads_ / layout_.heads, count = static_cast<int64_t>(ranges.size());
+  const std::span<const RowRange> all = ranges;  // the threads have lists of their own
+  at::parallel_for(0, count * layout_.heads, core::thread_grain(share * keys * layout_.width),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t item = begin; item < end; ++item) {
+                       const RowRange& range = all[static_cast<size_t>(item % count)];
+                       if (range.count > 1) {
+                         attend_together<T>(pass, range, item / count, q, biases, heads);
+                       } else {
+                         attend_alone<T>(pass, range.first, item / count, q, qr, distances, biases, heads);
+                       }
+                     }
+                   });
+}
+
+void KeyDecoder::list_ranges(const core::DecodePass& pass, bool distances, std::vector<RowRange>& ranges) const {
+  // Fewer do not pay for the turned keys; more would not stay in a cache with their scores.
+  constexpr int64_t kLeast = 8, kMost = 64;
+  const int64_t most = std::max<int64_t>(kLeast, kMost * layout_.heads / num_heads_);
+  ranges.clear();
+  for (const core::DecodePiece& piece : pass.pieces) {
+    const auto rows = pass.rows.subspan(static_cast<size_t>(piece.first_row), static_cast<size_t>(piece.rows()));
+    const bool together = window_ == 0 && !distances && piece.rows() >= kLeast &&
+                          std::ranges::all_of(rows, [&](const auto& row) { return row.lo == rows.front().lo; });
+    const int64_t step = together ? most : 1;
+    for (int64_t i = 0; i < piece.rows(); i += step)
+      ranges.push_back({piece.first_row + i, std::min(step, piece.rows() - i)});
+  }
+}
+
+template <class T>
+void KeyDecoder::attend_alone(const core::DecodePass& pass, int64_t i, int64_t of_keys, const float* q, const float* qr,
+                              const DistanceRows::Rows* distances, const DistanceBiases::Rows* biases,
+                              float* heads) const {
+  thread_local std::vector<float> memory;
+  const int64_t width = layout_.width, share = num_heads_ / layout_.heads, head = of_keys * share;
+  const core::DecodeRow& row = pass.rows[static_cast<size_t>(i)];
+  const auto& state = *static_cast<const KeyRowsState*>(pass.states[static_cast<size_t>(row.piece)]);
+  int64_t lo = row.lo, hi = row.hi;
+  if (window_ > 0) lo = std::max(lo, row.key - window_ + 1), hi = std::min(hi, row.key + window_);
+  const int64_t at = (i * num_heads_ + head) * width, seen = hi - lo;
+  float* scores = core::at_least(memory, share * (seen + width + 1));
+  float *o = scores + share * seen, *sums = o + share * width;
+  if (distances != nullptr) {
+    const T* r = distances->memory.template as<T>() +
+                 (head * distances->count + row.key - lo + distances->right) * width;
+    ops::key_scores<T>(q + at, qr + at, state.key<T>(of_keys, lo), r, seen, width, scores);
+  } else {
+    ops::key_scores_of_queries<T>(q + at, share, state.key<T>(of_keys, lo), seen, width, scores, seen);
+  }
+  for (int64_t member = 0; member < share; ++member)
+    sums[member] = exponentials(row, lo, seen, head + member, biases, scores + member * seen);
+  ops::weigh_values_of_queries<T>(scores, share, seen, state.value<T>(of_keys, lo), seen, width, o);
+  for (int64_t member = 0; member < share; ++member)
+    write_head(o + member * width, sums[member], i, head + member, heads);
+}
+
+template <class T>
+void KeyDecoder::attend_together(const core::DecodePass& pass, const RowRange& range, int64_t of_keys, const float* q,
+                                 const DistanceBiases::Rows* biases, float* heads) const {
+  thread_local std::vector<float> memory;
+  thread_local std::vector<int64_t> counts;
+  const int64_t width = layout_.width, share = num_heads_ / layout_.heads, head = of_keys * share,
+                queries = range.count * share;
+  const auto rows = pass.rows.subspan(static_cast<size_t>(range.first), static_cast<size_t>(range.count));
+  const auto& state = *static_cast<const KeyRowsState*>(pass.states[static_cast<size_t>(rows.front().piece)]);
+  const int64_t lo = rows.front().lo;
+  int64_t keys = 0;
+  counts.clear();
+  for (const core::DecodeRow& row : rows) {
+    keys = std::max(keys, row.hi - lo);
+    counts.insert(counts.end(), static_cast<size_t>(share), row.hi - lo);
+  }
+  // Rows whose addresses are a power of two apart would share few lines of a cache.
+  const int64_t stride = (keys + ops::kHeadStep - 1) / ops::kHeadStep * ops::kHeadStep + ops::kHeadStep;
+  float* scores = core::at_least(memory, queries * (stride + 2 * width + 1));
+  float *own = scores + queries * stride, *o = own + queries * width, *sums = o + queries * width;
+  for (int64_t i = 0; i < range.count; ++i)
+    std::copy_n(q + ((range.first + i) * num_heads_ + head) * width, share * width, own + i * share * width);
+  ops::key_scores_of_rows<T>(own, queries, state.key<T>(of_keys, lo), keys, width, scores, stride);
+  for (int64_t i = 0; i < queries; ++i)
+    sums[i] = exponentials(rows[static_cast<size_t>(i / share)], lo, counts[static_cast<size_t>(i)], head + i % share,
+                           biases, scores + i * stride);
+  ops::weigh_values_of_rows<T>(scores, queries, stride, state.value<T>(of_keys, lo), counts.data(), width, o);
+  for (int64_t i = 0; i < queries; ++i)
+    write_head(o + i * width, sums[i], range.first + i / share, head + i % share, heads);
+}
+
+float KeyDecoder::exponentials(const core::DecodeRow& row, int64_t lo, int64_t seen, int64_t head,
+                               const DistanceBiases::Rows* biases, float* scores) const {
+  const float* bias = biases == nullptr
+                          ? nullptr
+                          : biases->values.data() + head * biases->count + biases->longest - (row.key - lo);
+  const float most = ops::add_then_max<float>(scores, bias, seen);
+  return ops::exp_then_sum<float>(scores, seen, most);
+}
+
+void KeyDecoder::write_head(const float* o, float sum, int64_t row, int64_t head, float* heads) const {
+  float* to = heads + (row * num_heads_ + head) * layout_.head_dim;
+  for (int64_t c = 0; c < layout_.head_dim; ++c) to[c] = o[c] / sum;
 }
 
 bool KeyDecoder::end_segment(core::DecodeState& state, std::span<const core::KeptKeys> kept) const {

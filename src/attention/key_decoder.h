@@ -97,9 +97,25 @@ class KeyDecoder final : public core::DecodeAttention {
  private:
   /// The number of keys of the open segment that are kept in its State.
   int64_t exported(int64_t keys) const { return window_ > 0 ? std::min(keys, window_ - 1) : keys; }
+  /// Rows of a pass that one head processes at a time.
+  struct RowRange {
+    int64_t first, count;
+  };
+  /// Rows of a piece that see keys from the same one on are processed together if they are enough.
+  void list_ranges(const core::DecodePass& pass, bool distances, std::vector<RowRange>& ranges) const;
   template <class T>
   void attend(const core::DecodePass& pass, const float* q, const float* qr, const DistanceRows::Rows* distances,
               const DistanceBiases::Rows* biases, float* heads) const;
+  template <class T>
+  void attend_alone(const core::DecodePass& pass, int64_t i, int64_t of_keys, const float* q, const float* qr,
+                    const DistanceRows::Rows* distances, const DistanceBiases::Rows* biases, float* heads) const;
+  template <class T>
+  void attend_together(const core::DecodePass& pass, const RowRange& range, int64_t of_keys, const float* q,
+                       const DistanceBiases::Rows* biases, float* heads) const;
+  /// e^(score - largest), of scores with their biases; returns the sum.
+  float exponentials(const core::DecodeRow& row, int64_t lo, int64_t seen, int64_t head,
+                     const DistanceBiases::Rows* biases, float* scores) const;
+  void write_head(const float* o, float sum, int64_t row, int64_t head, float* heads) const;
 
   /// Turns the key row of every head, [G*d], by its number.
   void turn_key(int64_t number, float* k) const;

@@ -5,6 +5,7 @@
 #include <torch/types.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -46,7 +47,16 @@ void take_values(const at::Tensor& target, const at::Tensor& source) {
 
 at::Tensor owned(const at::Tensor& tensor) {
   const at::Tensor plain = tensor.detach().contiguous();
-  return is_mapped(plain) ? plain.clone() : plain;
+  if (!is_mapped(plain)) return plain;
+  at::Tensor copy = at::empty_like(plain);
+  constexpr int64_t kSlice = int64_t{1} << 22;  // more would be held twice
+  const at::Tensor from = plain.view(-1), to = copy.view(-1);
+  for (int64_t at = 0; at < from.numel(); at += kSlice) {
+    const int64_t count = std::min(kSlice, from.numel() - at);
+    to.narrow(0, at, count).copy_(from.narrow(0, at, count));
+    forget_pages(plain);
+  }
+  return copy;
 }
 
 void forget_pages(const at::Tensor& tensor) {

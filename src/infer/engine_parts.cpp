@@ -128,9 +128,10 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
   if (stack->positions.defined()) positions = build.runs ? core::owned(stack->positions) : stack->positions;
   frequencies = stack->frequencies;
   first_position = stack->first_position;
+  head = decoder_of(fmt::format("head '{}'", model.options().head.type()), [&] { return model.head().decoder(build); });
+  // After a head that shares it, which needs more of it at a time.
   const models::TokenEmbeddings& table = writer.tokens.embedding();
   if (build.runs) embedding = table.plain ? EmbeddingRows(*table.plain) : EmbeddingRows(build, *table.adaptive, dim);
-  head = decoder_of(fmt::format("head '{}'", model.options().head.type()), [&] { return model.head().decoder(build); });
 }
 
 std::string unsupported_reason(const core::Model& model) {

@@ -58,6 +58,7 @@ bool is_finite(const at::Tensor& tensor, at::ScalarType dtype) {
   at::parallel_for(0, tensor.numel(), int64_t{1} << 16, [&](int64_t first, int64_t last) {
     if (!are_finite(numbers + first, last - first)) finite = false;
   });
+  core::forget_pages(tensor);
   return finite;
 }
 

@@ -13,21 +13,12 @@
 
 #include "ops/activation.h"
 #include "ops/decode/decode_rows.h"
+#include "ops/decode/key_blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mnemo::ops::HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-constexpr int kLanes = HWY_MIN(16, HWY_LANES(float));
-using F = hn::FixedTag<float, kLanes>;
-using U = hn::FixedTag<uint32_t, kLanes>;
 using One = hn::FixedTag<float, 1>;
-
-HWY_INLINE hn::Vec<F> load(const float* x) { return hn::LoadU(F(), x); }
-HWY_INLINE hn::Vec<F> load(const Bf16Bits* x) {
-  return hn::BitCast(F(), hn::ShiftLeft<16>(hn::PromoteTo(U(), hn::LoadU(hn::FixedTag<uint16_t, kLanes>(), x))));
-}
 
 // Whole vectors, then the rest one by one.
 template <class Body>
@@ -37,20 +28,12 @@ HWY_INLINE void each(int64_t size, Body&& body) {
   for (; i < size; ++i) body(One(), i);
 }
 
-HWY_INLINE float sum_of(hn::Vec<F> x) { return hn::GetLane(hn::SumOfLanes(F(), x)); }
-
-// Full memory bandwidth needs several streams: long rows of keys and values are divided into this many parts that are
-// read in parallel (a single stream reaches 6 of 11 GB/s on Zen 3).
-constexpr int kStreams = 8;
-constexpr int64_t kStreamRows = 64;  // minimum rows per part
-constexpr int64_t kAhead = 1024;     // bytes in front of what is read that are fetched in time, in each stream
-
 // The sums of N vectors, N = 1, 4 or 8, in to[n * step]. Neighbours are added until each vector has one sum of each,
 // which takes a third of the shuffles of one sum after the other.
 template <int N>
 HWY_INLINE void store_sums(hn::Vec<F> (&sums)[N], int64_t step, float* to) {
 #if HWY_TARGET != HWY_SCALAR
-  if constexpr (N > 1 && kLanes >= N / 2) {
+  if constexpr (kLanes >= N / 2) {
     const F d;
     int vectors = N;
     HWY_UNROLL(4) for (int lanes = kLanes; lanes > 1; lanes /= 2) {
@@ -68,18 +51,6 @@ HWY_INLINE void store_sums(hn::Vec<F> (&sums)[N], int64_t step, float* to) {
   }
 #endif
   HWY_UNROLL(8) for (int n = 0; n < N; ++n) to[n * step] = sum_of(sums[n]);
-}
-
-// Queries that read keys and values together: as many as leave registers for their sums.
-constexpr int kMostQueries = kLanes == 16 ? 4 : 2;
-
-// Calls f(integral_constant<int, n>()) for 1 <= n <= Most.
-template <int Most, class Call>
-HWY_INLINE void with_queries(int64_t n, const Call& f) {
-  if constexpr (Most > 1) {
-    if (n < Most) return with_queries<Most - 1>(n, f);
-  }
-  f(std::integral_constant<int, Most>());
 }
 
 // Scores of Q queries and N keys that are `step` rows apart.
@@ -155,52 +126,11 @@ HWY_INLINE void key_scores_of_queries_impl(const float* q, int64_t queries, cons
   }
 }
 
-// N vectors of the sums of Q queries.
-template <int Q, int N, class T>
-HWY_INLINE void weigh_block(const float* p, int64_t p_stride, const T* v, int64_t count, int64_t width, float* o) {
-  const F d;
-  hn::Vec<F> sums[Q][N];
-  HWY_UNROLL(4) for (int i = 0; i < Q; ++i) { HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[i][n] = hn::Zero(d); }
-  const auto add = [&](int64_t j) HWY_ATTR {
-    hn::Vec<F> weight[Q];
-    HWY_UNROLL(4) for (int i = 0; i < Q; ++i) weight[i] = hn::Set(d, p[i * p_stride + j]);
-    HWY_UNROLL(8) for (int n = 0; n < N; ++n) {
-      const auto value = load(v + j * width + n * kLanes);
-      __builtin_prefetch(v + j * width + n * kLanes + kAhead / sizeof(T), 0, 3);
-      HWY_UNROLL(4) for (int i = 0; i < Q; ++i) sums[i][n] = hn::MulAdd(weight[i], value, sums[i][n]);
-    }
-  };
-  int64_t first = 0;
-  if (const int64_t part = count / kStreams; part >= kStreamRows) {
-    for (int64_t j = 0; j < part; ++j) {
-      for (int stream = 0; stream < kStreams; ++stream) add(j + stream * part);
-    }
-    first = part * kStreams;
-  }
-  for (int64_t j = first; j < count; ++j) add(j);
-  HWY_UNROLL(4) for (int i = 0; i < Q; ++i) {
-    HWY_UNROLL(8) for (int n = 0; n < N; ++n) hn::StoreU(sums[i][n], d, o + i * width + n * kLanes);
-  }
-}
-
-template <int Q, class T>
-HWY_INLINE void weigh_some(const float* p, int64_t p_stride, const T* v, int64_t count, int64_t width, float* o) {
-  int64_t c = 0;
-  if constexpr (Q == 1) {
-    for (; c + 8 * kLanes <= width; c += 8 * kLanes) weigh_block<Q, 8>(p, p_stride, v + c, count, width, o + c);
-  }
-  for (; c + 4 * kLanes <= width; c += 4 * kLanes) weigh_block<Q, 4>(p, p_stride, v + c, count, width, o + c);
-  for (; c < width; c += kLanes) weigh_block<Q, 1>(p, p_stride, v + c, count, width, o + c);
-}
-
 template <class T>
 HWY_INLINE void weigh_values_of_queries_impl(const float* p, int64_t queries, int64_t p_stride, const T* v,
                                              int64_t count, int64_t width, float* o) {
-  for (int64_t first = 0; first < queries; first += kMostQueries) {
-    with_queries<kMostQueries>(queries - first, [&](auto some) HWY_ATTR {
-      weigh_some<some()>(p + first * p_stride, p_stride, v, count, width, o + first * width);
-    });
-  }
+  weigh_blocks(
+      p, queries, p_stride, v, [&](int64_t) { return count; }, count, width, o);
 }
 
 void KeyScoresAtDistanceFloat(const float* q, const float* qr, const float* k, const float* r, int64_t count,
@@ -287,7 +217,7 @@ void AbcStep(const AbcSlots& slots, const float* q, const float* k, const float*
   for (int64_t i = 0; i < n; ++i) sum += p[i];
   for (int64_t i = 0; i < n; ++i) p[i] /= activation == AbcActivation::exp ? sum : sum * (z[i] + eps);
   write_slots(slots.v, v, keep, write, q, n, slots.width, nullptr);
-  weigh_some<1>(p, 0, slots.v, n, slots.width, o);
+  weigh_values_of_queries_impl(p, 1, n, slots.v, n, slots.width, o);
 }
 
 void WriteRows(float* memory, const float* row, const float* keep, const float* write, const float* q, int64_t count,

@@ -165,17 +165,25 @@ TEST(Engine, FewerBitsStayNear) {
   }
 }
 
+// To the bit, although the rows of a prompt read keys together.
 TEST(Engine, GivesTheLogitsAfterEveryToken) {
-  const auto engine = std::make_shared<Engine>(build(cases()[9]));
-  const std::vector<int64_t> tokens = text(150);
-  EngineSequence sequence = engine->begin();
-  std::vector<std::vector<float>> found;
-  engine->run(sequence, tokens, [&](const float* logits) { found.emplace_back(logits, logits + kVocabulary); });
-  ASSERT_EQ(found.size(), tokens.size());
-  Session single(engine);
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    single.feed({&tokens[i], 1});
-    EXPECT_TRUE(at::equal(single.logits(), at::tensor(found[i]))) << i;
+  for (const auto& [number, segment, count] : {std::tuple{9, 5, 150}, {0, 600, 530}, {2, 600, 530}, {8, 600, 100}}) {
+    for (const ops::Precision precision : {ops::Precision::float32, ops::Precision::bf16}) {
+      const Case& of = cases()[static_cast<size_t>(number)];
+      const auto engine = std::make_shared<Engine>(
+          build({of.name, [&](auto& o) { of.change(o), o.backbone.stack().position.max_len = 600; }}, segment),
+          EngineOptions{precision});
+      const std::vector<int64_t> tokens = text(count);
+      EngineSequence sequence = engine->begin();
+      std::vector<std::vector<float>> found;
+      engine->run(sequence, tokens, [&](const float* logits) { found.emplace_back(logits, logits + kVocabulary); });
+      ASSERT_EQ(found.size(), tokens.size());
+      Session single(engine);
+      for (size_t i = 0; i < tokens.size(); ++i) {
+        single.feed({&tokens[i], 1});
+        EXPECT_TRUE(at::equal(single.logits(), at::tensor(found[i]))) << of.name << " " << i;
+      }
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 
 #include "base/error.h"
@@ -66,6 +67,29 @@ TEST_F(MappedWeights, AreTheModelsOwnInTheFile) {
     EXPECT_TRUE(own.is_contiguous() && !core::is_mapped(own) && at::equal(own, expected)) << name;
   }
   EXPECT_EQ(in_file, 1 + 2 * 5);  // embedding; q, k, v and both maps of the feed-forward
+}
+
+/// Bytes of the file in this process's memory.
+int64_t mapped_bytes(const std::string& file) {
+  std::ifstream maps("/proc/self/smaps");
+  int64_t kilobytes = 0;
+  bool is_file = false;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find('-') < line.find(' ')) is_file = line.ends_with(file);
+    if (is_file && line.starts_with("Rss:")) kilobytes += std::stoll(line.substr(4));
+  }
+  return kilobytes * 1024;
+}
+
+TEST_F(MappedWeights, AreNotHeldBesideThoseThatArePacked) {
+  const std::shared_ptr<models::Model> model = bundle::map_any(folder_.path()).model;
+  constexpr int64_t kMatrix = 900 * 320 * 4;
+  // The system maps a few pages around each that is read.
+  EXPECT_LT(mapped_bytes(file_), kMatrix / 4) << "once checked";
+  EXPECT_TRUE(model->parameters().find("embed.weight").isfinite().all().item<bool>());
+  EXPECT_GT(mapped_bytes(file_), kMatrix / 2);
+  const Engine engine(model, {ops::Precision::int8});
+  EXPECT_LT(mapped_bytes(file_), kMatrix / 4) << "once packed";
 }
 
 // Nothing is read from the file once the engine is made: another program may cut it off.

@@ -1,8 +1,9 @@
-#include "ops/decode/decode_rows.h"
+#include "ops/decode/attend_rows.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <limits>
 #include <vector>
 
@@ -85,6 +86,38 @@ void expect_shared_keys() {
 
 TEST(DecodeRows, ManyQueriesReadKeysOfFloat32) { test::for_each_instruction_set(expect_shared_keys<float>); }
 TEST(DecodeRows, ManyQueriesReadKeysOfBf16) { test::for_each_instruction_set(expect_shared_keys<Bf16Bits>); }
+
+/// The rows of a prompt: each query as it is alone, to the bit.
+template <class T>
+void expect_rows_as_alone() {
+  for (const int64_t width : {16, 64, 80}) {
+    for (const int64_t queries : {1, 4, 11}) {
+      for (const int64_t least : {1, 5, 16, 300, 505, 1100}) {  // keys of the first query; each next one has one more
+        const int64_t count = least + queries - 1, stride = count + 31;
+        const at::Tensor q = random({queries, width}, 1), k = in_memory<T>(random({count, width}, 2)),
+                         v = in_memory<T>(random({count, width}, 3));
+        at::Tensor s = at::empty({queries, stride}), o = at::empty({queries, width});
+        std::vector<int64_t> counts;
+        for (int64_t i = 0; i < queries; ++i) counts.push_back(least + i);
+        const float* query = q.const_data_ptr<float>();
+        float *scores = s.mutable_data_ptr<float>(), *sums = o.mutable_data_ptr<float>();
+        key_scores_of_rows<T>(query, queries, data<T>(k), count, width, scores, stride);
+        weigh_values_of_rows<T>(scores, queries, stride, data<T>(v), counts.data(), width, sums);
+        for (int64_t i = 0; i < queries; ++i) {
+          const int64_t own = counts[static_cast<size_t>(i)];
+          std::vector<float> alone(static_cast<size_t>(own)), sum(static_cast<size_t>(width));
+          key_scores<T>(query + i * width, nullptr, data<T>(k), nullptr, own, width, alone.data());
+          weigh_values<T>(alone.data(), data<T>(v), own, width, sum.data());
+          EXPECT_TRUE(std::equal(alone.begin(), alone.end(), scores + i * stride)) << width << " " << own;
+          EXPECT_TRUE(std::equal(sum.begin(), sum.end(), sums + i * width)) << width << " " << own;
+        }
+      }
+    }
+  }
+}
+
+TEST(DecodeRows, RowsOfAPromptAreAsAloneInFloat32) { test::for_each_instruction_set(expect_rows_as_alone<float>); }
+TEST(DecodeRows, RowsOfAPromptAreAsAloneInBf16) { test::for_each_instruction_set(expect_rows_as_alone<Bf16Bits>); }
 
 TEST(DecodeRows, RoundsToBf16LikeLibTorch) {
   at::Tensor x = at::cat({random({1000}, 1), at::tensor({0.0f, -0.0f, 1.0f, 1e38f, -3.4e38f, 1e-40f,
