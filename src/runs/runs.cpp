@@ -3,6 +3,7 @@
 #include <fmt/chrono.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <filesystem>
 #include <set>
@@ -257,8 +258,12 @@ std::string RunDifference::text(const RunInfo& a, const RunInfo& b, size_t width
   table.add_row({"state", a.state_text(), b.state_text()});
   table.add_row({"step", base::grouped(a.step), base::grouped(b.step)});
   for (const Value& value : values) {
-    table.add_row({value.name, number_text(value.a), number_text(value.b),
-                   value.a && value.b ? fmt::format("{:+.4g}", *value.b - *value.a) : ""});
+    std::string change;
+    if (value.a && value.b) {
+      const bool whole = *value.a == std::trunc(*value.a) && *value.b == std::trunc(*value.b);
+      change = whole ? fmt::format("{:+.0f}", *value.b - *value.a) : fmt::format("{:+.4g}", *value.b - *value.a);
+    }
+    table.add_row({value.name, number_text(value.a), number_text(value.b), change});
   }
   return text + "\n" + table.text(width);
 }
