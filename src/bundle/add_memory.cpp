@@ -248,14 +248,21 @@ base::Node model_table(const std::string& path) {
   return base::write_options(load_any(folder).model->options());
 }
 
+AnyModel model_with_additions(const std::string& folder, const ConvertOptions& options) {
+  const weights::ForeignFormat* format = read_published(folder).format;
+  const bool trained = options.lora && !is_peft(*options.lora);  // perhaps with a head that the folder lacks
+  if (format == nullptr || trained) {
+    AnyModel made = rebuilt(folder, options);
+    made.format = format;
+    return made;
+  }
+  return load_any(folder, {.change = [&](base::Node& model) { change_model(model, options); },
+                           .seed = static_cast<uint64_t>(options.seed)});
+}
+
 Converted add_memory(const ConvertOptions& options) {
   const std::string folder = model_folder(options.model, options.checkpoint);
-  const base::Node config = weights::parse_model_config(read_model_config(folder), base::join_path(folder, kConfigFile),
-                                                        weights_bytes(folder));
-  const bool foreign = weights::foreign_format_of(config) != nullptr;
-  AnyModel made = foreign ? load_any(folder, {.change = [&](base::Node& model) { change_model(model, options); },
-                                              .seed = static_cast<uint64_t>(options.seed)})
-                          : rebuilt(folder, options);
+  AnyModel made = model_with_additions(folder, options);
   if (options.lora && is_peft(*options.lora)) {
     const PublishedConfig published = find_published(folder);
     base::require(published.format != nullptr,
@@ -270,7 +277,7 @@ Converted add_memory(const ConvertOptions& options) {
   result.uniform_loss = guessing_loss(*made.model);
   result.first_loss = tried_loss(*made.model, folder);
   BundleContent content{.options = made.model->options(), .model = *made.model};
-  content.files = foreign ? text_files_of(folder) : files_beside(folder);
+  content.files = made.format != nullptr ? text_files_of(folder) : files_beside(folder);
   content.files.erase(kSourceConfig);
   const std::string name = std::filesystem::path(folder).lexically_normal().filename().string();
   content.card = fmt::format(

@@ -200,7 +200,7 @@ Converted to_peft(const ConvertOptions& options) {
   const PublishedConfig published = find_published(folder);
   base::require(published.format != nullptr, "convert: --to peft: expected a model of another library, found {}",
                 folder);
-  const AnyModel loaded = load_any(folder);
+  const AnyModel loaded = model_with_additions(folder, options);
   write_peft(*options.lora, *published.format, *loaded.model, last_name(folder), options.out);
   return {loaded.model->parameters().count(), 0};
 }

@@ -128,6 +128,7 @@ void apply_peft(const std::string& folder, const weights::ForeignFormat& format,
   for (const auto& [full, tensor] : file.tensors) {
     base::require(full.starts_with(kPrefix), "{}: '{}': expected a name that begins with {}", path,
                   base::printable(full), kPrefix);
+    if (full.find(".original_module.") != std::string::npos) continue;  // what modules_to_save takes the place of
     std::string name = full.substr(kPrefix.size());
     if (name.ends_with(kB)) {
       file.at(full.substr(0, full.size() - kB.size()).append(kA), path);
@@ -145,7 +146,7 @@ void apply_peft(const std::string& folder, const weights::ForeignFormat& format,
     } else {
       base::require(name.find("lora_") == std::string::npos, "{}: unsupported: '{}'; expected lora_A and lora_B", path,
                     base::printable(full));
-      base::replace_all(name, "modules_to_save.", "");
+      for (const char* wrapper : {"modules_to_save.", "base_layer."}) base::replace_all(name, wrapper, "");
       at::Tensor& whole = find_theirs(format, theirs, name, path);
       require_shape(tensor, whole, path, full);
       whole.copy_(tensor);
@@ -236,6 +237,11 @@ void write_peft(const std::string& lora, const weights::ForeignFormat& format, c
   const at::NoGradGuard no_grad;
   const weights::TensorFile file = weights::read_safetensors(lora);
   const double scale = weights::lora_scale(file, lora);
+  for (const base::TypedOptions& memory : model.options().memories())
+    base::input_error(
+        "{}: PEFT has no place for the model's memory '{}'; merge the file into the model instead (without "
+        "--to peft)",
+        lora, memory.type());
   weights::require_lora(file, model.parameters().named(), lora);
   const std::map<std::string, Module> modules = modules_of(format, model);
   int64_t rank = 0;

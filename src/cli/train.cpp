@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/output.h"
 #include "base/progress.h"
+#include "base/require_folder.h"
 #include "base/text_format.h"
 #include "cli/application.h"
 #include "cli/command.h"
@@ -99,6 +100,7 @@ Plan training_plan(const TrainArguments& options) {
     base::require(!options.out && !options.variant, "{}: --resume continues in the run's own folder; drop {}", command,
                   options.out ? "--out" : "--variant");
     plan.folder = *options.resume;
+    base::require_folder(plan.folder, "the folder of a run");
     plan.source = base::join_path(plan.folder, "recipe.toml");
     base::require(base::path_exists(plan.source), "{}: not a training run (recipe.toml is missing)", plan.folder);
   } else {
@@ -198,8 +200,8 @@ void note_kind(const std::string& data, const recipes::Recipe& recipe) {
   std::optional<base::Node> found;
   try {
     found = tasks::find_data(data);
-  } catch (const base::InputError&) {
-    return;  // the reader tells
+  } catch (const base::InputError& error) {
+    return base::log_warning("{}; it is read as plain text", error.what());
   }
   if (!found) return;
   const std::string& type = found->at("type").as_string();

@@ -3,6 +3,7 @@
 #include <fmt/chrono.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <filesystem>
 #include <set>
@@ -97,7 +98,12 @@ std::string size_text(int64_t bytes) {
   return unit == 0 ? fmt::format("{} bytes", bytes) : fmt::format("{:.3g} {}", size, kUnits[unit]);
 }
 
-std::string number_text(const std::optional<double>& value) { return value ? fmt::format("{:.6g}", *value) : ""; }
+bool is_whole(double value) { return value == std::trunc(value) && std::abs(value) < 1e15; }
+
+std::string number_text(const std::optional<double>& value) {
+  if (!value) return "";
+  return is_whole(*value) ? fmt::format("{:.0f}", *value) : fmt::format("{:.6g}", *value);
+}
 
 void find_in(const std::string& folder, int depth, std::vector<RunInfo>& runs) {
   constexpr int kMaxDepth = 3;  // runs/COMPARISON/runs/RUN
@@ -257,8 +263,12 @@ std::string RunDifference::text(const RunInfo& a, const RunInfo& b, size_t width
   table.add_row({"state", a.state_text(), b.state_text()});
   table.add_row({"step", base::grouped(a.step), base::grouped(b.step)});
   for (const Value& value : values) {
-    table.add_row({value.name, number_text(value.a), number_text(value.b),
-                   value.a && value.b ? fmt::format("{:+.4g}", *value.b - *value.a) : ""});
+    std::string change;
+    if (value.a && value.b) {
+      const bool whole = is_whole(*value.a) && is_whole(*value.b);
+      change = whole ? fmt::format("{:+.0f}", *value.b - *value.a) : fmt::format("{:+.4g}", *value.b - *value.a);
+    }
+    table.add_row({value.name, number_text(value.a), number_text(value.b), change});
   }
   return text + "\n" + table.text(width);
 }

@@ -4,6 +4,7 @@
 
 #include "base/file_io.h"
 #include "data/text/text_files.h"
+#include "data/text/text_find.h"
 #include "tasks/types/algorithmic.h"
 #include "tasks/types/detection.h"
 #include "tasks/types/images.h"
@@ -84,6 +85,7 @@ std::optional<base::Node> find_data(const std::string& source, const std::string
   for (const std::string& name : names) {
     const auto& found_in = entries.find(name).found_in;
     if (!found_in || (!type.empty() && name != type)) continue;
+    if (type.empty() && name == TaskTypes::all().default_type) data::require_no_table(source);
     if (auto table = found_in(source)) {
       table->set("type", name);
       return table;

@@ -52,7 +52,7 @@ TEST_F(CommandLine, MistakesAreToldWithStatusTwo) {
       {{"train", recipe_, "--data", text_, "--set", "train.stepz=3"}, "did you mean 'steps'?"},
       {{"train", recipe_, "--data", text_, "--set", "train.steps=few"}, "expected integer"},
       {{"train", recipe_, "--data", text_, "--set", "model.memory=[{type=\"grk\"}]"}, "did you mean 'grc'?"},
-      {{"train", "--resume", folder_ / "none"}, "not a training run"},
+      {{"train", "--resume", folder_ / "none"}, "none: no such folder"},
       {{"train", recipe_, "--data", text_, "--set", "train.lr=1"}, "did you mean 'train.optimiser.lr'?"},
       {{"train", recipe_, "--data", text_, "--set", "model.memory=[{type=\"rmt\"}]"},
        "did you mean 'recurrent_tokens' (RMT"},

@@ -107,6 +107,10 @@ TEST_F(Runs, TwoAreCompared) {
   for (const char* text : {"train.optimiser.lr", "0.01", "model.memory", "segment_cache", "valid.nll", "loss"})
     EXPECT_TRUE(holds(table.out, text)) << table.out;
   EXPECT_FALSE(holds(table.out, "model.backbone.dim"));
+  fs::copy(a, folder_ / "c", fs::copy_options::recursive);
+  write(folder_ / "c/log.jsonl", content(a + "/log.jsonl") + "{\"step\": 6, \"tokens\": 7654321, \"loss\": 1}\n");
+  const std::string whole = run({"runs", folder_ / "c", a}).out;
+  EXPECT_TRUE(holds(whole, " 7654321 ") && holds(whole, " -76")) << whole;
   const base::Node node = json(run({"runs", a, b, "--json"}).out);
   EXPECT_EQ(node.at("recipe").size(), 2u);
   EXPECT_EQ(node.at("a").at("folder").as_string(), a);

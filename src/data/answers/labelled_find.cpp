@@ -67,9 +67,19 @@ bool has_rows_of_cola(const TableHead& head) {
          });
 }
 
+constexpr size_t kEnough = 8, kRepeats = 4;
+
+/// A text by its name, beside one column of few values; empty otherwise.
+LabelledColumns label_by_values(const TableHead& head) {
+  if (head.columns() != 2 || head.rows.size() <= kEnough) return {};
+  const std::vector<std::string>& names = head.rows.front();
+  const size_t text = names_text(names[0]) ? 0 : 1, few = head.distinct(1 - text, 1);
+  if (!names_text(names[text]) || few < 2 || few * kRepeats >= head.rows.size()) return {};
+  return {names[text], "", names[1 - text]};
+}
+
 /// Texts and a few labels without their names.
 bool lacks_header(const TableHead& head) {
-  constexpr size_t kEnough = 8, kRepeats = 4;
   if (head.columns() != 2 || head.rows.size() < kEnough) return false;
   const size_t few = std::min(head.distinct(0), head.distinct(1)), many = std::max(head.distinct(0), head.distinct(1));
   return few > 1 && few * kRepeats <= head.rows.size() && many * 2 > head.rows.size();
@@ -106,8 +116,8 @@ std::optional<LabelledColumns> find_labelled(const std::string& path) {
   if (has_rows_of_cola(head)) return LabelledColumns{};
   const size_t columns = head.columns();
   if (columns < 2 || head.rows.size() < 2) return std::nullopt;
-  const LabelledColumns found = named_columns(head.rows.front());
-  if (!found.text.empty()) return found;
+  for (const LabelledColumns& found : {named_columns(head.rows.front()), label_by_values(head)})
+    if (!found.text.empty()) return found;
   base::require(!lacks_header(head),
                 "{}: looks like texts with labels, but its first line does not name the columns; add a line such as "
                 "text<TAB>label, or say what it is: data.type = \"pairs\" or \"text\"",

@@ -8,7 +8,8 @@
 namespace mnemo::data {
 
 /// Recognises labelled texts, and the columns to read them with; nothing if the path has other data.
-///   a table     its header (its keys in JSON lines) names a label and a text, or two texts of a pair; tables of GLUE
+///   a table     its header (its keys in JSON lines) names a label and a text, or two texts of a pair, or a text
+///               beside one column of few values; tables of GLUE
 ///   a folder    of at least two folders, none of them a part (train, test), with at least two .txt files each and
 ///               nothing else
 ///   a file      articles-NAME.xml (Hyperpartisan)

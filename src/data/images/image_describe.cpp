@@ -147,7 +147,7 @@ ImageOptions detect_images(const std::string& folder) {
   } else {
     base::require(folders,
                   "{}: found no images: expected class folders, MNIST's or CIFAR's files, or a known layout (mnemo "
-                  "help recipe data.format)",
+                  "help recipe data.format); a folder of texts has .txt files alone, and a table is given by itself",
                   folder);
   }
   // Sets without a validation part keep a tenth of each class for validation.

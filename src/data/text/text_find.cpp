@@ -8,9 +8,11 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/printable.h"
+#include "base/text_format.h"
 #include "data/text/table.h"
 #include "data/text/table_head.h"
 #include "data/text/text_files.h"
+#include "data/unpack.h"
 
 namespace mnemo::data {
 namespace {
@@ -68,6 +70,24 @@ std::optional<TextOptions> find_text(const std::string& path) {
     found.separator_line = kBetweenDocuments;
   }
   return found;
+}
+
+void require_no_table(const std::string& path) {
+  if (base::is_folder(path)) return;
+  const std::string file = is_pattern(path) ? text_files(path).front() : path;
+  std::string_view name = file;
+  if (packing_of(name) != Packing::none) name.remove_suffix(name.size() - name.rfind('.'));
+  if (!name.ends_with(".csv") && !name.ends_with(".tsv")) return;
+  const TableHead head = read_table_head(file);
+  std::vector<std::string> cells = head.rows.empty() ? std::vector<std::string>{} : head.rows.front();
+  for (std::string& cell : cells) cell = base::printable(cell, 40);
+  base::input_error(
+      "{}: a table, of which no columns are known; expected a header that names a label and a text (label,text), or "
+      "two "
+      "columns of sentences with a tab between, found the first line {}; name the columns with data.type = "
+      "\"text_classification\", data.text_column and data.label_column, or read it as it stands with data.type = "
+      "\"text\"",
+      base::printable(path, 400), cells.empty() ? "without fields" : base::in_quotes(base::listed(cells, 8)));
 }
 
 }  // namespace mnemo::data

@@ -13,4 +13,8 @@ namespace mnemo::data {
 /// Throws InputError for JSON lines without such a key.
 std::optional<TextOptions> find_text(const std::string& path);
 
+/// Throws InputError for a table by its name (.csv, .tsv, also packed), which would become prose with its header and
+/// separators; says its first line and how to read it.
+void require_no_table(const std::string& path);
+
 }  // namespace mnemo::data

@@ -54,6 +54,13 @@ TEST_F(Find, TablesWithALabelAreLabelledTexts) {
   EXPECT_EQ(columns_of(file("h.tsv", "source\ttarget\nhello\thallo\n")), "none") << "a target is no label";
   EXPECT_EQ(columns_of(file("i.txt", "First line.\nSecond line.\n")), "none");
   EXPECT_EQ(columns_of(file("j.tsv", std::string("text\tlabel\n\0\t1\n", 15))), "none") << "binary";
+  const auto mood = [](int i) { return fmt::format("film {},{}", i, i % 3 == 0 ? "joy" : "fear"); };
+  EXPECT_EQ(columns_of(lines("l.csv", 12, mood, "Text,Emotion\n")), "Text||Emotion") << "few values";
+  EXPECT_EQ(columns_of(lines("m.csv", 7, mood, "Text,Emotion\n")), "none") << "too few rows to tell";
+  EXPECT_EQ(columns_of(lines(
+                "n.csv", 12, [](int i) { return fmt::format("{},film {}", i, i); }, "date,text\n")),
+            "none")
+      << "many values";
   const std::string unnamed = lines("k.tsv", 12,
                                     [](int i) { return fmt::format("film {}\t{}", i, i % 2 ? "pos" : "neg"); });
   expect_error<InputError>([&] { find_labelled(unnamed); }, {"k.tsv", "does not name the columns", "text<TAB>label"});
@@ -112,6 +119,19 @@ TEST_F(Find, EverythingElseIsAText) {
   EXPECT_EQ(find_text(folder / "records")->json_key, "text");
   make_class_folders(folder / "images", 1);
   EXPECT_FALSE(find_text(folder / "images"));
+}
+
+TEST_F(Find, ATableIsNotReadAsProse) {
+  const auto row = [](int i) { return fmt::format("{},2020-01-02,a film {}", i, i); };
+  const std::string unknown = lines("a.csv", 12, row, "id,when,remark\n");
+  for (const std::string& path : {unknown, folder / "*.csv"})
+    expect_error<InputError>([&] { require_no_table(path); },
+                             {"a table, of which no columns are known", "\"id, when, remark\"",
+                              "data.type = \"text_classification\"", "data.type = \"text\""});
+  expect_error<InputError>([&] { require_no_table(file("b.tsv", "one\n")); }, {"b.tsv", "\"one\""});
+  expect_error<InputError>([&] { require_no_table(file("c.csv", "")); }, {"c.csv", "without fields"});
+  require_no_table(file("d.txt", "id,when,remark\n"));
+  require_no_table(folder.path());
 }
 
 TEST_F(Find, RecordsOfCsvMayHoldQuotesAndLineEnds) {

@@ -70,6 +70,9 @@ TEST(TaskRegistry, WordsFilesAndFoldersBecomeData) {
   EXPECT_EQ(images.at("type").as_string(), "images");
   EXPECT_EQ(images.at("format").as_string(), "folders");
   EXPECT_FALSE(find_data(folder / "nothing").has_value());
+  base::write_file_atomic(folder / "t.csv", "id,remark\n1,good\n");
+  EXPECT_THROW(find_data(folder / "t.csv"), base::InputError);
+  EXPECT_EQ(find_data(folder / "t.csv", "text")->at("train").as_string(), folder / "t.csv") << "as it stands";
 }
 
 TEST(TaskRegistry, WhatATaskIsAskedOfItsSpec) {

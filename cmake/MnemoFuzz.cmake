@@ -1,0 +1,38 @@
+# The fuzz targets (tests/fuzz) and the sources that they reach, in place of the folders' libraries: to compile the whole house with
+# sanitizers takes hours. Each room has a library of readers, and one of what only targets that compute need (tests/fuzz/reach.py).
+
+set(reach "${PROJECT_SOURCE_DIR}/tests/fuzz/reach.py")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${reach}")
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+execute_process(COMMAND "${Python3_EXECUTABLE}" "${reach}" OUTPUT_VARIABLE reached OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+string(REPLACE "\n" ";" reached "${reached}")
+foreach(line IN LISTS reached)
+  string(REPLACE " " ";" line "${line}")
+  list(GET line 0 kind)
+  list(GET line 1 name)
+  list(GET line 2 value)
+  list(APPEND ${kind}s ${name})
+  list(APPEND ${kind}_${name} ${value})
+endforeach()
+list(REMOVE_DUPLICATES sources)
+list(REMOVE_DUPLICATES targets)
+
+add_compile_definitions(HWY_COMPILE_ONLY_STATIC)  # one set of instructions
+foreach(library IN LISTS sources)
+  string(REGEX REPLACE "^[a-z]*_" "" room "${library}")
+  add_library(mnemo_fuzz_${library} STATIC ${source_${library}})
+  target_link_libraries(mnemo_fuzz_${library} PUBLIC mnemo_common ${MNEMO_LINK_${room}})
+  list(TRANSFORM source_${library} PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+  mnemo_use_precompiled_header(mnemo_fuzz_${library} mnemo_pch ${source_${library}})
+endforeach()
+
+foreach(target IN LISTS targets)
+  set(source "${PROJECT_SOURCE_DIR}/tests/fuzz/${target}.cpp")
+  add_executable(${target} "${source}")
+  list(TRANSFORM target_${target} PREPEND mnemo_fuzz_ OUTPUT_VARIABLE libraries)
+  list(JOIN libraries "," libraries)
+  target_link_libraries(${target} PRIVATE mnemo_common "$<LINK_GROUP:RESCAN,${libraries}>")
+  target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+  set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  mnemo_use_precompiled_header(${target} mnemo_pch "${source}")
+endforeach()
