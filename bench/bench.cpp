@@ -14,6 +14,7 @@
 #include "base/output.h"
 #include "base/text_format.h"
 #include "bench/mechanism.h"
+#include "bench/serving.h"
 #include "cli/application.h"
 #include "cli/command.h"
 #include "cli/commands.h"
@@ -40,6 +41,7 @@ std::vector<BenchPart> bench_parts() {
           {"translation", bench_translation, translation_case_names()},
           {"translation_lengths", bench_translation_lengths, {}},
           {"tokenizers", bench_tokenizers, tokenizer_case_names()},
+          {"serving", bench_serving, serving_case_names()},
           {kMechanisms, bench_mechanisms, mechanism_case_names()}};
 }
 
@@ -95,9 +97,11 @@ int bench(const BenchArguments& arguments) {
   for (const std::string& name : arguments.precisions)
     require_known("--precision", name, ops::precision_names());
 
-  base::require(arguments.model.empty() || arguments.part == "translation",
-                "--model: of translation alone; the part is '{}'", arguments.part);
-  base::require(arguments.model.empty() == arguments.pairs.empty(), "--model and --pairs: expected both or neither");
+  base::require(arguments.model.empty() || arguments.part == "translation" || arguments.part == "serving",
+                "--model: of translation and serving alone; the part is '{}'", arguments.part);
+  base::require(arguments.part == "serving" ? arguments.pairs.empty()
+                                            : arguments.model.empty() == arguments.pairs.empty(),
+                "--model and --pairs: expected both with translation, --model alone with serving");
   base::require((arguments.tokenizer.empty() && arguments.text.empty()) || arguments.part == "tokenizers",
                 "--tokenizer, --text: of tokenizers alone; the part is '{}'", arguments.part);
   base::require(arguments.lengths.empty() || arguments.all, "--length: goes with --all");
@@ -149,7 +153,7 @@ std::shared_ptr<CLI::App> make_bench() {
           "engine in each precision; evaluation: with a cache of 3,800 tokens and without; images: compared with "
           "timm; grc: the cost of a gated recurrent cache; translation: training, and translating beside CTranslate2; "
           "translation_lengths: a token of ABC and of softmax as outputs grow; tokenizers: beside the package "
-          "tokenizers",
+          "tokenizers; serving: `mnemo serve` beside the scheduler alone, and beside slow clients",
           false)
       .option("--case", arguments->cases, "NAME", names + "; may be repeated (default all)")
       .flag("--all", arguments->all,
@@ -159,7 +163,8 @@ std::shared_ptr<CLI::App> make_bench() {
       .option("--precision", arguments->precisions, "NAME",
               fmt::format("with decoding: {}; may be repeated (default all)", fmt::join(ops::precision_names(), ", ")))
       .option("--model", arguments->model, "FOLDER",
-              "with translation: a trained model; BLEU beside that of CTranslate2 with the same weights")
+              "with translation: a trained model; BLEU beside that of CTranslate2 with the same weights; with "
+              "serving: the model to serve")
       .option("--pairs", arguments->pairs, "FILE", "with --model: sentences and references, tab-separated")
       .option("--tokenizer", arguments->tokenizer, "FOLDER",
               "with tokenizers: a folder with a tokenizer (default: those of the golden files)")
