@@ -84,6 +84,7 @@ class Live : public Exchange, public std::enable_shared_from_this<Live> {
   void on_drained(std::function<void()> callback) override {
     asio::post(executor_, [self = shared_from_this(), callback = std::move(callback)]() mutable {
       self->drained_callback_ = std::move(callback);
+      self->sent(0);  // it may all be taken by now
     });
   }
 

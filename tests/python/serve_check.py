@@ -261,8 +261,10 @@ def check_end(server):
     connection.request("POST", "/v1/completions", json.dumps(
         {"model": "m", "prompt": "line", "stream": True, "max_tokens": 1500, "seed": 3}))
     answer = connection.getresponse()
-    lines = server.stop().splitlines()
-    texts = events(answer)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(events, answer)
+        lines = server.stop().splitlines()
+    texts = reading.result()
     assert texts[-1]["choices"][0]["finish_reason"] == "length", texts[-1]
     entries = [json.loads(line) for line in lines]
     assert all({"time", "path", "status", "seconds"} <= entry.keys() for entry in entries)

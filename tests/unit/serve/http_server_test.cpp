@@ -226,6 +226,24 @@ TEST_F(HttpServerTest, StreamsInChunksAndTellsWhenAllIsSent) {
   EXPECT_TRUE(other.receive().ends_with("\r\n\r\nhello"));
 }
 
+TEST_F(HttpServerTest, TellsOfWhatHasBeenSentAlready) {
+  const HttpServer server = make();
+  const Client client(server);
+  client.send("GET /kept HTTP/1.1\r\n\r\n");
+  const auto exchange = kept();
+  exchange->start(200, "text/plain", {});
+  exchange->write("hello");
+  client.receive("hello");
+  const auto begin = Clock::now();
+  while (exchange->unsent() > 0 && milliseconds(begin) < 3000) std::this_thread::yield();
+  std::atomic<int> drained = 0;
+  exchange->on_drained([&] { ++drained; });
+  while (drained == 0 && milliseconds(begin) < 3000) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(drained, 1);
+  exchange->finish();
+  client.receive("0\r\n\r\n");
+}
+
 TEST_F(HttpServerTest, TakesLittleForAClientThatDoesNotRead) {
   const HttpServer server = make();
   const Client client(server);
