@@ -270,16 +270,16 @@ TEST_F(HttpServerTest, SendsWhatSeveralThreadsWriteInTheirOrder) {
     clients.back()->send("GET /kept HTTP/1.0\r\n\r\n");
     writers.emplace_back([exchange = kept(i)] {
       exchange->start(200, "text/plain", {});
-      for (int part = 0; part < 30'000; ++part) exchange->write(fmt::format("{} ", part));
+      for (int part = 0; part < 200'000; ++part) exchange->write(fmt::format("{} ", part));
       exchange->finish();
     });
   }
   std::string expected;
-  for (int part = 0; part < 30'000; ++part) expected += fmt::format("{} ", part);
+  for (int part = 0; part < 200'000; ++part) expected += fmt::format("{} ", part);
+  for (std::thread& writer : writers) writer.join();
   for (size_t i = 0; i < kStreams; ++i) {
     const std::string answer = clients[i]->receive();
     EXPECT_TRUE(answer.substr(answer.find("\r\n\r\n") + 4) == expected) << i;
-    writers[i].join();
   }
 }
 
