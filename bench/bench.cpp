@@ -14,6 +14,7 @@
 #include "base/output.h"
 #include "base/text_format.h"
 #include "bench/mechanism.h"
+#include "bench/serving.h"
 #include "cli/application.h"
 #include "cli/command.h"
 #include "cli/commands.h"
@@ -42,6 +43,7 @@ std::vector<BenchPart> bench_parts() {
           {"translation_lengths", bench_translation_lengths, {}},
           {"tokenizers", bench_tokenizers, tokenizer_case_names()},
           {"device", bench_device, device_case_names()},
+          {"serving", bench_serving, serving_case_names()},
           {kMechanisms, bench_mechanisms, mechanism_case_names()}};
 }
 
@@ -95,12 +97,13 @@ int bench(const BenchArguments& arguments) {
   for (const std::string& name : arguments.cases) require_known("--case", name, part.cases);
   base::require(arguments.precisions.empty() || arguments.part == "decoding" || arguments.part == "prompts",
                 "--precision: of decoding and prompts alone; the part is '{}'", arguments.part);
-  for (const std::string& name : arguments.precisions)
-    require_known("--precision", name, ops::precision_names());
+  for (const std::string& name : arguments.precisions) require_known("--precision", name, ops::precision_names());
 
-  base::require(arguments.model.empty() || arguments.part == "translation",
-                "--model: of translation alone; the part is '{}'", arguments.part);
-  base::require(arguments.model.empty() == arguments.pairs.empty(), "--model and --pairs: expected both or neither");
+  base::require(arguments.model.empty() || arguments.part == "translation" || arguments.part == "serving",
+                "--model: of translation and serving alone; the part is '{}'", arguments.part);
+  base::require(
+      arguments.part == "serving" ? arguments.pairs.empty() : arguments.model.empty() == arguments.pairs.empty(),
+      "--model and --pairs: expected both with translation, --model alone with serving");
   base::require((arguments.tokenizer.empty() && arguments.text.empty()) || arguments.part == "tokenizers",
                 "--tokenizer, --text: of tokenizers alone; the part is '{}'", arguments.part);
   const bool on_device = arguments.part == "device";
@@ -153,10 +156,13 @@ std::shared_ptr<CLI::App> make_bench() {
       .argument(
           "PART", arguments->part,
           "models: training, generation, evaluation (default); kernels: attention and ABC's scan; decoding: the "
-          "engine in each precision; prompts: the first token after 1,024 and 8,192; evaluation: with a cache of 3,800 tokens and without; images: compared with "
+          "engine in each precision; prompts: the first token after 1,024 and 8,192; evaluation: with a cache of 3,800 "
+          "tokens and without; images: compared with "
           "timm; grc: the cost of a gated recurrent cache; translation: training, and translating beside CTranslate2; "
           "translation_lengths: a token of ABC and of softmax as outputs grow; tokenizers: beside the package "
-          "tokenizers; device: kernels, training steps and tokens on a GPU",
+          "tokenizers; serving: `mnemo serve` beside the scheduler alone, and beside slow clients; device: kernels, "
+          "training "
+          "steps and tokens on a GPU",
           false)
       .option("--case", arguments->cases, "NAME", names + "; may be repeated (default all)")
       .flag("--all", arguments->all,
@@ -166,9 +172,11 @@ std::shared_ptr<CLI::App> make_bench() {
                           fmt::join(length_names(), ", "), fmt::join(device_length_names(), ", ")))
       .option("--device", arguments->device, "NAME", "with device: cuda (default), cuda:N, or cpu to try it out")
       .option("--precision", arguments->precisions, "NAME",
-              fmt::format("with decoding and prompts: {}; may be repeated (default all)", fmt::join(ops::precision_names(), ", ")))
+              fmt::format("with decoding and prompts: {}; may be repeated (default all)",
+                          fmt::join(ops::precision_names(), ", ")))
       .option("--model", arguments->model, "FOLDER",
-              "with translation: a trained model; BLEU beside that of CTranslate2 with the same weights")
+              "with translation: a trained model; BLEU beside that of CTranslate2 with the same weights; with "
+              "serving: the model to serve")
       .option("--pairs", arguments->pairs, "FILE", "with --model: sentences and references, tab-separated")
       .option("--tokenizer", arguments->tokenizer, "FOLDER",
               "with tokenizers: a folder with a tokenizer (default: those of the golden files)")

@@ -40,7 +40,7 @@ build() {
 
 mkdir -p "$root/build"
 
-# tiny_model PROGRAM FOLDER: trains a small model of texts for seconds, FOLDER/run.
+# tiny_model PROGRAM FOLDER [ARGUMENT...]: trains a small model of texts for seconds, FOLDER/run.
 tiny_model() {
   cat >"$2/tiny.toml" <<'RECIPE'
 name = "tiny"
@@ -57,5 +57,5 @@ steps = 6
 batch_size = 4
 RECIPE
   for i in $(seq 200); do echo "line $i of other texts"; done >"$2/text.txt"
-  "$1" train "$2/tiny.toml" --data "$2/text.txt" --out "$2/run" --quiet
+  "$1" train "$2/tiny.toml" --data "$2/text.txt" --out "$2/run" --quiet "${@:3}"
 }

@@ -14,7 +14,6 @@
 #include "cli/command.h"
 #include "cli/commands.h"
 #include "cli/input_lines.h"
-#include "data/detection/rle.h"
 #include "data/images/image_reader.h"
 #include "experiment/detection_recipe.h"
 #include "experiment/device.h"
@@ -51,21 +50,9 @@ data::Image read_input(const std::string& path) {
 
 base::Node objects_node(const infer::ObjectDetector& detector, const std::string& path,
                         const infer::ImageObjects& found) {
-  base::Node objects = base::Node::array();
-  for (const tasks::FoundObject& object : found.objects) {
-    base::Node box = base::Node::array();
-    for (const double side : object.box) box.push_back(base::rounded(side));
-    base::Node one = base::Node::table(
-        {{"label", detector.label(object.category)}, {"score", base::rounded(object.score)}, {"box", std::move(box)}});
-    if (!object.mask.bytes.empty()) {
-      const data::Rle mask = data::rle_encode(object.mask.bytes.data(), object.mask.height, object.mask.width);
-      one.set("mask", base::Node::table(
-                          {{"size", base::Node::array({mask.height, mask.width})}, {"counts", data::rle_text(mask)}}));
-    }
-    objects.push_back(std::move(one));
-  }
-  return base::Node::table(
-      {{"image", path}, {"height", found.image.height}, {"width", found.image.width}, {"objects", std::move(objects)}});
+  base::Node node = base::Node::table({{"image", path}});
+  for (const auto& [key, value] : detector.node(found).members()) node.set(key, value);
+  return node;
 }
 
 std::string objects_text(const infer::ObjectDetector& detector, const infer::ImageObjects& found) {

@@ -1,8 +1,10 @@
 #include "infer/object_detector.h"
 
 #include "base/error.h"
+#include "base/json_value.h"
 #include "bundle/class_names.h"
 #include "data/detection/detection_options.h"
+#include "data/detection/rle.h"
 #include "heads/detection/detector_head.h"
 #include "models/model.h"
 
@@ -19,15 +21,34 @@ ObjectDetector::ObjectDetector(const bundle::Bundle& bundle, const DetectOptions
   base::require(options.top >= 1, "detect: --top: expected at least 1, found {}", options.top);
 }
 
-ImageObjects ObjectDetector::operator()(data::Image image) const {
+ImageObjects ObjectDetector::operator()(data::Image image, const DetectOptions& options) const {
   ImageObjects found{std::move(image), {}};
   found.objects = tasks::find_objects(*model_, tasks::prepare_image(transform_, found.image, divisor_),
-                                      {options_.threshold, options_.top, options_.masks});
+                                      {options.threshold, options.top, options.masks});
   return found;
 }
 
 std::string ObjectDetector::label(int64_t category) const {
   return classes_.empty() ? std::to_string(category) : classes_[static_cast<size_t>(category)];
+}
+
+base::Node ObjectDetector::node(const ImageObjects& found) const {
+  base::Node objects = base::Node::array();
+  for (const tasks::FoundObject& object : found.objects) {
+    base::Node box = base::Node::array();
+    for (const double side : object.box) box.push_back(base::rounded(side));
+    base::Node one = base::Node::table({{"label", base::json_text(label(object.category))},
+                                        {"score", base::rounded(object.score)},
+                                        {"box", std::move(box)}});
+    if (!object.mask.bytes.empty()) {
+      const data::Rle mask = data::rle_encode(object.mask.bytes.data(), object.mask.height, object.mask.width);
+      one.set("mask", base::Node::table(
+                          {{"size", base::Node::array({mask.height, mask.width})}, {"counts", data::rle_text(mask)}}));
+    }
+    objects.push_back(std::move(one));
+  }
+  return base::Node::table(
+      {{"height", found.image.height}, {"width", found.image.width}, {"objects", std::move(objects)}});
 }
 
 std::string ObjectDetector::svg(const ImageObjects& found) const {

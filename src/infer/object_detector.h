@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/node.h"
 #include "base/stop.h"
 #include "bundle/bundle.h"
 #include "data/detection/detection_picture.h"
@@ -33,9 +34,13 @@ class ObjectDetector {
   /// (detection.json), or options out of range.
   ObjectDetector(const bundle::Bundle& bundle, const DetectOptions& options = {});
 
-  ImageObjects operator()(data::Image image) const;
+  ImageObjects operator()(data::Image image) const { return (*this)(std::move(image), options_); }
+  /// With other options than its own.
+  ImageObjects operator()(data::Image image, const DetectOptions& options) const;
   /// The name of a class; its number where the folder names none.
   std::string label(int64_t category) const;
+  /// Height, width and objects as JSON: labels, scores, boxes, and masks as COCO's runs.
+  base::Node node(const ImageObjects& found) const;
   /// The image with masks, boxes and labels, as SVG.
   std::string svg(const ImageObjects& found) const;
 

@@ -39,6 +39,7 @@ Scheduler::Scheduler(std::shared_ptr<const Engine> engine, const Options& option
                 options.max_running);
   base::require(options.shared_rows >= 1, "scheduler: shared_rows: expected 1 or more, found {}", options.shared_rows);
   base::require(options.max_waiting >= 1, "scheduler: max_waiting: expected 1 or more, found {}", options.max_waiting);
+  base::require(options.turn >= 0, "scheduler: turn: expected 0 or more, found {}", options.turn);
 }
 
 Scheduler::Id Scheduler::submit(const TextSession& text, const TextSession::Prompt& prompt,
@@ -73,6 +74,7 @@ std::optional<Scheduler::Member> Scheduler::take(Id id) {
   };
   std::optional<Member> member = taken(running_);
   if (!member) member = taken(waiting_);
+  if (!member) member = taken(rested_);
   return member ? std::move(member) : taken(held_);
 }
 
@@ -91,7 +93,7 @@ void Scheduler::hold(Id id, bool holds) {
   }
 }
 
-bool Scheduler::idle() const { return running_.empty() && waiting_.empty(); }
+bool Scheduler::idle() const { return running_.empty() && waiting() == 0; }
 
 std::optional<int64_t> Scheduler::position(Id id) const {
   const auto in = [id](const auto& members) -> std::optional<int64_t> {
@@ -99,12 +101,14 @@ std::optional<int64_t> Scheduler::position(Id id) const {
     return found == members.end() ? std::nullopt : std::optional(found->text.session().position());
   };
   if (const auto found = in(running_)) return found;
-  const auto found = in(waiting_);
+  if (const auto found = in(waiting_)) return found;
+  const auto found = in(rested_);
   return found ? found : in(held_);
 }
 
 std::vector<Scheduler::Event> Scheduler::tick() {
   std::vector<Event> events;
+  end_turns();
   admit();
   share_rows();
   pass(events);
@@ -112,11 +116,25 @@ std::vector<Scheduler::Event> Scheduler::tick() {
   return events;
 }
 
+/// Takes places for those that wait from those that have had theirs for longest.
+void Scheduler::end_turns() {
+  if (options_.turn == 0) return;
+  for (int64_t wanted = running() + waiting() - options_.max_running; wanted > 0 && running() > 0; --wanted) {
+    const auto longest = std::ranges::max_element(running_, {}, &Member::passes);
+    if (longest->passes < options_.turn) return;
+    rested_.push_back(std::move(*longest));
+    running_.erase(longest);
+  }
+}
+
 void Scheduler::admit() {
-  while (!waiting_.empty() && running() < options_.max_running) {
-    const Id id = waiting_.front().id;
-    running_.insert(std::ranges::upper_bound(running_, id, {}, &Member::id), std::move(waiting_.front()));
-    waiting_.pop_front();
+  while (waiting() > 0 && running() < options_.max_running) {
+    std::deque<Member>& queue = waiting_.empty() || (next_rested_ && !rested_.empty()) ? rested_ : waiting_;
+    next_rested_ = &queue == &waiting_;
+    Member& next = queue.front();
+    next.passes = 0;
+    running_.insert(std::ranges::upper_bound(running_, next.id, {}, &Member::id), std::move(next));
+    queue.pop_front();
   }
 }
 
@@ -165,6 +183,7 @@ void Scheduler::pass(std::vector<Event>& events) {
     if (member.ended) continue;
     member.text.session().ran(std::span<const int64_t>(member.tokens).subspan(member.done, member.rows));
     member.done += member.rows;
+    ++member.passes;
     if (member.done == member.tokens.size()) write(member, events);
   }
 }

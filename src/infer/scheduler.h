@@ -28,6 +28,9 @@ class Scheduler {
     int64_t shared_rows = 24;
     int64_t max_running = Engine::kRows;  ///< requests that share passes, at most `rows`
     int64_t max_waiting = 1024;           ///< requests in the queue behind them
+    /// Passes after which a request gives its place to one that waits, and waits for another; 0: it keeps its place to
+    /// its end. New requests and those whose turn has passed get places alternately, so nobody waits for a long text.
+    int64_t turn = 0;
   };
   /// What has happened to a request in a tick.
   struct Event {
@@ -60,7 +63,7 @@ class Scheduler {
   std::vector<Event> tick();
 
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
-  int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  int64_t waiting() const { return static_cast<int64_t>(waiting_.size() + rested_.size()); }
   /// Whether tick() would do nothing.
   bool idle() const;
   /// Whether submit() would refuse a request.
@@ -75,11 +78,13 @@ class Scheduler {
     std::vector<int64_t> tokens;  // to run next: the prompt, then one sampled token after the other
     size_t done = 0;              // of `tokens`
     size_t rows = 0;              // in the next pass
+    int64_t passes = 0;           // since it has its place
     int64_t logprobs = -1;
     bool ended = false;  // its session is in an event
   };
   /// Takes a request out of wherever it is; nothing for one that has ended.
   std::optional<Member> take(Id id);
+  void end_turns();
   void admit();
   void share_rows();
   void pass(std::vector<Event>& events);
@@ -90,6 +95,8 @@ class Scheduler {
   Options options_;
   std::vector<Member> running_;  // oldest first
   std::deque<Member> waiting_;
+  std::deque<Member> rested_;  // their turn has passed
+  bool next_rested_ = false;   // they get the next place
   std::vector<Member> held_;
   Id next_id_ = 0;
 };

@@ -141,8 +141,9 @@ class Session {
   /// A session of the same model and rules without tokens.
   Session fresh() const;
   weights::TensorFile to_file() const;
-  /// Continues from a file; `name` stands for it in messages.
-  void restore(const weights::TensorFile& file, const std::string& name);
+  /// Continues from a file; `name` stands for it in messages. tries: runs the model to find tensors that contradict one
+  /// another.
+  void restore(const weights::TensorFile& file, const std::string& name, bool tries = true);
 
   std::shared_ptr<const core::Model> model_;
   std::shared_ptr<const Engine> engine_;

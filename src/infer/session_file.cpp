@@ -238,7 +238,7 @@ weights::TensorFile Session::to_file() const {
   return file;
 }
 
-void Session::restore(const weights::TensorFile& file, const std::string& name) {
+void Session::restore(const weights::TensorFile& file, const std::string& name, bool tries) {
   const Header header(file.metadata, name);
   base::require(header.text("format") == kFormat, "{}: expected the format '{}', found '{}'", name, kFormat,
                 base::printable(header.text("format"), 40));
@@ -286,7 +286,7 @@ void Session::restore(const weights::TensorFile& file, const std::string& name) 
     progress.logits = logits.to(device_of(like));
   }
   counts_ = read_counts(file, vocab_size, name);
-  rehearse(like, progress, name);
+  if (tries) rehearse(like, progress, name);
   progress_ = std::move(progress);
   if (!engine_) return;
   decoding_ = Decoding{engine_->import(progress_.state), {}};

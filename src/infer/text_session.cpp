@@ -122,7 +122,7 @@ weights::TensorFile TextSession::to_file() const {
   return file;
 }
 
-TextSession TextSession::restored(const weights::TensorFile& file, const std::string& name) const {
+TextSession TextSession::restored(const weights::TensorFile& file, const std::string& name, bool tries) const {
   if (const auto said = file.metadata.find(kTokenizer); said != file.metadata.end()) {
     base::require(
         said->second == fingerprint_.text(),
@@ -131,7 +131,7 @@ TextSession TextSession::restored(const weights::TensorFile& file, const std::st
         name, base::printable(said->second, 64), fingerprint_.text());
   }
   Session session = session_.fresh();
-  session.restore(file, name);
+  session.restore(file, name, tries);
   base::require(session.progress_.reset_segments == session_.progress_.reset_segments,
                 "{}: this session was saved by a model that resets its memory at {}; load it with the model folder it "
                 "was saved with",
@@ -155,6 +155,10 @@ TextSession TextSession::load(const std::string& path) const { return restored(w
 
 TextSession TextSession::load_bytes(std::string_view bytes) const {
   return restored(weights::read_safetensors(bytes, "session"), "session");
+}
+
+TextSession TextSession::load_own_bytes(std::string_view bytes) const {
+  return restored(weights::read_safetensors(bytes, "session"), "session", false);
 }
 
 }  // namespace mnemo::infer

@@ -69,6 +69,8 @@ class TextSession {
   /// versions do not say.
   TextSession load(const std::string& path) const;
   TextSession load_bytes(std::string_view bytes) const;
+  /// Same, sooner, for bytes that are certainly those of save_bytes(): the model does not try them out first.
+  TextSession load_own_bytes(std::string_view bytes) const;
 
   Session& session() { return session_; }
   const Session& session() const { return session_; }
@@ -81,7 +83,7 @@ class TextSession {
   /// As begin(), but reads nothing.
   void prepare(const GenerateOptions& options);
   weights::TensorFile to_file() const;
-  TextSession restored(const weights::TensorFile& file, const std::string& name) const;
+  TextSession restored(const weights::TensorFile& file, const std::string& name, bool tries = true) const;
 
   Session session_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;

@@ -12,7 +12,9 @@
 #include "experiment/text_classifier.h"
 #include "experiment/translation_search.h"
 #include "infer/image_classifier.h"
+#include "infer/object_detector.h"
 #include "infer/translator.h"
+#include "models/detection_options.h"
 #include "models/model.h"
 #include "serve/api_error.h"
 
@@ -21,6 +23,7 @@ namespace {
 
 constexpr size_t kMostTexts = 64, kMostImages = 8;
 constexpr int64_t kTop = 100;
+constexpr int64_t kMaskBytes = int64_t{1} << 31;  // of an image's masks: a byte a pixel and object
 constexpr const char* kInput = "input";
 
 void require_members(const base::Node& body, std::initializer_list<std::string_view> known) {
@@ -61,6 +64,21 @@ const std::string& text_of(const base::Node& node) {
 void require_texts(const Question& question) {
   if (question.image) throw ApiError(400, "expected a JSON object, found an image: this model reads texts");
 }
+
+/// The bytes of the images that a request has: its body, or Base64 in a list.
+std::vector<std::string> images_of(const Question& question) {
+  if (question.image) return {*question.image};
+  std::vector<std::string> images;
+  for (const base::Node& input : inputs(question.body, kMostImages)) {
+    std::string_view text = text_of(input);
+    // As browsers write it: "data:image/png;base64,...".
+    if (text.starts_with("data:image/")) text = text.substr(std::min(text.size(), text.find(',')) + 1);
+    images.push_back(base::from_base64(text, kInput));
+  }
+  return images;
+}
+
+std::string name_of_image(size_t number) { return fmt::format("{}[{}]", kInput, number); }
 
 base::Node classes_of(const std::vector<infer::ClassShare>& best, int64_t top) {
   base::Node classes = base::Node::array();
@@ -170,19 +188,9 @@ class ImageClassAnswers : public Answers {
     const int64_t top = number(question.body, "top", kTop, 5);
     std::vector<std::string> names;
     images_.clear();
-    const auto add = [&](std::string bytes) {
-      names.push_back(fmt::format("{}[{}]", kInput, names.size()));
+    for (std::string& bytes : images_of(question)) {
+      names.push_back(name_of_image(names.size()));
       images_[names.back()] = std::move(bytes);
-    };
-    if (question.image) {
-      add(*question.image);
-    } else {
-      for (const base::Node& input : inputs(question.body, kMostImages)) {
-        std::string_view text = text_of(input);
-        // As browsers write it: "data:image/png;base64,...".
-        if (text.starts_with("data:image/")) text = text.substr(std::min(text.size(), text.find(',')) + 1);
-        add(base::from_base64(text, kInput));
-      }
     }
     should_stop_ = should_stop;
     base::Node::Array found;
@@ -200,6 +208,44 @@ class ImageClassAnswers : public Answers {
   infer::ImageClassifier classifier_;
 };
 
+class ObjectAnswers : public Answers {
+ public:
+  explicit ObjectAnswers(const bundle::Bundle& stored)
+      : detector_(stored), gives_masks_(models::gives_masks(stored.options())) {}
+  std::string route() const override { return "/v1/detect"; }
+  base::Node answer(const Question& question, const base::ShouldStop& should_stop) override {
+    require_members(question.body, {kInput, "top", "threshold", "masks"});
+    infer::DetectOptions options;
+    options.top = number(question.body, "top", kTop, options.top);
+    if (const base::Node* said = question.body.find("threshold"); said != nullptr && !said->is_null()) {
+      if (!(said->is_int() || said->is_real()) || said->as_double() < 0 || said->as_double() > 1)
+        throw ApiError(400, fmt::format("'threshold': expected 0 to 1, found {}", said->found()), "threshold");
+      options.threshold = said->as_double();
+    }
+    if (const base::Node* said = question.body.find("masks"); said != nullptr && !said->is_null()) {
+      if (!said->is_bool())
+        throw ApiError(400, fmt::format("'masks': expected true or false, found {}", said->found()), "masks");
+      options.masks = said->as_bool();
+    }
+    base::Node::Array found;
+    for (const std::string& bytes : images_of(question)) {
+      base::stop_if_asked(should_stop, "serve");
+      data::Image image = data::decode_image(bytes, name_of_image(found.size()));
+      if (gives_masks_ && options.masks && image.height * image.width > kMaskBytes / options.top)
+        refuse_input(
+            fmt::format("masks of {} objects of {} x {} pixels are too large; ask for a smaller 'top', or for "
+                        "none with 'masks': false",
+                        options.top, image.width, image.height));
+      found.push_back(detector_.node(detector_(std::move(image), options)));
+    }
+    return list_of(std::move(found));
+  }
+
+ private:
+  infer::ObjectDetector detector_;
+  bool gives_masks_;
+};
+
 }  // namespace
 
 std::unique_ptr<Answers> open_answers(const bundle::Bundle& stored, const std::optional<std::string>& precision) {
@@ -211,6 +257,7 @@ std::unique_ptr<Answers> open_answers(const bundle::Bundle& stored, const std::o
   }
   if (kind == core::InputKind::tokens && stored.model->num_classes() == 0) return nullptr;
   base::require(!precision, "serve: --precision is for models that write texts");
+  if (models::is_detector(stored.options())) return std::make_unique<ObjectAnswers>(stored);
   if (kind == core::InputKind::images) return std::make_unique<ImageClassAnswers>(stored);
   return std::make_unique<TextClassAnswers>(stored);
 }

@@ -11,7 +11,7 @@
 
 namespace mnemo::serve {
 
-/// A request of /v1/translate or /v1/classify: a JSON object, or an image as the whole body.
+/// A request of /v1/translate, /v1/classify or /v1/detect: a JSON object, or an image as the whole body.
 struct Question {
   base::Node body = base::Node::table();
   std::optional<std::string> image = {};
@@ -27,8 +27,8 @@ class Answers {
   virtual base::Node answer(const Question& question, const base::ShouldStop& should_stop) = 0;
 };
 
-/// How a stored model of pairs, of images or of classes of texts answers; null for one that continues texts. Throws
-/// InputError for a model that cannot be used, and for a precision where there is none.
+/// How a stored model of pairs, of images, of objects in images or of classes of texts answers; null for one that
+/// continues texts. Throws InputError for a model that cannot be used, and for a precision where there is none.
 std::unique_ptr<Answers> open_answers(const bundle::Bundle& stored, const std::optional<std::string>& precision = {});
 
 }  // namespace mnemo::serve

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json_value.h"
+#include "base/text_format.h"
 #include "base/utf8.h"
 
 namespace mnemo::serve {
@@ -217,11 +218,11 @@ void Completion::replay(const std::string& answer) {
   base::Node chunk = base::parse_json(answer, "answer", {.max_bytes = answer.size()});
   const base::Node used = chunk.at("usage");
   chunk.erase("usage");
-  send(chunk);
+  send(base::to_json(chunk, -1));
   if (request_.include_usage) {
     chunk.set("choices", base::Node::array());
     chunk.set("usage", used);
-    send(chunk);
+    send(base::to_json(chunk, -1));
   }
   exchange_->write("data: [DONE]\n\n");
   exchange_->finish();
@@ -229,12 +230,24 @@ void Completion::replay(const std::string& answer) {
 }
 
 void Completion::send_chunk(Choice& choice) {
+  const bool plain = choice.reason == infer::FinishReason::none && choice.tokens.is_null();
+  if (plain && !choice.frame.empty()) {
+    const std::string text = base::json_string(std::exchange(choice.text, {}));
+    return send(std::string(choice.frame).replace(choice.text_at, 2, text));
+  }
+  // All chunks but the last differ in their texts alone: the first, with an empty text, is kept for the others.
+  std::string text = plain ? std::exchange(choice.text, {}) : "";
   base::Node chunk = body(base::Node::array({choice_node(choice)}));
   if (request_.include_usage) chunk.set("usage", base::Node());
-  send(chunk);
+  if (!plain) return send(base::to_json(chunk, -1));
+  choice.frame = base::to_json(chunk, -1);
+  constexpr std::string_view kEmpty = R"("text":"")";
+  choice.text_at = choice.frame.find(kEmpty) + kEmpty.size() - 2;
+  choice.text = std::move(text);
+  send_chunk(choice);
 }
 
-void Completion::send(const base::Node& chunk) {
+void Completion::send(const std::string& chunk) {
   if (!started_) {
     started_ = true;
     Headers headers = around_.headers;
@@ -242,7 +255,7 @@ void Completion::send(const base::Node& chunk) {
     headers.emplace_back("X-Accel-Buffering", "no");
     exchange_->start(200, "text/event-stream", std::move(headers));
   }
-  exchange_->write("data: " + base::to_json(chunk, -1) + "\n\n");
+  exchange_->write("data: " + chunk + "\n\n");
   if (held_ || exchange_->unsent() <= kMostUnsent) return;
   // The client reads more slowly than the model writes.
   held_ = true;
@@ -273,7 +286,7 @@ void Completion::finish() {
     if (request_.include_usage) {
       base::Node last = body(base::Node::array());
       last.set("usage", usage());
-      send(last);
+      send(base::to_json(last, -1));
     }
     exchange_->write("data: [DONE]\n\n");
     exchange_->finish();

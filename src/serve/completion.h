@@ -50,7 +50,9 @@ class Completion : public std::enable_shared_from_this<Completion> {
   struct Choice {
     int64_t index = 0;
     infer::Scheduler::Id id = -1;
-    std::string text;  // all of it, or what the next chunk has
+    std::string text;   // all of it, or what the next chunk has
+    std::string frame;  // a chunk with an empty text, which is at `text_at`; empty before the first
+    size_t text_at = 0;
     int64_t characters = 0;
     base::Node tokens, token_logprobs, top_logprobs, offsets;  // arrays; null without logprobs
     infer::FinishReason reason = infer::FinishReason::none;
@@ -60,7 +62,7 @@ class Completion : public std::enable_shared_from_this<Completion> {
   void on_event(size_t choice, infer::Scheduler::Event& event);
   void note_token(Choice& choice, const infer::Scheduler::Event& event);
   void send_chunk(Choice& choice);
-  void send(const base::Node& chunk);
+  void send(const std::string& chunk);
   void finish();
   void fail(int status, const std::string& message);
   void leave();

@@ -45,7 +45,7 @@ class Exchange {
   virtual size_t unsent() const = 0;
   /// Called once if the client leaves before the answer is finished, or the request lasts too long.
   virtual void on_close(std::function<void()> callback) = 0;
-  /// Called whenever all that was written has been taken.
+  /// Called now or later, once all that was written has been taken, and whenever that is so again.
   virtual void on_drained(std::function<void()> callback) = 0;
 };
 

@@ -1,6 +1,7 @@
 // The only source that includes Boost: Asio for the sockets, Beast for reading requests.
 #include "serve/http.h"
 
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <boost/asio.hpp>
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -55,7 +57,7 @@ class Live : public Exchange, public std::enable_shared_from_this<Live> {
     std::string out = head_of(response.status, response.type, response.headers, keeps_) +
                       fmt::format("Content-Length: {}\r\n\r\n", response.body.size());
     if (!is_head_) out += response.body;
-    send(std::move(out));
+    send(out);
     end(true);
   }
   void start(int status, std::string type, Headers headers) override {
@@ -64,7 +66,7 @@ class Live : public Exchange, public std::enable_shared_from_this<Live> {
   }
   void write(std::string part) override {
     if (part.empty()) return;
-    send(chunks_ ? fmt::format("{:x}\r\n{}\r\n", part.size(), part) : std::move(part));
+    send(chunks_ ? fmt::format("{:x}\r\n{}\r\n", part.size(), part) : part);
   }
   void finish() override {
     if (chunks_) send("0\r\n\r\n");
@@ -82,6 +84,7 @@ class Live : public Exchange, public std::enable_shared_from_this<Live> {
   void on_drained(std::function<void()> callback) override {
     asio::post(executor_, [self = shared_from_this(), callback = std::move(callback)]() mutable {
       self->drained_callback_ = std::move(callback);
+      self->sent(0);  // it may all be taken by now
     });
   }
 
@@ -102,7 +105,9 @@ class Live : public Exchange, public std::enable_shared_from_this<Live> {
   bool keeps() const { return keeps_; }
 
  private:
-  void send(std::string bytes);
+  /// Hands bytes to the server's thread. What comes before that thread has taken them goes with them.
+  void send(std::string_view bytes);
+  void pass_on();
   void end(bool whole);
 
   std::shared_ptr<Connection> connection_;  // in the server's thread
@@ -110,6 +115,8 @@ class Live : public Exchange, public std::enable_shared_from_this<Live> {
   bool keeps_, chunks_, is_head_, gone_ = false;
   std::atomic<bool> closed_ = false;
   std::atomic<size_t> unsent_ = 0;
+  std::mutex mutex_;
+  std::string handed_;  // to the server's thread, which has not taken it yet
   std::function<void()> close_callback_, drained_callback_;
 };
 
@@ -124,6 +131,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
     error_code ignored;
     remote_ = socket_.remote_endpoint(ignored).address().to_string();
     socket_.set_option(tcp::no_delay(true), ignored);
+    socket_.non_blocking(true, ignored);
+    // Else the kernel takes megabytes for a client that does not read, before its texts are held.
+    const int unsent = 64 << 10;
+    ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
   }
   ~Connection() { --shared_->connections; }
 
@@ -138,8 +149,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void send(std::shared_ptr<Live> live, std::string bytes) {
     if (!socket_.is_open() || live != current_) return live->sent(bytes.size());
-    out_.emplace_back(std::move(live), std::move(bytes));
-    if (!writing_) write_some();
+    if (out_.size() > 1 && out_.back().first == live) {
+      out_.back().second += bytes;  // behind what is being written
+    } else {
+      out_.emplace_back(std::move(live), std::move(bytes));
+    }
+    if (!writing_) write_now();
   }
   /// The answer is complete, or (not `whole`) is broken off.
   void end(const std::shared_ptr<Live>& live, bool whole) {
@@ -231,6 +246,16 @@ class Connection : public std::enable_shared_from_this<Connection> {
     });
   }
 
+  /// Writes what the network takes at once, and the rest when it takes more. So an answer that its client reads costs
+  /// neither a timer nor a round of the loop.
+  void write_now() {
+    error_code error;
+    const size_t count = socket_.write_some(asio::buffer(out_.front().second), error);
+    if (error == asio::error::would_block) return write_some();
+    writing_ = true;
+    wrote(error, count);
+  }
+
   void write_some() {
     writing_ = true;
     deadline(write_timer_, shared_->limits.write_s, [](Connection& self) { self.close(); });
@@ -303,7 +328,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     const Response response = error_response(status, message);
     out_.emplace_back(nullptr, head_of(status, response.type, response.headers, false) +
                                    fmt::format("Content-Length: {}\r\n\r\n{}", response.body.size(), response.body));
-    if (!writing_) write_some();
+    if (!writing_) write_now();
   }
 
   void close() {
@@ -332,13 +357,26 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::array<char, 4096> discarded_;
 };
 
-void Live::send(std::string bytes) {
+void Live::send(std::string_view bytes) {
   if (closed_) return;
   unsent_ += bytes.size();
-  asio::post(executor_, [self = shared_from_this(), bytes = std::move(bytes)]() mutable {
-    if (const auto connection = self->connection_) return connection->send(self, std::move(bytes));
-    self->unsent_ -= bytes.size();
-  });
+  {
+    const std::scoped_lock lock(mutex_);
+    const bool waits = !handed_.empty();
+    handed_ += bytes;
+    if (waits) return;
+  }
+  asio::post(executor_, [self = shared_from_this()] { self->pass_on(); });
+}
+
+void Live::pass_on() {
+  std::string bytes;
+  {
+    const std::scoped_lock lock(mutex_);
+    bytes.swap(handed_);
+  }
+  if (const auto connection = connection_) return connection->send(shared_from_this(), std::move(bytes));
+  unsent_ -= bytes.size();
 }
 
 void Live::end(bool whole) {

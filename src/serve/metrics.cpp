@@ -63,6 +63,11 @@ void Metrics::texts(int64_t running, int64_t waiting) {
   waiting_ = waiting;
 }
 
+int64_t Metrics::writing() const {
+  const std::scoped_lock lock(mutex_);
+  return running_ + waiting_;
+}
+
 std::string Metrics::text(const Now& now) const {
   const std::scoped_lock lock(mutex_);
   std::string out = "# HELP mnemo_requests_total answers by path and status\n# TYPE mnemo_requests_total counter\n";

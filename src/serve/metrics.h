@@ -19,6 +19,7 @@ class Metrics {
   void pass(double seconds);  ///< of the engine
   /// Texts in the batch and behind it.
   void texts(int64_t running, int64_t waiting);
+  int64_t writing() const;
 
   struct Now {
     int64_t in_flight = 0, connections = 0, sessions = 0, session_bytes = 0, stored_bytes = 0;

@@ -110,6 +110,7 @@ void Server::open(Served served) {
                 infer::unsupported_reason(served_->text->session().model()));
   infer::Scheduler::Options scheduler;
   scheduler.max_running = options_.max_requests;
+  scheduler.turn = 16;
   scheduler.max_waiting = int64_t{64} * (options_.max_queue + options_.max_requests);
   engine_ = std::make_unique<EngineThread>(engine, scheduler, served_->threads,
                                            static_cast<size_t>(options_.max_queue + options_.max_requests), metrics_);

@@ -45,9 +45,9 @@ struct Served {
   bool has_chat_template = false;
 };
 
-/// The HTTP API of one model: completions as OpenAI's clients ask for them, or translations or classes. One thread
-/// speaks HTTP, one reads and checks requests, one runs the engine; bounded queues lie between them. Answers that are
-/// no completions are made where requests are checked, one after the other.
+/// The HTTP API of one model: completions as OpenAI's clients ask for them, or translations, classes or objects. One
+/// thread speaks HTTP, one reads and checks requests, one runs the engine; bounded queues lie between them. Answers
+/// that are no completions are made where requests are checked, one after the other.
 class Server {
  public:
   /// Listens; requests are answered 503 until open(). Throws InputError for an address that others reach without keys,
@@ -66,6 +66,8 @@ class Server {
   void drain();
   /// Requests whose answers are not sent to their last byte.
   int64_t answering() const { return http_->answering(); }
+  /// Texts that the engine writes or that wait for it.
+  int64_t writing() const { return metrics_.writing(); }
   /// To be called every second or so: deletes and stores sessions whose time has come.
   void sweep();
 

@@ -1,6 +1,7 @@
 #include "serve/sessions.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json_value.h"
@@ -38,7 +39,7 @@ Sessions::Sessions(const SessionOptions& options, infer::TextSession like, std::
     try {
       const auto stored = store_->get(id);
       base::require(stored.has_value(), "its file is of another form, or its time has passed");
-      Entry entry = read(stored->bytes, false);
+      Entry entry = read(stored->bytes, false, false);
       entry.stored = stored->version;
       entries_[id] = std::move(entry);
     } catch (const base::InputError& error) {
@@ -66,68 +67,77 @@ Sessions::Entry& Sessions::find(const std::string& id, int64_t now) {
     Entry& entry = found->second;
     if (entry.stored != stored) {
       if (entry.changed >= 0) base::log_warning("serve: the session {} was changed by another server", id);
-      drop_text(entry);
+      drop_text(id, entry);
     }
     entry.used = now;
     if (!entry.text) load(id, entry);
   }
   found->second.used = now;
+  note_use(id, found->second);
   return found->second;
 }
 
 void Sessions::forget(const std::string& id) {
   const auto found = entries_.find(id);
   bytes_ -= found->second.bytes;
+  loaded_.erase(found->second.use);
   entries_.erase(found);
 }
 
-void Sessions::drop_text(Entry& entry) {
+void Sessions::drop_text(const std::string& id, Entry& entry) {
   entry.text.reset();
   entry.undo.reset();
   entry.marks.clear();
   entry.results.clear();
   entry.changed = -1;
-  count_bytes(entry);
+  count_bytes(id, entry);
 }
 
-void Sessions::count_bytes(Entry& entry) {
+void Sessions::note_use(const std::string& id, Entry& entry) {
+  loaded_.erase(entry.use);
+  entry.use = entry.text ? ++uses_ : 0;
+  if (entry.text) loaded_.emplace(entry.use, id);
+}
+
+void Sessions::count_bytes(const std::string& id, Entry& entry) {
   bytes_ -= entry.bytes;
   entry.bytes = bytes_of(entry.text) + bytes_of(entry.undo);
   for (const auto& [name, text] : entry.marks) entry.bytes += text.session().num_bytes();
   bytes_ += entry.bytes;
+  note_use(id, entry);
 }
 
-void Sessions::changed(const std::string& id, Entry& entry, Entry before, int64_t now) {
+void Sessions::changed(const std::string& id, Entry& entry, const std::function<void()>& undo, int64_t now) {
+  const int64_t position_before = entry.position, changed_before = entry.changed;
   entry.position = entry.text->session().position();
   if (entry.changed < 0) entry.changed = now;
-  count_bytes(entry);
+  count_bytes(id, entry);
   try {
     make_room(id);
     if (options_.durable && !store(id, entry))
       throw ApiError(409, "another server has changed the session; ask again", "session", "session_changed");
     if (!options_.durable && entry.stored > 0) store_->touch(id);  // a file is as old as its last use
   } catch (const ApiError&) {
-    before.bytes = entry.bytes;
-    entry = std::move(before);
-    count_bytes(entry);
+    undo();
+    entry.position = position_before;
+    entry.changed = changed_before;
+    count_bytes(id, entry);
     throw;
   }
 }
 
 void Sessions::make_room(const std::string& kept) {
   while (bytes_ > options_.memory) {
-    auto oldest = entries_.end();
-    for (auto entry = entries_.begin(); store_ && entry != entries_.end(); ++entry) {
-      if (!entry->second.text || entry->second.busy || entry->first == kept) continue;
-      if (oldest == entries_.end() || entry->second.used < oldest->second.used) oldest = entry;
-    }
-    if (oldest == entries_.end())
+    const auto oldest = std::ranges::find_if(
+        loaded_, [&](const auto& use) { return use.second != kept && !entries_.at(use.second).busy; });
+    if (!store_ || oldest == loaded_.end())
       throw ApiError(429, fmt::format("sessions take {} bytes, of {} at most; delete some", bytes_, options_.memory),
                      "", "sessions_full");
-    Entry& entry = oldest->second;
-    if (entry.changed >= 0 && !store(oldest->first, entry))
-      base::log_warning("serve: the session {} was changed by another server", oldest->first);
-    drop_text(entry);
+    const std::string id = oldest->second;
+    Entry& entry = entries_.at(id);
+    if (entry.changed >= 0 && !store(id, entry))
+      base::log_warning("serve: the session {} was changed by another server", id);
+    drop_text(id, entry);
   }
 }
 
@@ -152,13 +162,15 @@ bool Sessions::store(const std::string& id, Entry& entry) {
                                              {"used", entry.used},
                                              {"parts", parts},
                                              {"results", results}});
-  if (!store_->put(id, base::to_json(head, -1) + "\n" + content, entry.stored, entry.ttl)) return false;
+  const std::string bytes = base::to_json(head, -1) + "\n" + content;
+  if (!store_->put(id, bytes, entry.stored, entry.ttl)) return false;
+  entry.seal = seal_(bytes);
   ++entry.stored;
   entry.changed = -1;
   return true;
 }
 
-Sessions::Entry Sessions::read(const std::string& bytes, bool whole) const {
+Sessions::Entry Sessions::read(const std::string& bytes, bool whole, bool own) const {
   const size_t end = bytes.find('\n');
   base::require(end != std::string::npos, "expected a line of JSON, found none");
   const base::Node head = base::parse_json(std::string_view(bytes).substr(0, end), "session", {.max_bytes = 64 << 20});
@@ -179,7 +191,8 @@ Sessions::Entry Sessions::read(const std::string& bytes, bool whole) const {
   for (const base::Node& part : head.at("parts").items()) {
     const auto size = static_cast<uint64_t>(part.at("bytes").as_int());
     base::require(size <= rest.size(), "expected {} more bytes, found {}", size, rest.size());
-    infer::TextSession text = like_.load_bytes(rest.substr(0, size));
+    const std::string_view content = rest.substr(0, size);
+    infer::TextSession text = own ? like_.load_own_bytes(content) : like_.load_bytes(content);
     const std::string& name = part.at("name").as_string();
     if (name.empty()) {
       entry.text = std::move(text);
@@ -202,7 +215,9 @@ void Sessions::load(const std::string& id, Entry& entry) {
   try {
     const auto stored = store_->get(id);
     base::require(stored.has_value(), "it is gone");
-    Entry loaded = read(stored->bytes, true);
+    const uint64_t seal = seal_(stored->bytes);
+    Entry loaded = read(stored->bytes, true, entry.seal == seal);
+    loaded.seal = seal;  // what has been read whole once need not be tried out again
     loaded.stored = stored->version;
     loaded.used = used;
     entry = std::move(loaded);
@@ -214,7 +229,7 @@ void Sessions::load(const std::string& id, Entry& entry) {
     throw ApiError(404, fmt::format("the session {} cannot be read: {}", id, error.what()), "session",
                    "session_not_found");
   }
-  count_bytes(entry);
+  count_bytes(id, entry);
   make_room(id);
 }
 
@@ -225,7 +240,8 @@ std::string Sessions::create(infer::TextSession text, std::optional<int64_t> ttl
   entry.ttl = std::min(ttl.value_or(options_.ttl), options_.ttl);
   entry.used = now;
   try {
-    changed(id, entry, {}, now);
+    changed(
+        id, entry, [] {}, now);
   } catch (const ApiError&) {
     forget(id);
     throw;
@@ -247,16 +263,20 @@ void Sessions::commit(const std::string& id, infer::TextSession text, const std:
                       int64_t now) {
   Entry& entry = entries_.at(id);
   entry.used = now;
-  Entry before = entry;
-  entry.busy = before.busy = false;
-  entry.undo = std::move(entry.text);
-  entry.text = std::move(text);
+  entry.busy = false;
+  std::optional<infer::TextSession> last = std::exchange(entry.undo, std::exchange(entry.text, std::move(text)));
   ++entry.version;
+  const auto results = key.empty() ? decltype(entry.results)() : entry.results;
   if (!key.empty()) {
     entry.results.emplace_back(key, result);
     if (entry.results.size() > kResults) entry.results.erase(entry.results.begin());
   }
-  changed(id, entry, std::move(before), now);
+  const auto undo = [&] {
+    entry.text = std::exchange(entry.undo, std::move(last));
+    --entry.version;
+    if (!key.empty()) entry.results = results;
+  };
+  changed(id, entry, undo, now);
 }
 
 void Sessions::release(const std::string& id) {
@@ -276,11 +296,12 @@ void Sessions::mark(const std::string& id, const std::string& name, int64_t now)
   begin(id, {}, now);
   Entry& entry = entries_.at(id);
   entry.busy = false;
-  Entry before = entry;
+  const auto marks = entry.marks;
   std::erase_if(entry.marks, [&](const auto& mark) { return mark.first == name; });
   if (entry.marks.size() >= kMarks) throw ApiError(400, fmt::format("a session has at most {} marks", kMarks), "name");
   entry.marks.emplace_back(name, *entry.text);
-  changed(id, entry, std::move(before), now);
+  changed(
+      id, entry, [&] { entry.marks = marks; }, now);
 }
 
 void Sessions::rewind(const std::string& id, const std::string& name, int64_t now) {
@@ -341,7 +362,7 @@ void Sessions::sweep(int64_t now) {
         ended.push_back(id);
       } else if (store_ && entry.changed >= 0 && now - entry.changed >= options_.save_every && !store(id, entry)) {
         base::log_warning("serve: the session {} was changed by another server", id);
-        drop_text(entry);
+        drop_text(id, entry);
       }
     } catch (const ApiError& error) {
       base::log_warning("serve: {}", error.what());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "base/node.h"
 #include "infer/text_session.h"
 #include "serve/api_error.h"
+#include "serve/seal.h"
 #include "serve/session_store.h"
 
 namespace mnemo::serve {
@@ -80,7 +82,9 @@ class Sessions {
     std::vector<std::pair<std::string, std::string>> results;  // latest last
     int64_t version = 1, ttl = 0, used = 0, changed = -1;      // Unix times; changed: since when it is not stored
     int64_t position = 0, bytes = 0;
-    int64_t stored = 0;  // version of the store that this is, with what changed since; 0: none
+    int64_t stored = 0;            // version of the store that this is, with what changed since; 0: none
+    std::optional<uint64_t> seal;  // of the bytes that this process has stored last
+    int64_t use = 0;               // its place in `loaded_`; 0: it has none
     bool busy = false;
   };
   /// The facts that a list shows.
@@ -89,21 +93,26 @@ class Sessions {
   Entry& find(const std::string& id, int64_t now);
   /// Forgets what memory has of it.
   void forget(const std::string& id);
-  void drop_text(Entry& entry);
-  void count_bytes(Entry& entry);
-  /// Notes a change: counts its bytes, stores it or makes room. `before` is restored if that fails.
-  void changed(const std::string& id, Entry& entry, Entry before, int64_t now);
+  void drop_text(const std::string& id, Entry& entry);
+  void count_bytes(const std::string& id, Entry& entry);
+  /// Makes it the last in `loaded_` if its text is in memory.
+  void note_use(const std::string& id, Entry& entry);
+  /// Notes a change: counts its bytes, stores it or makes room. If that fails, `undo` is called.
+  void changed(const std::string& id, Entry& entry, const std::function<void()>& undo, int64_t now);
   void make_room(const std::string& kept);
   /// False if another server has stored a version since.
   bool store(const std::string& id, Entry& entry);
   void load(const std::string& id, Entry& entry);
-  Entry read(const std::string& bytes, bool whole) const;
+  /// own: the bytes are certainly those that this process has written.
+  Entry read(const std::string& bytes, bool whole, bool own) const;
 
   SessionOptions options_;
   infer::TextSession like_;
   std::unique_ptr<SessionStore> store_;
+  Seal seal_;
   std::map<std::string, Entry> entries_;
-  int64_t bytes_ = 0;
+  std::map<int64_t, std::string> loaded_;  // the ids of those in memory, the least recently used first
+  int64_t bytes_ = 0, uses_ = 0;
 };
 
 }  // namespace mnemo::serve

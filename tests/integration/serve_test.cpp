@@ -2,6 +2,7 @@
 
 #include "base/child_process.h"
 #include "tests/integration/text_training.h"
+#include "tests/support/painted_objects.h"
 #include "tests/support/translation_run.h"
 
 namespace mnemo::test {
@@ -29,6 +30,18 @@ TEST_F(CommandLine, ServesClassesOfImages) {
   EXPECT_EQ(checked(folder_, "serve_answers_check.py",
                     {MNEMO_SOURCE_DIR "/tests/golden/data/vision_import/timm_vit", "images", files + "photo_7865c0.jpg",
                      files + "photo_7865c0.jpg"}),
+            "");
+}
+
+TEST_F(CommandLine, ServesObjectsInImages) {
+  paint_objects(folder_.path(), 4);
+  write(folder_ / "recipe.toml", "[data]\ntype = \"detection\"\ntrain = \"" + folder_ / "instances_painted.json" +
+                                     "\"\nshorter = [64]\n[model]\n" + small_detector("mask_rcnn") +
+                                     "[train]\nsteps = 2\nbatch_size = 2\n");
+  const Finished done = run({"train", folder_ / "recipe.toml", "--out", folder_ / "run", "--quiet"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_EQ(checked(folder_, "serve_answers_check.py",
+                    {folder_ / "run", "objects", folder_ / "painted/1.jpg", folder_ / "painted/2.jpg"}),
             "");
 }
 

@@ -1,14 +1,17 @@
-"""`mnemo serve` with a model that translates or classifies: the answers are those of `mnemo translate` and `mnemo classify`.
+"""`mnemo serve` with a model that translates, classifies or detects: the answers are those of the commands.
 
 usage: serve_answers_check.py MNEMO MODEL translate TEXT...
        serve_answers_check.py MNEMO MODEL texts TEXT...
        serve_answers_check.py MNEMO MODEL images FILE...
+       serve_answers_check.py MNEMO MODEL objects FILE...
 """
 
 import base64
 import json
+import struct
 import subprocess
 import sys
+import zlib
 
 KIND, INPUTS = sys.argv[3], sys.argv[4:]
 from serve_check import MNEMO, MODEL, Server  # noqa: E402  (reads MNEMO and MODEL from the command line)
@@ -32,9 +35,19 @@ def equal(found, expected):
     return abs(found - expected) < 1e-5 if isinstance(expected, float) else found == expected
 
 
+def large_png():
+    """An image of 8,000 x 8,000 pixels in 11 KB of Base64."""
+    def part(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = zlib.compress(bytes(8000 * (1 + 1000)), 9)
+    return base64.b64encode(b"\x89PNG\r\n\x1a\n" + part(b"IHDR", struct.pack(">IIBBBBB", 8000, 8000, 1, 0, 0, 0, 0)) +
+                            part(b"IDAT", rows) + part(b"IEND", b"")).decode()
+
+
 def main():
     server = Server("--no-access-log")
-    path = "/v1/translate" if KIND == "translate" else "/v1/classify"
+    path = {"translate": "/v1/translate", "objects": "/v1/detect"}.get(KIND, "/v1/classify")
 
     def answer(body, headers={}):
         status, found, _ = server.ask("POST", path, body, headers)
@@ -55,6 +68,24 @@ def main():
         expected = [one["classes"] for one in json.loads(command("classify", MODEL, "--json", "--top", "3", lines=lines_of(INPUTS)))]
         found = [one["classes"] for one in answer({"model": "m", "input": INPUTS, "top": 3})]
         assert equal(found, expected), (found, expected)
+    elif KIND == "objects":
+        given = [base64.b64encode(open(file, "rb").read()).decode() for file in INPUTS]
+        expected = [{key: value for key, value in one.items() if key != "image"} for one in
+                    json.loads(command("detect", MODEL, *INPUTS, "--json", "--threshold", "0", "--top", "3"))]
+        found = answer({"model": "m", "input": given, "top": 3, "threshold": 0})
+        assert equal([{key: value for key, value in one.items() if key != "index"} for one in found], expected), (found, expected)
+        assert all(len(one["objects"]) == 3 and "mask" in one["objects"][0] for one in found), found
+        plain = answer({"model": "m", "input": given, "top": 3, "threshold": 0, "masks": False})
+        assert all("mask" not in thing for one in plain for thing in one["objects"]), plain
+        assert all(thing["score"] >= 0.5 for thing in answer({"model": "m", "input": given[0]})[0]["objects"])
+        whole = answer(open(INPUTS[0], "rb").read(), {"Content-Type": "image/jpeg"})
+        assert whole == answer({"model": "m", "input": "data:image/jpeg;base64," + given[0]})
+        for key, wrong in (("threshold", 2), ("threshold", "a"), ("top", 0), ("top", 101), ("masks", 1)):
+            server.refused(400, key, {"model": "m", "input": given[0], key: wrong}, path)
+        server.refused(400, "input", {"model": "m", "input": [given[0]] * 9}, path)
+        server.refused(400, "input", {"model": "m", "input": base64.b64encode(b"no image").decode()}, path)
+        error, _ = server.refused(400, "input", {"model": "m", "input": large_png(), "top": 100}, path)
+        assert "masks" in error["message"], error
     else:
         given = [base64.b64encode(open(file, "rb").read()).decode() for file in INPUTS]
         expected = [one["tasks"] for one in json.loads(command("classify", MODEL, *INPUTS, "--json", "--top", "3"))]
@@ -71,7 +102,7 @@ def main():
         server.refused(400, "input", {"model": "m", "input": wrong}, path)
     server.refused(400, "beam", {"model": "m", "input": given[0], "beam": 2}, path)
     server.refused(404, "model", {"model": "x", "input": given[0]}, path)
-    for other in ("/v1/completions", "/v1/sessions", "/v1/detect", "/v1/chat/completions"):
+    for other in {"/v1/completions", "/v1/sessions", "/v1/detect", "/v1/classify", "/v1/chat/completions"} - {path}:
         error, headers = server.refused(400, None, {"model": "m", "prompt": "a"}, other)
         assert error["code"].endswith("_not_supported") and path in error["message"] and headers["x-should-retry"] == "false", error
     assert server.ask("GET", "/ready")[0] == 200 and server.ask("GET", "/v1/models")[1]["data"][0]["id"] == "m"

@@ -1,8 +1,7 @@
 """Measures `mnemo serve`, and kills it at random moments.
 
 usage: serve_bench.py MNEMO MODEL [--scale F] [PART...]
-PART: streams, first-token, slow-clients, requests, kills, eviction; default: all. --scale: of the numbers of requests, clients,
-kills and sessions (default 1). Exit status 1 and a message if a text or a position is not what it should be, or memory grows;
+PART: first-token, requests, kills, eviction; default: all. --scale: of the numbers of requests, kills and sessions (default 1). Exit status 1 and a message if a text or a position is not what it should be, or memory grows;
 times are printed with their targets, since they depend on what else the machine does.
 """
 
@@ -10,7 +9,6 @@ import concurrent.futures
 import http.client
 import json
 import random
-import socket
 import statistics
 import sys
 import tempfile
@@ -24,7 +22,7 @@ if "--scale" in arguments:
     SCALE = float(arguments[at + 1])
     del arguments[at:at + 2]
 sys.argv[1:] = arguments
-from serve_check import Server, events  # noqa: E402  (reads MNEMO and MODEL from the command line)
+from serve_check import Server  # noqa: E402  (reads MNEMO and MODEL from the command line)
 
 PARTS = arguments[2:]
 
@@ -35,10 +33,6 @@ def scaled(number):
 
 def say(text):
     print(text, flush=True)
-
-
-def quantile(values, part):
-    return sorted(values)[min(len(values) - 1, int(part * len(values)))]
 
 
 class Caller:
@@ -54,32 +48,6 @@ class Caller:
         parsed = json.loads(content) if answer.headers["Content-Type"] == "application/json" else content
         assert answer.status in (200, 201), (path, answer.status, parsed)
         return parsed
-
-
-def post(server, body, path="/v1/completions"):
-    connection = server.connect()
-    connection.request("POST", path, json.dumps({"model": "m", "prompt": "line", **body}))
-    return connection.getresponse()
-
-
-def check_streams():
-    """Tokens a second over HTTP against those of the engine's passes, Scheduler::tick(), in the same run."""
-    server = Server("--no-access-log", "--max-tokens", "100000")
-    for count in (1, 4, 16):
-        tokens = scaled(2000)
-
-        def one(seed):
-            last = events(post(server, {"max_tokens": tokens, "seed": seed, "stream": True,
-                                        "stream_options": {"include_usage": True}}))[-1]
-            return last["usage"]["completion_tokens"]
-
-        passes, begin = server.metric("mnemo_pass_seconds_sum"), time.monotonic()
-        with concurrent.futures.ThreadPoolExecutor(count) as pool:
-            written = sum(pool.map(one, range(count)))
-        seconds = time.monotonic() - begin
-        share = (server.metric("mnemo_pass_seconds_sum") - passes) / seconds
-        say(f"streams: {count:2}: {written / seconds:8.0f} tokens/s, {share:.3f} of the scheduler's (target 0.95)")
-    server.stop()
 
 
 def check_first_token():
@@ -100,55 +68,6 @@ def check_first_token():
         facts = caller.ask("GET", f"/v1/sessions/{session}")
         say(f"first token after {facts['position']} tokens in {facts['bytes']} bytes: {1e3 * medians[-1]:.2f} ms")
     say(f"first token: {medians[1] / medians[0]:.2f} times as long (target 1.2)")
-    server.stop()
-
-
-def check_slow_clients():
-    """Some send a request byte by byte, some never read their answer; the others do not notice."""
-    silent = scaled(100)
-    server = Server("--no-access-log", "--max-tokens", "1000000", "--max-queue", str(silent + 64))
-
-    def healthy():
-        callers, seconds = [Caller(server) for _ in range(4)], {"health": [], "one token": []}
-        for i in range(400):
-            for name, ask in (("health", lambda c: c.ask("GET", "/health")),
-                              ("one token", lambda c: c.ask("POST", "/v1/completions", {"model": "m", "prompt": "line", "max_tokens": 1}))):
-                begin = time.perf_counter()
-                ask(callers[i % 4])
-                seconds[name].append(time.perf_counter() - begin)
-        return {name: 1e3 * quantile(values, 0.99) for name, values in seconds.items()}
-
-    idle, memory = healthy(), server.metric("process_resident_memory_bytes")
-    connect = lambda: socket.create_connection(("127.0.0.1", server.port))
-    slow = [connect() for _ in range(min(scaled(1000), 900))]  # of 1,024 connections
-    stop = threading.Event()
-
-    def drip():
-        while not stop.wait(0.5):
-            for client in slow:
-                try:
-                    client.send(b"G")
-                except OSError:
-                    pass  # the deadline for a header has closed it
-
-    dripping = threading.Thread(target=drip)
-    dripping.start()
-    readers = []
-    body = json.dumps({"model": "m", "prompt": "line", "max_tokens": 200_000, "stream": True})  # 30 MB
-    for _ in range(silent):
-        client = connect()
-        client.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
-        readers.append(client)
-    time.sleep(2)
-    busy, grown = healthy(), server.metric("process_resident_memory_bytes") - memory
-    stop.set()
-    dripping.join()
-    for client in slow + readers:
-        client.close()
-    for name, value in idle.items():
-        say(f"slow clients: p99 of {name}: {value:.2f} ms idle, {busy[name]:.2f} ms beside {len(slow)} slow and {silent} silent"
-            f" (target {2 * value + 1:.2f})")
-    say(f"slow clients: {grown / 2**20:.0f} MiB more memory (target 64)")
     server.stop()
 
 
@@ -249,7 +168,7 @@ def check_eviction():
 
 
 if __name__ == "__main__":
-    for name, check in (("streams", check_streams), ("first-token", check_first_token), ("slow-clients", check_slow_clients),
-                        ("requests", check_requests), ("kills", check_kills), ("eviction", check_eviction)):
+    for name, check in (("first-token", check_first_token), ("requests", check_requests), ("kills", check_kills),
+                        ("eviction", check_eviction)):
         if not PARTS or name in PARTS:
             check()

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <random>
@@ -376,6 +377,35 @@ TEST(Scheduler, AHeldRequestGivesItsPlaceToOthers) {
   scheduler.hold(id, false);
   while (scheduler.position(id)) tick();
   EXPECT_EQ(written, written_alone(engine, slow, false, 5).tokens);
+}
+
+TEST(Scheduler, ShortTextsDoNotWaitForLongOnes) {
+  const auto engine = std::make_shared<const Engine>(build(cases()[0]));
+  Scheduler scheduler(engine, {.max_running = 2, .turn = 4});
+  std::map<Scheduler::Id, Request> longs;
+  for (const int64_t seed : {1, 2, 3}) {
+    const Request request{.prompt = text(6, seed), .options = {.max_tokens = 60, .past_end = true, .seed = seed}};
+    longs[scheduler.submit(open(engine, request.options), {request.prompt}, request.options)] = request;
+  }
+  std::map<Scheduler::Id, std::vector<int64_t>> written;
+  const auto tick = [&] {
+    for (const Scheduler::Event& event : scheduler.tick()) written[event.id].push_back(event.token);
+  };
+  for (int i = 0; i < 10; ++i) tick();
+  EXPECT_EQ(written.size(), 3u) << "three share two places";
+  const auto brief = scheduler.submit(open(engine, {}), {text(3)}, {.max_tokens = 1});
+  for (int i = 0; scheduler.position(brief); ++i) {
+    ASSERT_LT(i, 9) << "a short text waits for long ones";
+    tick();
+  }
+  // Nor do long ones wait while short ones keep coming.
+  const auto goes_on = [&](const auto& one) { return scheduler.position(one.first).has_value(); };
+  for (int i = 0; std::ranges::any_of(longs, goes_on); ++i) {
+    ASSERT_LT(i, 300) << "a long text waits for short ones";
+    while (scheduler.waiting() < 4) scheduler.submit(open(engine, {}), {text(3)}, {.max_tokens = 1});
+    tick();
+  }
+  for (const auto& [id, request] : longs) EXPECT_EQ(written[id], written_alone(engine, request, false, 60).tokens);
 }
 
 TEST(Scheduler, TellsLogProbabilities) {

@@ -226,6 +226,63 @@ TEST_F(HttpServerTest, StreamsInChunksAndTellsWhenAllIsSent) {
   EXPECT_TRUE(other.receive().ends_with("\r\n\r\nhello"));
 }
 
+TEST_F(HttpServerTest, TellsOfWhatHasBeenSentAlready) {
+  const HttpServer server = make();
+  const Client client(server);
+  client.send("GET /kept HTTP/1.1\r\n\r\n");
+  const auto exchange = kept();
+  exchange->start(200, "text/plain", {});
+  exchange->write("hello");
+  client.receive("hello");
+  const auto begin = Clock::now();
+  while (exchange->unsent() > 0 && milliseconds(begin) < 3000) std::this_thread::yield();
+  std::atomic<int> drained = 0;
+  exchange->on_drained([&] { ++drained; });
+  while (drained == 0 && milliseconds(begin) < 3000) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(drained, 1);
+  exchange->finish();
+  client.receive("0\r\n\r\n");
+}
+
+TEST_F(HttpServerTest, TakesLittleForAClientThatDoesNotRead) {
+  const HttpServer server = make();
+  const Client client(server);
+  client.send("GET /kept HTTP/1.1\r\n\r\n");
+  const auto exchange = kept();
+  exchange->start(200, "text/plain", {});
+  const std::string part(64 << 10, 'a');
+  for (int i = 0; i < 256; ++i) exchange->write(part);
+  size_t last = 0;
+  for (size_t now = exchange->unsent(); now != last; now = exchange->unsent()) {
+    last = now;
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+  EXPECT_GT(last, size_t{15} << 20) << "of 16 MiB";
+}
+
+TEST_F(HttpServerTest, SendsWhatSeveralThreadsWriteInTheirOrder) {
+  constexpr size_t kStreams = 4;
+  const HttpServer server = make();
+  std::vector<std::unique_ptr<Client>> clients;
+  std::vector<std::thread> writers;
+  for (size_t i = 0; i < kStreams; ++i) {
+    clients.push_back(std::make_unique<Client>(server));
+    clients.back()->send("GET /kept HTTP/1.0\r\n\r\n");
+    writers.emplace_back([exchange = kept(i)] {
+      exchange->start(200, "text/plain", {});
+      for (int part = 0; part < 200'000; ++part) exchange->write(fmt::format("{} ", part));
+      exchange->finish();
+    });
+  }
+  std::string expected;
+  for (int part = 0; part < 200'000; ++part) expected += fmt::format("{} ", part);
+  for (std::thread& writer : writers) writer.join();
+  for (size_t i = 0; i < kStreams; ++i) {
+    const std::string answer = clients[i]->receive();
+    EXPECT_TRUE(answer.substr(answer.find("\r\n\r\n") + 4) == expected) << i;
+  }
+}
+
 TEST_F(HttpServerTest, EndsAnAnswerAfterTheNextRequestHasCome) {
   const HttpServer server = make();
   const Client client(server);

@@ -18,14 +18,11 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
-#include "serve/api_error.h"
 #include "serve/redis_protocol.h"
 #include "serve/session_folder.h"
-#include "serve/sessions.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
-#include "tests/unit/infer/fake_model.h"
-#include "text/open_tokenizer.h"
+#include "tests/unit/serve/refusal.h"
 
 namespace mnemo::serve {
 namespace {
@@ -100,64 +97,6 @@ TEST(SessionFolder, LosesNothingBetweenSeveralWriters) {
   for (std::thread& writer : writers) writer.join();
   EXPECT_EQ(SessionFolder(folder.path()).get(kId)->bytes, std::to_string(kWriters * kEach));
   EXPECT_GT(stale, 0);
-}
-
-infer::TextSession byte_text() {
-  return {infer::Session(std::make_shared<test::FakeModel>(256, 4), {.temperature = 0}), text::make_byte_tokenizer()};
-}
-
-infer::TextSession fed(const infer::TextSession& text, const std::string& more) {
-  infer::TextSession next = text;
-  next.feed(more);
-  return next;
-}
-
-/// The status and code of an error; 0 without.
-std::pair<int, std::string> refusal(auto&& action) {
-  try {
-    action();
-  } catch (const ApiError& error) {
-    return {error.status, error.code};
-  }
-  return {};
-}
-
-TEST(Sessions, OfTwoServersContinueOneAnother) {
-  test::TemporaryFolder folder;
-  const SessionOptions options{.folder = folder.path(), .durable = true};
-  Sessions one(options, byte_text(), open_store(options)), other(options, byte_text(), open_store(options));
-  const std::string id = one.create(byte_text(), {}, 100);
-  one.commit(id, fed(one.begin(id, {}, 100), "abc"), "key", "answer", 100);
-  EXPECT_EQ(other.begin(id, 3, 100).session().position(), 3);
-  EXPECT_EQ(other.result(id, "key", 100), "answer");
-  // Both continue the same version: the second to finish is refused, and then has what the first has stored.
-  const infer::TextSession seen = one.begin(id, {}, 100);
-  other.commit(id, fed(seen, "de"), "", "", 100);
-  EXPECT_EQ(refusal([&] { one.commit(id, fed(seen, "other"), "", "", 100); }),
-            std::pair(409, std::string("session_changed")));
-  const infer::TextSession after = one.begin(id, {}, 100);
-  EXPECT_EQ(after.session().position(), 5);
-  EXPECT_EQ(after.save_bytes(), fed(fed(byte_text(), "abc"), "de").save_bytes());
-  one.release(id);
-  // A mark is a change, too.
-  other.mark(id, "here", 100);
-  one.rewind(id, "here", 100);
-  EXPECT_EQ(other.facts(id, 100).at("version").as_int(), 4);
-  one.remove(id);
-  EXPECT_EQ(refusal([&] { other.begin(id, {}, 100); }).first, 404);
-}
-
-TEST(Sessions, TellOfWhatAStoreCannotRead) {
-  test::TemporaryFolder folder;
-  const SessionOptions options{.folder = folder.path(), .durable = true};
-  Sessions sessions(options, byte_text(), open_store(options));
-  const std::string id = sessions.create(byte_text(), {}, 100);
-  SessionFolder store(folder.path());
-  for (const std::string& bytes : {std::string(), std::string("{}\n"), store.get(id)->bytes.substr(0, 300),
-                                   "{\"format\": \"mnemo-served-session/1\"}\n" + store.get(id)->bytes}) {
-    ASSERT_TRUE(store.put(id, bytes, store.touch(id), 60));
-    EXPECT_EQ(refusal([&] { sessions.begin(id, {}, 100); }).first, 404) << bytes.substr(0, 80);
-  }
 }
 
 std::string encoded(const std::vector<std::string_view>& words) { return redis_command(words); }
