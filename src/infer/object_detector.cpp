@@ -22,7 +22,8 @@ ObjectDetector::ObjectDetector(const bundle::Bundle& bundle, const DetectOptions
 ImageObjects ObjectDetector::operator()(data::Image image) const {
   ImageObjects found{std::move(image), {}};
   found.objects = tasks::find_objects(*model_, tasks::prepare_image(transform_, found.image, divisor_),
-                                      {options_.threshold, options_.top, options_.masks});
+                                      {options_.threshold, options_.top, options_.masks})
+                      .front();
   return found;
 }
 
