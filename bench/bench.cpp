@@ -36,6 +36,7 @@ std::vector<BenchPart> bench_parts() {
           {"decoding", bench_decoding, decoding_case_names()},
           {"evaluation", bench_evaluation, {}},
           {"images", bench_images, image_case_names()},
+          {"detection", bench_detection, detection_case_names()},
           {"grc", bench_grc, grc_case_names()},
           {"translation", bench_translation, translation_case_names()},
           {"translation_lengths", bench_translation_lengths, {}},
@@ -147,7 +148,7 @@ std::shared_ptr<CLI::App> make_bench() {
           "PART", arguments->part,
           "models: training, generation, evaluation (default); kernels: attention and ABC's scan; decoding: the "
           "engine in each precision; evaluation: with a cache of 3,800 tokens and without; images: compared with "
-          "timm; grc: the cost of a gated recurrent cache; translation: training, and translating beside CTranslate2; "
+          "timm; detection: with torchvision and pycocotools; grc: the cost of a gated recurrent cache; translation: training, and translating beside CTranslate2; "
           "translation_lengths: a token of ABC and of softmax as outputs grow; tokenizers: beside the package "
           "tokenizers",
           false)
@@ -165,10 +166,10 @@ std::shared_ptr<CLI::App> make_bench() {
               "with tokenizers: a folder with a tokenizer (default: those of the golden files)")
       .option("--text", arguments->text, "FILE",
               "with tokenizers: a text, encoded line by line (default data/tinyshakespeare/input.txt)")
-      .option("--peers", arguments->peers, "DIR", "folder of the scripts to compare with (default src/bench/peers)")
+      .option("--peers", arguments->peers, "DIR", "folder of the scripts to compare with (default bench/peers)")
       .option("--python", arguments->python, "FILE", "Python interpreter for these scripts (default python3)")
       .option("--repeats", arguments->repeats, "N", "number of rounds (default 7)")
-      .option("--bars", arguments->bars, "FILE", "targets for --check (default src/bench/bars.toml)")
+      .option("--bars", arguments->bars, "FILE", "targets for --check (default bench/bars.toml)")
       .flag("--no-peers", arguments->no_peers, "run only Mnemo")
       .flag("--check", arguments->check, "exit with status 1 if a target is missed")
       .flag("--json", arguments->json, "print JSON")

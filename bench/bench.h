@@ -16,9 +16,9 @@ namespace mnemo::bench {
 struct BenchArguments {
   std::string part = "models";
   std::vector<std::string> cases, precisions, lengths;
-  std::string peers = "src/bench/peers";
+  std::string peers = "bench/peers";
   std::string python = "python3";
-  std::string bars = "src/bench/bars.toml";
+  std::string bars = "bench/bars.toml";
   std::string model, pairs;     ///< translation: a trained model, and sentences with their references; empty: none
   std::string tokenizer, text;  ///< tokenizers: the folder of one, and what to encode; empty: our own
   int64_t repeats = 7;
@@ -42,6 +42,7 @@ BenchReport bench_decoding(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_evaluation(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_mechanisms(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_images(const BenchArguments& arguments, Bars& bars);
+BenchReport bench_detection(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_grc(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_translation(const BenchArguments& arguments, Bars& bars);
 BenchReport bench_translation_lengths(const BenchArguments& arguments, Bars& bars);
@@ -53,6 +54,7 @@ std::vector<std::string> kernel_case_names();
 std::vector<std::string> decoding_case_names();
 std::vector<std::string> mechanism_case_names();
 std::vector<std::string> image_case_names();
+std::vector<std::string> detection_case_names();
 std::vector<std::string> grc_case_names();
 std::vector<std::string> translation_case_names();
 std::vector<std::string> tokenizer_case_names();

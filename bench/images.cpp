@@ -38,7 +38,7 @@ std::string image_text(const std::vector<ImageRow>& rows, bool peers) {
   std::string text = table.text() + "\n";
   if (peers) {
     text +=
-        "x stock, x best: how many times faster than timm's model (PVT: src/bench/peers/pvt.py) in eager PyTorch as "
+        "x stock, x best: how many times faster than timm's model (PVT: bench/peers/pvt.py) in eager PyTorch as "
         "installed, and with fused AdamW and the same two process "
         "settings; median and range, rounds turn about\n";
   }

@@ -17,7 +17,7 @@ struct KernelCase {
   int64_t time = 0;
   int64_t slots = 0;  ///< abc only
 
-  /// Operations of src/bench/peers/kernel.py that compute the same or serve as a comparison.
+  /// Operations of bench/peers/kernel.py that compute the same or serve as a comparison.
   std::vector<std::string> peers() const;
   /// Floating-point operations of the matrix products over all pairs of query and key that the mask allows. backward:
   /// forward, the recomputed scores, and the products of the gradients. 0 for abc, which has no bar for its products.

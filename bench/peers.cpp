@@ -27,11 +27,11 @@ HandOver::~HandOver() {
 std::unique_ptr<PeerProcess> start_peer(const BenchArguments& arguments, const std::string& script,
                                         const std::vector<std::string>& words, bool best) {
   const fs::path folder = fs::absolute(arguments.peers).lexically_normal(),
-                 installed = folder.parent_path().parent_path().parent_path() / ".deps" / "peers";
+                 installed = folder.parent_path().parent_path() / ".deps" / "peers";
   base::require(fs::exists(folder / script), "{}: expected {} there; name the folder with --peers, or use --no-peers",
                 folder.string(), script);
   base::require(fs::exists(installed / "settings.so") && fs::exists(installed / "safetensors"),
-                "{}: the peers are not set up; run src/bench/setup, or use --no-peers", installed.string());
+                "{}: the peers are not set up; run bench/setup, or use --no-peers", installed.string());
   std::vector<std::string> command = {arguments.python, (folder / script).string()};
   command.insert(command.end(), words.begin(), words.end());
   std::vector<std::pair<std::string, std::string>> environment = {
