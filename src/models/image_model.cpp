@@ -121,9 +121,12 @@ core::StepResult ImageModel::run(const core::Segment& segment, const core::State
   }
   core::BackboneResult result = backbone_->forward(input, layers);
   const int64_t grid = result.grid.size(), rows = result.hidden.size(1);
-  step.hidden = levels != nullptr  ? levels->rows(result.levels)
-                : head_ == nullptr ? result.hidden
-                                   : hidden_rows(head_.get(), result.hidden, rows - grid, grid, {});
+  if (levels != nullptr) {
+    RECORD_USER_SCOPE("head");
+    step.hidden = levels->rows(result.levels);
+  } else {
+    step.hidden = head_ == nullptr ? result.hidden : hidden_rows(head_.get(), result.hidden, rows - grid, grid, {});
+  }
   step.state = core::State::list({{"layers", std::move(result.state)}});
   return step;
 }
