@@ -217,8 +217,14 @@ TEST(DetectionTask, ABatchIsMeasuredAsOneByOne) {
         at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * (tensor.dim() == 1 ? 0.4 : 0.15));
     }
     const bool masks = std::string(head) == "mask_rcnn";
-    const auto one = painted_task(masks, 2, 1).detections(*model, data::Part::valid).detections,
-               all = painted_task(masks, 2, 12).detections(*model, data::Part::valid).detections;
+    data::DetectionOptions options = painted_options();
+    options.sides = {64};  // 64 x 64 pixels alone, padded to 96 x 64 in a batch
+    const auto found = [&](int64_t eval_batch) {
+      const tasks::Detection task(data::load_detections(options, masks), options,
+                                  {.batch_size = 2, .eval_batch_size = eval_batch, .masks = masks});
+      return task.detections(*model, data::Part::valid).detections;
+    };
+    const auto one = found(1), all = found(12);
     ASSERT_EQ(one.size(), all.size());
     EXPECT_GT(one.size(), 12U);
     for (size_t i = 0; i < one.size(); ++i) {
