@@ -38,6 +38,7 @@ std::vector<BenchPart> bench_parts() {
           {"prompts", bench_prompts, prompt_case_names()},
           {"evaluation", bench_evaluation, {}},
           {"images", bench_images, image_case_names()},
+          {"detection", bench_detection, detection_case_names()},
           {"grc", bench_grc, grc_case_names()},
           {"translation", bench_translation, translation_case_names()},
           {"translation_lengths", bench_translation_lengths, {}},
@@ -157,12 +158,11 @@ std::shared_ptr<CLI::App> make_bench() {
           "PART", arguments->part,
           "models: training, generation, evaluation (default); kernels: attention and ABC's scan; decoding: the "
           "engine in each precision; prompts: the first token after 1,024 and 8,192; evaluation: with a cache of 3,800 "
-          "tokens and without; images: compared with "
-          "timm; grc: the cost of a gated recurrent cache; translation: training, and translating beside CTranslate2; "
+          "tokens and without; images: compared with timm; detection: with torchvision and pycocotools; grc: the cost of "
+          "a gated recurrent cache; translation: training, and translating beside CTranslate2; "
           "translation_lengths: a token of ABC and of softmax as outputs grow; tokenizers: beside the package "
           "tokenizers; serving: `mnemo serve` beside the scheduler alone, and beside slow clients; device: kernels, "
-          "training "
-          "steps and tokens on a GPU",
+          "training steps and tokens on a GPU",
           false)
       .option("--case", arguments->cases, "NAME", names + "; may be repeated (default all)")
       .flag("--all", arguments->all,

@@ -144,6 +144,7 @@ core::BackboneResult Resnet::forward(const core::BackboneInput& input, const cor
   for (size_t s = 0; s < stages_.size(); ++s) {
     const at::AutoGradMode grad(with_grad && static_cast<int64_t>(s) >= options_.frozen_stages);
     const core::RealCells own = cells(grids[s]);
+    RECORD_USER_SCOPE("convolutions");
     for (const Block& block : stages_[s]) {
       x = pass.block(block, x, real, own);
       real = own;

@@ -21,7 +21,7 @@ struct Segment {
   at::Tensor valid = {};  ///< [B,T] bool, true = a real token; padding on either side; undefined = no padding
   Part part = {};
   Mode mode = Mode::evaluate;
-  at::Tensor pixels = {};       ///< [B,C,H,W], normalised images
+  at::Tensor pixels = {};       ///< [B,C,H,W], normalised images; valid is [B,H,W] then, padding right and below
   at::Tensor token_types = {};  ///< [B,T] int64, for encoders with a table of token types; undefined = all 0
   /// Translation models: the source [B,S] int64, and which of it is real, [B,S] bool, padding on either side; undefined
   /// = no padding. Without a source the one in the state goes on.

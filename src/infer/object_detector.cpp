@@ -24,7 +24,8 @@ ObjectDetector::ObjectDetector(const bundle::Bundle& bundle, const DetectOptions
 ImageObjects ObjectDetector::operator()(data::Image image, const DetectOptions& options) const {
   ImageObjects found{std::move(image), {}};
   found.objects = tasks::find_objects(*model_, tasks::prepare_image(transform_, found.image, divisor_),
-                                      {options.threshold, options.top, options.masks});
+                                      {options.threshold, options.top, options.masks})
+                      .front();
   return found;
 }
 

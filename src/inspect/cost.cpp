@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "core/head.h"
+#include "core/level_head.h"
 #include "inspect/filled_state.h"
 #include "models/image_model.h"
 #include "models/make_attention.h"
@@ -77,16 +77,18 @@ std::string part_of_parameter(std::string_view name) {
   if (holds(name, ".attn.")) return part_of_attention(name);
   if (holds(name, ".ffn.")) return "feed_forward";
   if (holds(name, "norm") || holds(name, ".scale")) return "norms";
-  for (const char* part : {"positions", "token_types", "patch_embedding", "class_token", "merging"}) {
+  for (const char* part : {"positions", "token_types", "patch_embedding", "class_token", "merging", ".stem."}) {
     if (name.starts_with("backbone.") && holds(name, part)) return "embedding";
   }
+  if (holds(name, ".blocks.")) return "convolutions";
   if (name.starts_with("backbone.")) return "attention";  // shared by the attentions of all layers
   if (name.starts_with("embed")) return "embedding";
   return std::string(name.substr(0, name.find('.')));  // head, memory
 }
 
-/// The part that a state field belongs to: the name of its memory.
+/// The part that a state field belongs to: the name of its memory, or norms with running statistics.
 std::string part_of_state(std::string_view path) {
+  if (holds(path, "norm")) return "norms";
   if (!path.starts_with("layers.")) return std::string(path.substr(0, path.find('.')));
   return part_of_attention(path);
 }
@@ -115,8 +117,10 @@ void add(PartCost& to, const PartCost& cost, int64_t sign = 1) {
 void count_parts(const core::Model& model, const core::State& state, const std::function<void()>& run,
                  ModelCost& cost) {
   Parts parts;
+  const bool detects = core::level_head(model) != nullptr;  // all above the backbone is then its head
   for (const layers::Parameter& parameter : model.parameters().all()) {
-    parts.at(part_of_parameter(parameter.name)).parameters += parameter.tensor.numel();
+    const bool of_head = detects && !parameter.name.starts_with("backbone.");
+    parts.at(of_head ? "head" : part_of_parameter(parameter.name)).parameters += parameter.tensor.numel();
   }
   {
     const ops::ProductCounter counter(static_cast<int64_t>(kLongestAsked));

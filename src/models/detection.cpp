@@ -56,10 +56,8 @@ Detector::Rows Detector::rows(const DetectionImages& images, core::Mode mode) co
     input.pixels = padded_to(images.pixels, head_->divisor());
   }
   core::BackboneResult result = backbone_->forward(input, initial_state(batch).child("layers"));
-  std::vector<core::RealCells> real = head_->real(result.levels);
-  return {head_->rows(result.levels),
-          core::State::list({{"layers", std::move(result.state)}}),
-          {{input.pixels.size(2), input.pixels.size(3)}, images.sizes, std::move(real)}};
+  return {head_->rows(result.levels), core::State::list({{"layers", std::move(result.state)}}),
+          head_->images({input.pixels.size(2), input.pixels.size(3)}, images.sizes)};
 }
 
 DetectionLosses Detector::losses(const DetectionImages& images, std::span<const heads::ObjectTargets> targets,

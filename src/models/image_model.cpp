@@ -33,6 +33,22 @@ core::BackboneInput image_input(const core::Segment& segment, const core::Attent
   return input;
 }
 
+/// Height and width of each image in a padded batch.
+std::vector<core::Grid> image_sizes(const core::Segment& segment) {
+  const int64_t batch = segment.pixels.size(0), height = segment.pixels.size(2), width = segment.pixels.size(3);
+  const at::Tensor& valid = segment.valid;
+  if (!valid.defined()) return std::vector<core::Grid>(static_cast<size_t>(batch), {height, width});
+  base::require(valid.scalar_type() == at::kBool && valid.sizes() == at::IntArrayRef({batch, height, width}),
+                "[model] valid: expected [{},{},{}] bool for these pixels, found {} {}", batch, height, width,
+                c10::str(valid.sizes()), c10::toString(valid.scalar_type()));
+  const auto real = core::RealCells::from_mask(valid.flatten(1), {height, width});
+  base::require(real.all() ? valid.all().item<bool>() : at::equal(real.mask(valid.device()), valid.flatten(1)), "{}",
+                "[model] valid: expected images in the upper left corner, padded on the right and below");
+  std::vector<core::Grid> sizes;
+  for (int64_t b = 0; b < batch; ++b) sizes.push_back(real.of_image(b));
+  return sizes;
+}
+
 }  // namespace
 
 ImageModel::ImageModel(const ModelOptions& options, uint64_t seed, at::ScalarType dtype, const layers::Budget& budget,
@@ -84,6 +100,8 @@ void ImageModel::require_images(const core::Segment& segment) const {
   require_alone(!segment.tokens.defined() && !segment.source.defined(), "pixels or rows alone", "tokens");
   base::require(segment.part.starts && segment.part.ends,
                 "[model] an image is always whole: expected part.starts and part.ends to be true");
+  base::require(!tasks_ || !segment.valid.defined(),
+                "[model] tasks of a learnable memory read whole images: expected no padding, found valid");
 }
 
 core::StepResult ImageModel::run(const core::Segment& segment, const core::State& state,
@@ -92,6 +110,8 @@ core::StepResult ImageModel::run(const core::Segment& segment, const core::State
   core::BackboneInput input = image_input(segment, observe, hidden);
   const core::LevelHead* levels = level_head();
   input.levels = levels != nullptr;
+  // A detector reads a whole image as one without padding in a batch of larger ones.
+  if (levels != nullptr || (is_whole() && segment.valid.defined())) input.image_sizes = image_sizes(segment);
   const core::State layers = state.child("layers");
   core::StepResult step;
   if (tasks_) {
@@ -101,9 +121,12 @@ core::StepResult ImageModel::run(const core::Segment& segment, const core::State
   }
   core::BackboneResult result = backbone_->forward(input, layers);
   const int64_t grid = result.grid.size(), rows = result.hidden.size(1);
-  step.hidden = levels != nullptr  ? levels->rows(result.levels)
-                : head_ == nullptr ? result.hidden
-                                   : hidden_rows(head_.get(), result.hidden, rows - grid, grid, {});
+  if (levels != nullptr) {
+    RECORD_USER_SCOPE("head");
+    step.hidden = levels->rows(result.levels);
+  } else {
+    step.hidden = head_ == nullptr ? result.hidden : hidden_rows(head_.get(), result.hidden, rows - grid, grid, {});
+  }
   step.state = core::State::list({{"layers", std::move(result.state)}});
   return step;
 }

@@ -22,7 +22,8 @@ struct TaskLogits {
 
 /// Segment.pixels [B,C,H,W] -> backbone -> hidden [B,1,D]: the class token, or the mean of the grid, after the final
 /// norm. With kind = "layer_stack" it takes Segment.rows [B,T,D] and returns all rows. With a detector's head hidden
-/// is the feature pyramid, heads::DetectorHead::rows(). State: "layers".
+/// is the feature pyramid, heads::DetectorHead::rows(). No attention and no memory reads padding (Segment.valid).
+/// State: "layers".
 class ImageModel final : public Model, public core::ReadsLevels {
  public:
   static constexpr core::InputKind kInput = core::InputKind::images;

@@ -85,6 +85,17 @@ class ImageDraws {
 /// The orientation that undoes another.
 int undone(int orientation) { return orientation == 6 ? 8 : orientation == 8 ? 6 : orientation; }
 
+/// An object as a detection in an image as it is stored, whose orientation `back` restores.
+data::CocoDetection stored_detection(FoundObject found, int32_t image, int back, ImageSize size) {
+  data::AnnotatedObject object{found.box, static_cast<int32_t>(found.category), false, std::move(found.mask)};
+  data::orient(object, back, size.first, size.second);
+  const data::CornerBox& box = object.box;
+  data::CocoDetection out{image, object.category, {box[0], box[1], box[2] - box[0], box[3] - box[1]}, found.score};
+  if (!object.mask.bytes.empty())
+    out.mask = data::rle_encode(object.mask.bytes.data(), object.mask.height, object.mask.width);
+  return out;
+}
+
 /// Detections as numbers, for other ranks.
 at::Tensor packed(const std::vector<data::CocoDetection>& detections) {
   std::vector<double> values;
@@ -127,8 +138,8 @@ void add_scores(const Detection::Found& found, data::CocoParts parts, Evaluation
   evaluation.notes.emplace_back(prefix + "ap_of_classes", std::move(classes));
 }
 
-PreparedImage prepared(const data::DetectionBatch& batch) {
-  return {batch.pixels, sizes_of(batch.targets.sizes).front(), sizes_of(batch.targets.stored).front()};
+PreparedImages prepared(const data::DetectionBatch& batch) {
+  return {batch.pixels, sizes_of(batch.targets.sizes), sizes_of(batch.targets.stored)};
 }
 
 }  // namespace
@@ -145,6 +156,7 @@ std::vector<data::Batch> Detection::next(const core::ModelInput&) {
   data::DetectionBatch images = training_.next();
   data::Batch batch;
   batch.input.pixels = std::move(images.pixels);
+  batch.input.valid = real_pixels(batch.input.pixels, sizes_of(images.targets.sizes));
   batch.num_targets = batch.input.pixels.size(0);
   batch.targets = std::move(images.targets);
   return {batch};
@@ -159,10 +171,10 @@ TaskLoss Detection::loss(const core::Model& model, const core::StepResult& step,
   const auto& own = batch.targets.as<data::DetectionTargets>();
   std::vector<heads::ObjectTargets> objects = objects_of(own);
   for (heads::ObjectTargets& each : objects) each.boxes = each.boxes.to(step.hidden.scalar_type());
-  const heads::NamedLosses losses = heads::detector_head(model, kWho)
-                                        .losses(step.hidden,
-                                                {{batch.input.pixels.size(2), batch.input.pixels.size(3)},
-                                                 sizes_of(own.sizes)},
+  const heads::DetectorHead& head = heads::detector_head(model, kWho);
+  const at::Tensor& pixels = batch.input.pixels;
+  const heads::NamedLosses losses = head.losses(step.hidden,
+                                                head.images({pixels.size(2), pixels.size(3)}, sizes_of(own.sizes)),
                                                 objects, ImageDraws(options_.seed, own.draws));
   // They are means over the images of this batch.
   const double share = static_cast<double>(objects.size()) / static_cast<double>(targets);
@@ -180,19 +192,16 @@ double Detection::epoch() const {
 std::vector<data::CocoDetection> Detection::share_of(const core::Model& model,
                                                      const std::shared_ptr<const data::AnnotatedImages>& images) const {
   const data::DetectionShare share{ranks() == nullptr ? 0 : ranks()->rank(), ranks() == nullptr ? 1 : ranks()->size()};
-  data::MeasuredDetections measured(images, data_, {1, options_.divisor, data_.workers}, share);
+  data::MeasuredDetections measured(images, data_, {options_.eval_batch_size, options_.divisor, data_.workers}, share);
   std::vector<data::CocoDetection> found;
   for (data::DetectionBatch batch; measured.next(batch);) {
-    const PreparedImage image = prepared(batch);
-    const auto number = static_cast<int32_t>(batch.targets.images[0].item<int64_t>());
-    const int back = undone(images->orientation(number));
-    for (FoundObject& object : find_objects(model, image, {.masks = options_.masks})) {
-      data::AnnotatedObject stored{object.box, static_cast<int32_t>(object.category), false, std::move(object.mask)};
-      data::orient(stored, back, image.original.first, image.original.second);
-      const data::CornerBox& box = stored.box;
-      found.push_back({number, stored.category, {box[0], box[1], box[2] - box[0], box[3] - box[1]}, object.score});
-      if (!stored.mask.bytes.empty())
-        found.back().mask = data::rle_encode(stored.mask.bytes.data(), stored.mask.height, stored.mask.width);
+    const PreparedImages read = prepared(batch);
+    std::vector<std::vector<FoundObject>> objects = find_objects(model, read, {.masks = options_.masks});
+    for (size_t b = 0; b < objects.size(); ++b) {
+      const auto number = static_cast<int32_t>(batch.targets.images[static_cast<int64_t>(b)].item<int64_t>());
+      const int back = undone(images->orientation(number));
+      for (FoundObject& object : objects[b])
+        found.push_back(stored_detection(std::move(object), number, back, read.originals[b]));
     }
   }
   return found;
@@ -200,9 +209,12 @@ std::vector<data::CocoDetection> Detection::share_of(const core::Model& model,
 
 /// The detections of all ranks in the order of the images.
 std::vector<data::CocoDetection> Detection::of_all_ranks(std::vector<data::CocoDetection> own) const {
-  if (ranks() == nullptr) return own;
   std::vector<data::CocoDetection> all;
-  for (const at::Tensor& numbers : ranks()->gather(packed(own))) unpack(numbers, all);
+  if (ranks() == nullptr) {
+    all = std::move(own);
+  } else {
+    for (const at::Tensor& numbers : ranks()->gather(packed(own))) unpack(numbers, all);
+  }
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.image < b.image; });
   return all;
 }
@@ -243,10 +255,11 @@ std::string Detection::picture(const core::Model& model) const {
     std::vector<data::DrawnObject> drawn;
     for (const data::AnnotatedObject& object : image.objects)
       if (!object.crowd) drawn.push_back({.box = object.box, .is_truth = true});
-    for (FoundObject& found : find_objects(model, prepare_image(transform, image.image, options_.divisor),
-                                           {.threshold = kShown, .top = kMostObjects})) {
-      drawn.push_back({found.box, sets_.classes[static_cast<size_t>(found.category)], found.score, found.category,
-                       std::move(found.mask)});
+    const auto found = find_objects(model, prepare_image(transform, image.image, options_.divisor),
+                                    {.threshold = kShown, .top = kMostObjects});
+    for (const FoundObject& object : found.front()) {
+      drawn.push_back({object.box, sets_.classes[static_cast<size_t>(object.category)], object.score, object.category,
+                       object.mask});
     }
     cells.push_back(data::detection_svg(image.image, drawn, {.max_side = 420}));
   }

@@ -16,13 +16,16 @@ struct DetectionTrainOptions {
   int64_t divisor = 32;  ///< sides of batches are multiples of this
   bool shuffle = true;
   int64_t seed = 0;
-  int64_t eval_samples = 512;  ///< maximum number of images that an evaluation measures, evenly spread
-  bool masks = false;          ///< the detector gives masks too
+  int64_t eval_batch_size = 16;  ///< images of a pass in evaluation; the result does not depend on it
+  int64_t eval_samples = 512;    ///< maximum number of images that an evaluation measures, evenly spread
+  bool masks = false;            ///< the detector gives masks too
 };
 
 /// Finding objects in images, with a detector (heads::DetectorHead).
 ///
-/// Metrics are COCO's numbers from 0 to 1, on images one at a time: ap, ap50, ap75, ap_small, ap_medium, ap_large, ar1,
+/// No image reads padding: its losses and detections do not depend on the others of its batch.
+///
+/// Metrics are COCO's numbers from 0 to 1: ap, ap50, ap75, ap_small, ap_medium, ap_large, ar1,
 /// ar10, ar100, ar_small, ar_medium, ar_large, and with masks the same after "mask_". Those with nothing to measure (no
 /// small objects) are left out. Notes: AP of each class.
 class Detection final : public Task {

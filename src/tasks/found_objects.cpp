@@ -15,8 +15,7 @@ constexpr int64_t kPastedAtOnce = 8;  // whole images of numbers
 constexpr double kInside = 0.5;       // probability from which a pixel is the object's
 
 /// Masks within boxes as bitmaps of the image.
-void paste(const at::Tensor& masks, const at::Tensor& boxes, std::pair<int64_t, int64_t> image,
-           std::vector<FoundObject>& objects) {
+void paste(const at::Tensor& masks, const at::Tensor& boxes, ImageSize image, std::vector<FoundObject>& objects) {
   const auto [height, width] = image;
   for (int64_t first = 0; first < masks.size(0); first += kPastedAtOnce) {
     const int64_t end = std::min(first + kPastedAtOnce, masks.size(0));
@@ -30,33 +29,13 @@ void paste(const at::Tensor& masks, const at::Tensor& boxes, std::pair<int64_t, 
   }
 }
 
-}  // namespace
-
-PreparedImage prepare_image(const data::DetectionTransform& transform, const data::Image& image, int64_t divisor) {
-  const data::Image resized = transform.measure({image, {}}).image;
-  const auto padded = [&](int64_t side) { return (side + divisor - 1) / divisor * divisor; };
-  const int64_t height = padded(resized.height), width = padded(resized.width);
-  PreparedImage out{
-      at::zeros({1, 3, height, width}, at::kFloat), {resized.height, resized.width}, {image.height, image.width}};
-  transform.normalise(resized, height, width, out.pixels.mutable_data_ptr<float>());
-  return out;
-}
-
-std::vector<FoundObject> find_objects(const core::Model& model, const PreparedImage& image,
-                                      const ObjectLimits& limits) {
-  const at::NoGradGuard no_grad;
-  const heads::DetectorHead& head = heads::detector_head(model, "detect");
-  core::Segment segment;
-  segment.pixels = image.pixels.to(core::device_of(model));
-  segment.mode = core::Mode::evaluate;
-  const core::StepResult step = model.forward(segment, model.initial_state(1));
-  const heads::Detections
-      found = head.detect(step.hidden, {{segment.pixels.size(2), segment.pixels.size(3)}, {image.size}}).front();
-  const int64_t wanted = std::min(limits.top, (found.scores >= limits.threshold).sum().item<int64_t>());
+/// Detections of an image of `size` in pixels of the original.
+std::vector<FoundObject> in_original(const heads::Detections& found, ImageSize size, ImageSize original,
+                                     const ObjectLimits& limits) {
   // Scores fall, so these are the first.
-  const auto [height, width] = image.original;
-  const double y = static_cast<double>(height) / static_cast<double>(image.size.first),
-               x = static_cast<double>(width) / static_cast<double>(image.size.second);
+  const int64_t wanted = std::min(limits.top, (found.scores >= limits.threshold).sum().item<int64_t>());
+  const double y = static_cast<double>(original.first) / static_cast<double>(size.first),
+               x = static_cast<double>(original.second) / static_cast<double>(size.second);
   const at::Tensor boxes = found.boxes.slice(0, 0, wanted).to(at::kCPU, at::kDouble) *
                            at::tensor({x, y, x, y}, at::kDouble);
   const at::Tensor scores = found.scores.slice(0, 0, wanted).to(at::kCPU, at::kDouble),
@@ -69,7 +48,47 @@ std::vector<FoundObject> find_objects(const core::Model& model, const PreparedIm
                        scores[i].item<double>()});
   }
   if (limits.masks && found.masks.defined())
-    paste(found.masks.slice(0, 0, wanted).to(at::kCPU, at::kFloat), boxes.to(at::kFloat), image.original, objects);
+    paste(found.masks.slice(0, 0, wanted).to(at::kCPU, at::kFloat), boxes.to(at::kFloat), original, objects);
+  return objects;
+}
+
+}  // namespace
+
+PreparedImages prepare_image(const data::DetectionTransform& transform, const data::Image& image, int64_t divisor) {
+  const data::Image resized = transform.measure({image, {}}).image;
+  const auto padded = [&](int64_t side) { return (side + divisor - 1) / divisor * divisor; };
+  const int64_t height = padded(resized.height), width = padded(resized.width);
+  PreparedImages out{
+      at::zeros({1, 3, height, width}, at::kFloat), {{resized.height, resized.width}}, {{image.height, image.width}}};
+  transform.normalise(resized, height, width, out.pixels.mutable_data_ptr<float>());
+  return out;
+}
+
+at::Tensor real_pixels(const at::Tensor& pixels, const std::vector<ImageSize>& sizes) {
+  const int64_t batch = pixels.size(0);
+  at::Tensor real = at::zeros({batch, pixels.size(2), pixels.size(3)}, at::kBool);
+  for (int64_t b = 0; b < batch; ++b) {
+    const auto [height, width] = sizes[static_cast<size_t>(b)];
+    real[b].slice(0, 0, height).slice(1, 0, width).fill_(true);
+  }
+  return real.to(pixels.device());
+}
+
+std::vector<std::vector<FoundObject>> find_objects(const core::Model& model, const PreparedImages& images,
+                                                   const ObjectLimits& limits) {
+  const at::NoGradGuard no_grad;
+  const heads::DetectorHead& head = heads::detector_head(model, "detect");
+  const at::Tensor& like = model.parameters().all().front().tensor;
+  core::Segment segment;
+  segment.pixels = images.pixels.to(like.device(), like.scalar_type());
+  segment.valid = real_pixels(segment.pixels, images.sizes);
+  segment.mode = core::Mode::evaluate;
+  const core::StepResult step = model.forward(segment, model.initial_state(segment.pixels.size(0)));
+  const std::vector<heads::Detections> found = head.detect(
+      step.hidden, head.images({segment.pixels.size(2), segment.pixels.size(3)}, images.sizes));
+  std::vector<std::vector<FoundObject>> objects;
+  for (size_t b = 0; b < found.size(); ++b)
+    objects.push_back(in_original(found[b], images.sizes[b], images.originals[b], limits));
   return objects;
 }
 

@@ -30,18 +30,23 @@ struct ObjectLimits {
   bool masks = true;  ///< where the detector has them
 };
 
-/// An image as a detector reads it: pixels [1,3,H,W], of which `size` is the image, made of one of `original` pixels.
-struct PreparedImage {
+using ImageSize = std::pair<int64_t, int64_t>;
+
+/// Images as a detector reads them: pixels [B,3,H,W], of which each image fills `sizes`, made of `originals`.
+struct PreparedImages {
   at::Tensor pixels;
-  std::pair<int64_t, int64_t> size, original;
+  std::vector<ImageSize> sizes, originals;
 };
 
-/// An image of any size, resized and padded to multiples of `divisor`.
-PreparedImage prepare_image(const data::DetectionTransform& transform, const data::Image& image, int64_t divisor);
+/// One image of any size, resized and padded to multiples of `divisor`.
+PreparedImages prepare_image(const data::DetectionTransform& transform, const data::Image& image, int64_t divisor);
 
-/// The objects of one image, by falling score. The model starts afresh, so they depend on nothing but the image. Throws
-/// InputError for a model that is no detector.
-std::vector<FoundObject> find_objects(const core::Model& model, const PreparedImage& image,
-                                      const ObjectLimits& limits = {});
+/// Which pixels are real, as core::Segment::valid: [B,H,W] bool.
+at::Tensor real_pixels(const at::Tensor& pixels, const std::vector<ImageSize>& sizes);
+
+/// The objects of each image, by falling score. The model starts afresh and reads no padding, so they depend on nothing
+/// but the image. Throws InputError for a model that is no detector.
+std::vector<std::vector<FoundObject>> find_objects(const core::Model& model, const PreparedImages& images,
+                                                   const ObjectLimits& limits = {});
 
 }  // namespace mnemo::tasks

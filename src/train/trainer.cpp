@@ -79,10 +79,10 @@ void require_divisible(const TrainOptions& options, int64_t ranks) {
                 below > 0 ? fmt::format("{} or ", below) : "", above, batch);
 }
 
-/// Rows of a batch that have a real token.
+/// Rows of a batch that have a real token or pixel.
 double real_rows(const data::Batch& batch) {
   if (!batch.input.valid.defined()) return static_cast<double>(data::num_rows(batch));
-  return batch.input.valid.any(1).sum().item<double>();
+  return batch.input.valid.flatten(1).any(1).sum().item<double>();
 }
 
 }  // namespace

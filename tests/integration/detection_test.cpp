@@ -97,6 +97,22 @@ TEST_F(Detectors, RefuseWhatDoesNotFit) {
   EXPECT_TRUE(holds(described.out, "8 images")) << described.out;
 }
 
+TEST_F(Detectors, InspectShowsWhatACacheAdds) {
+  const std::string path = folder_ / "cached.toml", run_folder = folder_ / "cached";
+  write(path, "[data]\ntype = \"detection\"\ntrain = \"" + objects_ + "\"\nshorter = [64]\n[model]\n" +
+                  small_detector("retinanet", true) + "[train]\nsteps = 2\nbatch_size = 2\n");
+  const Finished trained = run({"train", path, "--out", run_folder, "--quiet"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const std::string maps = folder_ / "maps.svg";
+  const Finished seen = run({"inspect", run_folder, "--image", photo_, "--svg", maps, "--json"});
+  ASSERT_EQ(seen.status, 0) << seen.err;
+  const base::Node branches = json(seen.out).at("attention").at("branches");
+  ASSERT_EQ(branches.size(), 8U) << "o_self and o_mem of four layers";
+  EXPECT_EQ(branches.items()[1].at("name").as_string(), "o_mem");
+  EXPECT_NE(branches.items()[1].at("means"), branches.items()[0].at("means"));
+  EXPECT_TRUE(holds(content(maps), "layer 3 o_mem"));
+}
+
 TEST_F(Detectors, StartFromABackboneThatClassifies) {
   data::make_class_folders(folder_ / "classes");
   const std::string classes = folder_ / "classes.toml";
@@ -106,8 +122,17 @@ TEST_F(Detectors, StartFromABackboneThatClassifies) {
                      "head = { type = \"classification\", pool = \"mean\" }\n[train]\nsteps = 1\nbatch_size = 2\n");
   const Finished classifier = run({"train", classes, "--out", folder_ / "classifier", "--quiet"});
   ASSERT_EQ(classifier.status, 0) << classifier.err;
-  for (const std::string& from :
-       {folder_ / "classifier", std::string(MNEMO_SOURCE_DIR) + "/tests/golden/data/vision_import/timm_pvt_v2"}) {
+  // A Swin in timm's format.
+  write(classes,
+        "[data]\ntype = \"images\"\ntrain = \"" + folder_ / "classes" +
+            "\"\n[model]\nbackbone = { type = \"swin\", image_size = [64, 64], dim = 8, depths = [1, 1, 1, 1], "
+            "num_heads = [1, 1, 2, 2], window_size = [4, 4] }\n"
+            "head = { type = \"classification\", pool = \"mean\" }\n[train]\nsteps = 1\nbatch_size = 2\n");
+  ASSERT_EQ(run({"train", classes, "--out", folder_ / "swin", "--quiet"}).status, 0);
+  const Finished converted = run({"convert", folder_ / "swin", "--to", "timm_swin", "--out", folder_ / "timm_swin"});
+  ASSERT_EQ(converted.status, 0) << converted.err;
+  for (const std::string& from : {folder_ / "classifier", folder_ / "timm_swin",
+                                  std::string(MNEMO_SOURCE_DIR) + "/tests/golden/data/vision_import/timm_pvt_v2"}) {
     const std::string path = folder_ / "from.toml";
     write(path, "[data]\ntype = \"detection\"\ntrain = \"" + objects_ + "\"\nshorter = [64]\n[model]\nfrom = \"" +
                     from +

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -112,6 +113,18 @@ void require_batches(const AnnotatedImages& images, const DetectionBatchOptions&
                 images.set().path);
 }
 
+/// The images by height / width.
+std::vector<int64_t> by_shape(const CocoSet& set) {
+  std::vector<int64_t> order(set.images.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto shape = [&](int64_t i) {
+    const CocoImage& image = set.images[static_cast<size_t>(i)];
+    return static_cast<double>(image.height) / static_cast<double>(std::max<int64_t>(1, image.width));
+  };
+  std::ranges::stable_sort(order, std::less{}, shape);
+  return order;
+}
+
 DetectionBatch taken_from(BatchWork& work) { return std::move(static_cast<DetectionWork&>(work).batch); }
 
 }  // namespace
@@ -173,14 +186,13 @@ MeasuredDetections::MeasuredDetections(std::shared_ptr<const AnnotatedImages> im
       transform_(transform),
       options_(options),
       share_(share),
+      order_(by_shape(images_->set())),
       batches_(
           [this](int64_t number) -> std::unique_ptr<BatchWork> {
             std::vector<int64_t> indices;
-            const int64_t first = number * options_.batch_size;
-            for (int64_t k = first; k < first + options_.batch_size; ++k) {
-              const int64_t i = share_.rank + k * share_.ranks;
-              if (i < images_->size()) indices.push_back(i);
-            }
+            const int64_t first = (share_.rank + number * share_.ranks) * options_.batch_size;
+            for (int64_t k = first; k < std::min(first + options_.batch_size, images_->size()); ++k)
+              indices.push_back(order_[static_cast<size_t>(k)]);
             if (indices.empty()) return nullptr;
             return std::make_unique<DetectionWork>(
                 *images_, transform_, std::move(indices), options_.divisor, first,

@@ -88,12 +88,12 @@ class TrainingDetections {
   OrderedBatches batches_;  // last: its threads use all of the above
 };
 
-/// Every `ranks`-th image, from `rank` on.
+/// Every `ranks`-th batch, from `rank` on.
 struct DetectionShare {
   int64_t rank = 0, ranks = 1;
 };
 
-/// The images of a share in order, for evaluation.
+/// The images of a share for evaluation, in the order of their shapes: those of a batch need little padding.
 class MeasuredDetections {
  public:
   MeasuredDetections(std::shared_ptr<const AnnotatedImages> images, const DetectionTransformOptions& transform,
@@ -106,6 +106,7 @@ class MeasuredDetections {
   DetectionTransform transform_;
   DetectionBatchOptions options_;
   DetectionShare share_;
+  std::vector<int64_t> order_;
   OrderedBatches batches_;
 };
 

@@ -80,9 +80,19 @@ at::Tensor DetectorHead::rows(std::span<const core::ImageLevel> levels) const {
   return at::cat(flat, 2).transpose(1, 2);
 }
 
-std::vector<core::RealCells> DetectorHead::real(std::span<const core::ImageLevel> levels) const {
-  const std::vector<core::RealCells> real = real_of(read(levels));
-  return real.empty() ? real : neck_->real(real);
+DetectedImages DetectorHead::images(PixelSize padded, std::vector<PixelSize> sizes) const {
+  DetectedImages images{padded, std::move(sizes)};
+  if (parts_.padding == DetectorPadding::seen) return images;
+  const auto [height, width] = padded;
+  std::vector<core::Grid> own;
+  for (const auto& [rows, columns] : images.sizes) own.push_back({rows, columns});
+  std::vector<core::RealCells> stages;
+  for (size_t l = 0; l < parts_.fpn.in_channels.size(); ++l) {
+    const int64_t stride = parts_.simple_pyramid ? SimplePyramid::kStride : stride_ << (parts_.first_stage + l);
+    stages.push_back(core::RealCells::of("detector", own, height, width, {height / stride, width / stride}));
+  }
+  if (!std::ranges::all_of(stages, &core::RealCells::all)) images.real = neck_->real(stages);
+  return images;
 }
 
 /// The maps that rows() has joined: each stage halves the grid, and extra maps halve it, rounded up.

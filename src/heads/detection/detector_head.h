@@ -54,12 +54,11 @@ struct DetectorParts {
 DetectorParts detector_parts(DetectorType type, const BackboneStages& stages, int64_t num_classes,
                              const std::string& backbone);
 
-/// Images of one batch, padded on the right and at the bottom to one size.
+/// Images of one batch, padded on the right and at the bottom to one size: DetectorHead::images().
 struct DetectedImages {
-  PixelSize padded;              ///< a multiple of the backbone's last stride
-  std::vector<PixelSize> sizes;  ///< of each image, before padding
-  /// DetectorHead::real(): the real cells of each map; empty: padding is seen.
-  std::vector<core::RealCells> real = {};
+  PixelSize padded;                        ///< a multiple of the backbone's last stride
+  std::vector<PixelSize> sizes;            ///< of each image, before padding
+  std::vector<core::RealCells> real = {};  ///< the real cells of each map; empty: all, or padding is seen
 };
 
 /// Parts of a loss, with their names.
@@ -75,8 +74,9 @@ class DetectorHead final : public core::LevelHead {
 
   /// The maps of the pyramid, one after the other, row by row.
   at::Tensor rows(std::span<const core::ImageLevel> levels) const override;
-  /// The real cells of the pyramid's maps; empty if the levels have no padding that the backbone masks.
-  std::vector<core::RealCells> real(std::span<const core::ImageLevel> levels) const;
+  /// Images of these sizes in a batch of `padded` pixels, with the real cells of the pyramid's maps unless padding is
+  /// seen. The backbone must have got the same sizes.
+  DetectedImages images(PixelSize padded, std::vector<PixelSize> sizes) const;
   void run(const at::Tensor& rows, int64_t height, int64_t width) const override;
   int64_t num_classes() const override { return parts_.num_classes(); }
   /// They throw InputError: a detector says nothing of whole images.

@@ -36,6 +36,7 @@ void iou_block(const T* box, const Columns<T>& anchors, int64_t first, int64_t s
   const T x1 = box[0], y1 = box[1], x2 = box[2], y2 = box[3], area = (x2 - x1) * (y2 - y1);
   const T *ax1 = anchors.x1.data() + first, *ay1 = anchors.y1.data() + first, *ax2 = anchors.x2.data() + first,
           *ay2 = anchors.y2.data() + first, *own = anchors.area.data() + first;
+#pragma omp simd
   for (int64_t i = 0; i < size; ++i) {
     const T width = std::max(std::min(x2, ax2[i]) - std::max(x1, ax1[i]), T(0)),
             height = std::max(std::min(y2, ay2[i]) - std::max(y1, ay1[i]), T(0));

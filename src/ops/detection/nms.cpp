@@ -49,6 +49,7 @@ class Suppression {
     const T a = x1_[i], b = y1_[i], c = x2_[i], d = y2_[i], own = area_[i];
     const T *x1 = x1_.data(), *y1 = y1_.data(), *x2 = x2_.data(), *y2 = y2_.data(), *area = area_.data();
     T* dropped = dropped_.data();
+#pragma omp simd
     for (size_t j = i + 1; j < n; ++j) {
       const T width = std::max(std::min(c, x2[j]) - std::max(a, x1[j]), T(0)),
               height = std::max(std::min(d, y2[j]) - std::max(b, y1[j]), T(0));

@@ -56,6 +56,7 @@ void pool(const T* map, int64_t stride, const Roi& roi, T* line, T* out) {
       const RoiTap& tap = roi.y.taps[static_cast<size_t>(k)];
       const T* from = map + tap.index * stride + first;
       const T weight = static_cast<T>(tap.weight);
+#pragma omp simd
       for (int64_t i = 0; i < size; ++i) line[i] += weight * from[i];
     }
     for (int64_t q = 0; q < cells_x; ++q) {
@@ -86,6 +87,7 @@ void unpool(const T* grad, int64_t stride, const Roi& roi, T* line, T* map) {
       const RoiTap& tap = roi.y.taps[static_cast<size_t>(k)];
       T* to = map + tap.index * stride + first;
       const T weight = static_cast<T>(tap.weight);
+#pragma omp simd
       for (int64_t i = 0; i < size; ++i) to[i] += weight * line[i];
     }
   }
@@ -103,13 +105,13 @@ struct RoiAlign : torch::autograd::Function<RoiAlign> {
     AT_DISPATCH_FLOATING_TYPES(features.scalar_type(), "roi_align", [&] {
       const scalar_t* maps = features.const_data_ptr<scalar_t>();
       scalar_t* to = out.mutable_data_ptr<scalar_t>();
-      at::parallel_for(0, static_cast<int64_t>(list.size()), 1, [&](int64_t begin, int64_t end) {
+      // Channel by channel: its map stays in the cache for all boxes.
+      at::parallel_for(0, channels, 1, [&](int64_t begin, int64_t end) {
         std::vector<scalar_t> line(static_cast<size_t>(features.size(3)));
-        for (int64_t r = begin; r < end; ++r) {
-          const Roi& roi = list[static_cast<size_t>(r)];
-          for (int64_t c = 0; c < channels; ++c) {
-            pool(maps + (roi.image * channels + c) * plane, features.size(3), roi, line.data(),
-                 to + (r * channels + c) * height * width);
+        for (int64_t c = begin; c < end; ++c) {
+          for (size_t r = 0; r < list.size(); ++r) {
+            pool(maps + (list[r].image * channels + c) * plane, features.size(3), list[r], line.data(),
+                 to + (static_cast<int64_t>(r) * channels + c) * height * width);
           }
         }
       });
@@ -139,8 +141,8 @@ struct RoiAlign : torch::autograd::Function<RoiAlign> {
       // A thread owns channels, so that no two add to one map.
       at::parallel_for(0, channels, 1, [&](int64_t begin, int64_t end) {
         std::vector<scalar_t> line(static_cast<size_t>(shape[3]));
-        for (size_t r = 0; r < list.size(); ++r) {
-          for (int64_t c = begin; c < end; ++c) {
+        for (int64_t c = begin; c < end; ++c) {
+          for (size_t r = 0; r < list.size(); ++r) {
             unpool(from + (static_cast<int64_t>(r) * channels + c) * cells, shape[3], list[r], line.data(),
                    maps + (list[r].image * channels + c) * plane);
           }

@@ -122,7 +122,7 @@ LoadedTask DetectionSpec::load(const models::ModelOptions& model, const TaskSett
   loaded.task = std::make_unique<Detection>(
       std::move(sets), options_,
       DetectionTrainOptions{settings.batch_size, divisor_of(model), settings.shuffle, settings.seed,
-                            settings.eval_samples, masks});
+                            settings.eval_batch_size, settings.eval_samples, masks});
   return loaded;
 }
 

@@ -127,21 +127,43 @@ TEST(TrainingDetections, LargeScaleJitterIsASquare) {
   }
 }
 
-TEST(MeasuredDetections, AreAllImagesInOrder) {
+TEST(MeasuredDetections, AreAllImagesByShape) {
   const auto images = boxed_images(false);
   MeasuredDetections all(images, varied(), {3, 32, 0});
   DetectionBatch batch;
-  int64_t count = 0;
+  std::vector<int64_t> seen;
+  double before = 0;
   while (all.next(batch)) {
-    for (int64_t b = 0; b < batch.pixels.size(0); ++b, ++count) {
-      EXPECT_EQ(batch.targets.images[b].item<int64_t>(), count);
+    for (int64_t b = 0; b < batch.pixels.size(0); ++b) {
+      seen.push_back(batch.targets.images[b].item<int64_t>());
+      const CocoImage& image = images->set().images[static_cast<size_t>(seen.back())];
+      const double shape = static_cast<double>(image.height) / static_cast<double>(image.width);
+      EXPECT_GE(shape, before);
+      before = shape;
       const int64_t shorter = batch.targets.sizes[b].min().item<int64_t>();
       EXPECT_TRUE(shorter == 40 || batch.targets.sizes[b].max().item<int64_t>() == 64);
     }
     EXPECT_FALSE(batch.targets.masks.values.defined());
     EXPECT_EQ(num_rows(batch.targets), batch.pixels.size(0));
   }
-  EXPECT_EQ(count, images->size());
+  std::sort(seen.begin(), seen.end());
+  ASSERT_EQ(static_cast<int64_t>(seen.size()), images->size());
+  for (size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], static_cast<int64_t>(i));
+}
+
+TEST(MeasuredDetections, SharesAreWholeBatches) {
+  const auto images = boxed_images(false);
+  const auto batches_of = [&](const DetectionShare& share) {
+    MeasuredDetections own(images, varied(), {2, 32, 0}, share);
+    std::vector<at::Tensor> batches;
+    for (DetectionBatch batch; own.next(batch);) batches.push_back(batch.targets.images);
+    return batches;
+  };
+  const std::vector<at::Tensor> all = batches_of({});
+  const std::vector<std::vector<at::Tensor>> shares = {batches_of({0, 2}), batches_of({1, 2})};
+  ASSERT_GT(all.size(), 1U);
+  EXPECT_EQ(shares[0].size() + shares[1].size(), all.size());
+  for (size_t i = 0; i < all.size(); ++i) EXPECT_TRUE(at::equal(shares[i % 2][i / 2], all[i])) << i;
 }
 
 TEST(AnnotatedImages, ErrorsNameTheFile) {

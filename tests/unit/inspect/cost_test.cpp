@@ -240,7 +240,7 @@ struct Published {
 };
 
 // Wang et al. 2021, table 1; Wang et al. 2022, tables 1 and 2; Liu et al. 2021, table 1 (28.3 million in their
-// repository).
+// repository); torchvision's table of ResNets.
 TEST(Presets, OfPyramidsHaveThePublishedParametersAndMultiplyAdds) {
   for (const Published& one : {Published{"pvt_tiny", 13.2, 1.9},
                                {"pvt_small", 24.5, 3.8},
@@ -249,13 +249,30 @@ TEST(Presets, OfPyramidsHaveThePublishedParametersAndMultiplyAdds) {
                                {"pvt_v2_b2_linear", 22.6, 3.9},
                                {"pvt_v2_b3", 45.2, 6.9},
                                {"pvt_v2_b4", 62.6, 10.1},
-                               {"swin_tiny", 28.3, 4.5}}) {
+                               {"swin_tiny", 28.3, 4.5},
+                               {"resnet18", 11.7, 1.8},
+                               {"resnet34", 21.8, 3.7},
+                               {"resnet50", 25.6, 4.1},
+                               {"resnet101", 44.5, 7.8}}) {
     const models::ModelOptions of = models::read_model_options(
         base::parse_toml(fmt::format("preset = \"{}\"", one.preset), "recipe.toml"));
     const models::ImageModel model(of, 0, at::kFloat);
     EXPECT_NEAR(static_cast<double>(model.parameters().count()) / 1e6, one.millions, 0.05) << one.preset;
     const ModelCost cost = count_cost(model);
     EXPECT_NEAR(static_cast<double>(cost.total.flops) / 2e9, one.giga, 0.05) << one.preset;
+  }
+}
+
+// Parameters and products of a part stand in one line.
+TEST(Cost, OfADetectorHasItsPartsOnce) {
+  for (const char* preset : {"retinanet_resnet18", "mask_rcnn_pvt_tiny"}) {
+    const models::ImageModel model(
+        models::read_model_options(base::parse_toml(fmt::format("preset = \"{}\"", preset), "recipe.toml")), 0,
+        at::kFloat);
+    for (const PartCost& part : count_cost(model, {.image_size = {64, 64}}).parts) {
+      EXPECT_GT(part.parameters, 0) << preset << " " << part.part;
+      EXPECT_TRUE(part.flops > 0 || part.part == "norms") << preset << " " << part.part;
+    }
   }
 }
 

@@ -46,9 +46,11 @@ data::DetectionOptions painted_options() {
   return options;
 }
 
-tasks::Detection painted_task(bool masks, int64_t batch) {
+tasks::Detection painted_task(bool masks, int64_t batch, int64_t eval_batch = 5) {
   const data::DetectionOptions options = painted_options();
-  return {data::load_detections(options, masks), options, {.batch_size = batch, .seed = 5, .masks = masks}};
+  return {data::load_detections(options, masks),
+          options,
+          {.batch_size = batch, .seed = 5, .eval_batch_size = eval_batch, .masks = masks}};
 }
 
 std::unique_ptr<models::Model> detector(const std::string& head, bool cached, at::ScalarType dtype = at::kFloat) {
@@ -153,6 +155,88 @@ TEST(DetectionTask, OnTwoRanksItIsOneProcess) {
   }
 }
 
+/// One image of a batch by itself: cut to its own size and padded with garbage to multiples of 32.
+data::Batch alone(const data::Batch& batch, int64_t b) {
+  data::Batch one = data::rows(batch, b, 1);
+  auto targets = one.targets.as<data::DetectionTargets>();
+  const int64_t height = targets.sizes[0][0].item<int64_t>(), width = targets.sizes[0][1].item<int64_t>();
+  const auto cut = [&](const at::Tensor& all) {
+    return all.slice(-2, 0, (height + 31) / 32 * 32).slice(-1, 0, (width + 31) / 32 * 32).clone();
+  };
+  one.input.pixels = cut(one.input.pixels);
+  one.input.valid = cut(one.input.valid);
+  one.input.pixels.slice(2, height).fill_(3.0);
+  one.input.pixels.slice(3, width).fill_(-2.0);
+  if (targets.masks.values.defined()) targets.masks.values = cut(targets.masks.values);
+  one.targets = targets;
+  one.num_targets = 1;
+  return one;
+}
+
+// Law 13 through a recipe's task: the loss, its gradients and the cache.
+TEST(DetectionTask, AnImagesLossDoesNotDependOnItsCompany) {
+  for (const char* head : {"retinanet", "mask_rcnn"}) {
+    for (const bool cached : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} {}", head, cached));
+      const auto model = detector(head, cached, at::kDouble);
+      tasks::Detection inner = painted_task(std::string(head) == "mask_rcnn", 4);
+      InDouble task(inner);
+      data::Batch batch = task.next(model->input())[0];
+      batch.input.mode = core::Mode::train;
+      EXPECT_FALSE(batch.input.valid.all().item<bool>()) << "no image is smaller than the batch";
+      for (int64_t b = 0; b < 4; ++b) {
+        std::vector<at::Tensor> losses, gradients;
+        std::vector<core::State> states;
+        for (data::Batch part : {data::rows(batch, b, 1), alone(batch, b)}) {
+          model->parameters().zero_grad();
+          const core::StepResult step = model->forward(part.input, model->initial_state(1));
+          const tasks::TaskLoss loss = task.loss(*model, step, part, 1);
+          loss.total.backward();
+          losses.push_back(loss.parts);
+          states.push_back(step.state);
+          gradients.push_back(model->parameters().named()[0].second.grad().clone());
+        }
+        EXPECT_GT(test::largest(losses[0]), 0);
+        EXPECT_LE(test::difference(losses[0], losses[1]), 1e-9);
+        EXPECT_LE(test::difference(gradients[0], gradients[1]), 1e-9 * (1 + test::largest(gradients[0])));
+        const auto fields = states[0].fields(), others = states[1].fields();
+        for (size_t i = 0; i < fields.size(); ++i)
+          EXPECT_LE(test::difference(fields[i].second, others[i].second), 1e-9) << fields[i].first.path;
+      }
+    }
+  }
+}
+
+TEST(DetectionTask, ABatchIsMeasuredAsOneByOne) {
+  for (const char* head : {"retinanet", "mask_rcnn"}) {
+    const auto model = detector(head, true, at::kDouble);
+    {
+      const at::NoGradGuard no_grad;
+      test::Numbers numbers(6);
+      for (const auto& [name, tensor] : model->parameters().named())  // scores of a fresh model are all alike
+        at::Tensor(tensor).copy_(numbers.normal(tensor.sizes()) * (tensor.dim() == 1 ? 0.4 : 0.15));
+    }
+    const bool masks = std::string(head) == "mask_rcnn";
+    data::DetectionOptions options = painted_options();
+    options.sides = {64};  // 64 x 64 pixels alone, padded to 96 x 64 in a batch
+    const auto found = [&](int64_t eval_batch) {
+      const tasks::Detection task(data::load_detections(options, masks), options,
+                                  {.batch_size = 2, .eval_batch_size = eval_batch, .masks = masks});
+      return task.detections(*model, data::Part::valid).detections;
+    };
+    const auto one = found(1), all = found(12);
+    ASSERT_EQ(one.size(), all.size());
+    EXPECT_GT(one.size(), 12U);
+    for (size_t i = 0; i < one.size(); ++i) {
+      EXPECT_EQ(one[i].image, all[i].image);
+      EXPECT_EQ(one[i].category, all[i].category);
+      EXPECT_NEAR(one[i].score, all[i].score, 1e-10);
+      for (size_t k = 0; k < 4; ++k) EXPECT_NEAR(one[i].box[k], all[i].box[k], 1e-7);
+      EXPECT_EQ(one[i].mask.counts, all[i].mask.counts);
+    }
+  }
+}
+
 TEST(DetectionTask, AResumedRunIsBitwiseTheUninterruptedOne) {
   const test::TemporaryFolder folder;
   const auto run = [&](const std::string& path, int64_t last) {
@@ -218,10 +302,10 @@ TEST(FoundObjects, AreInPixelsOfTheImageAndOfAnyWrappedModel) {
   data::Image image(30, 50);
   data::DetectionTransformOptions options;
   options.sides = {60};
-  const tasks::PreparedImage prepared = tasks::prepare_image(data::DetectionTransform(options), image, 32);
+  const tasks::PreparedImages prepared = tasks::prepare_image(data::DetectionTransform(options), image, 32);
   EXPECT_EQ(prepared.pixels.sizes(), (std::vector<int64_t>{1, 3, 64, 128}));
-  EXPECT_EQ(prepared.size, (std::pair<int64_t, int64_t>{60, 100}));
-  const auto found = tasks::find_objects(*model, prepared, {.top = 4});
+  EXPECT_EQ(prepared.sizes[0], (tasks::ImageSize{60, 100}));
+  const auto found = tasks::find_objects(*model, prepared, {.top = 4}).front();
   ASSERT_EQ(found.size(), 4U);
   for (const tasks::FoundObject& object : found) {
     EXPECT_LE(object.box[2], 50.0 + 1e-6);
@@ -230,9 +314,9 @@ TEST(FoundObjects, AreInPixelsOfTheImageAndOfAnyWrappedModel) {
     EXPECT_EQ(object.mask.width, 50);
   }
   EXPECT_GE(found[0].score, found[3].score);
-  EXPECT_TRUE(tasks::find_objects(*model, prepared, {.threshold = 1.0}).empty());
+  EXPECT_TRUE(tasks::find_objects(*model, prepared, {.threshold = 1.0}).front().empty());
   const auto wrapped = models::stoppable(model, [] { return 0; });
-  EXPECT_EQ(tasks::find_objects(*wrapped, prepared, {.top = 4})[0].box, found[0].box);
+  EXPECT_EQ(tasks::find_objects(*wrapped, prepared, {.top = 4})[0][0].box, found[0].box);
 }
 
 TEST(DetectionTask, TakesDetectorsAndNothingElse) {
