@@ -158,7 +158,8 @@ std::shared_ptr<CLI::App> make_bench() {
           "PART", arguments->part,
           "models: training, generation, evaluation (default); kernels: attention and ABC's scan; decoding: the "
           "engine in each precision; prompts: the first token after 1,024 and 8,192; evaluation: with a cache of 3,800 "
-          "tokens and without; images: compared with timm; detection: with torchvision and pycocotools; grc: the cost of "
+          "tokens and without; images: compared with timm; detection: with torchvision and pycocotools; grc: the cost "
+          "of "
           "a gated recurrent cache; translation: training, and translating beside CTranslate2; "
           "translation_lengths: a token of ABC and of softmax as outputs grow; tokenizers: beside the package "
           "tokenizers; serving: `mnemo serve` beside the scheduler alone, and beside slow clients; device: kernels, "
