@@ -51,7 +51,8 @@ data::Image read_input(const std::string& path) {
 base::Node objects_node(const infer::ObjectDetector& detector, const std::string& path,
                         const infer::ImageObjects& found) {
   base::Node node = base::Node::table({{"image", path}});
-  for (const auto& [key, value] : detector.node(found).members()) node.set(key, value);
+  const base::Node facts = detector.node(found);
+  for (const auto& [key, value] : facts.members()) node.set(key, value);
   return node;
 }
 
