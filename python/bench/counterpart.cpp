@@ -1,4 +1,5 @@
-// The C++ side of scripts/bench-python: does the same work as bench.py and answers each line with seconds of the processor.
+// The C++ side of scripts/bench-python: does the same work as bench.py and answers each line with the seconds of the
+// processor that it took.
 //   stream FOLDER TOKENS     writes a text piece by piece
 //   attention REPEATS        mnemo.nn.Attention on [8,256,256], forward and backward
 //   step FOLDER REPEATS      training steps with fused AdamW, the state carried along
