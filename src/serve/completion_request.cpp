@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json_value.h"
+#include "base/nearest.h"
 #include "base/options.h"
 #include "base/printable.h"
 
@@ -95,6 +96,15 @@ bool usage_of(const base::Node& value) {
     usage = boolean(option, "stream_options");
   }
   return usage;
+}
+
+/// "; did you mean 'max_tokens'?", or nothing if no parameter of a completion is near.
+std::string meant(const std::string& key) {
+  std::vector<std::string> known = {"model",  "prompt",         "max_tokens", "n",       "logprobs",    "echo",
+                                    "stream", "stream_options", "stop",       "session", "if_position", "keep_partial",
+                                    "user"};
+  known.insert(known.end(), kSampling.begin(), kSampling.end());
+  return base::nearest(key, known) ? base::suggestion(key, known) : "";
 }
 
 /// Takes one parameter; false if it is not one of a completion.
@@ -195,7 +205,8 @@ CompletionRequest read_completion(std::string_view body, const RequestLimits& li
   CompletionRequest request;
   for (const auto& [key, value] : node.members()) {
     if (value.is_null() || take(request, key, value, limits) || limits.lenient) continue;
-    throw ApiError(400, fmt::format("'{}' is not supported", base::printable(key, 60)), base::json_text(key));
+    throw ApiError(400, fmt::format("'{}' is not supported{}", base::printable(key, 60), meant(key)),
+                   base::json_text(key));
   }
   request.sampling = read_sampling(node);
   check_together(request);

@@ -198,7 +198,16 @@ CocoSet parse_coco(std::string_view text, const std::string& path) {
   return reader.finish();
 }
 
-CocoSet read_coco(const std::string& path) { return parse_coco(base::MappedFile(path).bytes(), path); }
+CocoSet read_coco(const std::string& path) {
+  constexpr const char* kExpected =
+      "{}: {}; expected COCO's annotations, one JSON file with images, categories and annotations. A folder of "
+      "Pascal VOC has data.format = \"voc\", one of images with metadata.jsonl data.format = \"lines\"";
+  base::require(!base::is_folder(path), kExpected, path, "is a folder");
+  const base::MappedFile file(path);
+  const size_t begin = file.bytes().find_first_not_of(" \t\r\n");
+  base::require(begin == std::string_view::npos || file.bytes()[begin] == '{', kExpected, path, "holds no JSON object");
+  return parse_coco(file.bytes(), path);
+}
 
 std::vector<CocoDetection> parse_coco_results(std::string_view text, const std::string& path, const CocoSet& set,
                                               CocoParts parts) {

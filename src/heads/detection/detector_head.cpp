@@ -186,8 +186,8 @@ std::vector<Detections> DetectorHead::detect(const at::Tensor& rows, const Detec
 const DetectorHead& detector_head(const core::Model& model, std::string_view who) {
   const auto* head = dynamic_cast<const DetectorHead*>(core::level_head(model));
   base::require(head != nullptr,
-                "{}: expected a detector, found {} without one's head; its head.type is one of "
-                "retinanet, faster_rcnn and mask_rcnn",
+                "{}: expected a detector, a model with head.type retinanet, faster_rcnn or mask_rcnn; found {} with "
+                "another head",
                 who, core::model_of(core::kind_of(model.input())));
   return *head;
 }

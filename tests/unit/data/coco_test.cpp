@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/file_io.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
 
 namespace mnemo::data {
 namespace {
@@ -41,6 +43,14 @@ TEST(CocoSet, ListsAreInTheOrderOfTheirIds) {
   EXPECT_EQ(rle_area(set.mask(set.objects[1])), 14);
   EXPECT_EQ(rle_area(set.mask(set.objects[2])), 4);
   test::expect_error<base::InputError>([&] { set.mask(set.objects[0]); }, {"f.json: annotation 5", "segmentation"});
+}
+
+TEST(CocoSet, OtherFilesAreToldWhatIsExpected) {
+  const test::TemporaryFolder folder;
+  const std::string prose = folder / "prose.txt";
+  base::write_file_atomic(prose, "Once upon a time");
+  test::expect_error<base::InputError>([&] { read_coco(prose); }, {"prose.txt: holds no JSON object", "annotations"});
+  test::expect_error<base::InputError>([&] { read_coco(folder.path()); }, {"is a folder", "\"voc\"", "\"lines\""});
 }
 
 TEST(CocoSet, ErrorsNameFileAndElement) {

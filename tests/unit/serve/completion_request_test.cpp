@@ -97,6 +97,12 @@ TEST(CompletionRequest, RefusesByParameter) {
       EXPECT_EQ(found, key) << value;
     }
   }
+  try {
+    read_completion(R"({"prompt": "a", "max_token": 3})", {});
+    ADD_FAILURE() << "max_token was read";
+  } catch (const ApiError& error) {
+    EXPECT_STREQ(error.what(), "'max_token' is not supported; did you mean 'max_tokens'?");
+  }
   EXPECT_EQ(refused(R"("prompt": "a", "echo": true, "logprobs": 1)"), "echo");
   EXPECT_EQ(refused(R"("prompt": ["a", "b"], "session": "s")"), "prompt");
   EXPECT_EQ(refused(R"("prompt": "a", "n": 2, "session": "s")"), "n");
