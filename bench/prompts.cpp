@@ -17,7 +17,7 @@
 namespace mnemo::bench {
 namespace {
 
-constexpr int64_t kNear = 1024, kFar = 8192;    ///< tokens of a prompt
+constexpr int64_t kShortPrompt = 1024, kLongPrompt = 8192;  ///< tokens of a prompt
 constexpr int64_t kCompared = 600, kWarm = 64;  ///< tokens after which all must agree; before anything is timed
 
 using PeerList = std::vector<std::pair<std::string, std::unique_ptr<PeerProcess>>>;
@@ -40,8 +40,10 @@ PeerList published_peers(const BenchArguments& arguments, const std::string& nam
                     options = base::to_json(published_case(name).as_node(at::get_num_threads()), 0);
   weights::write_safetensors(file, model.parameters().named());
   PeerList list;
-  for (const auto& [peer, kind, best] : {std::tuple{"stock", "torch", false}, {"best", "torch", true},
-                                         {"transformers", "transformers", true}, {"ctranslate2", "ctranslate2", false}})
+  for (const auto& [peer, kind, best] : {std::tuple{"stock", "torch", false},
+                                         {"best", "torch", true},
+                                         {"transformers", "transformers", true},
+                                         {"ctranslate2", "ctranslate2", false}})
     list.emplace_back(peer, start_peer(arguments, "decode.py", {options, file, kind}, best));
   return list;
 }
@@ -122,7 +124,7 @@ PromptRow measure_prompt(PromptRow row, PromptSubject& subject, const PeerList& 
   std::vector<const PeerList::value_type*> peers;
   for (const auto& peer : all) {
     // It has float32 alone of the two, and computes all scores of a prompt at once.
-    const bool can = peer.first != "ctranslate2" || (row.precision == "float32" && row.tokens == kNear);
+    const bool can = peer.first != "ctranslate2" || (row.precision == "float32" && row.tokens == kShortPrompt);
     if (can) peers.push_back(&peer);
   }
   const auto request = [&](int64_t tokens) { return fmt::format("prompt {} {}", row.precision, tokens); };
@@ -151,8 +153,7 @@ std::vector<std::string> other_tokens(const PeerList& peers, const std::string& 
   std::vector<std::string> found;
   for (const auto& [peer, process] : peers) {
     const auto theirs = static_cast<int64_t>(process->number(process->ask(fmt::format("after {}", kCompared))));
-    if (theirs != ours)
-      found.push_back(fmt::format("{}, {}: likeliest token {}, ours {}", name, peer, theirs, ours));
+    if (theirs != ours) found.push_back(fmt::format("{}, {}: likeliest token {}, ours {}", name, peer, theirs, ours));
   }
   return found;
 }
@@ -163,20 +164,18 @@ void compare_with_bars(const std::vector<PromptRow>& rows, Bars& bars) {
     if (row.fastest)
       bars.at_least("prompts.fastest", row.precision, row.fastest->median, row.what() + ", times the fastest peer");
     const std::pair key(row.model, row.precision);
-    if (row.tokens == kNear) near[key] = row.seconds.median;
-    if (row.tokens == kFar && near.contains(key))
+    if (row.tokens == kShortPrompt) near[key] = row.seconds.median;
+    if (row.tokens == kLongPrompt && near.contains(key))
       bars.at_most("prompts.growth", row.model, row.seconds.median / near[key],
-                   fmt::format("{} over one of {}", row.what(), kNear));
+                   fmt::format("{} over one of {}", row.what(), kShortPrompt));
   }
 }
 
 base::Node prompt_figures(const std::vector<PromptRow>& rows) {
   base::Node results = base::Node::array();
   for (const PromptRow& r : rows) {
-    base::Node row = base::Node::table({{"case", r.model},
-                                        {"precision", r.precision},
-                                        {"tokens", r.tokens},
-                                        {"seconds", as_node(r.seconds)}});
+    base::Node row = base::Node::table(
+        {{"case", r.model}, {"precision", r.precision}, {"tokens", r.tokens}, {"seconds", as_node(r.seconds)}});
     for (const auto& [peer, times] : r.times) row.set("times_" + peer, as_node(times));
     if (r.fastest) row.set("times_fastest", as_node(*r.fastest));
     results.push_back(row);
@@ -217,7 +216,7 @@ std::string case_name(const PromptModel& model, int64_t tokens) { return fmt::fo
 std::vector<std::string> prompt_case_names() {
   std::vector<std::string> names;
   for (const PromptModel& model : prompt_models()) {
-    for (const int64_t tokens : {kNear, kFar}) names.push_back(case_name(model, tokens));
+    for (const int64_t tokens : {kShortPrompt, kLongPrompt}) names.push_back(case_name(model, tokens));
   }
   return names;
 }
@@ -228,7 +227,7 @@ BenchReport bench_prompts(const BenchArguments& arguments, Bars& bars) {
   std::vector<PromptRow> rows;
   for (const PromptModel& model : prompt_models()) {
     std::vector<int64_t> lengths;
-    for (const int64_t tokens : {kNear, kFar}) {
+    for (const int64_t tokens : {kShortPrompt, kLongPrompt}) {
       if (arguments.wants(case_name(model, tokens))) lengths.push_back(tokens);
     }
     if (lengths.empty()) continue;
