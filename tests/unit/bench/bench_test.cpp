@@ -353,7 +353,7 @@ TEST(CommandLine, WrongWordsAreRefused) {
       {{"kernels", "--device", "cpu"}, "--device: of device alone; the part is 'kernels'"},
       {{"device", "--device", "tpu"}, "--device: expected cpu, cuda or cuda:N, found 'tpu'"},
       {{"device", "--length", "700"}, "--length: unknown length '700'"},
-      {{"--precision", "int8"}, "--precision: of decoding alone; the part is 'models'"},
+      {{"--precision", "int8"}, "--precision: of decoding and prompts alone; the part is 'models'"},
       {{"decoding", "--precision", "int3"}, "--precision: unknown precision 'int3'"},
       {{"kernels", "--text", "x"}, "--tokenizer, --text: of tokenizers alone; the part is 'kernels'"},
       {{"tokenizers", "--no-peers", "--text", "/nowhere"}, "/nowhere"},
