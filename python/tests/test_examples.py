@@ -1,7 +1,6 @@
 """The programs and notebooks of examples/, and the Python of README.md, run."""
 
 import importlib.util
-import os
 import pathlib
 import re
 
@@ -70,11 +69,11 @@ def test_the_trainer_learns(trainer_program, tmp_path):
 def test_notebooks(path, monkeypatch):
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")
-    monkeypatch.setenv("OMP_NUM_THREADS", str(os.cpu_count()))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # on a busy machine two threads wait for each other
     monkeypatch.setenv("MPLBACKEND", "agg")
     notebook = nbformat.read(path, as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells), "notebooks are committed without outputs"
-    nbclient.NotebookClient(notebook, timeout=170, resources={"metadata": {"path": str(path.parent)}}).execute()
+    nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(path.parent)}}).execute()
 
 
 def test_there_are_three_notebooks():
