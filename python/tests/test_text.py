@@ -31,6 +31,46 @@ def test_generate_equals_the_program(run, options):
     assert "".join(model.stream("the ", max_tokens=60, **options)) == printed[4:]
 
 
+RECIPE = """
+name = "tiny"
+[model]
+segment_size = 8
+memory = {memory}
+[model.backbone]
+num_layers = 2
+dim = 16
+num_heads = 2
+ffn_dim = 16
+{backbone}
+[data]
+train = "{text}"
+[train]
+steps = 3
+batch_size = 4
+"""
+MODELS = {
+    "recurrent_tokens": ('[{ type = "recurrent_tokens", num_mem_tokens = 2 }]', ""),
+    "memory_tokens": ('[{ type = "memory_tokens", num_mem_tokens = 2 }]', ""),
+    "segment_cache": ('[{ type = "segment_cache", mem_len = 8 }]', 'attention = { type = "relative" }'),
+    "compressive": ('[{ type = "compressive", mem_len = 8 }]', 'attention = { type = "relative" }'),
+    "knn": ('[{ type = "knn", memory_len = 32, top_k = 4 }]', ""),
+    "grc": ('[{ type = "grc", cache_len = 8, lifetime = "sequence" }]', ""),
+    "linear": ("[]", 'attention = { type = "linear" }'),
+    "sliding_window": ("[]", 'attention = { type = "sliding_window", window_size = 4 }'),
+    "cache_and_rows": ('[{ type = "segment_cache", mem_len = 8 }, { type = "recurrent_tokens", num_mem_tokens = 2 }]',
+                       'attention = { type = "relative" }'),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_memory_writes_as_the_program(name, tmp_path):
+    memory, backbone = MODELS[name]
+    (tmp_path / "recipe.toml").write_text(RECIPE.format(memory=memory, backbone=backbone, text=TEXT))
+    command("train", tmp_path / "recipe.toml", "--out", tmp_path / "run", "--quiet")
+    printed = command("generate", tmp_path / "run", "--quiet", "--prompt", "the ", "--tokens", 40, "--seed", 2)
+    assert "the " + mnemo.load(tmp_path / "run").generate("the ", max_tokens=40, seed=2) == printed
+
+
 def test_a_stream_stops_within_a_token(model):
     text = model.text(seed=1)
     text.feed("the ")
