@@ -11,6 +11,7 @@ import time
 
 import pandas
 import pytest
+import safetensors.torch
 import torch
 
 import mnemo
@@ -69,6 +70,19 @@ def test_every_memory_writes_as_the_program(name, tmp_path):
     command("train", tmp_path / "recipe.toml", "--out", tmp_path / "run", "--quiet")
     printed = command("generate", tmp_path / "run", "--quiet", "--prompt", "the ", "--tokens", 40, "--seed", 2)
     assert "the " + mnemo.load(tmp_path / "run").generate("the ", max_tokens=40, seed=2) == printed
+
+
+@pytest.mark.parametrize(
+    "family", ["gpt2", "llama", "llama3", "llama_head_dim", "mistral", "qwen2", "gpt_neox", "gpt_neox_sequential"]
+)
+def test_published_models_have_their_logits(family):
+    folder = GOLDEN / "text_import" / family
+    expected = safetensors.torch.load_file(folder / "expect.safetensors")
+    tokens, mask = expected["input_ids"], expected.get("attention_mask")
+    whole = torch.ones(len(tokens), dtype=torch.bool) if mask is None else mask.bool().all(1)
+    assert whole.any()
+    logits = mnemo.load(folder)(tokens[whole]).logits
+    torch.testing.assert_close(logits, expected["logits"][whole].float(), rtol=1e-4, atol=1e-4)
 
 
 def test_a_stream_stops_within_a_token(model):
