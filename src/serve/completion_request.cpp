@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "base/error.h"
 #include "base/json_value.h"
@@ -98,47 +99,44 @@ bool usage_of(const base::Node& value) {
   return usage;
 }
 
-/// "; did you mean 'max_tokens'?", or nothing if no parameter of a completion is near.
-std::string meant(const std::string& key) {
-  std::vector<std::string> known = {"model",  "prompt",         "max_tokens", "n",       "logprobs",    "echo",
-                                    "stream", "stream_options", "stop",       "session", "if_position", "keep_partial",
-                                    "user"};
-  known.insert(known.end(), kSampling.begin(), kSampling.end());
-  return base::nearest(key, known) ? base::suggestion(key, known) : "";
-}
+/// A parameter of a completion, by name, and how it is read; those of sampling are read together (read_sampling).
+struct Parameter {
+  std::string_view name;
+  void (*read)(CompletionRequest&, const base::Node&, const std::string& key, const RequestLimits&);
+};
+
+constexpr Parameter kParameters[] = {
+    {"model", [](auto& request, auto& value, auto& key, auto&) { request.model = string(value, key); }},
+    {"prompt", [](auto& request, auto& value, auto&, auto&) { request.prompts = prompts(value); }},
+    {"max_tokens", [](auto& request, auto& value, auto& key,
+                      auto& limits) { request.max_tokens = integer(value, key, 0, limits.max_tokens); }},
+    {"n", [](auto& request, auto& value, auto& key, auto&) { request.n = integer(value, key, 1, kTexts); }},
+    {"logprobs",
+     [](auto& request, auto& value, auto& key, auto&) { request.logprobs = integer(value, key, 0, kLogprobs); }},
+    {"echo", [](auto& request, auto& value, auto& key, auto&) { request.echo = boolean(value, key); }},
+    {"stream", [](auto& request, auto& value, auto& key, auto&) { request.stream = boolean(value, key); }},
+    {"stream_options", [](auto& request, auto& value, auto&, auto&) { request.include_usage = usage_of(value); }},
+    {"stop", [](auto& request, auto& value, auto&, auto&) { request.stop = stops(value); }},
+    {"session", [](auto& request, auto& value, auto& key, auto&) { request.session = string(value, key); }},
+    {"if_position",
+     [](auto& request, auto& value, auto& key, auto&) { request.if_position = integer(value, key, 0, INT64_MAX); }},
+    {"keep_partial", [](auto& request, auto& value, auto& key, auto&) { request.keep_partial = boolean(value, key); }},
+    {"user", [](auto&, auto& value, auto& key, auto&) { string(value, key); }},
+};
 
 /// Takes one parameter; false if it is not one of a completion.
 bool take(CompletionRequest& request, const std::string& key, const base::Node& value, const RequestLimits& limits) {
-  if (key == "model") {
-    request.model = string(value, key);
-  } else if (key == "prompt") {
-    request.prompts = prompts(value);
-  } else if (key == "max_tokens") {
-    request.max_tokens = integer(value, key, 0, limits.max_tokens);
-  } else if (key == "n") {
-    request.n = integer(value, key, 1, kTexts);
-  } else if (key == "logprobs") {
-    request.logprobs = integer(value, key, 0, kLogprobs);
-  } else if (key == "echo") {
-    request.echo = boolean(value, key);
-  } else if (key == "stream") {
-    request.stream = boolean(value, key);
-  } else if (key == "stream_options") {
-    request.include_usage = usage_of(value);
-  } else if (key == "stop") {
-    request.stop = stops(value);
-  } else if (key == "session") {
-    request.session = string(value, key);
-  } else if (key == "if_position") {
-    request.if_position = integer(value, key, 0, INT64_MAX);
-  } else if (key == "keep_partial") {
-    request.keep_partial = boolean(value, key);
-  } else if (key == "user") {
-    string(value, key);
-  } else {
-    return std::ranges::find(kSampling, key) != kSampling.end();
-  }
+  const auto* found = std::ranges::find(kParameters, key, &Parameter::name);
+  if (found == std::end(kParameters)) return std::ranges::find(kSampling, key) != kSampling.end();
+  found->read(request, value, key, limits);
   return true;
+}
+
+/// "; did you mean 'max_tokens'?", or nothing if no parameter of a completion is near.
+std::string meant(const std::string& key) {
+  std::vector<std::string> known(kSampling.begin(), kSampling.end());
+  for (const Parameter& parameter : kParameters) known.emplace_back(parameter.name);
+  return base::nearest(key, known) ? base::suggestion(key, known) : "";
 }
 
 void check_together(const CompletionRequest& request) {
