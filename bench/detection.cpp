@@ -14,7 +14,7 @@
 namespace mnemo::bench {
 namespace {
 
-/// Of a training step: one of 800 x 1,216 pixels takes longer than 20 s of one core.
+/// Pixels of a training step; one of 800 x 1,216 takes longer than 20 s of one core.
 constexpr int64_t kTrainHeight = 480, kTrainWidth = 736;
 
 struct DetectionRow {

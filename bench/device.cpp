@@ -69,7 +69,8 @@ const std::vector<std::string>& device_models() {
 
 std::string kernel_case_name(const DeviceKernel& kernel, const std::string& dtype) { return kernel.name + "_" + dtype; }
 
-/// What the function returns; nothing if it fails for a peer's sake, or did before, and then `failed` says why.
+/// Calls the function and returns its result; nothing if it fails for a peer's sake, or did before, and then `failed`
+/// says why.
 template <class F>
 auto unless_failed(std::string& failed, F function) -> std::optional<decltype(function())> {
   if (!failed.empty()) return std::nullopt;

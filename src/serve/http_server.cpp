@@ -1,4 +1,4 @@
-// The only source that includes Boost: Asio for the sockets, Beast for reading requests.
+// Boost stays in this source and in redis_store.cpp: Asio for the sockets, Beast for reading requests.
 #include "serve/http.h"
 
 #include <netinet/tcp.h>
