@@ -13,11 +13,8 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cerrno>
 #include <condition_variable>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -27,6 +24,7 @@
 #include "base/exit_status.h"
 #include "base/machine.h"
 #include "distributed/device_backend.h"
+#include "distributed/heartbeat.h"
 #include "distributed/spawn.h"
 
 namespace mnemo::distributed {
@@ -35,13 +33,7 @@ namespace {
 using Milliseconds = std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kFailure = "failure";
-
-std::vector<uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
-std::string text_of(const std::vector<uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 std::string prefix_of(const std::string& job) { return "mnemo/" + job; }
-
-std::string beat_key(int64_t rank) { return fmt::format("beat/{}", rank); }
 
 /// A socket that listens at this address and no other; port 0: a free one. Nothing for a name that is no numeric
 /// address: what it means on this machine (127.0.1.1, say) need not be what others see.
@@ -84,13 +76,6 @@ std::shared_ptr<::gloo::transport::Device> device_of(const Place& place) {
   return c10d::ProcessGroupGloo::createDefaultDevice();
 }
 
-/// Ends this process with a line on standard error.
-[[noreturn]] void end_process(const std::string& failure) {
-  const std::string line = fmt::format("mnemo: error: {}\n", failure);
-  [[maybe_unused]] const auto written = write(STDERR_FILENO, line.data(), line.size());
-  ::_exit(base::kAnswerIsNo);
-}
-
 /// Ends this process, which may wait in c10d without a limit, once it has joined for longer than its time-out or its
 /// launcher is gone.
 class JoinLimit {
@@ -131,40 +116,16 @@ class JoinLimit {
   std::thread thread_;
 };
 
-/// A rank's heartbeat, sent every second: host, number of the beat, collectives begun, step (-1 outside a training).
-struct Beat {
-  std::string host;
-  int64_t count = 0, collectives = 0, step = -1;
-  Clock::time_point seen = Clock::now();
-
-  std::string text() const { return fmt::format("{} {} {} {}", count, collectives, step, host); }
-  void read(const std::string& text) {
-    const int64_t before = count;
-    std::array<char, 256> name{};
-    if (std::sscanf(text.c_str(), "%ld %ld %ld %255s", &count, &collectives, &step, name.data()) == 4)
-      host = name.data();
-    if (count != before) seen = Clock::now();
-  }
-  double age() const { return std::chrono::duration<double>(Clock::now() - seen).count(); }
-};
-
-/// A rank as messages name it: "rank 1 (host, step 40)".
-std::string named(int64_t rank, const std::string& host, int64_t step) {
-  return fmt::format("rank {} ({}{})", rank, host.empty() ? "unknown host" : host,
-                     step < 0 ? "" : fmt::format(", step {}", step));
-}
-
 class GlooGroup final : public Group {
  public:
-  GlooGroup(const Place& place, const GroupOptions& options)
-      : Group(place), options_(options), beats_(static_cast<size_t>(place.size)) {
+  GlooGroup(const Place& place, const GroupOptions& options) : Group(place), options_(options) {
     const auto timeout = std::chrono::duration_cast<Milliseconds>(options.timeout);
     std::optional<JoinLimit> limit;
     if (options.watches) limit.emplace(options.timeout, [this] { return not_joined("the store does not answer"); });
     try {
       store_ = connect(place, timeout);
-      watch_store_ = store_->clone();
-      send_beat();
+      heart_ = std::make_unique<Heartbeat>(place, options, store_->clone());
+      heart_->send();
       require_size();
       auto gloo = c10d::ProcessGroupGloo::Options::create(timeout);
       gloo->devices = {device_of(place)};
@@ -177,13 +138,11 @@ class GlooGroup final : public Group {
     } catch (const base::InputError&) {
       throw;
     } catch (const std::exception& error) {
-      throw RankFailure(not_joined(absent(first_line(error))));
+      throw RankFailure(not_joined(heart_ ? heart_->absent(first_line(error)) : first_line(error)));
     }
     limit.reset();
-    if (options.watches) watcher_ = std::thread([this] { watch(); });
+    heart_->start();
   }
-
-  ~GlooGroup() override { stop_watching(); }
 
   std::unique_ptr<Pending> start_sum(at::Tensor& tensor) override {
     return guarded([&]() -> std::unique_ptr<Pending> {
@@ -256,21 +215,15 @@ class GlooGroup final : public Group {
     try {
       return store_->add("counter/" + counter, amount);
     } catch (const std::exception& error) {
-      throw RankFailure(diagnose(first_line(error)));
+      throw RankFailure(heart_->diagnose(first_line(error)));
     }
   }
 
-  void note_step(int64_t step) override {
-    const bool first = step_.exchange(step) < 0;
-    try {
-      if (first) send_beat();
-    } catch (const std::exception&) {  // the next collective finds out
-    }
-  }
+  void note_step(int64_t step) override { heart_->note_step(step); }
 
   void report_failure(const std::string& message) noexcept override {
     try {
-      publish(fmt::format("{}: {}", distributed::named(rank(), base::host_name(), step_), message));
+      heart_->report(message);
       // The store ends with rank 0: the others are to read it first.
       if (rank() == 0 && !place_.hosted) std::this_thread::sleep_for(std::chrono::seconds(2));
     } catch (const std::exception&) {  // the store is gone: no rank can be notified
@@ -278,9 +231,9 @@ class GlooGroup final : public Group {
   }
 
   void leave() override {
-    leaving_ = true;
+    heart_->leave();
     gather(std::string());
-    stop_watching();
+    heart_->stop();
     gather(std::string());
   }
 
@@ -304,7 +257,9 @@ class GlooGroup final : public Group {
 
   /// Throws InputError where another rank came first and counts other ranks.
   void require_size() {
-    const std::string mine = std::to_string(size()), first = text_of(store_->compareSet("size", {}, bytes_of(mine)));
+    const std::string mine = std::to_string(size());
+    const std::vector<uint8_t> bytes = store_->compareSet("size", {}, {mine.begin(), mine.end()});
+    const std::string first(bytes.begin(), bytes.end());
     base::require(first == mine, "several processes: rank {} ({}) is one of {}, others at {}:{} are of {}", rank(),
                   base::host_name(), mine, place_.address, place_.port, first);
   }
@@ -340,142 +295,21 @@ class GlooGroup final : public Group {
   /// Runs a collective; errors name the rank that is to blame.
   template <class F>
   auto guarded(F&& collective) -> decltype(collective()) {
-    ++collectives_;
+    heart_->begin_collective();
     try {
       return collective();
     } catch (const RankFailure&) {
       throw;
     } catch (const std::exception& error) {
-      throw RankFailure(diagnose(first_line(error)));
+      throw RankFailure(heart_->diagnose(first_line(error)));
     }
-  }
-
-  /// A store that has stopped answering keeps the thread that asked it for ever.
-  std::unique_lock<std::timed_mutex> locked() {
-    std::unique_lock<std::timed_mutex> lock(store_mutex_, std::chrono::seconds(3));
-    if (!lock.owns_lock()) throw RankFailure("the store does not answer");
-    return lock;
-  }
-
-  void publish(const std::string& message) {
-    const auto lock = locked();
-    watch_store_->compareSet(kFailure, {}, bytes_of(message));
-  }
-
-  void send_beat() {
-    Beat mine;
-    mine.host = base::host_name();
-    mine.count = ++beat_count_;
-    mine.collectives = collectives_;
-    mine.step = step_;
-    const auto lock = locked();
-    watch_store_->set(beat_key(rank()), bytes_of(mine.text()));
-  }
-
-  /// Reads the others' beats; returns a rank's report of a failure, or nothing. Throws if the store does not answer.
-  std::optional<std::string> read_beats() {
-    const auto lock = locked();
-    if (watch_store_->check({kFailure})) return text_of(watch_store_->get(kFailure));
-    for (int64_t other = 0; other < size(); ++other)
-      beats_[static_cast<size_t>(other)].read(text_of(watch_store_->get(beat_key(other))));
-    return std::nullopt;
-  }
-
-  /// Its own last word may be a second old; it has done its part of every step that this rank has done.
-  std::string named(int64_t other) const {
-    const Beat& beat = beats_[static_cast<size_t>(other)];
-    return distributed::named(other, beat.host, std::max(beat.step, step_.load()));
-  }
-
-  std::string log_of(int64_t other) const {
-    const std::string file = options_.log ? options_.log(other) : "";
-    return file.empty() ? "" : "; its log: " + file;
-  }
-
-  /// Which ranks have not been at the store; `words` where that cannot be told.
-  std::string absent(const std::string& words) {
-    std::string ranks;
-    try {
-      for (int64_t other = 0; watch_store_ != nullptr && other < size(); ++other) {
-        if (!watch_store_->check({beat_key(other)})) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", other);
-      }
-    } catch (const std::exception&) {  // nor can the store
-    }
-    return ranks.empty() ? words : fmt::format("rank {} did not come", ranks);
-  }
-
-  /// After a collective failed: who reported a failure, who is silent, or who is behind.
-  std::string diagnose(const std::string& words) {
-    try {
-      for (int i = 0; i < 15; ++i) {
-        if (const auto reported = read_beats()) return *reported;
-        std::this_thread::sleep_for(Milliseconds(200));
-      }
-      int64_t oldest = -1, behind = -1;
-      for (int64_t other = 0; other < size(); ++other) {
-        if (other == rank()) continue;
-        const Beat& beat = beats_[static_cast<size_t>(other)];
-        if (beat.age() > 2.5 && (oldest < 0 || beat.age() > beats_[static_cast<size_t>(oldest)].age())) oldest = other;
-        if (behind < 0 || beat.collectives < beats_[static_cast<size_t>(behind)].collectives) behind = other;
-      }
-      const std::string message = oldest >= 0 ? fmt::format("{} has ended or cannot be reached ({}){}", named(oldest),
-                                                            words, log_of(oldest))
-                                              : fmt::format("{} did not come within {} s ({}){}", named(behind),
-                                                            options_.timeout.count(), words, log_of(behind));
-      publish(message);
-      return message;
-    } catch (const std::exception&) {
-      return store_lost();
-    }
-  }
-
-  std::string store_lost() const {
-    if (place_.hosted)
-      return fmt::format("the launcher's store at {}:{} does not answer any more", place_.address, place_.port);
-    return fmt::format("{} has ended or cannot be reached: its store at {}:{} does not answer", named(0),
-                       place_.address, place_.port);
-  }
-
-  /// Every second until the end: says that this rank lives, and looks whether the others do.
-  void watch() {
-    const double limit = static_cast<double>(options_.timeout.count());
-    while (!stopped_) {
-      std::string failure;
-      try {
-        send_beat();
-        const auto reported = read_beats();
-        // When a connection breaks, collectives fail at once with a better message; this is for those that stay up.
-        if (reported) failure_seen_ = failure_seen_ > 0 ? failure_seen_ : Clock::now().time_since_epoch().count();
-        if (reported && Clock::now().time_since_epoch() - Clock::duration(failure_seen_) > std::chrono::seconds(2))
-          failure = *reported;
-        for (int64_t other = 0; other < size() && failure.empty(); ++other) {
-          if (other == rank() || beats_[static_cast<size_t>(other)].age() <= limit) continue;
-          failure = fmt::format("{} has been silent for {} s{}", named(other), options_.timeout.count(), log_of(other));
-          publish(failure);
-        }
-      } catch (const std::exception&) {
-        failure = store_lost();
-      }
-      if (!failure.empty() && !stopped_ && !leaving_) end_process(failure);
-      for (int i = 0; i < 10 && !stopped_; ++i) std::this_thread::sleep_for(Milliseconds(100));
-    }
-  }
-
-  void stop_watching() {
-    stopped_ = true;
-    if (watcher_.joinable()) watcher_.join();
   }
 
   GroupOptions options_;
-  c10::intrusive_ptr<c10d::Store> store_, watch_store_;
+  c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::ProcessGroupGloo> backend_;
   c10::intrusive_ptr<c10d::Backend> device_backend_;
-  std::timed_mutex store_mutex_;  ///< of watch_store_ and beats_
-  std::vector<Beat> beats_;
-  int64_t failure_seen_ = 0;
-  std::atomic<int64_t> beat_count_{0}, collectives_{0}, step_{-1};
-  std::atomic<bool> stopped_{false}, leaving_{false};
-  std::thread watcher_;
+  std::unique_ptr<Heartbeat> heart_;
 };
 
 }  // namespace
@@ -508,20 +342,14 @@ Rendezvous::~Rendezvous() = default;
 uint16_t Rendezvous::port() const { return impl_->store->getPort(); }
 
 std::string Rendezvous::named(const std::string& job, int64_t rank) const {
-  Beat beat;
-  beat.host = base::host_name();
-  try {
-    c10d::PrefixStore store(prefix_of(job), impl_->store);
-    if (store.check({beat_key(rank)})) beat.read(text_of(store.get(beat_key(rank))));
-  } catch (const std::exception&) {  // no step, then
-  }
-  return distributed::named(rank, beat.host, beat.step);
+  c10d::PrefixStore store(prefix_of(job), impl_->store);
+  return named_by(store, rank);
 }
 
 void Rendezvous::report_failure(const std::string& job, const std::string& message) noexcept {
   try {
     c10d::PrefixStore store(prefix_of(job), impl_->store);
-    store.compareSet(kFailure, {}, bytes_of(message));
+    publish_failure(store, message);
   } catch (const std::exception&) {  // the ranks find out by themselves
   }
 }

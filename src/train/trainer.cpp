@@ -1,7 +1,6 @@
 #include "train/trainer.h"
 
 #include <ATen/Parallel.h>
-#include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -400,7 +399,7 @@ TrainReport Trainer::run(const RunHooks& hooks) {
     tell();
   };
   tell();
-  warn_of_cut_memories();
+  if (carries_ && options_.segments_per_step + options_.replay <= 1) warn_of_cut_memories(model_);
   const std::unique_ptr<RunLog> log = writes() ? std::make_unique<RunLog>(run_folder_, steps_, options_.tensorboard)
                                                : nullptr;
   std::optional<base::Progress> progress;
@@ -424,7 +423,7 @@ TrainReport Trainer::run(const RunHooks& hooks) {
   while (!last && stopped == 0) {
     const StepOutcome outcome = step();
     tell();
-    watch_gradients();
+    watch_.look(model_, trained_, lora_ != nullptr, options_.steps);
     last = steps_ == options_.steps;
     try {
       if (last || every(options_.log_every)) {
@@ -469,66 +468,6 @@ void Trainer::keep_step() {
   } catch (const std::exception& error) {
     base::log_warning("this step could not be saved: {}", error.what());
   }
-}
-
-/// Parameters that the state at the start of a document is made of. They have a gradient where a document starts, which
-/// after a resume may be many steps later.
-std::set<std::string> Trainer::in_initial_state() const {
-  std::vector<at::Tensor> tensors;
-  std::vector<std::string> names;
-  for (const layers::Parameter& parameter : model_.parameters().all()) {
-    if (!parameter.tensor.requires_grad()) continue;
-    tensors.push_back(parameter.tensor);
-    names.push_back(parameter.name);
-  }
-  at::Tensor sum;
-  for (const auto& [field, value] : model_.initial_state(1).fields()) {
-    if (!value.defined() || !value.requires_grad()) continue;
-    sum = sum.defined() ? sum + value.sum() : value.sum();
-  }
-  if (!sum.defined()) return {};
-  const auto gradients = torch::autograd::grad({sum}, tensors, {}, false, false, /*allow_unused=*/true);
-  std::set<std::string> reached;
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (gradients[i].defined()) reached.insert(names[i]);
-  }
-  return reached;
-}
-
-void Trainer::warn_of_cut_memories() const {
-  if (!carries_ || options_.segments_per_step + options_.replay > 1) return;
-  std::vector<std::string> cut;
-  for (const auto& [field, value] : model_.initial_state(1).fields()) {
-    if (field.per_sequence() && value.defined() && value.is_floating_point() && model_.bptt_depth(field.path) != 0)
-      cut.push_back(field.path);
-  }
-  if (cut.empty()) return;
-  base::log_warning(
-      "training: nothing learns what to remember: a step reads one segment, so no gradient reaches the segment that "
-      "wrote {}; expected train.segments_per_step of 2 or more, or train.replay, found 1",
-      base::listed(cut, 3));
-}
-
-void Trainer::watch_gradients() {
-  // A layer that is dropped, or a memory that is still empty, has no gradient in one step but in one of the next.
-  constexpr int64_t kWatchedSteps = 8;
-  if (watched_steps_ < 0) return;
-  if (watched_steps_ == 0) {
-    for (const layers::Parameter& parameter : trained_) {
-      if (lora_ || parameter.tensor.requires_grad()) without_gradient_.insert(parameter.name);
-    }
-    for (const std::string& name : in_initial_state()) without_gradient_.erase(name);
-  }
-  for (const layers::Parameter& parameter : trained_) {
-    if (parameter.tensor.grad().defined()) without_gradient_.erase(parameter.name);
-  }
-  if (++watched_steps_ < std::min(kWatchedSteps, options_.steps) && !without_gradient_.empty()) return;
-  watched_steps_ = -1;
-  if (without_gradient_.empty()) return;
-  base::log_warning(
-      "training: no gradient reaches {} of {} parameters, which stay as they are: {}; a memory needs "
-      "train.segments_per_step above 1 and a bptt_depth above 0 to learn what to write",
-      without_gradient_.size(), trained_.size(), base::listed({without_gradient_.begin(), without_gradient_.end()}, 8));
 }
 
 TrainReport Trainer::report(int stopped) const {

@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "distributed/group.h"
 #include "distributed/reducer.h"
 #include "tasks/task.h"
+#include "train/gradient_watch.h"
 #include "train/history.h"
 #include "train/low_rank.h"
 #include "train/optimiser.h"
@@ -173,11 +173,6 @@ class Trainer {
   const EvaluationPoint* best_evaluation() const;
   /// Whether options.patience has run out. It depends on the history alone, so a resumed run stops where it would have.
   bool out_of_patience() const;
-  /// Ticks off the parameters that have a gradient now; after the first steps, warns of those that never had one.
-  void watch_gradients();
-  /// Before the first step: warns if memories are carried and no gradient ever reaches what wrote them.
-  void warn_of_cut_memories() const;
-  std::set<std::string> in_initial_state() const;
   void keep_step();
   bool owes_evaluation() const;
   TrainReport report(int stopped) const;
@@ -213,8 +208,7 @@ class Trainer {
   std::optional<double> best_;  ///< best value of the task's metric, negated if more is better
   bool is_best_ = false;        ///< the current model has reached it
   std::string checkpoint_;
-  std::set<std::string> without_gradient_;  ///< of those to train, the ones without a gradient so far
-  int64_t watched_steps_ = 0;               ///< -1: already reported
+  GradientWatch watch_;
 };
 
 }  // namespace mnemo::train
