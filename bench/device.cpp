@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kLoad = 65536;        ///< tokens of a kernel's batch, in 16 sequences at most
 constexpr int64_t kMostSequences = 16;  ///< and how many times the batch of a model's case
-constexpr double kAnswerSeconds = 60;   ///< limit for one answer of a peer, whose first call compiles
+constexpr double kAnswerSeconds = 90;   ///< limit for one answer of a peer, whose first call compiles
 constexpr int64_t kStepsAtOnce = 3, kTokensAtOnce = 64;
 
 /// One of the peers of a measurement, and its seconds, one per round.

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 
 def sinusoids(positions, dim):
-    frequencies = 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float64) / dim)
+    frequencies = 10000.0 ** (-torch.arange(0, dim, 2, dtype=torch.float64, device=positions.device) / dim)
     angles = positions.double()[:, None] * frequencies
     return torch.cat([angles.sin(), angles.cos()], -1).float()
 
@@ -194,11 +194,11 @@ class Decoder(nn.Module):
         key = queries, cached
         if key not in self.tables:
             m, keys = self.mem_tokens, cached + queries
-            mask = torch.ones(queries, keys, dtype=torch.bool).tril(cached)
+            mask = torch.ones(queries, keys, dtype=torch.bool, device=self.embed.weight.device).tril(cached)
             if m:  # rows [read; tokens; write], open inside the memory
                 mask[:m, :m] = True
                 mask[-m:, -m:] = True
-            sinus = sinusoids(torch.arange(keys - 1, -queries if m > 1 else -1, -1), self.dim)
+            sinus = sinusoids(torch.arange(keys - 1, -queries if m > 1 else -1, -1, device=self.embed.weight.device), self.dim)
             self.tables[key] = sinus.to(self.embed.weight.dtype), mask
         return self.tables[key]
 

@@ -1,5 +1,6 @@
 #include "experiment/device.h"
 
+#include <ATen/Context.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <fmt/format.h>
 
@@ -36,6 +37,7 @@ at::Device device_named(const std::optional<std::string>& name, const distribute
     index = ranks->place().local_rank;
   }
   base::require(index < devices, "--device: expected cuda:0 to cuda:{}, found {}", devices - 1, *name);
+  at::globalContext().setAllowTF32CuDNN(false);  // LibTorch's default rounds operands of convolutions to 10 bits
   return {at::kCUDA, static_cast<c10::DeviceIndex>(index)};
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "experiment/device.h"
 #include "ops/cuda.h"
 
 namespace mnemo::test {
@@ -13,6 +14,7 @@ inline bool device_is_there() {
   static const bool there = [] {
     const bool found = ops::cuda::devices() > 0;
     if (!found) std::fputs("no CUDA device on this machine: the tests that need one are skipped\n", stderr);
+    if (found) experiment::device_named("cuda");
     return found;
   }();
   return there;

@@ -90,72 +90,94 @@ TEST(Cuda, ARankReducesOnItsDevice) {
   });
 }
 
-TEST(CudaKernel, ScanOfAbcIsItsNaiveTwin) {
+/// The kernels of ABC's exp form against the naive reference in float64.
+void expect_scan_of_abc(at::ScalarType dtype, int64_t time, int64_t slots, int64_t width) {
+  SCOPED_TRACE(fmt::format("{} tokens, {} slots, width {}", time, slots, width));
+  test::Numbers numbers(3);
+  std::vector<at::Tensor> inputs;
+  for (const int64_t size : {width, width, width, slots})
+    inputs.push_back(numbers.normal({2, 3, time, size}).to(dtype));
+  inputs.push_back(numbers.normal({2, 3, slots, width}).to(dtype));
+  inputs.push_back(numbers.normal({2, 3, slots, width}).to(dtype));
+  inputs.push_back(numbers.normal({2, 3, slots}).to(dtype));
+  auto run = [](const std::vector<at::Tensor>& x) {
+    const auto abc = x[0].is_cuda() ? ops::abc_causal : ops::abc_causal_naive;
+    const ops::AbcOutput out = abc(x[0], x[1], x[2], x[3], {x[4], x[5], x[6]}, {}, ops::AbcActivation::exp, 0.0, 0.3);
+    return std::vector<at::Tensor>{out.o, out.memory.k, out.memory.v, out.memory.z};
+  };
+  const std::vector<at::Tensor> expected = in_float64(inputs, run);
+  expect_all_near(with_gradients(inputs, at::kCUDA, run), expected, tolerance_of(dtype));
+  if (time > 1) return;
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& input : inputs) input = input.to(at::kCUDA);
+  expect_all_near(run(inputs), {expected.begin(), expected.begin() + 4}, tolerance_of(dtype));
+}
+
+enum class Form { content, relative, band };
+
+/// Attention on the device against the naive reference in float64.
+void expect_attention(at::ScalarType dtype, int64_t queries, int64_t keys, int64_t width, Form form, bool padded) {
+  SCOPED_TRACE(fmt::format("{} queries, {} keys, width {}, form {}, padded {}", queries, keys, width,
+                           static_cast<int>(form), padded));
+  test::Numbers numbers(4);
+  std::vector<at::Tensor> inputs = {numbers.normal({2, 3, queries, width}).to(dtype),
+                                    numbers.normal({2, 3, keys, width}).to(dtype),
+                                    numbers.normal({2, 3, keys, width}).to(dtype)};
+  inputs.resize(6);
+  if (form == Form::relative) {
+    inputs[3] = numbers.normal({3, width}).to(dtype), inputs[4] = numbers.normal({3, width}).to(dtype);
+    inputs[5] = numbers.normal({keys, 3, width}).to(dtype);
+  }
+  const at::Tensor valid = padded ? numbers.flags({2, keys}, 0.7) : at::Tensor();
+  auto run = [&](const std::vector<at::Tensor>& x) {
+    const at::Tensor open = at::ones({queries, keys}, at::kBool).tril(keys - queries);
+    ops::KeyRanges ranges = ops::KeyRanges::from_mask(form == Form::band ? open.triu(keys - queries - 4) : open);
+    if (padded) ranges.valid = valid.to(x[0].device());
+    const ops::Positions positions{x[3], x[4], x[5], {}};
+    return std::vector<at::Tensor>{x[0].is_cuda() ? ops::attention(x[0], x[1], x[2], positions, ranges, 0.2)
+                                                  : ops::attention_naive(x[0], x[1], x[2], positions, ranges, 0.2)};
+  };
+  expect_all_near(with_gradients(inputs, at::kCUDA, run), in_float64(inputs, run), tolerance_of(dtype));
+}
+
+class CudaKernel : public testing::TestWithParam<at::ScalarType> {};
+
+TEST_P(CudaKernel, ScanOfAbcIsItsNaiveTwin) {
   NEEDS_A_DEVICE;
-  for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
-    for (const int64_t time : {1, 2, 63, 64, 65, 130}) {
-      for (const auto& [slots, width] :
-           {std::pair<int64_t, int64_t>{5, 17}, {64, 64}, {64, 128}, {65, 16}, {64, 160}}) {
-        SCOPED_TRACE(fmt::format("{}, {} tokens, {} slots, width {}", c10::toString(dtype), time, slots, width));
-        test::Numbers numbers(3);
-        std::vector<at::Tensor> inputs;
-        for (const int64_t size : {width, width, width, slots})
-          inputs.push_back(numbers.normal({2, 3, time, size}).to(dtype));
-        inputs.push_back(numbers.normal({2, 3, slots, width}).to(dtype));
-        inputs.push_back(numbers.normal({2, 3, slots, width}).to(dtype));
-        inputs.push_back(numbers.normal({2, 3, slots}).to(dtype));
-        auto run = [](const std::vector<at::Tensor>& x) {
-          const auto abc = x[0].is_cuda() ? ops::abc_causal : ops::abc_causal_naive;
-          const ops::AbcOutput out = abc(x[0], x[1], x[2], x[3], {x[4], x[5], x[6]}, {}, ops::AbcActivation::exp, 0.0,
-                                         0.3);
-          return std::vector<at::Tensor>{out.o, out.memory.k, out.memory.v, out.memory.z};
-        };
-        const std::vector<at::Tensor> expected = in_float64(inputs, run);
-        expect_all_near(with_gradients(inputs, at::kCUDA, run), expected, tolerance_of(dtype));
-        if (time > 1) continue;
-        const at::NoGradGuard no_grad;
-        for (at::Tensor& input : inputs) input = input.to(at::kCUDA);
-        expect_all_near(run(inputs), {expected.begin(), expected.begin() + 4}, tolerance_of(dtype));
+  for (const int64_t time : {1, 2, 63, 64, 65, 130}) {
+    for (const auto& [slots, width] : {std::pair<int64_t, int64_t>{5, 17}, {64, 64}, {64, 128}, {65, 16}, {64, 160}})
+      expect_scan_of_abc(GetParam(), time, slots, width);
+  }
+}
+
+TEST_P(CudaKernel, AttentionIsItsNaiveTwin) {
+  NEEDS_A_DEVICE;
+  for (const auto& [queries, keys] : {std::pair<int64_t, int64_t>{1, 1}, {2, 70}, {63, 63}, {65, 130}, {130, 130}}) {
+    for (const int64_t width : {17, 64, 128}) {
+      for (const Form form : {Form::content, Form::relative, Form::band}) {
+        for (const bool padded : {false, true}) expect_attention(GetParam(), queries, keys, width, form, padded);
       }
     }
   }
 }
 
-TEST(CudaKernel, AttentionIsItsNaiveTwin) {
+INSTANTIATE_TEST_SUITE_P(All, CudaKernel, testing::Values(at::kDouble, at::kFloat, at::kBFloat16),
+                         [](const auto& info) { return std::string(c10::toString(info.param)); });
+
+// One size of each kernel, for compute-sanitizer's racecheck, under which a kernel takes a thousand times as long.
+TEST(CudaRace, ScanOfAbc) {
   NEEDS_A_DEVICE;
-  enum Form { kContent, kRelative, kBand };
-  for (const at::ScalarType dtype : {at::kDouble, at::kFloat, at::kBFloat16}) {
-    for (const auto& [queries, keys] : {std::pair<int64_t, int64_t>{1, 1}, {2, 70}, {63, 63}, {65, 130}, {130, 130}}) {
-      for (const int64_t width : {17, 64, 128}) {
-        for (const Form form : {kContent, kRelative, kBand}) {
-          for (const bool padded : {false, true}) {
-            SCOPED_TRACE(fmt::format("{}, {} queries, {} keys, width {}, form {}, padded {}", c10::toString(dtype),
-                                     queries, keys, width, static_cast<int>(form), padded));
-            test::Numbers numbers(4);
-            std::vector<at::Tensor> inputs = {numbers.normal({2, 3, queries, width}).to(dtype),
-                                              numbers.normal({2, 3, keys, width}).to(dtype),
-                                              numbers.normal({2, 3, keys, width}).to(dtype)};
-            inputs.resize(6);
-            if (form == kRelative) {
-              inputs[3] = numbers.normal({3, width}).to(dtype), inputs[4] = numbers.normal({3, width}).to(dtype);
-              inputs[5] = numbers.normal({keys, 3, width}).to(dtype);
-            }
-            const at::Tensor valid = padded ? numbers.flags({2, keys}, 0.7) : at::Tensor();
-            auto run = [&](const std::vector<at::Tensor>& x) {
-              const at::Tensor open = at::ones({queries, keys}, at::kBool).tril(keys - queries);
-              ops::KeyRanges ranges = ops::KeyRanges::from_mask(form == kBand ? open.triu(keys - queries - 4) : open);
-              if (padded) ranges.valid = valid.to(x[0].device());
-              const ops::Positions positions{x[3], x[4], x[5], {}};
-              return std::vector<at::Tensor>{x[0].is_cuda()
-                                                 ? ops::attention(x[0], x[1], x[2], positions, ranges, 0.2)
-                                                 : ops::attention_naive(x[0], x[1], x[2], positions, ranges, 0.2)};
-            };
-            expect_all_near(with_gradients(inputs, at::kCUDA, run), in_float64(inputs, run), tolerance_of(dtype));
-          }
-        }
-      }
-    }
-  }
+  expect_scan_of_abc(at::kFloat, 65, 64, 17);
+}
+
+TEST(CudaRace, RelativeAttention) {
+  NEEDS_A_DEVICE;
+  expect_attention(at::kFloat, 33, 66, 17, Form::relative, true);
+}
+
+TEST(CudaRace, AttentionInABand) {
+  NEEDS_A_DEVICE;
+  expect_attention(at::kFloat, 33, 66, 17, Form::band, false);
 }
 
 class CudaModel : public testing::TestWithParam<test::Configuration> {};

@@ -11,8 +11,10 @@ namespace mnemo::test {
 /// Runs the bodies of the CUDA kernels (ops/cuda/kernel.h) on the CPU: block by block, and between two barriers thread
 /// by thread, in ascending or descending order. If the order changes a bit of the result, two threads interact without
 /// a barrier between them. Shared memory and per-thread values start as NaN.
-template <bool kDescending>
+/// multiprocessors: those of the device, one unless said.
+template <bool kDescending, int64_t kMultiprocessors = 1>
 struct BlockEmulator {
+  static constexpr int64_t multiprocessors() { return kMultiprocessors; }
   static constexpr int64_t most_shared_bytes() { return 163 * 1024; }  // of sm_80; sm_90 has more
 
   struct Block {

@@ -171,7 +171,6 @@ core::State with_given(const core::State& state, const GoldenFile& file, const s
 
 GoldenReport verify_attention(const GoldenFile& file) {
   const Subject subject(file);
-  subject.parameters.to(at::kDouble, file.device());
   file.load_parameters(subject.parameters);
   const core::Mode mode = file.training() ? core::Mode::train : core::Mode::evaluate;
   const int64_t steps = file.num_steps();

@@ -120,6 +120,7 @@ weights::TensorFile GoldenFile::parameters() const {
 
 void GoldenFile::load_parameters(const layers::ParameterSet& into,
                                  const std::function<std::string(const std::string&)>& name_in_file) const {
+  into.to(at::kDouble, device_);
   auto named = into.named();
   for (auto& [name, tensor] : named) {
     if (name_in_file) name = name_in_file(name);

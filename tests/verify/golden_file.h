@@ -39,8 +39,8 @@ class GoldenFile {
   layers::Budget budget() const;
   /// param.*, to be loaded whole.
   weights::TensorFile parameters() const;
-  /// Copies param.* into the parameters. Every tensor on either side must be used exactly once. name_in_file: the
-  /// file's name of a parameter, if it has names of its own.
+  /// Copies param.* into the parameters, as float64 on the device. Every tensor on either side must be used exactly
+  /// once. name_in_file: the file's name of a parameter, if it has names of its own.
   void load_parameters(const layers::ParameterSet& into,
                        const std::function<std::string(const std::string&)>& name_in_file = {}) const;
   /// Throws InputError that lists the tensors without a part in the result: inputs (param.*, buffer.*, state.init.*,

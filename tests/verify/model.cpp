@@ -197,7 +197,6 @@ GoldenReport verify_model(const GoldenFile& file) {
   }
   const models::ModelOptions options = base::read_options<models::ModelOptions>(config);
   const auto model = models::build(options, 0, at::kDouble, file.budget());
-  model->parameters().to(at::kDouble, file.device());
   file.load_parameters(model->parameters());
   GoldenComparison comparison(file);
   const Pass pass = run(file, *model);

@@ -85,7 +85,6 @@ class Pairs {
 Pairs::Pairs(const GoldenFile& file)
     : file_(file), comparison_(file), options_(base::read_options<models::ModelOptions>(pair_config(file))) {
   model_ = models::build(options_, 0, at::kDouble, file.budget());
-  model_->parameters().to(at::kDouble, file.device());
   file.load_parameters(model_->parameters(), pair_parameter_name);
   if (const base::Node* loss = file.config().find("loss")) {
     const base::Node* type = loss->find("type");

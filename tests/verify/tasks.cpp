@@ -166,7 +166,7 @@ void compare_frozen(const TaskSubject& subject, GoldenComparison& comparison) {
     base::require(met.contains(name), "{}: zero_gradient: no parameter '{}'", subject.file.path(), name);
 }
 
-/// Our own results for this file and for others must be identical bit for bit.
+/// Our own results for this file and for others must be identical, on the CPU bit for bit.
 void compare_bits(const TaskSubject& subject, const std::vector<models::TaskLogits>& logits,
                   GoldenComparison& comparison) {
   const base::Node promises = subject.file.metadata("bitwise");
@@ -191,8 +191,13 @@ void compare_bits(const TaskSubject& subject, const std::vector<models::TaskLogi
       const GoldenFile file(path, subject.file.device());
       others[path] = TaskSubject(file).run(file.step(0, "input.pixels"));
     }
-    const bool same = at::equal(find(logits, promise.key, subject.file.path()),
-                                find(others[path], other.substr(colon + 1), path));
+    const at::Tensor found = find(logits, promise.key, subject.file.path()),
+                     expected = find(others[path], other.substr(colon + 1), path);
+    if (!found.is_cpu()) {  // a library on a device chooses another order of sums for another shape
+      comparison.compare("equal to another file", promise.key, expected, found);
+      continue;
+    }
+    const bool same = at::equal(found, expected);
     comparison.compare("bitwise", promise.key, at::zeros({}, at::kDouble),
                        at::full({}, same ? 0.0 : kWrong, at::kDouble));
   }

@@ -164,7 +164,7 @@ template <class S>
 struct AbcForward {
   using A = Wide<S>;
   AbcInputs<S> in;
-  const A *k0, *v0, *z0;
+  AbcMemoryOf<const A> before;  ///< [B,H,..]; l null: all 1, so that m is z
   Rows<S> o;
   A *k1, *v1, *z1;
   AbcMemoryOf<A> path;  ///< [B,H,kept,..], or null
@@ -185,11 +185,12 @@ struct AbcForward {
     const int n = x.n, nn = x.nn, dk = x.dk, dv = x.dv;
     A *keys = carver.take(n * dk), *values = carver.take(n * dv);
     block.each([&](int thread) {
-      load_rows(thread, keys, n, in.width, [&](int j) { return k0 + (head * n + j) * in.width; });
-      load_rows(thread, values, n, in.value_width, [&](int j) { return v0 + (head * n + j) * in.value_width; });
+      load_rows(thread, keys, n, in.width, [&](int j) { return before.k + (head * n + j) * in.width; });
+      load_rows(thread, values, n, in.value_width, [&](int j) { return before.v + (head * n + j) * in.value_width; });
       if (thread < n) {
-        const A z = z0[head * n + thread];
-        x.m0[thread] = z, x.l0[thread] = z == -kInfinity<A> ? A(0) : A(1);
+        const int64_t at = head * n + thread;
+        x.m0[thread] = before.m[at];
+        x.l0[thread] = before.m[at] == -kInfinity<A> ? A(0) : before.l == nullptr ? A(1) : before.l[at];
       }
     });
     for (int64_t begin = 0; begin < in.time; begin += kAbcTokens) {

@@ -4,9 +4,14 @@
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+#include <limits>
+#include <optional>
+
 #include "ops/abc/abc.h"
 #include "ops/attention/heads.h"
 #include "ops/cuda/abc_backward_body.h"
+#include "ops/cuda/abc_parts.h"
 #include "ops/cuda/tensors.h"
 
 namespace mnemo::ops::cuda {
@@ -59,33 +64,36 @@ struct AbcScanned {
   AbcPath path;
 };
 
-/// abc_exp_scan (ops/abc_scan.h) with the kernels of abc_body.h. Launch::run(body) runs a kernel on the tensors'
-/// device; Launch::most_shared_bytes() is the limit of shared memory per block. Memories have the type of sums.
+/// abc_exp_scan (ops/abc_scan.h) with the kernels of abc_body.h, a block for each head and part of the tokens
+/// (abc_parts.h). Launch::run(body) runs a kernel on the tensors' device, which has Launch::multiprocessors();
+/// Launch::most_shared_bytes() is the limit of shared memory per block. Memories have the type of sums.
 template <class Launch>
 struct AbcKernels {
   using variable_list = torch::autograd::variable_list;
 
-  static AbcScanned forward(const AbcOperands& in, const AbcMemory& before, bool keeps_path) {
+  static AbcScanned forward(const AbcOperands& in, const AbcPairs& before, bool keeps_path) {
     const int64_t time = in.q.size(2);
     AbcScanned out{empty_heads(in.q, time, in.v.size(3)),
                    {at::empty(before.k.sizes(), before.k.options()), at::empty(before.v.sizes(), before.v.options()),
-                    at::empty(before.z.sizes(), before.z.options())},
+                    at::empty(before.m.sizes(), before.m.options())},
                    {}};
     if (keeps_path) {
       constexpr int64_t kTokens = kAbcChunksKept * kAbcTokens;
       out.path = AbcPath::empty(before.k, before.v, (time + kTokens - 1) / kTokens);
     }
-    const AbcMemory start{before.k.contiguous(), before.v.contiguous(), before.z.contiguous()};
+    const AbcPairs start{before.k.contiguous(), before.v.contiguous(), before.m.contiguous(), before.l};
     with_type_of(in.q, [&](auto type) {
       using S = decltype(type);
       using A = Wide<S>;
-      const A *k0 = start.k.const_data_ptr<A>(), *v0 = start.v.const_data_ptr<A>(), *z0 = start.z.const_data_ptr<A>();
+      const AbcMemoryOf<const A> first{start.k.const_data_ptr<A>(), start.v.const_data_ptr<A>(),
+                                       start.m.const_data_ptr<A>(),
+                                       start.l.defined() ? start.l.const_data_ptr<A>() : nullptr};
       A *k1 = out.memory.k.mutable_data_ptr<A>(), *v1 = out.memory.v.mutable_data_ptr<A>(),
         *z1 = out.memory.z.mutable_data_ptr<A>();
       if (time == 1 && !keeps_path) {
-        Launch::run(AbcStep<S>{in.inputs<S>(), k0, v0, z0, rows_of<S>(out.o), k1, v1, z1});
+        Launch::run(AbcStep<S>{in.inputs<S>(), first.k, first.v, first.m, rows_of<S>(out.o), k1, v1, z1});
       } else {
-        Launch::run(AbcForward<S>{in.inputs<S>(), k0, v0, z0, rows_of<S>(out.o), k1, v1, z1, out.path.pointers<A>()});
+        Launch::run(AbcForward<S>{in.inputs<S>(), first, rows_of<S>(out.o), k1, v1, z1, out.path.pointers<A>()});
       }
     });
     return out;
@@ -94,9 +102,11 @@ struct AbcKernels {
   struct Scan : torch::autograd::Function<Scan> {
     static variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
                                  const at::Tensor& v, const at::Tensor& s, const at::Tensor& memory_k,
-                                 const at::Tensor& memory_v, const at::Tensor& memory_z, double scale) {
+                                 const at::Tensor& memory_v, const at::Tensor& memory_z,
+                                 const std::optional<at::Tensor>& memory_l, double scale) {
       at::AutoDispatchBelowADInplaceOrView below_autograd;
-      const AbcScanned out = AbcKernels::forward({q, k, v, s, scale}, {memory_k, memory_v, memory_z}, true);
+      const AbcScanned out = AbcKernels::forward({q, k, v, s, scale},
+                                                 {memory_k, memory_v, memory_z, memory_l.value_or(at::Tensor())}, true);
       ctx->save_for_backward({q, k, v, s, out.path.k, out.path.v, out.path.m, out.path.l});
       ctx->saved_data["scale"] = scale;
       return {out.o, out.memory.k, out.memory.v, out.memory.z};
@@ -122,7 +132,7 @@ struct AbcKernels {
                                    rows_of<S>(grad_s), memory.k.mutable_data_ptr<A>(), memory.v.mutable_data_ptr<A>(),
                                    memory.z.mutable_data_ptr<A>()});
       });
-      return {grad_q, grad_k, grad_v, grad_s, memory.k, memory.v, memory.z, at::Tensor()};
+      return {grad_q, grad_k, grad_v, grad_s, memory.k, memory.v, memory.z, {}, {}};
     }
   };
 
@@ -145,14 +155,33 @@ struct AbcKernels {
     auto typed = [&](const at::Tensor& tensor) { return with_rows(tensor.to(q.scalar_type())); };
     const AbcOperands in{with_rows(q), typed(k), typed(v), typed(s), scale};
     const AbcMemory before{memory.k.to(wide), memory.v.to(wide), memory.z.to(wide)};
-    variable_list out;
-    if (at::GradMode::is_enabled()) {
-      out = Scan::apply(in.q, in.k, in.v, in.s, before.k, before.v, before.z, scale);
-    } else {
-      const AbcScanned result = forward(in, before, false);
-      out = {result.o, result.memory.k, result.memory.v, result.memory.z};
+    const int64_t time = q.size(2), wanted = kRounds * Launch::multiprocessors() / (q.size(0) * q.size(1));
+    const AbcParts parts = AbcParts::of(time, std::max<int64_t>(1, wanted), kAbcChunksKept * kAbcTokens);
+    if (parts.count == 1) {
+      const AbcOutput out = scan(in, {before.k, before.v, before.z, {}});
+      return {out.o, {out.memory.k.to(held), out.memory.v.to(held), out.memory.z.to(held)}};
     }
-    return {out[0], {out[1].to(held), out[2].to(held), out[3].to(held)}};
+    constexpr double kUnseen = -std::numeric_limits<double>::infinity();
+    const AbcOperands each{parts.split(in.q, 0), parts.split(in.k, 0), parts.split(in.v, 0), parts.split(in.s, kUnseen),
+                           scale};
+    const AbcPairs starts = memories_before(parts, each.k.to(wide), each.v.to(wide), each.s.to(wide), before);
+    const AbcOutput out = scan(each, starts);
+    const auto last = [&](const at::Tensor& x) { return parts.last(x).to(held); };
+    return {parts.join(out.o, time), {last(out.memory.k), last(out.memory.v), last(out.memory.z)}};
+  }
+
+ private:
+  /// Blocks of a scan for each multiprocessor, where there are tokens enough: fewer leave some idle at the end.
+  static constexpr int64_t kRounds = 2;
+
+  static AbcOutput scan(const AbcOperands& in, const AbcPairs& before) {
+    if (!at::GradMode::is_enabled()) {
+      const AbcScanned result = forward(in, before, false);
+      return {result.o, result.memory};
+    }
+    const variable_list out = Scan::apply(in.q, in.k, in.v, in.s, before.k, before.v, before.m,
+                                          before.l.defined() ? std::optional(before.l) : std::nullopt, in.scale);
+    return {out[0], {out[1], out[2], out[3]}};
   }
 };
 

@@ -36,19 +36,26 @@ inline bool sees_much(const KeyRanges& ranges) {
   return 4 * seen.item<int64_t>() >= ranges.queries() * ranges.keys;
 }
 
-/// mask() of the ranges on a device, true = may attend: [Q,K], or [B,1,Q,K] if there is padding. All layers use the
-/// ranges of the same table, so the last copy of the part without padding is kept.
-inline at::Tensor mask_on_device(const KeyRanges& ranges, at::Device device) {
+/// mask() of ranges on a device, true = may attend.
+struct DeviceMask {
+  at::Tensor open;     ///< [Q,K], or [B,1,Q,K] if there is padding
+  bool blind = false;  ///< there may be queries without keys
+};
+
+/// All layers use the ranges of the same table, so the last copy of the part without padding is kept.
+inline DeviceMask mask_on_device(const KeyRanges& ranges, at::Device device) {
   thread_local KeyRanges from;
-  thread_local at::Tensor there;
-  if (!there.defined() || !from.offsets.is_same(ranges.offsets) || !from.bounds.is_same(ranges.bounds) ||
-      there.device() != device) {
+  thread_local DeviceMask there;
+  if (!there.open.defined() || !from.offsets.is_same(ranges.offsets) || !from.bounds.is_same(ranges.bounds) ||
+      there.open.device() != device) {
     // They outlive this call: if made in inference mode, they could not be used for training later.
     const c10::InferenceMode ordinary(false);
     from = {ranges.keys, ranges.offsets, ranges.bounds};
-    there = from.mask().to(device);
+    const at::Tensor mask = from.mask();
+    there = {mask.to(device), !mask.any(-1).all().item<bool>()};
   }
-  return ranges.valid.defined() ? there.logical_and(ranges.valid.to(device).unsqueeze(1)).unsqueeze(1) : there;
+  if (!ranges.valid.defined()) return there;
+  return {there.open.logical_and(ranges.valid.to(device).unsqueeze(1)).unsqueeze(1), true};
 }
 
 /// Attention without position terms by LibTorch's own, with a mask where no plain form will do.
@@ -58,9 +65,11 @@ inline at::Tensor attention_by_content(const at::Tensor& q, const at::Tensor& k,
   const Plain plain = plain_form(ranges);
   if (plain != Plain::no)
     return at::scaled_dot_product_attention(q, keys, values, {}, 0.0, plain == Plain::causal, scale);
+  const DeviceMask mask = mask_on_device(ranges, q.device());
+  if (!mask.blind) return at::scaled_dot_product_attention(q, keys, values, mask.open, 0.0, false, scale);
   // A query without keys sees all of them, since not every device's kernel gives it zeros, and its output becomes 0.
-  const at::Tensor mask = mask_on_device(ranges, q.device()), blind = mask.any(-1, true).logical_not();
-  return at::scaled_dot_product_attention(q, keys, values, mask.logical_or(blind), 0.0, false, scale)
+  const at::Tensor blind = mask.open.any(-1, true).logical_not();
+  return at::scaled_dot_product_attention(q, keys, values, mask.open.logical_or(blind), 0.0, false, scale)
       .masked_fill(blind, 0);
 }
 

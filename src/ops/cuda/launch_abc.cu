@@ -10,6 +10,13 @@ int64_t Launch::most_shared_bytes() {
   return bytes;
 }
 
+int64_t Launch::multiprocessors() {
+  int device = 0, count = 0;
+  C10_CUDA_CHECK(cudaGetDevice(&device));
+  C10_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+  return count;
+}
+
 #define MNEMO_ABC_KERNELS(S)                        \
   template void Launch::run(const AbcForward<S>&);  \
   template void Launch::run(const AbcBackward<S>&); \

@@ -138,7 +138,7 @@ BalancedSample sample_balanced(const at::Tensor& labels, int64_t size, double fr
   const SampleCounts counts = sample_counts(positives.size(0), negatives.size(0), size, fraction);
   const auto chosen = [&](const at::Tensor& indices, const at::Tensor& order, int64_t count) {
     at::Tensor mask = at::zeros(labels.sizes(), labels.options().dtype(at::kBool));
-    return mask.index_fill_(0, indices.index_select(0, order.slice(0, 0, count)), true);
+    return mask.index_fill_(0, indices.index_select(0, order.slice(0, 0, count).to(indices.device())), true);
   };
   return {chosen(positives, positive_order, counts.positive), chosen(negatives, negative_order, counts.negative)};
 }

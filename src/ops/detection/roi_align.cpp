@@ -159,8 +159,8 @@ at::Tensor roi_align(const at::Tensor& features, const at::Tensor& rois, double 
                      const MapSizes& real) {
   base::ensure(real.empty() || static_cast<int64_t>(real.size()) == features.size(0), "RoIAlign of {} images, {} sizes",
                features.size(0), real.size());
-  const bool plain = features.is_cpu() &&
-                     (features.scalar_type() == at::kFloat || features.scalar_type() == at::kDouble);
+  if (!features.is_cpu()) return roi_align(features.cpu(), rois, scale, options, real).to(features.device());
+  const bool plain = features.scalar_type() == at::kFloat || features.scalar_type() == at::kDouble;
   if (!plain) return roi_align_naive(features, rois, scale, options, real);
   std::vector<int64_t> sizes;
   for (const auto& [height, width] : real) sizes.insert(sizes.end(), {height, width});

@@ -15,6 +15,7 @@ namespace {
 using test::difference;
 using Ascending = AbcKernels<test::BlockEmulator<false>>;
 using Descending = AbcKernels<test::BlockEmulator<true>>;
+using InParts = AbcKernels<test::BlockEmulator<false, 16>>;
 
 struct Case {
   int64_t batch, heads, time, slots, width, value_width;
@@ -129,6 +130,28 @@ TEST(CudaAbc, OutputsMemoryAndGradientsOfTheNaiveTwin) {
     const Tensors rounded = in.to(at::kFloat);
     expect_near(with_gradients(rounded, run<Ascending>), with_gradients(rounded.to(at::kDouble), naive), 1e-5);
   }
+}
+
+// On a device with many multiprocessors the tokens are split into parts: of 64, 128 and 256 tokens here, the last one
+// shorter.
+TEST(CudaAbc, PartsSideBySideComputeWhatOneScanComputes) {
+  for (const Case& c : {Case{1, 2, 130, 5, 16, 24}, Case{1, 1, 257, 16, 17, 17}, Case{2, 4, 300, 3, 16, 16},
+                        Case{2, 8, 400, 3, 16, 16}, Case{1, 2, 256, 8, 16, 16, 1e4}, Case{1, 2, 200, 8, 16, 16, 1, 1e4},
+                        Case{1, 2, 200, 6, 16, 16, 5, 0, true}, Case{2, 1, 130, 6, 16, 16, 1, 0, true, true}}) {
+    SCOPED_TRACE(fmt::format("batch {}, heads {}, time {}, logits {} + {}, fresh {}", c.batch, c.heads, c.time,
+                             c.logits, c.level, c.fresh));
+    const Tensors in = tensors_of(c);
+    expect_near(with_gradients(in, run<InParts>), with_gradients(in, naive), 1e-10);
+    const Tensors rounded = in.to(at::kFloat);
+    expect_near(with_gradients(rounded, run<InParts>), with_gradients(rounded.to(at::kDouble), naive), 1e-5);
+    const at::NoGradGuard no_grad;
+    const AbcOutput found = run<InParts>(in), expected = naive(in);
+    expect_near({found.o, found.memory.k, found.memory.v, found.memory.z},
+                {expected.o, expected.memory.k, expected.memory.v, expected.memory.z}, 1e-10);
+  }
+  const AbcParts parts = AbcParts::of(400, 2, 64);
+  EXPECT_EQ(parts.count, 2);
+  EXPECT_EQ(parts.tokens, 256);
 }
 
 TEST(CudaAbc, OneTokenWithoutAGraphIsTheSameStep) {
