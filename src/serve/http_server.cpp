@@ -302,7 +302,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     discard();
   }
   void discard() {
-    socket_.async_read_some(asio::buffer(discarded_), [self = shared_from_this()](error_code error, size_t count) {
+    static std::array<char, 4096> discarded;  // of all connections: nobody reads it
+    socket_.async_read_some(asio::buffer(discarded), [self = shared_from_this()](error_code error, size_t count) {
       if (error || (self->lingered_ += count) > (size_t{16} << 20)) return self->close();
       self->discard();
     });
@@ -354,7 +355,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   size_t written_ = 0, lingered_ = 0;
   bool writing_ = false, ended_ = false, refused_ = false;
   std::string remote_;
-  std::array<char, 4096> discarded_;
 };
 
 void Live::send(std::string_view bytes) {
