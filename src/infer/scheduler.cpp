@@ -91,6 +91,7 @@ void Scheduler::hold(Id id, bool holds) {
   std::optional<Member> member = take(id);
   if (!member) return;
   if (holds) {
+    member->early = false;
     park(*member);
     held_.push_back(std::move(*member));
   } else {
