@@ -58,7 +58,7 @@ int serve_model(ServeArguments arguments) {
   base::require(!arguments.server.sessions.store || !arguments.server.sessions.folder,
                 "serve: sessions are kept by --store or in --session-dir; give one of them");
   serve::Server server(arguments.server);
-  base::log_info("listening on http://{}:{}, reading the model", arguments.server.host, server.port());
+  base::log_info("listening on http://{}:{} and reading the model", arguments.server.host, server.port());
   const bundle::Bundle stored = bundle::read_bundle(arguments.model, arguments.checkpoint);
   serve::Served served{.name = served_name(arguments),
                        .answers = serve::open_answers(stored, arguments.precision),
