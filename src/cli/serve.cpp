@@ -58,7 +58,7 @@ int serve_model(ServeArguments arguments) {
   base::require(!arguments.server.sessions.store || !arguments.server.sessions.folder,
                 "serve: sessions are kept by --store or in --session-dir; give one of them");
   serve::Server server(arguments.server);
-  base::log_info("listening on http://{}:{}", arguments.server.host, server.port());
+  base::log_info("listening on http://{}:{} and reading the model", arguments.server.host, server.port());
   const bundle::Bundle stored = bundle::read_bundle(arguments.model, arguments.checkpoint);
   serve::Served served{.name = served_name(arguments),
                        .answers = serve::open_answers(stored, arguments.precision),
@@ -69,7 +69,7 @@ int serve_model(ServeArguments arguments) {
   served.threads = at::get_num_threads();
   const std::string name = served.name;
   server.open(std::move(served));
-  base::log_info("serving '{}'", name);
+  base::log_info("ready, serving '{}'", name);
   for (int looks = 1; pending_signal() == 0; ++looks) {
     std::this_thread::sleep_for(kLook);
     if (looks % 20 == 0) server.sweep();

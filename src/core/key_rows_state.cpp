@@ -11,7 +11,7 @@
 namespace mnemo::core {
 namespace {
 
-/// Initial capacity for keys; doubled when it is full.
+/// Initial capacity for keys; half as much again when it is full.
 constexpr int64_t kFirstRoom = 32;
 /// Room for keys of its own that a copy has.
 constexpr int64_t kRoomOfCopy = 8;
@@ -56,10 +56,11 @@ void KeyRowsState::move(int64_t capacity) {
 }
 
 void KeyRowsState::reserve(int64_t more) {
-  const int64_t wanted = keys_ - missing_ + more;
+  const int64_t held = keys_ - missing_, wanted = held + more;
   if (first_ + wanted <= capacity_) return;
-  // Half of the memory is free to slide into, so that rows rarely have to be moved.
-  move(wanted <= capacity_ / 2 ? capacity_ : std::max(kFirstRoom, 2 * wanted));
+  // Once half as many rows have left as are held, they slide to the front: a row is moved twice at most.
+  const bool slides = wanted <= capacity_ && 2 * first_ >= held;
+  move(slides ? capacity_ : std::max(kFirstRoom, wanted + wanted / 2));
 }
 
 void KeyRowsState::store(int64_t number, const float* k, const float* v) {

@@ -72,6 +72,10 @@ class Engine {
   core::State read_source(const at::Tensor& source, const at::Tensor& valid, const core::State& before) const;
   /// New sequences of a translation model, one for each source that has been read.
   std::vector<EngineSequence> begin(const core::State& read) const;
+  /// Between segments: gives up keys and values that layers have of a memory's rows, for a sequence that waits. It must
+  /// not run before make_keys() has computed them again, to the same bits.
+  void drop_keys(EngineSequence& sequence) const;
+  void make_keys(EngineSequence& sequence) const;
   /// Converts a state of one sequence to the engine's format, and back.
   EngineSequence import(const core::State& state) const;
   core::State export_state(const EngineSequence& sequence) const;
@@ -100,6 +104,8 @@ class Engine {
   void start_pieces(Workspace& workspace) const;
   void embed(Workspace& workspace) const;
   void end_segment(EngineSequence& sequence, int64_t write) const;
+  /// Whether layer `layer` remembers nothing between segments but keys of its context's rows.
+  bool has_only_keys(const EngineSequence& sequence, size_t layer) const;
   /// Recomputes the keys of layer `layer` from the rows of its context.
   void make_keys(EngineSequence& sequence, size_t layer) const;
   /// rows: of a pass, shared among the steps.

@@ -9,8 +9,8 @@
 
 namespace mnemo::infer {
 
-/// The state of one sequence in the decoding engine: the decoders' states, updated in place, in buffers that grow by
-/// doubling. It has value semantics: a copy continues independently.
+/// The state of one sequence in the decoding engine: the decoders' states, updated in place, in buffers that
+/// grow. It has value semantics: a copy continues independently.
 class EngineSequence {
  public:
   /// Bytes of the state, including keys and values of cross-attentions.

@@ -27,8 +27,9 @@ TextSession open_text(const bundle::Bundle& bundle, const GenerateOptions& optio
   const std::shared_ptr<models::TextModel> model = bundle.text("generate");
   base::require(
       bundle.tokenizer != nullptr,
-      "{}: expected a model of texts, found one without a tokenizer; a converted model takes the tokenizer's files "
-      "(tokenizer.json and so on) from the folder that it was made from",
+      "{}: expected a model of texts, found one without a tokenizer; a model of a made task such as copying has none "
+      "(measure it with mnemo evaluate), and one that was converted takes the tokenizer's files (tokenizer.json and so "
+      "on) from the folder that it was made from",
       bundle.folder);
   const auto precision = options.precision.empty() ? std::nullopt : std::optional(options.precision);
   const std::shared_ptr<const Engine> engine = engines != nullptr ? engines->get(model, precision, "generate")

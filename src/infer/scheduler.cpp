@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 #include "core/model.h"
@@ -49,9 +50,10 @@ Scheduler::Id Scheduler::submit(const TextSession& text, const TextSession::Prom
   base::require(!full(), "scheduler: the queue is full ({} requests wait); try again later", waiting());
   require_tokens(session.model(), prompt.tokens);
   base::require(session.position() > 0 || !prompt.tokens.empty(),
-                "scheduler: nothing to continue; expected at least one token to be read first");
+                "prompt: expected at least one token to continue from, found none");
   Member member{next_id_, text, prompt.tokens};
   member.logprobs = logprobs;
+  member.wants = static_cast<int64_t>(prompt.tokens.size()) + options.max_tokens;
   member.text.prepare(options);
   for (size_t i = static_cast<size_t>(prompt.leading); i < prompt.tokens.size(); ++i)
     member.text.stream_.read(prompt.tokens[i]);
@@ -80,36 +82,62 @@ std::optional<Scheduler::Member> Scheduler::take(Id id) {
 
 std::optional<TextSession> Scheduler::cancel(Id id) {
   std::optional<Member> member = take(id);
-  return member ? std::optional(std::move(member->text)) : std::nullopt;
+  if (!member) return std::nullopt;
+  unpark(*member);
+  return std::move(member->text);
 }
 
 void Scheduler::hold(Id id, bool holds) {
   std::optional<Member> member = take(id);
   if (!member) return;
   if (holds) {
+    member->early = false;
+    park(*member);
     held_.push_back(std::move(*member));
   } else {
+    unpark(*member);
     waiting_.insert(std::ranges::upper_bound(waiting_, id, {}, &Member::id), std::move(*member));
   }
 }
 
+void Scheduler::park(Member& member) const {
+  Session& session = member.text.session();
+  if (session.progress_.used == 0 && !std::exchange(member.parked, true))
+    engine_->drop_keys(session.decoding_->sequence);
+}
+
+void Scheduler::unpark(Member& member) const {
+  if (std::exchange(member.parked, false)) engine_->make_keys(member.text.session().decoding_->sequence);
+}
+
+bool Scheduler::between_segments(Id id) const {
+  const Member* member = find(id);
+  return member != nullptr && member->text.session().progress_.used == 0;
+}
+
 bool Scheduler::idle() const { return running_.empty() && waiting() == 0; }
 
-std::optional<int64_t> Scheduler::position(Id id) const {
-  const auto in = [id](const auto& members) -> std::optional<int64_t> {
+const Scheduler::Member* Scheduler::find(Id id) const {
+  const auto in = [id](const auto& members) -> const Member* {
     const auto found = std::ranges::find(members, id, &Member::id);
-    return found == members.end() ? std::nullopt : std::optional(found->text.session().position());
+    return found == members.end() ? nullptr : &*found;
   };
-  if (const auto found = in(running_)) return found;
-  if (const auto found = in(waiting_)) return found;
-  const auto found = in(rested_);
-  return found ? found : in(held_);
+  if (const Member* found = in(running_)) return found;
+  if (const Member* found = in(waiting_)) return found;
+  const Member* found = in(rested_);
+  return found != nullptr ? found : in(held_);
+}
+
+std::optional<int64_t> Scheduler::position(Id id) const {
+  const Member* member = find(id);
+  return member == nullptr ? std::nullopt : std::optional(member->text.session().position());
 }
 
 std::vector<Scheduler::Event> Scheduler::tick() {
   std::vector<Event> events;
   end_turns();
   admit();
+  admit_early();
   share_rows();
   pass(events);
   std::erase_if(running_, [](const Member& member) { return member.ended; });
@@ -122,6 +150,7 @@ void Scheduler::end_turns() {
   for (int64_t wanted = running() + waiting() - options_.max_running; wanted > 0 && running() > 0; --wanted) {
     const auto longest = std::ranges::max_element(running_, {}, &Member::passes);
     if (longest->passes < options_.turn) return;
+    longest->early = false;
     rested_.push_back(std::move(*longest));
     running_.erase(longest);
   }
@@ -130,12 +159,34 @@ void Scheduler::end_turns() {
 void Scheduler::admit() {
   while (waiting() > 0 && running() < options_.max_running) {
     std::deque<Member>& queue = waiting_.empty() || (next_rested_ && !rested_.empty()) ? rested_ : waiting_;
-    next_rested_ = &queue == &waiting_;
-    Member& next = queue.front();
-    next.passes = 0;
-    running_.insert(std::ranges::upper_bound(running_, next.id, {}, &Member::id), std::move(next));
-    queue.pop_front();
+    place(queue, queue.begin());
   }
+}
+
+/// Gives new requests places of those that have had theirs for longest, whose turn has not passed.
+void Scheduler::admit_early() {
+  if (options_.turn == 0 || waiting_.empty()) return;
+  const auto wanted = [](const Member& member) { return std::pair(!member.fresh, member.wants); };
+  const auto passes = [](const Member& member) { return member.early ? 0 : member.passes; };
+  for (int64_t places =
+           std::max<int64_t>(1, options_.max_running / 4) - std::ranges::count(running_, true, &Member::early);
+       places > 0; --places) {
+    const auto next = std::ranges::min_element(waiting_, {}, wanted);
+    const auto longest = std::ranges::max_element(running_, {}, passes);
+    if (next == waiting_.end() || !next->fresh || passes(*longest) == 0) return;
+    rested_.push_back(std::move(*longest));
+    running_.erase(longest);
+    next->early = true;
+    place(waiting_, next);
+  }
+}
+
+void Scheduler::place(std::deque<Member>& queue, std::deque<Member>::iterator next) {
+  next_rested_ = &queue == &waiting_;
+  next->passes = 0;
+  next->fresh = false;
+  running_.insert(std::ranges::upper_bound(running_, next->id, {}, &Member::id), std::move(*next));
+  queue.erase(next);
 }
 
 /// A row for each that has tokens to run, then the rest to the oldest, up to the ends of their segments.

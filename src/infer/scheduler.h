@@ -29,7 +29,8 @@ class Scheduler {
     int64_t max_running = Engine::kRows;  ///< requests that share passes, at most `rows`
     int64_t max_waiting = 1024;           ///< requests in the queue behind them
     /// Passes after which a request gives its place to one that waits, and waits for another; 0: it keeps its place to
-    /// its end. New requests and those whose turn has passed get places alternately, so nobody waits for a long text.
+    /// its end. New requests and those whose turn has passed get places alternately, so nobody waits for a long text;
+    /// besides, new ones get a quarter of the places at once, those that want the fewest tokens first.
     int64_t turn = 0;
   };
   /// What has happened to a request in a tick.
@@ -55,8 +56,11 @@ class Scheduler {
   /// vocabulary, or nothing has been read or is to be.
   Id submit(const TextSession& text, const TextSession::Prompt& prompt, const GenerateOptions& options,
             int64_t logprobs = -1);
-  /// Keeps a request where it is, and gives its place to others, or lets it go on: before those that wait.
+  /// Keeps a request where it is, and gives its place to others, or lets it go on: before those that wait. Between two
+  /// segments it keeps its state alone, without keys and values that can be computed from it.
   void hold(Id id, bool holds);
+  /// Whether a request has read and written whole segments, but for the last token: a good moment to hold it.
+  bool between_segments(Id id) const;
   /// Ends a request and returns its session after what it has read and written; nothing for one that has ended.
   std::optional<TextSession> cancel(Id id);
   /// Makes one pass and returns what came of it, oldest request first; without requests there is none.
@@ -64,6 +68,7 @@ class Scheduler {
 
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size() + rested_.size()); }
+  int64_t held() const { return static_cast<int64_t>(held_.size()); }
   /// Whether tick() would do nothing.
   bool idle() const;
   /// Whether submit() would refuse a request.
@@ -80,12 +85,21 @@ class Scheduler {
     size_t rows = 0;              // in the next pass
     int64_t passes = 0;           // since it has its place
     int64_t logprobs = -1;
-    bool ended = false;  // its session is in an event
+    int64_t wants = 0;    // tokens, to be read and written
+    bool fresh = true;    // never had a place
+    bool early = false;   // got its place before its turn
+    bool parked = false;  // held, without the keys of its memory
+    bool ended = false;   // its session is in an event
   };
   /// Takes a request out of wherever it is; nothing for one that has ended.
   std::optional<Member> take(Id id);
+  const Member* find(Id id) const;
+  void park(Member& member) const;
+  void unpark(Member& member) const;
   void end_turns();
   void admit();
+  void admit_early();
+  void place(std::deque<Member>& queue, std::deque<Member>::iterator next);
   void share_rows();
   void pass(std::vector<Event>& events);
   void write(Member& member, std::vector<Event>& events);

@@ -141,9 +141,14 @@ class Session {
   /// A session of the same model and rules without tokens.
   Session fresh() const;
   weights::TensorFile to_file() const;
-  /// Continues from a file; `name` stands for it in messages. tries: runs the model to find tensors that contradict one
+  /// Continues from a file; `name` stands for it in messages. Runs the model to find tensors that contradict one
   /// another.
-  void restore(const weights::TensorFile& file, const std::string& name, bool tries = true);
+  void restore(const weights::TensorFile& file, const std::string& name);
+  /// Same, sooner, for what to_file() has certainly made.
+  void restore_own(const weights::TensorFile& file, const std::string& name);
+  /// Reads a file; what is not in Progress is set.
+  Progress read_progress(const weights::TensorFile& file, const std::string& name);
+  void continue_from(Progress progress);
 
   std::shared_ptr<const core::Model> model_;
   std::shared_ptr<const Engine> engine_;

@@ -238,7 +238,18 @@ weights::TensorFile Session::to_file() const {
   return file;
 }
 
-void Session::restore(const weights::TensorFile& file, const std::string& name, bool tries) {
+void Session::restore(const weights::TensorFile& file, const std::string& name) {
+  const c10::InferenceMode inference;
+  Progress progress = read_progress(file, name);
+  rehearse(*model_, progress, name);
+  continue_from(std::move(progress));
+}
+
+void Session::restore_own(const weights::TensorFile& file, const std::string& name) {
+  continue_from(read_progress(file, name));
+}
+
+Progress Session::read_progress(const weights::TensorFile& file, const std::string& name) {
   const Header header(file.metadata, name);
   base::require(header.text("format") == kFormat, "{}: expected the format '{}', found '{}'", name, kFormat,
                 base::printable(header.text("format"), 40));
@@ -286,7 +297,11 @@ void Session::restore(const weights::TensorFile& file, const std::string& name, 
     progress.logits = logits.to(device_of(like));
   }
   counts_ = read_counts(file, vocab_size, name);
-  if (tries) rehearse(like, progress, name);
+  return progress;
+}
+
+void Session::continue_from(Progress progress) {
+  const c10::InferenceMode inference;
   progress_ = std::move(progress);
   if (!engine_) return;
   decoding_ = Decoding{engine_->import(progress_.state), {}};

@@ -122,7 +122,7 @@ weights::TensorFile TextSession::to_file() const {
   return file;
 }
 
-TextSession TextSession::restored(const weights::TensorFile& file, const std::string& name, bool tries) const {
+TextSession TextSession::restored(const weights::TensorFile& file, const std::string& name, Restore restore) const {
   if (const auto said = file.metadata.find(kTokenizer); said != file.metadata.end()) {
     base::require(
         said->second == fingerprint_.text(),
@@ -131,7 +131,7 @@ TextSession TextSession::restored(const weights::TensorFile& file, const std::st
         name, base::printable(said->second, 64), fingerprint_.text());
   }
   Session session = session_.fresh();
-  session.restore(file, name, tries);
+  (session.*restore)(file, name);
   base::require(session.progress_.reset_segments == session_.progress_.reset_segments,
                 "{}: this session was saved by a model that resets its memory at {}; load it with the model folder it "
                 "was saved with",
@@ -157,8 +157,8 @@ TextSession TextSession::load_bytes(std::string_view bytes) const {
   return restored(weights::read_safetensors(bytes, "session"), "session");
 }
 
-TextSession TextSession::load_own_bytes(std::string_view bytes) const {
-  return restored(weights::read_safetensors(bytes, "session"), "session", false);
+TextSession TextSession::load_bytes(OwnBytes own) const {
+  return restored(weights::read_safetensors(own.bytes, "session"), "session", &Session::restore_own);
 }
 
 }  // namespace mnemo::infer

@@ -19,6 +19,11 @@ struct ScoredToken {
   double log_probability = 0;  ///< in nats, given the text before it; NaN if there is none
 };
 
+/// Bytes that are certainly those of TextSession::save_bytes().
+struct OwnBytes {
+  std::string_view bytes;
+};
+
 /// A session that reads and writes text. It has value semantics, like Session. The special tokens that a published
 /// model expects in front of a text (Tokenizer::leading_tokens) are read once, before the first text.
 class TextSession {
@@ -69,8 +74,8 @@ class TextSession {
   /// versions do not say.
   TextSession load(const std::string& path) const;
   TextSession load_bytes(std::string_view bytes) const;
-  /// Same, sooner, for bytes that are certainly those of save_bytes(): the model does not try them out first.
-  TextSession load_own_bytes(std::string_view bytes) const;
+  /// Same, sooner: the model does not try them out first.
+  TextSession load_bytes(OwnBytes own) const;
 
   Session& session() { return session_; }
   const Session& session() const { return session_; }
@@ -83,7 +88,9 @@ class TextSession {
   /// As begin(), but reads nothing.
   void prepare(const GenerateOptions& options);
   weights::TensorFile to_file() const;
-  TextSession restored(const weights::TensorFile& file, const std::string& name, bool tries = true) const;
+  using Restore = void (Session::*)(const weights::TensorFile& file, const std::string& name);
+  TextSession restored(const weights::TensorFile& file, const std::string& name,
+                       Restore restore = &Session::restore) const;
 
   Session session_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;

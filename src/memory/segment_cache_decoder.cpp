@@ -10,15 +10,32 @@
 namespace mnemo::memory {
 namespace {
 
-constexpr int64_t kFirstRoom = 128;  // rows
+constexpr int64_t kFirstRoom = 32;  // rows
 
-/// The rows of one sequence that entered each layer, in buffers that grow by doubling.
+/// The rows of one sequence that entered each layer, in buffers that grow by half.
 struct CacheRows final : core::CopiedState<CacheRows> {
   std::vector<int64_t> served = {};            ///< layers that have rows
   std::vector<ops::AlignedBytes> layers = {};  ///< [capacity,D] each, of all layers of the model
   int64_t dim = 0, mem_len = 0;
   int64_t capacity = 0, first = 0;
   int64_t count = 0;  ///< includes rows that will be dropped when the segment ends
+
+  CacheRows() = default;
+  /// A copy has no room for more rows.
+  CacheRows(const CacheRows& other)
+      : CopiedState(other),
+        served(other.served),
+        layers(other.layers.size()),
+        dim(other.dim),
+        mem_len(other.mem_len),
+        capacity(other.count),
+        count(other.count) {
+    for (const int64_t number : served) {
+      const auto layer = static_cast<size_t>(number);
+      layers[layer] = ops::AlignedBytes(count * dim * 4);
+      if (count > 0) std::memcpy(row(layer, 0), other.row(layer, 0), static_cast<size_t>(count * dim * 4));
+    }
+  }
 
   float* row(size_t layer, int64_t number) const { return layers[layer].as<float>() + (first + number) * dim; }
   int64_t kept() const { return std::min(count, mem_len); }
@@ -27,8 +44,11 @@ struct CacheRows final : core::CopiedState<CacheRows> {
     count = kept();
   }
   void reserve(int64_t more) {
-    if (first + count + more <= capacity) return;
-    const int64_t room = count + more <= capacity / 2 ? capacity : std::max(kFirstRoom, 2 * (count + more));
+    const int64_t wanted = count + more;
+    if (first + wanted <= capacity) return;
+    // As keys do: rows slide to the front once half as many have left.
+    const bool slides = wanted <= capacity && 2 * first >= count;
+    const int64_t room = slides ? capacity : std::max(kFirstRoom, wanted + wanted / 2);
     for (const int64_t number : served) {
       const auto layer = static_cast<size_t>(number);
       ops::AlignedBytes fresh;

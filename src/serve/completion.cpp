@@ -1,5 +1,6 @@
 #include "serve/completion.h"
 
+#include <algorithm>
 #include <ctime>
 #include <random>
 
@@ -11,7 +12,9 @@
 namespace mnemo::serve {
 namespace {
 
-constexpr size_t kMostUnsent = 64 << 10;  // of an answer, then its texts wait
+// Bytes of an answer that are unsent: its texts wait from the first border between segments after kManyUnsent, and from
+// kMostUnsent anywhere.
+constexpr size_t kManyUnsent = 48 << 10, kMostUnsent = 64 << 10;
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -256,7 +259,11 @@ void Completion::send(const std::string& chunk) {
     exchange_->start(200, "text/event-stream", std::move(headers));
   }
   exchange_->write("data: " + chunk + "\n\n");
-  if (held_ || exchange_->unsent() <= kMostUnsent) return;
+  const size_t unsent = exchange_->unsent();
+  const auto may_wait = [this](const Choice& choice) {
+    return choice.id < 0 || around_.engine.scheduler().between_segments(choice.id);
+  };
+  if (held_ || unsent <= kManyUnsent || (unsent <= kMostUnsent && !std::ranges::all_of(choices_, may_wait))) return;
   // The client reads more slowly than the model writes.
   held_ = true;
   const auto hold = [](Completion& self, bool holds) {

@@ -1,6 +1,7 @@
 #include "serve/engine_thread.h"
 
 #include <ATen/Parallel.h>
+#include <malloc.h>
 
 #include <chrono>
 
@@ -27,8 +28,12 @@ std::optional<infer::TextSession> EngineThread::cancel(infer::Scheduler::Id id) 
 
 void EngineThread::work(int threads) {
   at::set_num_threads(threads);  // LibTorch counts them for each thread
+  int64_t held = 0;              // when memory was last given back
   while (!tasks_.stopped()) {
-    for (const TaskQueue::Task& task : tasks_.take(scheduler_.idle())) {
+    const bool idle = scheduler_.idle();
+    if (idle && scheduler_.held() > held) ::malloc_trim(0);  // their sequences lie between those that are left
+    if (idle || scheduler_.held() < held) held = scheduler_.held();
+    for (const TaskQueue::Task& task : tasks_.take(idle)) {
       try {
         task();
       } catch (const std::exception& error) {

@@ -13,6 +13,7 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include <fmt/format.h>
@@ -27,11 +28,14 @@ namespace http = boost::beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
 
+class Connection;
+
 struct Shared {
   HttpLimits limits;
   Handler handler;
   Refused refused;
   std::atomic<int64_t> connections = 0, answering = 0;
+  std::set<Connection*> open;  // in the server's thread
 };
 
 std::string head_of(int status, std::string_view type, const Headers& headers, bool keeps) {
@@ -40,8 +44,6 @@ std::string head_of(int status, std::string_view type, const Headers& headers, b
   if (!keeps) head += "Connection: close\r\n";
   return head;
 }
-
-class Connection;
 
 /// A request in progress on a connection.
 class Live : public Exchange, public std::enable_shared_from_this<Live> {
@@ -128,6 +130,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
         timer_(socket_.get_executor()),
         write_timer_(socket_.get_executor()) {
     ++shared_->connections;
+    shared_->open.insert(this);
     error_code ignored;
     remote_ = socket_.remote_endpoint(ignored).address().to_string();
     socket_.set_option(tcp::no_delay(true), ignored);
@@ -136,7 +139,19 @@ class Connection : public std::enable_shared_from_this<Connection> {
     const int unsent = 64 << 10;
     ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
   }
-  ~Connection() { --shared_->connections; }
+  ~Connection() {
+    --shared_->connections;
+    shared_->open.erase(this);
+  }
+
+  /// Lets go of a request that will not be answered, since each holds the other. Nobody is told.
+  void drop() {
+    if (const auto live = std::exchange(current_, nullptr)) {
+      live->ended();
+      --shared_->answering;
+    }
+    out_.clear();
+  }
 
   void await_request() {
     current_.reset();
@@ -302,7 +317,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     discard();
   }
   void discard() {
-    socket_.async_read_some(asio::buffer(discarded_), [self = shared_from_this()](error_code error, size_t count) {
+    static std::array<char, 4096> discarded;  // of all connections: nobody reads it
+    socket_.async_read_some(asio::buffer(discarded), [self = shared_from_this()](error_code error, size_t count) {
       if (error || (self->lingered_ += count) > (size_t{16} << 20)) return self->close();
       self->discard();
     });
@@ -354,7 +370,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   size_t written_ = 0, lingered_ = 0;
   bool writing_ = false, ended_ = false, refused_ = false;
   std::string remote_;
-  std::array<char, 4096> discarded_;
 };
 
 void Live::send(std::string_view bytes) {
@@ -448,6 +463,8 @@ HttpServer::~HttpServer() { stop(); }
 void HttpServer::stop() {
   impl_->io.stop();
   if (impl_->thread.joinable()) impl_->thread.join();
+  const std::set<Connection*> left = std::exchange(impl_->shared->open, {});
+  for (Connection* connection : left) connection->shared_from_this()->drop();
 }
 
 int64_t HttpServer::port() const { return impl_->acceptor.local_endpoint().port(); }

@@ -39,7 +39,7 @@ Sessions::Sessions(const SessionOptions& options, infer::TextSession like, std::
     try {
       const auto stored = store_->get(id);
       base::require(stored.has_value(), "its file is of another form, or its time has passed");
-      Entry entry = read(stored->bytes, false, false);
+      Entry entry = read_facts(stored->bytes);
       entry.stored = stored->version;
       entries_[id] = std::move(entry);
     } catch (const base::InputError& error) {
@@ -170,11 +170,15 @@ bool Sessions::store(const std::string& id, Entry& entry) {
   return true;
 }
 
-Sessions::Entry Sessions::read(const std::string& bytes, bool whole, bool own) const {
+std::pair<base::Node, std::string_view> Sessions::split(std::string_view bytes) {
   const size_t end = bytes.find('\n');
-  base::require(end != std::string::npos, "expected a line of JSON, found none");
-  const base::Node head = base::parse_json(std::string_view(bytes).substr(0, end), "session", {.max_bytes = 64 << 20});
+  base::require(end != std::string_view::npos, "expected a line of JSON, found none");
+  base::Node head = base::parse_json(bytes.substr(0, end), "session", {.max_bytes = 64 << 20});
   base::require(head.at("format").as_string() == kFormat, "expected the format '{}'", kFormat);
+  return {std::move(head), bytes.substr(end + 1)};
+}
+
+Sessions::Entry Sessions::facts_of(const base::Node& head) {
   const auto number = [&head](const char* key) {
     constexpr int64_t kMost = int64_t{1} << 48;
     const int64_t found = head.at(key).as_int();
@@ -186,13 +190,18 @@ Sessions::Entry Sessions::read(const std::string& bytes, bool whole, bool own) c
   entry.position = number("position");
   entry.ttl = number("ttl");
   entry.used = number("used");
-  if (!whole) return entry;
-  std::string_view rest = std::string_view(bytes).substr(end + 1);
+  return entry;
+}
+
+template <class Bytes>
+Sessions::Entry Sessions::read(std::string_view bytes) const {
+  auto [head, rest] = split(bytes);
+  Entry entry = facts_of(head);
   for (const base::Node& part : head.at("parts").items()) {
     const auto size = static_cast<uint64_t>(part.at("bytes").as_int());
     base::require(size <= rest.size(), "expected {} more bytes, found {}", size, rest.size());
     const std::string_view content = rest.substr(0, size);
-    infer::TextSession text = own ? like_.load_own_bytes(content) : like_.load_bytes(content);
+    infer::TextSession text = like_.load_bytes(Bytes{content});
     const std::string& name = part.at("name").as_string();
     if (name.empty()) {
       entry.text = std::move(text);
@@ -216,7 +225,7 @@ void Sessions::load(const std::string& id, Entry& entry) {
     const auto stored = store_->get(id);
     base::require(stored.has_value(), "it is gone");
     const uint64_t seal = seal_(stored->bytes);
-    Entry loaded = read(stored->bytes, true, entry.seal == seal);
+    Entry loaded = entry.seal == seal ? read<infer::OwnBytes>(stored->bytes) : read<std::string_view>(stored->bytes);
     loaded.seal = seal;  // what has been read whole once need not be tried out again
     loaded.stored = stored->version;
     loaded.used = used;

@@ -103,8 +103,14 @@ class Sessions {
   /// False if another server has stored a version since.
   bool store(const std::string& id, Entry& entry);
   void load(const std::string& id, Entry& entry);
-  /// own: the bytes are certainly those that this process has written.
-  Entry read(const std::string& bytes, bool whole, bool own) const;
+  /// What stored bytes say of a session, without its texts; and with them, from Bytes that TextSession::load_bytes()
+  /// takes.
+  static Entry read_facts(std::string_view bytes) { return facts_of(split(bytes).first); }
+  template <class Bytes>
+  Entry read(std::string_view bytes) const;
+  /// The line of JSON, and the texts behind it.
+  static std::pair<base::Node, std::string_view> split(std::string_view bytes);
+  static Entry facts_of(const base::Node& head);
 
   SessionOptions options_;
   infer::TextSession like_;

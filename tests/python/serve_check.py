@@ -142,7 +142,8 @@ def check_refusals(server):
     server.refused(400, "best_of", {**good, "best_of": 2})
     server.refused(400, "temperature", {**good, "temperature": -1})
     server.refused(400, "prompt", {"model": "m", "prompt": [123456789]})
-    server.refused(400, "prompt", {"model": "m", "prompt": ""})
+    error, _ = server.refused(400, "prompt", {"model": "m", "prompt": ""})
+    assert error["message"] == "prompt: expected at least one token to continue from, found none", error
     server.refused(400, None, "{")
     server.refused(400, None, b'{"prompt": "\xff"}')
     for path, code in (("/v1/chat/completions", "chat_not_supported"), ("/v1/embeddings", "embeddings_not_supported"),

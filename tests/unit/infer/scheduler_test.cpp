@@ -316,7 +316,8 @@ TEST(Scheduler, SessionsGoOnAfterTheirRequestAndTheQueueIsBounded) {
   EXPECT_FALSE(scheduler.full());
   const auto other = std::make_shared<const Engine>(build(cases()[0]));
   expect_error<InputError>([&] { scheduler.submit(open(other, {}), {{1}}, {}); }, {"a text of its own engine"});
-  expect_error<InputError>([&] { scheduler.submit(open(engine, {}), {}, {}); }, {"nothing to continue"});
+  expect_error<InputError>([&] { scheduler.submit(open(engine, {}), {}, {}); },
+                           {"at least one token to continue from"});
   expect_error<InputError>([&] { scheduler.submit(open(engine, {}), {{kVocabulary}}, {}); }, {"0 to 22", "found 23"});
   expect_error<InputError>([&] { Scheduler(engine, {.rows = 65}); }, {"rows", "1 to 64", "65"});
   expect_error<InputError>([&] { Scheduler(engine, {.rows = 8, .max_running = 9}); }, {"max_running", "8 rows", "9"});
@@ -377,6 +378,72 @@ TEST(Scheduler, AHeldRequestGivesItsPlaceToOthers) {
   scheduler.hold(id, false);
   while (scheduler.position(id)) tick();
   EXPECT_EQ(written, written_alone(engine, slow, false, 5).tokens);
+}
+
+/// Such a sequence gives up the keys of the rows that its memory keeps, and gets them again.
+TEST(Scheduler, ARequestThatIsHeldBetweenSegmentsHasTheSameBits) {
+  for (const Case& of : cases()) {
+    const auto engine = std::make_shared<const Engine>(build(of));
+    const Request request{.prompt = text(6), .options = {.max_tokens = 40, .past_end = true, .seed = 2}};
+    Scheduler scheduler(engine);
+    const auto id = scheduler.submit(open(engine, request.options), {request.prompt}, request.options);
+    std::vector<int64_t> written;
+    std::optional<TextSession> session;
+    int holds = 0;
+    while (!session) {
+      for (Scheduler::Event& event : scheduler.tick()) {
+        written.push_back(event.token);
+        session = std::move(event.session);
+      }
+      if (!scheduler.between_segments(id)) continue;
+      scheduler.hold(id, true);
+      EXPECT_EQ(scheduler.held(), 1);
+      scheduler.hold(id, true);
+      scheduler.hold(id, false);
+      ++holds;
+    }
+    EXPECT_GE(holds, 2) << of.name;
+    Continuation expected = written_alone(engine, request, false, 40);
+    EXPECT_EQ(written, expected.tokens) << of.name;
+    EXPECT_TRUE(at::equal(session->session().logits(), expected.session->session().logits())) << of.name;
+  }
+}
+
+TEST(Scheduler, ARequestThatIsCancelledWhileHeldHasItsState) {
+  const auto engine = std::make_shared<const Engine>(build(cases()[4]));
+  const Request request{.prompt = text(6), .options = {.max_tokens = 40, .past_end = true, .seed = 2}};
+  Scheduler scheduler(engine);
+  const auto id = scheduler.submit(open(engine, request.options), {request.prompt}, request.options);
+  size_t tokens = 0;
+  do {
+    tokens += scheduler.tick().size();
+  } while (tokens == 0 || !scheduler.between_segments(id));
+  scheduler.hold(id, true);
+  std::optional<TextSession> session = scheduler.cancel(id);
+  ASSERT_TRUE(session);
+  Continuation expected = written_alone(engine, request, false, tokens);
+  EXPECT_TRUE(at::equal(session->session().logits(), expected.session->session().logits()));
+}
+
+TEST(Scheduler, NewRequestsGetAQuarterOfThePlacesAtOnce) {
+  const auto engine = std::make_shared<const Engine>(build(cases()[0]));
+  Scheduler scheduler(engine, {.max_running = 8, .turn = 1000});
+  const auto submit = [&](int64_t tokens) {
+    return scheduler.submit(open(engine, {}), {text(3)}, {.max_tokens = tokens, .past_end = true});
+  };
+  for (int i = 0; i < 8; ++i) submit(200);
+  for (int i = 0; i < 5; ++i) scheduler.tick();
+  const auto third = submit(9), first = submit(3), second = submit(4);
+  std::map<Scheduler::Id, int> tokens;
+  for (int i = 0; i < 3; ++i) {
+    for (const Scheduler::Event& event : scheduler.tick()) ++tokens[event.id];
+    EXPECT_EQ(scheduler.running() + (i == 2 ? 1 : 0), 8);
+  }
+  EXPECT_EQ(tokens[first], 3) << "the shortest first";
+  EXPECT_EQ(tokens[second], 3);
+  EXPECT_EQ(tokens[third], 0) << "two of eight places";
+  for (int i = 0; i < 9; ++i) scheduler.tick();
+  EXPECT_FALSE(scheduler.position(third));
 }
 
 TEST(Scheduler, ShortTextsDoNotWaitForLongOnes) {

@@ -90,6 +90,17 @@ class HttpServerTest : public testing::Test {
   std::vector<int> refused_;
 };
 
+TEST_F(HttpServerTest, LetsGoOfUnansweredRequestsWhenItEnds) {
+  auto server = std::unique_ptr<HttpServer>(new HttpServer(make()));
+  const Client client(*server);
+  client.send("GET /kept HTTP/1.1\r\nHost: a\r\n\r\n");
+  const std::weak_ptr<Exchange> unanswered = kept();
+  server.reset();
+  EXPECT_FALSE(unanswered.expired());
+  kept_.clear();
+  EXPECT_TRUE(unanswered.expired());
+}
+
 TEST_F(HttpServerTest, AnswersOneRequestAfterTheOther) {
   const HttpServer server = make();
   const Client client(server);
