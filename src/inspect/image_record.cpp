@@ -184,8 +184,11 @@ std::vector<ImageLayer> inspect_image(const models::ImageModel& model, const at:
       layer.most = most_of(map, input, rows);
     }
     layer.gates = std::move(view.gates);
-    for (const core::BranchRows& branch : attention.branches(input, state))
-      layer.branches.push_back({branch.name, placed(branch.rows.mean(-1, true).to(at::kDouble), rows)});
+    for (const core::BranchRows& branch : attention.branches(input, state)) {
+      const at::Tensor values = branch.rows.to(at::kDouble);
+      layer.branches.push_back(
+          {branch.name, placed(values.mean(-1, true), rows), placed(values.square().mean(-1, true).sqrt(), rows)});
+    }
     found.push_back(std::move(layer));
   };
   if (model.tasks() == nullptr) {
