@@ -69,8 +69,8 @@ page::Table look_cells(const ImageAttention& facts) {
   return cells;
 }
 
-constexpr const char*
-    kObjectsTitle = "Objects found: mean strength of a branch in the box, times that in the whole picture";
+constexpr const char* kObjectsTitle =
+    "Objects found: strength of a branch (distance of its rows from their mean) in the box, times that in the picture";
 
 bool shows_objects(const ImageAttention& facts) {
   return !facts.objects.empty() && !facts.objects.front().branches.empty();
@@ -100,8 +100,8 @@ base::Node objects_node(const ImageAttention& facts) {
     for (const SeenObject::Branch& branch : object.branches)
       branches.push_back(base::Node::table({{"layer", branch.layer},
                                             {"name", branch.name},
-                                            {"inside", base::rounded(branch.inside)},
-                                            {"everywhere", base::rounded(branch.everywhere)}}));
+                                            {"inside", branch.inside},
+                                            {"everywhere", branch.everywhere}}));
     objects.push_back(base::Node::table({{"label", base::json_text(object.label)},
                                          {"score", base::rounded(object.score)},
                                          {"box", std::move(box)},

@@ -30,7 +30,7 @@ struct ImageLook {
 struct ImageBranch {
   std::string name;      ///< "o_self", "o_mem"
   at::Tensor means;      ///< of its rows over channels
-  at::Tensor strengths;  ///< the root of the mean square over channels
+  at::Tensor strengths;  ///< of what sets a place apart: the root mean square of its row minus the picture's mean row
 };
 
 /// Record of one layer's attention over one image. Empty if the attention provides none.
