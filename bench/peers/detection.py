@@ -29,7 +29,7 @@ from torchvision.models.detection.retinanet import RetinaNet
 from torchvision.ops import batched_nms, box_iou, nms, roi_align
 from torchvision.ops.feature_pyramid_network import FeaturePyramidNetwork, LastLevelP6P7
 
-from pvt import Pvt
+from pvt import Pvt, as_map
 
 COCO_NAMES = ("AP", "AP50", "AP75", "APs", "APm", "APl", "AR1", "AR10", "AR100", "ARs", "ARm", "ARl")
 
@@ -38,20 +38,8 @@ class Body(Pvt):
     """The maps of stages 2 to 4."""
 
     def forward(self, x):
-        maps = {}
-        for s in range(1, self.stages + 1):
-            x, grid = getattr(self, f"patch_embed{s}")(x)
-            if s == self.stages:
-                x = torch.cat([self.cls_token.expand(x.size(0), -1, -1), x], 1)
-            x = x + getattr(self, f"pos_embed{s}")
-            for block in getattr(self, f"block{s}"):
-                x = block(x, grid)
-            if s == self.stages:
-                x = self.norm(x)[:, 1:]
-            x = x.transpose(1, 2).reshape(x.size(0), -1, *grid)
-            if s > 1:
-                maps[str(s - 2)] = x
-        return maps
+        _, *maps, (rows, grid) = self.run_stages(x)
+        return {str(s): m for s, m in enumerate([*maps, as_map(rows[:, 1:], grid)])}
 
 
 class Backbone(nn.Module):

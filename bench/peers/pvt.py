@@ -53,6 +53,11 @@ class PatchEmbedding(nn.Module):
         return self.norm(image.flatten(2).transpose(1, 2)), image.shape[2:]
 
 
+def as_map(rows, grid):
+    """[B,N,D] -> [B,D,h,w]"""
+    return rows.transpose(1, 2).reshape(rows.size(0), -1, *grid)
+
+
 class Pvt(nn.Module):
     """Only at its own image size: positions are not resampled."""
 
@@ -70,7 +75,8 @@ class Pvt(nn.Module):
         self.cls_token = nn.Parameter(torch.zeros(1, 1, channels))
         self.norm, self.head = nn.LayerNorm(channels, NORM_EPS), nn.Linear(channels, num_classes)
 
-    def forward(self, x):
+    def run_stages(self, x):
+        """The map of each stage but the last; then the last one's rows, normed, the class token first, with their grid."""
         for s in range(1, self.stages + 1):
             x, grid = getattr(self, f"patch_embed{s}")(x)
             if s == self.stages:
@@ -79,5 +85,10 @@ class Pvt(nn.Module):
             for block in getattr(self, f"block{s}"):
                 x = block(x, grid)
             if s < self.stages:
-                x = x.transpose(1, 2).reshape(x.size(0), -1, *grid)
-        return self.head(self.norm(x)[:, 0])
+                x = as_map(x, grid)
+                yield x
+        yield self.norm(x), grid
+
+    def forward(self, x):
+        *_, (rows, _) = self.run_stages(x)
+        return self.head(rows[:, 0])

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <cctype>
 #include <filesystem>
+#include <map>
 #include <memory>
 
 #include "base/error.h"
@@ -65,13 +67,36 @@ std::string objects_text(const infer::ObjectDetector& detector, const infer::Ima
   return text.empty() ? "  nothing found\n" : text;
 }
 
-bool is_picture(const std::string& path) { return path.ends_with(".svg") || path.ends_with(".png"); }
+/// ".png" of "photo.PNG".
+std::string extension_of(const std::string& path) {
+  std::string extension = fs::path(path).extension().string();
+  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return extension;
+}
+
+bool is_picture(const std::string& path) { return extension_of(path) == ".svg" || extension_of(path) == ".png"; }
 
 /// Where the picture of an image goes: a file, or one named after the image in a folder.
 std::string picture_path(const std::string& draw, const std::string& image) {
   if (is_picture(draw)) return draw;
   const std::string name = image == kStdin ? "stdin" : fs::path(image).filename().string();
   return base::join_path(draw, name + ".svg");
+}
+
+/// Refuses places where pictures of the images would not be found or would replace one another.
+void require_drawable(const std::string& draw, const std::vector<std::string>& images) {
+  base::require(images.size() == 1 || !is_picture(draw),
+                "detect: --draw: expected a folder for {} images, found one file", images.size());
+  const std::string extension = extension_of(draw);
+  for (const char* other : {".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".pdf"})
+    base::require(extension != other, "detect: --draw: expected a file .svg or .png, or a folder, found {}",
+                  base::in_quotes(draw));
+  std::map<std::string, std::string> drawn;
+  for (const std::string& image : images) {
+    const auto [before, fresh] = drawn.emplace(picture_path(draw, image), image);
+    base::require(fresh, "detect: --draw: {} and {} would both be drawn as {}; draw them into two folders",
+                  base::in_quotes(before->second), base::in_quotes(image), base::in_quotes(before->first));
+  }
 }
 
 void require_arguments(const DetectArguments& arguments) {
@@ -116,8 +141,7 @@ int detect(const DetectArguments& arguments) {
   experiment::move_to(*stored.model, device);
   if (arguments.data) return write_results(arguments, stored);
   const std::vector<std::string> images = infer::image_paths(arguments.inputs, kStdin);
-  base::require(images.size() == 1 || !arguments.draw || !is_picture(*arguments.draw),
-                "detect: --draw: expected a folder for {} images, found one file", images.size());
+  if (arguments.draw) require_drawable(*arguments.draw, images);
   if (arguments.draw && !is_picture(*arguments.draw)) base::make_folders(*arguments.draw);
   base::Node results = base::Node::array();
   size_t skipped = 0;
@@ -133,7 +157,7 @@ int detect(const DetectArguments& arguments) {
     }
     if (arguments.draw) {
       const std::string file = picture_path(*arguments.draw, path), svg = detector.svg(found);
-      base::write_file_atomic(file, file.ends_with(".png") ? inspect::png_of(svg) : svg);
+      base::write_file_atomic(file, extension_of(file) == ".png" ? inspect::png_of(svg) : svg);
     }
     if (arguments.json) {
       results.push_back(objects_node(detector, path, found));

@@ -7,6 +7,7 @@
 #include "base/file_io.h"
 #include "base/log.h"
 #include "base/text_format.h"
+#include "bundle/class_names.h"
 #include "experiment/experiment.h"
 #include "inspect/cost_summary.h"
 #include "inspect/draw/attention_picture.h"
@@ -99,8 +100,14 @@ Inspection inspect_with(const bundle::Bundle& stored, const std::optional<recipe
                                              inspect::kMaxViewWeights);
   }
   const auto images = [&] { return models::as<models::ImageModel>(stored.model, "inspect: --image and --images"); };
-  if (options.image)
+  if (options.image) {
     found.image = inspect::inspect_image(*images(), preprocessing_of(stored, recipe), *options.image, options.choice);
+    const std::vector<std::string> labels = stored.folder.empty() ? std::vector<std::string>()
+                                                                  : bundle::own_head(*images(), stored.folder).labels;
+    for (inspect::SeenObject& object : found.image->objects) {
+      if (!labels.empty()) object.label = labels[static_cast<size_t>(object.category)];
+    }
+  }
   if (options.images)
     found.images = inspect::count_image_shares(*images(), preprocessing_of(stored, recipe), *options.images,
                                                options.choice);

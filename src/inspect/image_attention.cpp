@@ -19,6 +19,8 @@
 namespace mnemo::inspect {
 namespace {
 
+constexpr int64_t kMostObjects = 5;
+
 int64_t heads_of(const std::vector<inspect::ImageLayer>& layers) {
   int64_t heads = 0;
   for (const inspect::ImageLayer& layer : layers) {
@@ -67,6 +69,47 @@ page::Table look_cells(const ImageAttention& facts) {
   return cells;
 }
 
+constexpr const char* kObjectsTitle =
+    "Objects found: strength of a branch (distance of its rows from their mean) in the box, times that in the picture";
+
+bool shows_objects(const ImageAttention& facts) {
+  return !facts.objects.empty() && !facts.objects.front().branches.empty();
+}
+
+page::Table object_cells(const ImageAttention& facts) {
+  page::Table cells{{"layer", "branch"}, {}};
+  for (const SeenObject& object : facts.objects)
+    cells.header.push_back(fmt::format("{} {}", object.label, page::share_text(object.score)));
+  for (size_t i = 0; i < facts.objects.front().branches.size(); ++i) {
+    const SeenObject::Branch& first = facts.objects.front().branches[i];
+    std::vector<std::string> row = {std::to_string(first.layer), first.name};
+    for (const SeenObject& object : facts.objects) {
+      const SeenObject::Branch& own = object.branches[i];
+      row.push_back(own.everywhere > 0 ? fmt::format("{:.2f}", own.inside / own.everywhere) : "");
+    }
+    cells.rows.push_back(std::move(row));
+  }
+  return cells;
+}
+
+base::Node objects_node(const ImageAttention& facts) {
+  base::Node objects = base::Node::array();
+  for (const SeenObject& object : facts.objects) {
+    base::Node box = base::Node::array(), branches = base::Node::array();
+    for (const double side : object.box) box.push_back(base::rounded(side));
+    for (const SeenObject::Branch& branch : object.branches)
+      branches.push_back(base::Node::table({{"layer", branch.layer},
+                                            {"name", branch.name},
+                                            {"inside", branch.inside},
+                                            {"everywhere", branch.everywhere}}));
+    objects.push_back(base::Node::table({{"label", base::json_text(object.label)},
+                                         {"score", base::rounded(object.score)},
+                                         {"box", std::move(box)},
+                                         {"branches", std::move(branches)}}));
+  }
+  return objects;
+}
+
 std::string seen_as(const ImageAttention& facts) {
   return fmt::format("{}, {} x {} as the model sees it", facts.name, facts.picture.height, facts.picture.width);
 }
@@ -99,8 +142,8 @@ ImageAttention inspect_image(const models::ImageModel& model, const bundle::Imag
   std::vector<int64_t> layers(static_cast<size_t>(num_layers));
   std::iota(layers.begin(), layers.end(), 0);
   if (choice.layers) layers = chosen_numbers(*choice.layers, num_layers, "inspect: --layers");
-  ImageAttention found{path, std::move(picture),
-                       inspect::inspect_image(model, pixels.to(like.device(), like.scalar_type()), layers)};
+  pixels = pixels.to(like.device(), like.scalar_type());
+  ImageAttention found{path, std::move(picture), inspect::inspect_image(model, pixels, layers)};
   if (choice.heads) found.heads = chosen_numbers(*choice.heads, heads_of(found.layers), "inspect: --heads");
   bool any = false;
   for (inspect::ImageLayer& layer : found.layers) {
@@ -111,9 +154,13 @@ ImageAttention inspect_image(const models::ImageModel& model, const bundle::Imag
       for (auto& [kind, share] : look.beside) share = share.cpu();
       for (auto& [task, tokens] : look.memory) tokens = tokens.cpu();
     }
-    for (inspect::ImageBranch& branch : layer.branches) branch.means = branch.means.cpu();
+    for (inspect::ImageBranch& branch : layer.branches) {
+      branch.means = branch.means.cpu();
+      branch.strengths = branch.strengths.cpu();
+    }
     for (const core::GateValues& gate : layer.gates) found.gates.push_back(spread_of(layer.layer, gate));
   }
+  found.objects = seen_objects(model, pixels, found.layers, kMostObjects);
   base::require(any,
                 "inspect: no attention of these layers provides its weights; parameters, state and cost can be shown "
                 "without an image");
@@ -124,12 +171,14 @@ std::string to_text(const ImageAttention& facts) {
   std::string text = fmt::format(
       "Attention over {}: share per kind of row, and the position with the most attention\n{}", seen_as(facts),
       page::text_of(look_cells(facts)));
+  if (shows_objects(facts)) text += fmt::format("\n{}\n{}", kObjectsTitle, page::text_of(object_cells(facts)));
   return facts.gates.empty() ? text : text + "\n" + to_text(facts.gates);
 }
 
 std::string to_html(const ImageAttention& facts) {
   return fmt::format("<p>Over {}: share per kind of row, and the position with the most attention.</p>\n{}",
                      base::html_escape(seen_as(facts)), page::html_of(look_cells(facts))) +
+         (shows_objects(facts) ? fmt::format("<p>{}</p>\n{}", kObjectsTitle, page::html_of(object_cells(facts))) : "") +
          to_html(facts.gates);
 }
 
@@ -158,6 +207,7 @@ base::Node to_node(const ImageAttention& facts) {
                             {"size", base::Node::array({facts.picture.height, facts.picture.width})},
                             {"looks", looks},
                             {"branches", branches},
+                            {"objects", objects_node(facts)},
                             {"gates", to_node(facts.gates)}});
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/node.h"
 #include "bundle/preprocessing.h"
+#include "data/detection/annotated_image.h"
 #include "data/images/image.h"
 #include "inspect/attention_summary.h"
 #include "inspect/draw/canvas.h"
@@ -14,6 +15,25 @@
 
 namespace mnemo::inspect {
 
+/// An object that a detector finds in the picture, and the strength of each branch there.
+struct SeenObject {
+  std::string label;  ///< the number of its class, unless the caller names it
+  int64_t category = 0;
+  double score = 0;
+  data::CornerBox box = {};  ///< in pixels of the picture
+  struct Branch {
+    int64_t layer = 0;
+    std::string name;                   ///< "o_self", "o_mem"
+    double inside = 0, everywhere = 0;  ///< mean of ImageBranch::strengths in the box and in the picture
+  };
+  std::vector<Branch> branches = {};
+};
+
+/// The best objects that a detector finds in pixels [1,3,H,W], at most `most`, with the strengths of its layers'
+/// branches; none for another model and for sizes that it does not read without padding.
+std::vector<SeenObject> seen_objects(const models::ImageModel& model, const at::Tensor& pixels,
+                                     const std::vector<ImageLayer>& layers, int64_t most);
+
 /// Attention of a vision model over one image.
 struct ImageAttention {
   std::string name;     ///< file name
@@ -21,6 +41,7 @@ struct ImageAttention {
   std::vector<inspect::ImageLayer> layers;
   std::vector<int64_t> heads = {};  ///< shown individually, in addition to the mean over all heads
   std::vector<GateSpread> gates = {};
+  std::vector<SeenObject> objects = {};  ///< of a detector
 };
 
 /// Runs an image file through the model. Heads named by `choice` are shown individually. Throws InputError if the file
@@ -37,7 +58,7 @@ base::Node to_node(const ImageAttention& facts);
 std::string to_html(const ImageAttention& facts);
 
 /// Draws starting at (left, top): the image, the attention of each layer as a heat map on it, and GRC's branches as
-/// maps. Returns the lower right corner.
+/// maps; objects as boxes on the image and these maps. Returns the lower right corner.
 Canvas::Point draw_image_attention(Canvas& canvas, const ImageAttention& facts, double left, double top);
 
 }  // namespace mnemo::inspect

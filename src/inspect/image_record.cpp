@@ -143,10 +143,11 @@ Shares most_of(const core::WeightMap& map, const core::AttentionInput& input, co
   return {{"memory", memory.amax(1)}, {"class token", classes.amax(1)}, {"itself", (among * same).sum(2).amax(1)}};
 }
 
+/// Rows of the image, [h,w,C].
 at::Tensor placed(const at::Tensor& values, const ImageRows& rows) {
   const at::Tensor image = rows.windows != nullptr ? rows.windows->join(values)
                                                    : values.narrow(1, rows.before, rows.grid.size());
-  return image[0].squeeze(1).unflatten(0, {rows.grid.height, rows.grid.width});
+  return image[0].unflatten(0, {rows.grid.height, rows.grid.width});
 }
 
 }  // namespace
@@ -184,8 +185,11 @@ std::vector<ImageLayer> inspect_image(const models::ImageModel& model, const at:
       layer.most = most_of(map, input, rows);
     }
     layer.gates = std::move(view.gates);
-    for (const core::BranchRows& branch : attention.branches(input, state))
-      layer.branches.push_back({branch.name, placed(branch.rows.mean(-1, true).to(at::kDouble), rows)});
+    for (const core::BranchRows& branch : attention.branches(input, state)) {
+      const at::Tensor values = placed(branch.rows.to(at::kDouble), rows);
+      layer.branches.push_back(
+          {branch.name, values.mean(-1), (values - values.mean({0, 1}, true)).square().mean(-1).sqrt()});
+    }
     found.push_back(std::move(layer));
   };
   if (model.tasks() == nullptr) {

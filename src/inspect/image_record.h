@@ -26,10 +26,11 @@ struct ImageLook {
   std::vector<std::pair<std::string, at::Tensor>> memory = {};
 };
 
-/// One branch of an attention as a picture: its rows averaged over channels [h,w] (Zhang et al. 2024, figure 4).
+/// One branch of an attention as a picture [h,w] (Zhang et al. 2024, figure 4).
 struct ImageBranch {
-  std::string name;  ///< "o_self", "o_mem"
-  at::Tensor means;
+  std::string name;      ///< "o_self", "o_mem"
+  at::Tensor means;      ///< of its rows over channels
+  at::Tensor strengths;  ///< of what sets a place apart: the root mean square of its row minus the picture's mean row
 };
 
 /// Record of one layer's attention over one image. Empty if the attention provides none.

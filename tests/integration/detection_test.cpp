@@ -88,6 +88,10 @@ TEST_F(Detectors, RefuseWhatDoesNotFit) {
   refused({"detect", run_folder, photo_, "--threshold", "2"}, "--threshold: expected 0 to 1");
   refused({"detect", run_folder, photo_, "--results", "x.json"}, "--data");
   refused({"detect", run_folder, "--data", objects_, "--mask-results", "x.json"}, "without masks");
+  refused({"detect", run_folder, photo_, "--draw", folder_ / "found.JPG"}, "a file .svg or .png, or a folder");
+  std::filesystem::create_directory(folder_ / "more");
+  std::filesystem::copy(photo_, folder_ / "more/2.jpg");
+  refused({"detect", run_folder, photo_, folder_ / "more", "--draw", folder_ / "found"}, "would both be drawn as");
   refused({"detect", run_folder, "--data", text_, "--results", "x.json"}, "annotated images");
   refused({"train", recipe("retinanet"), "--out", folder_ / "x", "--set", "model.head={type=\"classification\"}"},
           "needs a detector");
@@ -100,7 +104,7 @@ TEST_F(Detectors, RefuseWhatDoesNotFit) {
 TEST_F(Detectors, InspectShowsWhatACacheAdds) {
   const std::string path = folder_ / "cached.toml", run_folder = folder_ / "cached";
   write(path, "[data]\ntype = \"detection\"\ntrain = \"" + objects_ + "\"\nshorter = [64]\n[model]\n" +
-                  small_detector("retinanet", true) + "[train]\nsteps = 2\nbatch_size = 2\n");
+                  small_detector("faster_rcnn", true) + "[train]\nsteps = 2\nbatch_size = 2\n");
   const Finished trained = run({"train", path, "--out", run_folder, "--quiet"});
   ASSERT_EQ(trained.status, 0) << trained.err;
   const std::string maps = folder_ / "maps.svg";
@@ -111,6 +115,14 @@ TEST_F(Detectors, InspectShowsWhatACacheAdds) {
   EXPECT_EQ(branches.items()[1].at("name").as_string(), "o_mem");
   EXPECT_NE(branches.items()[1].at("means"), branches.items()[0].at("means"));
   EXPECT_TRUE(holds(content(maps), "layer 3 o_mem"));
+  // How strong each branch is where an object is found.
+  const base::Node objects = json(seen.out).at("attention").at("objects");
+  ASSERT_GT(objects.size(), 0U);
+  const base::Node& best = objects.items()[0];
+  ASSERT_EQ(best.at("branches").size(), 8U);
+  EXPECT_EQ(best.at("branches").items()[7].at("name").as_string(), "o_mem");
+  EXPECT_GT(best.at("branches").items()[1].at("everywhere").as_double(), 0.0);
+  EXPECT_TRUE(holds(content(maps), "1 " + best.at("label").as_string())) << "the boxes are in the picture";
 }
 
 TEST_F(Detectors, StartFromABackboneThatClassifies) {

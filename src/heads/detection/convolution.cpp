@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "ops/image/conv3x3.h"
+
 namespace mnemo::heads {
 
 Convolution::Convolution(const layers::Scope& scope, int64_t in, int64_t out, int64_t size, int64_t step,
@@ -13,7 +15,14 @@ Convolution::Convolution(const layers::Scope& scope, int64_t in, int64_t out, in
       stride(step) {}
 
 at::Tensor Convolution::operator()(const at::Tensor& x) const {
-  return at::conv2d(x, weight, bias, stride, weight.size(2) / 2);
+  return tiles() ? ops::conv3x3(x, weight, bias) : at::conv2d(x, weight, bias, stride, weight.size(2) / 2);
+}
+
+std::vector<at::Tensor> Convolution::operator()(std::span<const at::Tensor> maps) const {
+  if (tiles()) return ops::conv3x3(maps, weight, bias);
+  std::vector<at::Tensor> out;
+  for (const at::Tensor& map : maps) out.push_back((*this)(map));
+  return out;
 }
 
 Projection::Projection(const layers::Scope& scope, int64_t in, int64_t out, const layers::Initialiser& weights)

@@ -2,6 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <span>
+#include <vector>
+
 #include "layers/parameters.h"
 
 namespace mnemo::heads {
@@ -13,9 +16,14 @@ struct Convolution {
   Convolution(const layers::Scope& scope, int64_t in, int64_t out, int64_t size, int64_t stride,
               const layers::Initialiser& weights, double bias_value = 0.0);
   at::Tensor operator()(const at::Tensor& x) const;
+  /// Of each map.
+  std::vector<at::Tensor> operator()(std::span<const at::Tensor> maps) const;
 
   at::Tensor weight, bias;
   int64_t stride = 1;
+
+ private:
+  bool tiles() const { return stride == 1 && weight.size(2) == 3; }
 };
 
 /// y = x W^T + b with parameters weight [D,C] and bias [D].

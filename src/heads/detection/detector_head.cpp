@@ -6,13 +6,16 @@
 
 #include "base/error.h"
 #include "heads/detection/simple_pyramid.h"
+#include "ops/image/image_rows.h"
 
 namespace mnemo::heads {
 namespace {
 
-/// Rows [B,N,D] of a grid as a map [B,D,h,w].
-at::Tensor map_of(const core::ImageLevel& level) {
-  return level.rows.transpose(1, 2).reshape({level.rows.size(0), -1, level.grid.height, level.grid.width});
+/// Maps channel by channel, as RoIAlign reads them.
+std::vector<at::Tensor> planes_of(const std::vector<at::Tensor>& maps) {
+  std::vector<at::Tensor> planes;
+  for (const at::Tensor& map : maps) planes.push_back(map.contiguous());
+  return planes;
 }
 
 std::vector<at::Tensor> boxes_of(const std::vector<Proposals>& proposals) {
@@ -74,10 +77,11 @@ DetectorHead::DetectorHead(const DetectorParts& parts, int64_t stride, const lay
 
 at::Tensor DetectorHead::rows(std::span<const core::ImageLevel> levels) const {
   std::vector<at::Tensor> stages, flat;
-  for (const core::ImageLevel& level : read(levels)) stages.push_back(map_of(level));
+  for (const core::ImageLevel& level : read(levels))
+    stages.push_back(ops::rows_to_image(level.rows, level.grid.height, level.grid.width));
   const std::vector<core::RealCells> real = real_of(read(levels));
-  for (const at::Tensor& map : (*neck_)(stages, real)) flat.push_back(map.flatten(2));
-  return at::cat(flat, 2).transpose(1, 2);
+  for (const at::Tensor& map : (*neck_)(stages, real)) flat.push_back(ops::image_to_rows(map));
+  return at::cat(flat, 1);
 }
 
 DetectedImages DetectorHead::images(PixelSize padded, std::vector<PixelSize> sizes) const {
@@ -103,11 +107,10 @@ std::vector<at::Tensor> DetectorHead::maps(const at::Tensor& rows, PixelSize ima
   const size_t stages = parts_.simple_pyramid ? SimplePyramid::kLevels - parts_.first_stage
                                               : parts_.fpn.in_channels.size(),
                count = stages + static_cast<size_t>(num_extra(parts_.fpn.extra));
-  const at::Tensor joined = rows.transpose(1, 2);
   std::vector<at::Tensor> maps;
   int64_t first = 0, h = height / (stride_ << parts_.first_stage), w = width / (stride_ << parts_.first_stage);
   for (size_t l = 0; l < count; ++l) {
-    maps.push_back(joined.slice(2, first, first + h * w).reshape({rows.size(0), rows.size(2), h, w}));
+    maps.push_back(ops::rows_to_image(rows.slice(1, first, first + h * w), h, w));
     first += h * w;
     h = (h + 1) / 2;
     w = (w + 1) / 2;
@@ -149,7 +152,7 @@ std::vector<at::Tensor> DetectorHead::image_losses(const std::vector<at::Tensor>
   ObjectTargets objects = targets;
   objects.labels = objects.labels + 1;  // 0 is the background
   const SampledRegions regions = roi_->sample(proposals[0].boxes, objects, 0, own);
-  const RoiHeads::Losses second = roi_->losses(maps, {&regions, 1}, {&objects, 1}, real);
+  const RoiHeads::Losses second = roi_->losses(planes_of(maps), {&regions, 1}, {&objects, 1}, real);
   std::vector<at::Tensor> losses = {first.objectness, first.box, second.cls, second.box};
   if (second.mask.defined()) losses.push_back(second.mask);
   return losses;
@@ -178,7 +181,8 @@ std::vector<Detections> DetectorHead::detect(const at::Tensor& rows, const Detec
   if (retinanet_) return retinanet_->detect((*retinanet_)(all, padded, real), sizes);
   const std::vector<at::Tensor> boxes = boxes_of(
       rpn_proposals(parts_.rpn, (*rpn_)(all, padded, real), sizes, parts_.rpn.evaluation));
-  std::vector<Detections> found = roi_->detect(all, boxes, roi_->boxes(all, boxes, real), sizes, real);
+  const std::vector<at::Tensor> planes = planes_of(all);
+  std::vector<Detections> found = roi_->detect(planes, boxes, roi_->boxes(planes, boxes, real), sizes, real);
   for (Detections& each : found) each.labels = each.labels - 1;
   return found;
 }

@@ -59,8 +59,13 @@ ops::MapSizes map_sizes(const core::RealCells& cells) {
 }
 
 at::Tensor flat_places(const at::Tensor& map, int64_t values) {
-  const int64_t batch = map.size(0), height = map.size(2), width = map.size(3);
-  return map.view({batch, -1, values, height, width}).permute({0, 3, 4, 1, 2}).reshape({batch, -1, values});
+  return map.permute({0, 2, 3, 1}).reshape({map.size(0), -1, values});
+}
+
+at::Tensor flat_levels(const std::vector<at::Tensor>& maps, int64_t values) {
+  std::vector<at::Tensor> flat;
+  for (const at::Tensor& map : maps) flat.push_back(flat_places(map, values));
+  return at::cat(flat, 1);
 }
 
 DrawOrder random_order() {

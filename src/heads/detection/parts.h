@@ -60,6 +60,8 @@ ops::MapSizes map_sizes(const core::RealCells& cells);
 
 /// [B,A*c,h,w] -> [B,h*w*A,c].
 at::Tensor flat_places(const at::Tensor& map, int64_t values);
+/// flat_places() of all levels, one after another.
+at::Tensor flat_levels(const std::vector<at::Tensor>& maps, int64_t values);
 
 /// ln(1000/16): the largest scale of a decoded box.
 inline const double kBoxClip = std::log(1000.0 / 16.0);

@@ -15,12 +15,20 @@ namespace {
 constexpr double kStartStd = 0.01, kStartProbability = 0.01, kGiouEps = 1e-7;
 constexpr ops::BoxWeights kPlainWeights = {1, 1, 1, 1};
 
-/// The output of a tower, with zeros in padding.
-at::Tensor through(const std::vector<Convolution>& tower, at::Tensor map, RealLevels real, size_t level) {
-  map = keep_real(map, real, level);
-  for (const Convolution& layer : tower) map = keep_real(at::relu(layer(map)), real, level);
-  return map;
+/// The outputs of a tower at each level, with zeros in padding.
+std::vector<at::Tensor> through(const std::vector<Convolution>& tower, std::span<const at::Tensor> maps,
+                                RealLevels real) {
+  std::vector<at::Tensor> out;
+  for (size_t l = 0; l < maps.size(); ++l) out.push_back(keep_real(maps[l], real, l));
+  for (const Convolution& layer : tower) {
+    out = layer(out);
+    for (size_t l = 0; l < maps.size(); ++l) out[l] = keep_real(at::relu(out[l]), real, l);
+  }
+  return out;
 }
+
+/// The least logit that may have a probability above `probability`: rounding leaves room for more.
+double least_logit(double probability) { return std::log(probability / (1 - probability)) - 1e-3; }
 
 }  // namespace
 
@@ -45,13 +53,10 @@ int64_t RetinaNetHead::anchors_of_cell() const {
 
 RetinaNetHead::Output RetinaNetHead::operator()(std::span<const at::Tensor> maps, PixelSize image,
                                                 RealLevels real) const {
-  std::vector<at::Tensor> logits, deltas;
-  for (size_t l = 0; l < maps.size(); ++l) {
-    logits.push_back(flat_places(cls_logits_(through(cls_tower_, maps[l], real, l)), options_.num_classes));
-    deltas.push_back(flat_places(box_reg_(through(box_tower_, maps[l], real, l)), 4));
-  }
-  return {
-      at::cat(logits, 1), at::cat(deltas, 1), make_anchors(options_.anchors, image, maps), {real.begin(), real.end()}};
+  return {flat_levels(cls_logits_(through(cls_tower_, maps, real)), options_.num_classes),
+          flat_levels(box_reg_(through(box_tower_, maps, real)), 4),
+          make_anchors(options_.anchors, image, maps),
+          {real.begin(), real.end()}};
 }
 
 at::Tensor RetinaNetHead::box_loss(const at::Tensor& deltas, const at::Tensor& anchors, const at::Tensor& boxes) const {
@@ -101,9 +106,12 @@ std::vector<Detections> RetinaNetHead::detect(const Output& output, std::span<co
         return rows_at(all.select(0, image).slice(0, first, end), real);
       };
       const at::Tensor anchors = rows_at(output.anchors[l], real), deltas = of_level(output.box_reg),
-                       flat = at::sigmoid(of_level(output.cls_logits)).flatten();
-      const at::Tensor above = at::nonzero(flat > options_.score_thresh).squeeze(1),
-                       values = flat.index_select(0, above);
+                       flat = of_level(output.cls_logits).flatten();
+      // Few anchors may be above the threshold: only their probabilities are computed.
+      const at::Tensor may = at::nonzero(flat > least_logit(options_.score_thresh)).squeeze(1),
+                       probabilities = at::sigmoid(flat.index_select(0, may)),
+                       passes = at::nonzero(probabilities > options_.score_thresh).squeeze(1),
+                       above = may.index_select(0, passes), values = probabilities.index_select(0, passes);
       const at::Tensor best = ops::falling_order(values).slice(0, 0, options_.topk_candidates);
       const at::Tensor chosen = above.index_select(0, best), anchor = at::floor_divide(chosen, options_.num_classes);
       boxes.push_back(

@@ -12,12 +12,6 @@ namespace {
 constexpr double kRpnStartStd = 0.01;
 constexpr ops::BoxWeights kRpnWeights = {1, 1, 1, 1};
 
-at::Tensor flat_levels(const std::vector<at::Tensor>& maps, int64_t values) {
-  std::vector<at::Tensor> flat;
-  for (const at::Tensor& map : maps) flat.push_back(flat_places(map, values));
-  return at::cat(flat, 1);
-}
-
 /// 1 of matched anchors, 0 of background, -1 of those between.
 at::Tensor labels_of(const at::Tensor& matches) {
   return at::where(matches >= 0, at::ones_like(matches),
@@ -39,12 +33,14 @@ Rpn::Rpn(const RpnOptions& options, const layers::Scope& scope) : anchors_(optio
 Rpn::Output Rpn::operator()(std::span<const at::Tensor> maps, PixelSize image, RealLevels real) const {
   Output out;
   out.real.assign(real.begin(), real.end());
-  for (size_t l = 0; l < maps.size(); ++l) {
-    at::Tensor h = maps[l];
-    for (const Convolution& layer : convs_) h = at::relu(layer(keep_real(h, real, l)));
-    out.objectness.push_back(cls_logits_(h));
-    out.deltas.push_back(box_reg_(h));
+  std::vector<at::Tensor> h(maps.begin(), maps.end());
+  for (const Convolution& layer : convs_) {
+    for (size_t l = 0; l < h.size(); ++l) h[l] = keep_real(h[l], real, l);
+    h = layer(h);
+    for (at::Tensor& map : h) map = at::relu(map);
   }
+  out.objectness = cls_logits_(h);
+  out.deltas = box_reg_(h);
   out.anchors = make_anchors(anchors_, image, maps);
   return out;
 }

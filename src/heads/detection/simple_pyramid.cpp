@@ -3,6 +3,7 @@
 #include <torch/types.h>
 
 #include "base/error.h"
+#include "ops/image/conv3x3.h"
 
 namespace mnemo::heads {
 namespace {
@@ -82,8 +83,7 @@ std::vector<at::Tensor> SimplePyramid::operator()(std::span<const at::Tensor> ma
     const Level& level = levels_[l];
     const at::Tensor lateral = norm_cells(level.lateral_norm,
                                           at::conv2d(resized(level, keep_real(maps[0], real, 0)), level.lateral));
-    out.push_back(
-        norm_cells(level.output_norm, at::conv2d(keep_real(lateral, own, l), level.output, {}, {1, 1}, {1, 1})));
+    out.push_back(norm_cells(level.output_norm, ops::conv3x3(keep_real(lateral, own, l), level.output, {})));
   }
   extra_.append(out, maps[0], own);
   return out;

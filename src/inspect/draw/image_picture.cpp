@@ -17,7 +17,7 @@ constexpr double kPanelTitle = 18, kSmallLine = 10, kPanelGap = 22;
 constexpr double kStripCell = 8;     // largest size of a memory token
 constexpr int64_t kPanelDots = 224;  // longer side
 constexpr double kLineWidth = 1010;  // panels wrap at this width
-constexpr Colour kSmall{0x5b, 0x68, 0x78};
+constexpr Colour kSmall{0x5b, 0x68, 0x78}, kBoxColour{0xe6, 0x3e, 0x1a};
 
 /// From dark blue (small weight) to yellow (largest): three colours that also differ when printed in grey.
 Colour heat(double part) {
@@ -103,6 +103,22 @@ Raster grey(const at::Tensor& values) {
   return raster;
 }
 
+/// The box of an object, as parts of the picture's sides, and its number.
+struct Frame {
+  std::array<double, 4> box;
+  std::string number;
+};
+
+std::vector<Frame> frames_of(const ImageAttention& facts) {
+  std::vector<Frame> frames;
+  const auto height = static_cast<double>(facts.picture.height), width = static_cast<double>(facts.picture.width);
+  for (const SeenObject& object : facts.objects) {
+    const auto [left, top, right, bottom] = object.box;
+    frames.push_back({{left / width, top / height, right / width, bottom / height}, std::to_string(frames.size() + 1)});
+  }
+  return frames;
+}
+
 /// Panels side by side, in lines.
 class PanelLines {
  public:
@@ -125,7 +141,7 @@ class PanelLines {
   }
   /// `strips` appear below the raster, each under its name.
   void panel(const std::string& title, const std::vector<std::string>& small, const Raster& raster,
-             const std::vector<std::pair<std::string, Raster>>& strips = {}) {
+             const std::vector<std::pair<std::string, Raster>>& strips = {}, const std::vector<Frame>& frames = {}) {
     const double cell = kPanel / static_cast<double>(std::max(raster.width, raster.height));
     if (x_ > left_ && x_ + kPanel > left_ + kLineWidth) end_line();
     canvas_.text(x_, y_ + 11, title, 10);
@@ -138,6 +154,15 @@ class PanelLines {
     };
     for (const std::string& line : small) write(line);
     canvas_.cells(x_, y, cell, raster);
+    for (const Frame& frame : frames) {
+      const auto at = [&](double x_part, double y_part) {
+        return Canvas::Point{x_ + x_part * cell * static_cast<double>(raster.width),
+                             y + y_part * cell * static_cast<double>(raster.height)};
+      };
+      const auto [left, top, right, bottom] = frame.box;
+      canvas_.line({at(left, top), at(right, top), at(right, bottom), at(left, bottom), at(left, top)}, kBoxColour, 1);
+      canvas_.text(at(left, top).x + 2, at(left, top).y + 7, frame.number, 7, Anchor::left, kBoxColour);
+    }
     y += cell * static_cast<double>(raster.height);
     for (const auto& [name, cells] : strips) {
       y += 4;
@@ -218,7 +243,7 @@ void draw_branches(PanelLines& lines, const ImageAttention& facts) {
       lines.panel(
           fmt::format("layer {} {}", layer.layer, branch.name),
           {fmt::format("{:.2g} to {:.2g}", branch.means.min().item<double>(), branch.means.max().item<double>())},
-          grey(branch.means));
+          grey(branch.means), {}, frames_of(facts));
     }
   }
 }
@@ -228,7 +253,10 @@ void draw_branches(PanelLines& lines, const ImageAttention& facts) {
 Canvas::Point draw_image_attention(Canvas& canvas, const ImageAttention& facts, double left, double top) {
   PanelLines lines(canvas, left, top);
   const Raster picture = raster_of(facts.picture);
-  lines.panel("the image", {fmt::format("{} x {}", facts.picture.height, facts.picture.width)}, picture);
+  std::vector<std::string> seen = {fmt::format("{} x {}", facts.picture.height, facts.picture.width)};
+  for (size_t i = 0; i < facts.objects.size(); ++i)
+    seen.push_back(fmt::format("{} {} {}", i + 1, facts.objects[i].label, page::share_text(facts.objects[i].score)));
+  lines.panel("the image", seen, picture, {}, frames_of(facts));
   std::vector<std::string> kinds;
   for (const inspect::ImageLayer& layer : facts.layers) {
     for (const inspect::ImageLook& look : layer.looks) {

@@ -60,6 +60,26 @@ void expect_gradients_everywhere(const layers::ParameterSet& set) {
   }
 }
 
+// Probabilities close to the threshold are on their own side of it.
+TEST(RetinaNet, ThresholdIsOfProbabilities) {
+  RetinaNetOptions options{.in_channels = kWidth, .num_classes = kClasses, .num_convs = 1};
+  options.anchors = small_anchors(4);
+  options.score_thresh = 0.3;
+  options.nms_thresh = 1.0;
+  options.topk_candidates = options.detections_per_img = 100000;
+  layers::ParameterSet set(3, at::kDouble);
+  const RetinaNetHead head(options, set.root());
+  RetinaNetHead::Output output = head(random_maps(1), kImage);
+  const int64_t count = output.cls_logits.numel();
+  output.cls_logits = at::linspace(-1.0, -0.7, count, at::kDouble).view_as(output.cls_logits);
+  const at::Tensor probabilities = at::sigmoid(output.cls_logits.flatten()),
+                   expected = std::get<0>(probabilities.masked_select(probabilities > 0.3).sort(0, true));
+  ASSERT_GT(expected.size(0), count / 10);
+  ASSERT_LT(expected.size(0), count);
+  const std::vector<PixelSize> sizes = {kImage};
+  EXPECT_TRUE(head.detect(output, sizes)[0].scores.equal(expected));
+}
+
 // The detections of an image do not depend on the other images of its batch.
 TEST(RetinaNet, ImagesAreApart) {
   at::manual_seed(2);

@@ -216,6 +216,9 @@ TEST(ImageRecord, BranchesAreMeansOverTheChannelsOfTheImagesRows) {
       EXPECT_NEAR(layers[1].branches[i].means[place / 4][place % 4].item<double>(), means[1 + place].item<double>(),
                   1e-12);
     }
+    // How far a place's row is from the mean row; the class token is not of the picture.
+    const at::Tensor rows = expected[i].rows[0].slice(0, 1), apart = rows - rows.mean(0);
+    EXPECT_LT(test::difference(layers[1].branches[i].strengths.flatten(), apart.square().mean(1).sqrt()), 1e-12);
   }
   EXPECT_EQ(layers[1].gates.size(), 2U);
 }
