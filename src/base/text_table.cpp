@@ -23,6 +23,12 @@ void end_line(std::string& out) {
   out += '\n';
 }
 
+size_t longest_word(const std::string& cell) {
+  size_t longest = 0;
+  for (const std::string& word : wrap_words(cell, 1)) longest = std::max(longest, text_width(word));
+  return longest;
+}
+
 /// The lines in pieces of at most `width` characters.
 std::vector<std::string> cut_words(const std::vector<std::string>& lines, size_t width) {
   std::vector<std::string> cut;
@@ -84,17 +90,31 @@ void TextTable::add_row(std::vector<std::string> cells) {
 
 std::vector<size_t> TextTable::widths(size_t width, bool& tight) const {
   const size_t columns = header_.size();
-  std::vector<size_t> widths(columns);
+  std::vector<size_t> widths(columns), least(columns);  // of whole cells, and of whole words
   for (size_t c = 0; c < columns; ++c) {
     widths[c] = text_width(header_[c]);
-    for (const auto& row : rows_) widths[c] = std::max(widths[c], text_width(row[c]));
+    least[c] = longest_word(header_[c]);
+    for (const auto& row : rows_) {
+      widths[c] = std::max(widths[c], text_width(row[c]));
+      least[c] = std::max(least[c], longest_word(row[c]));
+    }
   }
   const size_t gaps = (columns - 1) * kGap, before_last = std::accumulate(widths.begin(), widths.end() - 1, gaps);
   tight = width > 0 && before_last + std::min(widths.back(), kNarrowest) > width && columns > 1;
   if (width > 0 && !tight)
     widths.back() = std::min(widths.back(), std::max(width > before_last ? width - before_last : 0, kNarrowest));
   if (!tight) return widths;
-  // The widest columns share what narrower ones leave.
+  if (size_t used = std::accumulate(least.begin(), least.end(), gaps); used <= width) {
+    for (; used < width; ++used) {  // to the narrowest column that is broken
+      size_t narrowest = columns;
+      for (size_t c = 0; c < columns; ++c)
+        if (least[c] < widths[c] && (narrowest == columns || least[c] < least[narrowest])) narrowest = c;
+      if (narrowest == columns) break;
+      ++least[narrowest];
+    }
+    return least;
+  }
+  // Words are cut: the widest columns share what narrower ones leave.
   std::vector<size_t> sorted = widths;
   std::sort(sorted.begin(), sorted.end());
   size_t room = width > gaps ? width - gaps : 0, most = kTightest;
@@ -107,10 +127,34 @@ std::vector<size_t> TextTable::widths(size_t width, bool& tight) const {
   return widths;
 }
 
+TextTable TextTable::turned() const {
+  std::vector<std::string> header = {header_[0]};
+  std::vector<Align> align = {Align::left};
+  for (const auto& row : rows_) {
+    header.push_back(row[0]);
+    align.push_back(this->align(1));
+  }
+  TextTable table(std::move(header), std::move(align));
+  for (size_t c = 1; c < header_.size(); ++c) {
+    std::vector<std::string> cells = {header_[c]};
+    for (const auto& row : rows_) cells.push_back(row[c]);
+    table.add_row(std::move(cells));
+  }
+  return table;
+}
+
 std::string TextTable::text(size_t width) const {
   const size_t columns = header_.size();
   bool tight = false;
   const std::vector<size_t> widths = this->widths(width, tight);
+  bool cuts_header = false;
+  for (size_t c = 0; c < columns; ++c) cuts_header = cuts_header || (tight && longest_word(header_[c]) > widths[c]);
+  if (cuts_header) {
+    const TextTable table = turned();
+    bool tight_too = false;
+    table.widths(width, tight_too);
+    if (!tight_too) return table.text(width);
+  }
   std::string out;
   auto write = [&](const std::vector<std::string>& cells) {
     std::vector<std::vector<std::string>> lines(columns);

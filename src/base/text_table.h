@@ -21,8 +21,8 @@ class TextTable {
   size_t rows() const { return rows_.size(); }
 
   /// Two spaces between columns, a line under the header, no spaces at line ends. When `width` is not 0, the last
-  /// column is broken between words to fit into it. Where that leaves it too narrow, all columns are broken, and words
-  /// longer than their column are cut.
+  /// column is broken between words to fit into it. Where that leaves it too narrow, all columns are broken, and, where
+  /// not even that is enough, words are cut. If these are words of the header, columns become lines where that fits.
   std::string text(size_t width = 0) const;
 
   /// A Markdown table; '|' in cells is escaped.
@@ -32,6 +32,8 @@ class TextTable {
   Align align(size_t column) const { return column < align_.size() ? align_[column] : Align::left; }
   /// The widths of the columns of a table that is at most `width` wide (0: any). tight: whether words are cut.
   std::vector<size_t> widths(size_t width, bool& tight) const;
+  /// The table whose lines are the columns of this one.
+  TextTable turned() const;
 
   std::vector<std::string> header_;
   std::vector<Align> align_;

@@ -2,6 +2,9 @@
 
 #include <fmt/ranges.h>
 
+#include <mutex>
+#include <set>
+
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/log.h"
@@ -33,6 +36,14 @@ bool is_of_training(const std::string& name) {
 void require_model_files(const std::string& checkpoint) {
   base::require(base::path_exists(base::join_path(checkpoint, kConfigFile)),
                 "{}: an earlier version wrote it without {}; resume the run to get a model", checkpoint, kConfigFile);
+}
+
+/// Tells the user which folder a path stands for, once, however often it is looked up.
+void say_once(const std::string& text) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  const std::lock_guard lock(mutex);
+  if (said.insert(text).second) base::log_info("{}", text);
 }
 
 Bundle read_folder(const std::string& folder, bool mapped) {
@@ -86,7 +97,7 @@ std::string model_folder(const std::string& path, const std::optional<std::strin
   }
   const std::string inside = base::join_path(path, "model");
   if (!checkpoint && base::is_folder(inside)) {
-    base::log_info("model: {}", inside);
+    say_once(fmt::format("model: {}", inside));
     return inside;
   }
   const std::string which = checkpoint.value_or("best");
@@ -96,10 +107,10 @@ std::string model_folder(const std::string& path, const std::optional<std::strin
                 checkpoint ? "good " : "model yet and no good ");
   if (!found) return path;
   require_model_files(found->path);
-  base::log_info("model: {}, {}", found->path,
-                 checkpoint    ? fmt::format("of step {}", found->step)
-                 : found->best ? "the best checkpoint; the run has no model yet"
-                               : "the latest checkpoint; the run has no model yet");
+  say_once(fmt::format("model: {}, {}", found->path,
+                       checkpoint    ? fmt::format("of step {}", found->step)
+                       : found->best ? "the best checkpoint; the run has no model yet"
+                                     : "the latest checkpoint; the run has no model yet"));
   return found->path;
 }
 

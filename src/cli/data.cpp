@@ -16,6 +16,7 @@
 #include "data/prepare/registry.h"
 #include "recipes/recipe.h"
 #include "tasks/registry.h"
+#include "tasks/require_data.h"
 #include "text/train_tokenizer.h"
 
 namespace mnemo::cli {
@@ -167,7 +168,9 @@ int run_data(DataArguments options) {
   base::require(options.more.empty(), "data: expected one SOURCE, found '{}' after it",
                 options.more.empty() ? "" : options.more.front());
   base::require(!options.out, "data: --out goes with prepare and tokenizer");
-  const auto task = tasks::task_spec(data_of(options));
+  const base::Node table = data_of(options);
+  tasks::require_data(table);
+  const auto task = tasks::task_spec(table);
   base::require(!options.check || task->can_check(), "data: --check goes with images, found {}", task->title());
   base::require(!options.count || task->shows_samples(),
                 "data: --count goes with data whose samples are printed; {} is described as a whole", task->title());

@@ -106,7 +106,7 @@ void add_eval(CLI::App& app) {
           "--checkpoint", options->checkpoint, "WHICH",
           "checkpoint of a run: latest, best or a step (default: its model, or the best checkpoint if it has none yet)")
       .option("--data", options->measure.data, "FILE",
-              "data like data.train of its run: a text, tab-separated pairs or labelled texts; for an image model the "
+              "data like data.train of its run: a text, pairs in columns or labelled texts; for an image model the "
               "folder of an image set (default: the held-out part of the run's own data)")
       .option("--translated", options->measure.translated, "N",
               "translation model: number of pairs to translate for BLEU and chrF, evenly spread, at most all (default: "

@@ -28,6 +28,7 @@
 #include "models/make_attention.h"
 #include "models/presets.h"
 #include "models/registry.h"
+#include "tasks/require_data.h"
 #include "tasks/types/pairs.h"
 #include "text/open_tokenizer.h"
 
@@ -361,6 +362,7 @@ void require_same_vocabulary(const std::string& folder, const Experiment& experi
 
 Experiment make_experiment(const recipes::Recipe& recipe) {
   Experiment bench{.recipe = recipe, .tokenizer = {}, .model = {}, .task = {}};
+  tasks::require_data(recipe.data);
   if (recipe.finetune) {
     start_finetuning(bench);
     return bench;

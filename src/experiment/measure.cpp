@@ -115,8 +115,8 @@ bundle::ModelHead answering_head(const bundle::Bundle& stored, const std::option
                                  const MeasureOptions& options) {
   const std::vector<bundle::ModelHead> heads = stored.heads();
   const bool taught = recipe && recipe->finetune && recipe->finetune->regime != models::FinetuneOptions::Regime::full;
-  const bundle::ModelHead& head = bundle::head_named(
-      heads, options.task.value_or(taught ? recipe->finetune->name : heads.front().name), "eval: --task");
+  const std::string task = options.task.value_or(taught ? recipe->finetune->name : heads.front().name);
+  const bundle::ModelHead& head = bundle::head_named(heads, task, "eval: --task");
   stored.images()->answer_for(head.name);
   return head;
 }

@@ -115,7 +115,7 @@ Keys named_keys_of(const base::Node& table, const std::string& path, const std::
   return keys;
 }
 
-const base::Node::Array& list_at(const base::Node& table, const char* key, const std::string& path) {
+const base::Node::Array& list_at(const base::Node& table, const char* key, std::string_view path) {
   const base::Node& list = *table.find(key);
   if (!list.is_array() || list.size() == 0) {
     base::input_error("{}: '{}': expected a non-empty list of tables, found {}", list.place().text(), path,

@@ -8,6 +8,7 @@
 #include "data/text/table.h"
 #include "data/text/table_head.h"
 #include "data/text/text_files.h"
+#include "data/unpack.h"
 
 namespace mnemo::data {
 namespace {
@@ -44,11 +45,12 @@ std::optional<PairTextOptions> find_pairs(const std::string& path) {
   if (base::is_folder(path)) {
     std::vector<std::string> names = base::list_folder(path);
     std::erase_if(names, [](const std::string& name) { return name.starts_with("."); });
-    const auto is_table = [](const std::string& name) { return name.ends_with(".tsv"); };
+    const auto is_table = [](const std::string& name) { return name.ends_with(".tsv") || name.ends_with(".csv"); };
     if (names.empty() || !std::all_of(names.begin(), names.end(), is_table)) return std::nullopt;
     file = base::join_path(path, *std::min_element(names.begin(), names.end()));
   }
-  if (table_kind(file) != TableKind::tabs || file.ends_with(".gz") || file.ends_with(".zst")) return std::nullopt;
+  const TableKind kind = table_kind(file);
+  if (kind == TableKind::json_lines || packing_of(file) != Packing::none) return std::nullopt;
   const TableHead head = read_table_head(file);
   constexpr size_t kFewest = 2;
   if (head.columns() < 2 || head.rows.size() < kFewest) return std::nullopt;
@@ -63,6 +65,7 @@ std::optional<PairTextOptions> find_pairs(const std::string& path) {
   found.header = std::all_of(sides.begin(), sides.end(), [&](int64_t side) {
     return names_side(head.rows.front()[static_cast<size_t>(side) - 1]);
   });
+  if (kind == TableKind::csv && !found.header && head.columns() > 2) return std::nullopt;
   return found;
 }
 

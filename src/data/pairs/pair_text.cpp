@@ -14,6 +14,7 @@
 #include "base/unicode.h"
 #include "base/utf8.h"
 #include "data/text/lines.h"
+#include "data/text/table.h"
 #include "text/utf8_error.h"
 
 namespace mnemo::data {
@@ -23,12 +24,6 @@ constexpr int64_t kMaxLine = int64_t{1} << 20;
 
 void require_utf8_line(const LinePlace& place, std::string_view line) {
   if (base::first_invalid_utf8(line)) text::require_utf8(fmt::format("{}:{}", place.file, place.line), line);
-}
-
-/// The column with that number, from 1, of a line that has so many.
-std::string_view column(std::string_view line, int64_t number) {
-  for (; number > 1; --number) line.remove_prefix(line.find('\t') + 1);
-  return line.substr(0, line.find('\t'));
 }
 
 /// Numbers of documents by name, in order of appearance.
@@ -48,13 +43,12 @@ void add(TextPairs& pairs, std::string_view source, std::string_view target, Tex
   }
 }
 
-/// Calls `use` with the lines of a file, without a byte order mark and without its header.
-void for_each_pair_line(const std::string& path, const PairTextOptions& options,
-                        const std::function<void(const LinePlace&, std::string_view)>& use) {
+/// Calls `use` with the lines of a file, without a byte order mark.
+void for_each_pair_line(const std::string& path, const std::function<void(const LinePlace&, std::string_view)>& use) {
   for_each_line(text::TextSource(path).without_byte_order_mark(), kMaxLine,
                 [&](const LinePlace& place, std::string_view line) {
                   require_utf8_line(place, line);
-                  if (place.line > 1 || !options.header) use(place, line);
+                  use(place, line);
                 });
 }
 
@@ -63,29 +57,42 @@ void read_columns(const std::string& path, const PairTextOptions& options, const
                   Documents& documents, TextPairs& pairs) {
   const auto file = std::make_shared<const std::string>(path);
   const int64_t needed = std::max({options.source_column, options.target_column, options.document_column});
+  const TableKind kind = table_kind(path);
+  const char* const separated = kind == TableKind::csv ? "" : "tab-separated ";
   int64_t count = 0, first = 0;  // columns of the first line that is not empty, and its number
-  for_each_pair_line(path, options, [&](const LinePlace& place, std::string_view line) {
-    if (line.empty()) return;
-    const int64_t columns = std::count(line.begin(), line.end(), '\t') + 1;
-    base::require(columns >= needed, "{}: expected at least {} tab-separated columns, found {}", place.at(1), needed,
+  TableSplitter records(kind, [&](const LinePlace& place, const std::vector<TableField>& fields) {
+    if (options.header && place.line == 1) return;
+    const auto columns = static_cast<int64_t>(fields.size());
+    base::require(columns >= needed, "{}: expected at least {} {}columns, found {}", place.at(1), needed, separated,
                   columns);
     if (first == 0) count = columns, first = place.line;
     // A tab inside a text would move the texts to other columns.
-    base::require(columns == count, "{}: expected {} tab-separated columns, as in line {}, found {}", place.at(1),
-                  count, first, columns);
+    base::require(columns == count, "{}: expected {} {}columns, as in line {}, found {}", place.at(1), count, separated,
+                  first, columns);
+    const auto column = [&](int64_t number) {
+      std::string text = fields[static_cast<size_t>(number) - 1].text;
+      std::replace(text.begin(), text.end(), '\n', ' ');  // inside the quotes of CSV
+      return text;
+    };
     TextPair pair{.source = {}, .target = {}, .document = -1, .file = file, .line = place.line};
     std::string name = document;
-    if (options.document_column > 0) (name += '\n') += column(line, options.document_column);
+    if (options.document_column > 0) (name += '\n') += column(options.document_column);
     if (!name.empty()) pair.document = number_of(documents, name);
-    add(pairs, column(line, options.source_column), column(line, options.target_column), std::move(pair));
+    add(pairs, column(options.source_column), column(options.target_column), std::move(pair));
   });
+  for_each_pair_line(path, [&](const LinePlace& place, std::string_view line) {
+    if (!line.empty() || kind == TableKind::csv) records.put({path, place.line}, line);
+  });
+  records.finish();
 }
 
 void read_two_files(const std::string& source_path, const std::string& target_path, const PairTextOptions& options,
                     const std::string& document, Documents& documents, TextPairs& pairs) {
   const auto lines = [&](const std::string& path) {
     std::vector<std::string> read;
-    for_each_pair_line(path, options, [&](const LinePlace&, std::string_view line) { read.emplace_back(line); });
+    for_each_pair_line(path, [&](const LinePlace& place, std::string_view line) {
+      if (place.line > 1 || !options.header) read.emplace_back(line);
+    });
     return read;
   };
   const std::vector<std::string> source = lines(source_path), target = lines(target_path);
@@ -189,13 +196,13 @@ void PairTextOptions::validate(const base::Where& where) const {
   where.require(valid_target.empty() || !valid.empty(), "valid_target", "is the target of `valid`, which is empty");
   where.require(test_target.empty() || !test.empty(), "test_target", "is the target of `test`, which is empty");
   where.require(train_target.empty() || document_column == 0, "document_column",
-                "requires tab-separated columns; train_target is set");
+                "requires columns; train_target is set");
   const bool columns = train_target.empty() || (!valid.empty() && valid_target.empty()) ||
                        (!test.empty() && test_target.empty());
   const PairTextOptions usual;
   for (const auto& [key, set] : {std::pair("source_column", source_column != usual.source_column),
                                  {"target_column", target_column != usual.target_column}})
-    where.require(columns || !set, key, "requires tab-separated columns; train_target is set, so remove it");
+    where.require(columns || !set, key, "requires columns; train_target is set, so remove it");
 }
 
 bool PairTextOptions::has_documents() const { return document_column > 0 || base::is_folder(train); }

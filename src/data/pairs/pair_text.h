@@ -28,8 +28,8 @@ struct PairTextOptions {
   template <class V>
   void visit(V&& v) {
     v("train", train,
-      "training pairs: tab-separated columns, or, with train_target, the source line by line; a folder: each file is a "
-      "document");
+      "training pairs: columns, tab-separated or of a .csv, or, with train_target, the source line by line; a folder: "
+      "each file is a document");
     v("train_target", train_target,
       "the target of `train` line by line, a folder of files of the same names if `train` is one; empty: `train` has "
       "both in columns");
@@ -43,10 +43,10 @@ struct PairTextOptions {
       base::half_open_range(0, 1));
     v("test_fraction", test_fraction, "fraction of the training pairs used for testing if `test` is empty",
       base::half_open_range(0, 1));
-    v("source_column", source_column, "tab-separated: number of the source's column, from 1", base::range(1, 1 << 10));
-    v("target_column", target_column, "tab-separated: number of the target's column", base::range(1, 1 << 10));
+    v("source_column", source_column, "columns: number of the source's, from 1", base::range(1, 1 << 10));
+    v("target_column", target_column, "columns: number of the target's", base::range(1, 1 << 10));
     v("document_column", document_column,
-      "tab-separated: number of the column that names the document; 0: pairs are independent", base::range(0, 1 << 10));
+      "columns: number of the one that names the document; 0: pairs are independent", base::range(0, 1 << 10));
     v("header", header, "leave out the first line of every file: the names of the columns");
   }
   void validate(const base::Where& where) const;

@@ -82,11 +82,10 @@ void require_no_table(const std::string& path) {
   std::vector<std::string> cells = head.rows.empty() ? std::vector<std::string>{} : head.rows.front();
   for (std::string& cell : cells) cell = base::printable(cell, 40);
   base::input_error(
-      "{}: a table, of which no columns are known; expected a header that names a label and a text (label,text), or "
-      "two "
-      "columns of sentences with a tab between, found the first line {}; name the columns with data.type = "
-      "\"text_classification\", data.text_column and data.label_column, or read it as it stands with data.type = "
-      "\"text\"",
+      "{}: a table, of which no columns are known; expected a header that names a label and a text (label,text) or two "
+      "languages (en,de), or two columns of sentences, found the first line {}; name the columns with data.type = "
+      "\"text_classification\", data.text_column and data.label_column, or with data.type = \"pairs\", "
+      "data.source_column and data.target_column, or read it as it stands with data.type = \"text\"",
       base::printable(path, 400), cells.empty() ? "without fields" : base::in_quotes(base::listed(cells, 8)));
 }
 

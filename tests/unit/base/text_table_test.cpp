@@ -41,6 +41,32 @@ TEST(TextTable, FitsATerminalByBreakingEveryWideColumn) {
   }
 }
 
+TEST(TextTable, BreaksBetweenWordsWhereTheyFit) {
+  TextTable table({"first byte", "characters", "memory"});
+  table.add_row({"1", "2", "one two three four"});
+  EXPECT_EQ(table.text(30),
+            "first     characters  memory\n"
+            "byte\n"
+            "--------  ----------  --------\n"
+            "1         2           one two\n"
+            "                      three\n"
+            "                      four\n");
+}
+
+TEST(TextTable, ColumnsBecomeLinesWhereTheHeaderWouldBeCut) {
+  using Align = TextTable::Align;
+  TextTable table({"part", "characters", "predictions", "documents"}, {Align::left, Align::right});
+  table.add_row({"train", "44656", "1", "22"});
+  table.add_row({"valid", "2448", "10", "3"});
+  EXPECT_EQ(table.text(30),
+            "part         train  valid\n"
+            "-----------  -----  -----\n"
+            "characters   44656   2448\n"
+            "predictions      1     10\n"
+            "documents       22      3\n");
+  EXPECT_EQ(table.text(12).find("part         train"), std::string::npos) << "neither way fits";
+}
+
 TEST(TextTable, EscapesMarkdown) {
   TextTable table({"a"});
   table.add_row({"x|y\nz"});

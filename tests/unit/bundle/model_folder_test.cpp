@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <ATen/ops/ones.h>
+#include <filesystem>
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/log.h"
+#include "bundle/bundle.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/weights/all_dtypes.h"
@@ -84,6 +87,15 @@ TEST(ModelFolder, WhatIsMissingIsNamed) {
   EXPECT_EQ(read_model_folder(folder / "m", {}).card, "");
   base::write_file_atomic(folder / "m/model.safetensors", "damaged");
   expect_error<InputError>([&] { read_model_folder(folder / "m", {}); }, {folder / "m/model.safetensors", "rule 1"});
+}
+
+TEST(ModelFolder, ARunsModelIsSaidOnce) {
+  const TemporaryFolder run;
+  std::filesystem::create_directory(run / "model");
+  std::string log;
+  const base::ConsoleScope scope(std::make_shared<base::Console>([&](std::string_view line) { log += line; }));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(model_folder(run.path()), run / "model");
+  EXPECT_EQ(log, "model: " + (run / "model") + "\n");
 }
 
 }  // namespace

@@ -87,7 +87,8 @@ TEST(State, MapLeavesTheOriginalAlone) {
 
 TEST(ConcatBatch, PadsOnTheLeftAndRefusesOtherFields) {
   const State joined = concat_batch({sample(1, 1), sample(2, 3)});
-  const Cache& cache = joined.child("cache").as<Cache>();
+  const State joined_cache = joined.child("cache");
+  const auto& cache = joined_cache.as<Cache>();
   EXPECT_EQ(cache.rows.sizes(), at::IntArrayRef({3, 3, 2}));
   EXPECT_TRUE(at::equal(cache.valid.to(at::kLong), at::tensor({0, 0, 1, 1, 1, 1, 1, 1, 1}, at::kLong).view({3, 3})));
   EXPECT_EQ(test::largest(cache.rows[0].narrow(0, 0, 2)), 0.0);

@@ -97,6 +97,10 @@ TEST_F(Find, TablesOfTwoSentencesArePairs) {
   EXPECT_EQ(found(file("e.txt", "A line.\nA tab\there.\nAnother.\n")), "none");
   lines("f/2.tsv", 5, [](int i) { return fmt::format("one {}\teins {}", i, i); });
   EXPECT_EQ(found(folder / "f"), "1 2 false") << "a folder of documents";
+  const auto csv = [](int i) { return fmt::format("{},\"one, {}\",eins {}", i, i, i); };
+  EXPECT_EQ(found(lines("g.csv", 5, csv, "id,English,German\n")), "2 3 true");
+  EXPECT_EQ(found(lines("h.csv", 5, csv, "id,name,remark\n")), "none") << "CSV of anything";
+  EXPECT_EQ(found(lines("i.csv", 5, [](int i) { return fmt::format("one {},eins {}", i, i); })), "1 2 false");
 }
 
 TEST_F(Find, EverythingElseIsAText) {

@@ -53,6 +53,27 @@ TEST_F(Pairs, ColumnsAndTwoFilesGiveTheSame) {
   }
 }
 
+TEST_F(Pairs, ColumnsOfCsv) {
+  PairOptions quoted = options(
+      write("a.csv", "id,en,de\n1,\"one, two\",\"eins,\nzwei\"\n\n2,\"say \"\"yes\"\"\",ja\n3,\" \",nichts\n"));
+  quoted.header = true;
+  quoted.source_column = 2;
+  quoted.target_column = 3;
+  const PairSets sets = read_pairs(quoted);
+  ASSERT_EQ(sets.train.pairs.size(), 2u);
+  EXPECT_EQ(sets.train.pairs[0].source, "one, two");
+  EXPECT_EQ(sets.train.pairs[0].target, "eins, zwei");
+  EXPECT_EQ(sets.train.pairs[1].source, "say \"yes\"");
+  EXPECT_EQ(sets.train.pairs[1].place(), folder / "a.csv:5");
+  EXPECT_EQ(sets.train.empty.count, 1);
+  EXPECT_EQ(read_pairs(options(write("b.csv", "good day;guten Tag\n"))).train.pairs[0].target, "guten Tag");
+  const auto refused = [&](const std::string& path, std::initializer_list<std::string> words) {
+    test::expect_error<base::InputError>([&] { read_pairs(options(path)); }, words);
+  };
+  refused(write("one.csv", "a,b\nc,d,e\n"), {"one.csv:2", "expected 2 columns, as in line 1, found 3"});
+  refused(write("open.csv", "a,b\n\"c,d\n"), {"open.csv:2", "a quote is not closed"});
+}
+
 TEST_F(Pairs, ErrorsNameFileAndLine) {
   const auto refused = [&](const PairOptions& wrong, std::initializer_list<std::string> words) {
     test::expect_error<base::InputError>([&] { load_pairs(wrong); }, words);
@@ -170,9 +191,9 @@ TEST_F(Pairs, KeysWithoutWhatTheyBelongToAreRefused) {
   };
   refused("valid_target = \"b\"", {"valid_target", "`valid`"});
   refused("test_target = \"b\"", {"test_target", "`test`"});
-  refused("train_target = \"b\"\nsource_column = 2", {"'source_column': requires tab-separated columns"});
+  refused("train_target = \"b\"\nsource_column = 2", {"'source_column': requires columns"});
   refused("train_target = \"b\"\nvalid = \"c\"\nvalid_target = \"d\"\ntarget_column = 1",
-          {"'target_column': requires tab-separated columns"});
+          {"'target_column': requires columns"});
   EXPECT_NO_THROW(base::read_options<PairOptions>(
       base::parse_toml("train = \"a\"\ntrain_target = \"b\"\nvalid = \"columns.tsv\"\nsource_column = 3", "recipe")));
   refused("stride = 2", {"stride", "expected 1, found 2"});
