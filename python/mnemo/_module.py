@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from . import _C
+from ._arguments import check, expect, expect_tensors
 from ._state import State, handle_of
 
 
@@ -44,6 +45,9 @@ class Step:
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.logits, self.hidden, self.state, self.auxiliary))
+
+    def __repr__(self) -> str:
+        return f"Step(hidden={list(self.hidden.shape)}, state={self.state}, auxiliary={list(self.auxiliary)})"
 
 
 class _Scope(nn.Module):
@@ -169,6 +173,7 @@ class Module(nn.Module):
 
     def initial_state(self, batch: int) -> State:
         """The state before the first segment of `batch` sequences."""
+        check("initial_state", {"batch": int}, batch=batch)
         return State._of(self._bound().initial_state(batch))
 
 
@@ -197,6 +202,10 @@ class ModelModule(Module):
         state: after the segments before, or None. valid [B,T] bool: false for padding. source [B,S] int64,
         source_valid [B,S]: of a translation model. starts, ends: whether the segment begins and ends in this call.
         """
+        expect_tensors("forward", input=input)
+        expect("forward", bool, "a bool", starts=starts, ends=ends)
+        given = {"valid": valid, "token_types": token_types, "source": source, "source_valid": source_valid}
+        expect_tensors("forward", **{name: tensor for name, tensor in given.items() if tensor is not None})
         handle = self._bound()
         hidden, after, auxiliary = handle.forward(
             input, handle_of(state), valid, token_types, source, source_valid, self.training, starts, ends
@@ -205,6 +214,7 @@ class ModelModule(Module):
 
     def nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """-log p(target) [B,T] for hidden [B,T,D] and targets [B,T]; 0 where the target is mnemo.IGNORE."""
+        expect_tensors("nll", hidden=hidden, targets=targets)
         return self._bound().nll(hidden, targets)
 
     def loss(self, step: Step, targets: Tensor) -> Tensor:

@@ -31,6 +31,8 @@ class Evaluation:
     notes: dict[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, metric: str) -> float:
+        if metric not in self.metrics:
+            raise KeyError(f"no metric {metric!r}; known: {', '.join(self.metrics)}")
         return self.metrics[metric]
 
     @property
