@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Look(TypedDict, total=False):
-    """What to look at, and where."""
+    """Options of inspect()."""
 
     text: str
     image: str | os.PathLike[str]
@@ -66,12 +66,12 @@ class Inspection:
 
     @property
     def words(self) -> list[str]:
-        """The tokens of the text that was run through the model."""
+        """The tokens of the segment shown: of those with a filled memory, the last of the most tokens."""
         return self._handle.words()
 
     @property
     def maps(self) -> dict[int, dict[str, Tensor]]:
-        """Attention weights by layer and kind ("attention", "grc_cache"): [H,R,C], rows to columns."""
+        """Attention weights of that segment by layer and kind ("attention", "grc_cache"): [H,R,C], rows to columns."""
         return {
             layer: {name: torch.stack(heads) for name, heads in kinds.items()}
             for layer, kinds in self._handle.maps().items()
@@ -104,7 +104,8 @@ class Inspection:
         if not maps:
             raise ValueError("plot: expected attention over an input; inspect with text= or image=")
         if kind not in maps.get(layer, {}) or not 0 <= head < len(maps[layer][kind]):
-            known = ", ".join(f"layer {n} {k!r} of {len(one)} heads" for n, kinds in maps.items() for k, one in kinds.items())
+            there = [(n, k, len(one)) for n, kinds in maps.items() for k, one in kinds.items()]
+            known = ", ".join(f"layer {n} {k!r} of {heads} heads" for n, k, heads in there)
             raise KeyError(f"plot: no layer {layer!r}, head {head!r} of {kind!r}; known: {known}")
         weights = maps[layer][kind][head]
         axes = plt.subplots()[1]
@@ -124,6 +125,10 @@ def inspect(source: str | os.PathLike[str], **options: Unpack[Look]) -> Inspecti
 
     Options: text or image (a path), an input to look at; layers, heads: numbers, or "0-3"; cost; set and variant (of a
     recipe); checkpoint (of a run).
+
+        >>> looked = mnemo.inspect(RUN, text="house")
+        >>> len(looked.words), looked.maps[0]["attention"].shape[:2]
+        (5, torch.Size([2, 5]))
     """
     wanted = inspect_options(options)
     with reading(source) as name:

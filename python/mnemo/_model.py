@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def load(folder: str | os.PathLike[str], checkpoint: str | int = "", device: str | torch.device = "cpu") -> Model:
-    """Loads a model folder, a run's folder (also of a training that goes on), a checkpoint, or a model folder of
+    """Loads a model folder, a run's folder (also while it trains), a checkpoint, or a model folder of
     another library (Hugging Face, timm).
 
     checkpoint: of a run: "latest", "best" or a step; empty: its model, or before it has one the best checkpoint.
@@ -137,8 +137,8 @@ class Model(ModelModule):
         strict: bool = False,
         batch: int = 1,
     ) -> Evaluation:
-        """Measures the model on a file, pairs, a set of images, or, without data, on held-out data of its run. Options
-        as of `mnemo eval`."""
+        """Measures the model on a file, pairs, a set of images, or, without data, on held-out data of its run. Options:
+        those of `mnemo eval --help`."""
         given: dict[str, Any] = {
             "part": part,
             "documents": documents,
@@ -225,8 +225,9 @@ class Model(ModelModule):
         replace_unknown: bool = False,
         unknown: str = "<unk>",
     ) -> list[Translation]:
-        """Translates lines with a translation model. The search is that of its run, or the one that it was published
-        with, unless beam, length_penalty or max_tokens change it."""
+        """Translates lines with a translation model, by the search of its run or published folder; beam,
+        length_penalty and max_tokens change it. align: also gives pairs of words. replace_unknown: a word outside the
+        vocabulary becomes the source word that the model attends to; else it is `unknown`."""
         given = texts("translate", "lines", lines)
         search = {
             "beam": beam,

@@ -17,7 +17,7 @@ from ._state import State, handle_of
 
 @dataclass(frozen=True)
 class Step:
-    """What a model returns for a segment: `logits, hidden, state, auxiliary = model(tokens)`.
+    """The result of a model for a segment: `logits, hidden, state, auxiliary = model(tokens)`.
 
         >>> tokens = torch.tensor([[1, 2, 3]])
         >>> step = mnemo.load(RUN)(tokens)
@@ -198,9 +198,11 @@ class ModelModule(Module):
     ) -> Step:
         """One segment: (input, state) -> (logits, hidden, state, auxiliary losses).
 
-        input: tokens [B,T] of int64; of a model of images pixels [B,C,H,W]; of a layer stack rows [B,T,D].
-        state: after the segments before, or None. valid [B,T] bool: false for padding. source [B,S] int64,
-        source_valid [B,S]: of a translation model. starts, ends: whether the segment begins and ends in this call.
+        input: tokens [B,T] of int64 (of a translation model the target's); pixels [B,C,H,W] of a model of images; rows
+        [B,T,D] of a layer stack. state: after the segments before, or None. valid [B,T] bool: false for padding.
+        token_types [B,T] int64: of an encoder that has them (BERT). source [B,S] int64, source_valid [B,S]: of a
+        translation model. starts, ends: whether the segment begins and ends in this call. Raises mnemo.ShapeError,
+        mnemo.InputError, or TypeError for a tensor of another dtype.
         """
         expect_tensors("forward", input=input)
         expect("forward", bool, "a bool", starts=starts, ends=ends)

@@ -174,7 +174,7 @@ def _required(state: State) -> _C.State:
 
 
 def handle_of(state: Optional[State]) -> Optional[_C.State]:
-    """Of an argument `state`."""
+    """The C++ half of an argument `state`."""
     if state is None:
         return None
     if not isinstance(state, State):

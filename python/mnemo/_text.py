@@ -46,6 +46,13 @@ class Text:
 
     `fork` and `mark` cost no copy of the memory. Calls from several threads wait for each other. A `with` statement
     closes it.
+
+        >>> with mnemo.load(RUN).text(seed=1) as text:
+        ...     mark = text.feed("the ").mark()
+        ...     written = text.generate(20)
+        ...     text.rewind(mark)
+        ...     text.generate(20) == written
+        True
     """
 
     def __init__(self, handle: _C.Text) -> None:
@@ -109,7 +116,7 @@ class Text:
             return Text(self._open.load(name))
 
     def to_bytes(self) -> bytes:
-        """What save() writes."""
+        """The bytes that save() writes."""
         return self._open.save_bytes()
 
     def from_bytes(self, data: bytes) -> Text:

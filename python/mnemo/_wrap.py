@@ -13,7 +13,7 @@ from ._state import State
 
 
 class WrappedOutput(NamedTuple):
-    """What the model returns, and the states of the memories for the next segment, by layer."""
+    """The output of the wrapped model, and the states of its memories for the next segment, by layer."""
 
     output: Any
     state: dict[str, State]

@@ -21,7 +21,7 @@ __all__ = ["GRC", "KNN", "Attention", "LayerStack", "Wrapped", "wrap"]
 
 
 def _seed(seed: Optional[int]) -> int:
-    """Of the initial weights: the given one, or the next number of torch's generator."""
+    """The seed of the initial weights: the given one, or the next number of torch's generator."""
     if seed is None:
         return int(torch.randint(0, 2**31 - 1, ()).item())
     if not 0 <= seed < 1 << 63:
