@@ -79,15 +79,15 @@ def check_quickstart(examples, mnemo, folder):
     same("quickstart", run(examples / "quickstart", cwd=folder), expected)
 
 
-def write_png(path, colour, rng, side=16):
+def write_png(path, colour, rng, width=16, height=16):
     """An RGB image in about one colour."""
-    rows = b"".join(
-        b"\0" + bytes(min(255, max(0, c + rng.randrange(-40, 40))) for _ in range(side) for c in colour) for _ in range(side))
+    row = colour * width
+    rows = b"".join(b"\0" + bytes(min(255, max(0, c + rng.randrange(-40, 40))) for c in row) for _ in range(height))
 
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
@@ -155,18 +155,25 @@ batch_size = 2
 """
 
 
-def check_objects(examples, mnemo, folder):
-    """A detector of one object an image."""
+def paint_objects(folder):
+    """Writes four images in objects/painted, each with one object, and a recipe, which is returned. The Python package's
+    tests take them, too."""
     rng = random.Random(2)
     images, objects = [], []
     for i in range(4):
-        write_png(folder / f"objects/painted/{i}.png", (200, 60, 60), rng, side=64)
-        images.append({"id": i, "file_name": f"{i}.png", "height": 64, "width": 64})
-        objects.append({"id": i, "image_id": i, "category_id": 1, "bbox": [8, 8, 40, 40], "area": 1600, "iscrowd": 0})
+        write_png(folder / f"objects/painted/{i}.png", (200, 60, 60), rng, width=64, height=72)
+        images.append({"id": i, "file_name": f"{i}.png", "height": 72, "width": 64})
+        objects.append({"id": i, "image_id": i, "category_id": 1, "bbox": [8, 8, 40, 40], "area": 1600, "iscrowd": 0,
+                        "segmentation": [[8, 8, 48, 8, 48, 48, 8, 48]]})
     set_of = {"images": images, "annotations": objects, "categories": [{"id": 1, "name": "square"}]}
     (folder / "objects/instances_painted.json").write_text(json.dumps(set_of))
     (folder / "detector.toml").write_text(DETECTOR)
-    run(examples / "train_tiny", folder / "detector.toml", folder / "detector")
+    return folder / "detector.toml"
+
+
+def check_objects(examples, mnemo, folder):
+    """A detector of one object an image."""
+    run(examples / "train_tiny", paint_objects(folder), folder / "detector")
     image, picture = folder / "objects/painted/1.png", folder / "found.svg"
     found = run(examples / "detect_objects", folder / "detector", image, picture)
     same("objects", found, run(mnemo, "detect", folder / "detector", image, "--threshold", 0.3, "--top", 20))

@@ -10,6 +10,7 @@ from ._module import Step
 from ._results import DetectedImage, DetectedObject, Evaluation, Prediction, Token, Translation
 from ._state import State
 from ._text import Stream, Text
+from ._tokenizer import Tokenizer
 from ._training import Comparison, Training, compare, finetune, resume, train
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Stream",
     "Text",
     "Token",
+    "Tokenizer",
     "Training",
     "Translation",
     "__version__",

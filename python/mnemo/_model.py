@@ -10,18 +10,20 @@ import torch
 from torch import Tensor
 
 from . import _C
-from ._inspection import Inspection
+from ._arguments import check, expect_text, hints_of, several, texts
+from ._inspection import Inspection, Look, inspect_options
 from ._module import ModelModule
 from ._paths import name_of, reading
 from ._results import DetectedImage, DetectedObject, Evaluation, Prediction, Token, Translation
 from ._text import Sampling, Stream, Text, generate_options
+from ._tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-def load(folder: str | os.PathLike[str], checkpoint: str = "", device: str = "cpu") -> Model:
-    """Loads a model folder, a run's folder (also of a training that goes on), a checkpoint, or a model folder of
+def load(folder: str | os.PathLike[str], checkpoint: str | int = "", device: str | torch.device = "cpu") -> Model:
+    """Loads a model folder, a run's folder (also while it trains), a checkpoint, or a model folder of
     another library (Hugging Face, timm).
 
     checkpoint: of a run: "latest", "best" or a step; empty: its model, or before it has one the best checkpoint.
@@ -33,8 +35,9 @@ def load(folder: str | os.PathLike[str], checkpoint: str = "", device: str = "cp
         >>> len(model.score("house", prompt="the "))
         5
     """
+    expect_text("load", checkpoint=str(checkpoint), device=str(device))
     with reading(folder) as name:
-        return Model(_C.load(name, str(checkpoint), device), name, str(checkpoint))
+        return Model(_C.load(name, str(checkpoint), str(device)), name, str(checkpoint))
 
 
 class Model(ModelModule):
@@ -77,12 +80,13 @@ class Model(ModelModule):
         return options
 
     @property
-    def tokenizer(self) -> _C.Tokenizer:
-        """encode(text) -> ids, decode(ids) -> text, offsets(text) -> characters of each token."""
-        return self._bound().tokenizer
+    def tokenizer(self) -> Tokenizer:
+        """Turns texts into token ids and back. Raises mnemo.InputError for a model without one."""
+        return Tokenizer(self._bound().tokenizer)
 
     def labels(self, task: str = "base") -> list[str]:
         """The class names of a head; empty if its classes have none."""
+        expect_text("labels", task=task)
         return self._bound().labels(task)
 
     def generate(self, prompt: str, **options: Unpack[Sampling]) -> str:
@@ -92,6 +96,7 @@ class Model(ModelModule):
         repetition_penalty, frequency_penalty, presence_penalty, stop (texts that end it), past_end, sample_unknown,
         seed=0, precision ("float32", "bf16", "int8", "w8a8").
         """
+        expect_text("generate", prompt=prompt)
         return self._bound().generate(prompt, generate_options(options))
 
     def stream(self, prompt: str, **options: Unpack[Sampling]) -> Stream:
@@ -100,7 +105,7 @@ class Model(ModelModule):
         text.feed(prompt)
         return Stream(text, options, finishes=True)
 
-    def text(self, session: str | os.PathLike[str] | None = None, **options: Unpack[Sampling]) -> Text:
+    def text(self, *, session: str | os.PathLike[str] | None = None, **options: Unpack[Sampling]) -> Text:
         """An open text that can be fed, continued, forked, rewound and saved. session: a file of Text.save to go on
         from, with its sampling unless options are given."""
         handle = self._bound()
@@ -132,23 +137,24 @@ class Model(ModelModule):
         strict: bool = False,
         batch: int = 1,
     ) -> Evaluation:
-        """Measures the model on a file, pairs, a set of images, or, without data, on held-out data of its run. Options
-        as of `mnemo eval`."""
-        options = _C.MeasureOptions(
-            data=None if data is None else name_of(data),
-            part=part,
-            documents=documents,
-            separator=separator,
-            reset=reset,
-            precision=precision,
-            task=task,
-            segment_size=segment_size,
-            context=context,
-            memory=memory,
-            translated=translated,
-            strict=strict,
-            batch=batch,
-        )
+        """Measures the model on a file, pairs, a set of images, or, without data, on held-out data of its run. Options:
+        those of `mnemo eval --help`."""
+        given: dict[str, Any] = {
+            "part": part,
+            "documents": documents,
+            "separator": separator,
+            "reset": reset,
+            "precision": precision,
+            "task": task,
+            "segment_size": segment_size,
+            "context": context,
+            "memory": memory,
+            "translated": translated,
+            "strict": strict,
+            "batch": batch,
+        }
+        check("evaluate", hints_of(Model.evaluate), **given)
+        options = _C.MeasureOptions(data=None if data is None else name_of(data), **given)
         if data is None:
             return Evaluation(**self._bound().evaluate(options))
         with reading(data):
@@ -159,7 +165,7 @@ class Model(ModelModule):
         inputs: str | os.PathLike[str] | Sequence[Any],
         *,
         top: Optional[int] = None,
-        tasks: Sequence[str] = (),
+        tasks: str | Sequence[str] = (),
         batch: int = 8,
         skip_broken: bool = False,
     ) -> list[Prediction]:
@@ -167,16 +173,17 @@ class Model(ModelModule):
 
         top: classes for each input and head; 5 of images and 1 of texts if not given. tasks: only these heads.
         """
-        several: list[Any] = [inputs] if isinstance(inputs, (str, os.PathLike)) else list(inputs)
+        given = several("classify", inputs, (str, os.PathLike), "a path or a text")
+        check("classify", hints_of(Model.classify), top=top, batch=batch, skip_broken=skip_broken)
         handle = self._bound()
         if handle.is_images:
-            names = _images(several, skip_broken)
-            rows = handle.classify_images(names, list(tasks), 5 if top is None else top, batch, skip_broken)
+            names, heads = _images(given, skip_broken), texts("classify", "tasks", tasks)
+            rows = handle.classify_images(names, heads, 5 if top is None else top, batch, skip_broken)
         else:
             if tasks or skip_broken:
                 raise ValueError("classify: tasks and skip_broken go with models of images")
-            texts = [(text, None) if isinstance(text, str) else tuple(text) for text in several]
-            rows = handle.classify_texts(texts, 1 if top is None else top, batch)
+            pairs = [(text, None) if isinstance(text, str) else _pair(text) for text in given]
+            rows = handle.classify_texts(pairs, 1 if top is None else top, batch)
         return [Prediction(*row) for row in rows]
 
     def detect(
@@ -194,7 +201,9 @@ class Model(ModelModule):
         threshold: objects of a lower score are left out. top: at most so many of an image. masks: where the detector
         has them. draw: also the picture with boxes and labels, `svg`.
         """
-        names = _images([images] if isinstance(images, (str, os.PathLike)) else list(images), skip_broken)
+        options = {"threshold": threshold, "top": top, "masks": masks, "draw": draw, "skip_broken": skip_broken}
+        check("detect", hints_of(Model.detect), **options)
+        names = _images(several("detect", images, (str, os.PathLike), "a path"), skip_broken)
         return [
             DetectedImage(image, height, width, [DetectedObject(image, *one) for one in objects], svg, error)
             for image, height, width, objects, svg, error in self._bound().detect(
@@ -216,25 +225,29 @@ class Model(ModelModule):
         replace_unknown: bool = False,
         unknown: str = "<unk>",
     ) -> list[Translation]:
-        """Translates lines with a translation model. The search is that of its run, or the one that it was published
-        with, unless beam, length_penalty or max_tokens change it."""
-        rows = self._bound().translate(
-            [lines] if isinstance(lines, str) else list(lines),
-            beam=beam,
-            nbest=nbest,
-            length_penalty=length_penalty,
-            max_tokens=max_tokens,
-            batch=batch,
-            precision=precision,
-            align=align,
-            replace_unknown=replace_unknown,
-            unknown=unknown,
-        )
+        """Translates lines with a translation model, by the search of its run or published folder; beam,
+        length_penalty and max_tokens change it. align: also gives pairs of words. replace_unknown: a word outside the
+        vocabulary becomes the source word that the model attends to; else it is `unknown`."""
+        given = texts("translate", "lines", lines)
+        search = {
+            "beam": beam,
+            "nbest": nbest,
+            "length_penalty": length_penalty,
+            "max_tokens": max_tokens,
+            "batch": batch,
+            "precision": precision,
+            "align": align,
+            "replace_unknown": replace_unknown,
+            "unknown": unknown,
+        }
+        check("translate", hints_of(Model.translate), **search)
+        rows = self._bound().translate(given, **search)
         return [Translation(*row) for row in rows]
 
-    def inspect(self, **options: Any) -> Inspection:
-        """Parameters, state, and with text= or image= the attention over it, with cost=True the cost of each part."""
-        return Inspection(self._bound().inspect(_C.InspectOptions(**options)))
+    def inspect(self, **options: Unpack[Look]) -> Inspection:
+        """Parameters, state, and with text= or image= the attention over it, with cost=True the cost of each part.
+        Options as of mnemo.inspect()."""
+        return Inspection(self._bound().inspect(inspect_options(options)))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes a model folder, with the weights as they are now."""
@@ -252,3 +265,10 @@ def _images(paths: Sequence[str | os.PathLike[str]], skip_broken: bool) -> list[
         if not skip_broken and not os.path.exists(name):
             raise FileNotFoundError(f"{name}: no such image or folder")
     return names
+
+
+def _pair(texts: Any) -> tuple[str, str]:
+    """A pair of texts to classify."""
+    if not isinstance(texts, Sequence) or len(texts) != 2 or not all(isinstance(text, str) for text in texts):
+        raise TypeError(f"classify: expected texts, or pairs of texts, found {type(texts).__name__}")
+    return texts[0], texts[1]

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from . import _C
+from ._arguments import check, expect, expect_tensors
 from ._state import State, handle_of
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a model returns for a segment: `logits, hidden, state, auxiliary = model(tokens)`.
+    """The result of a model for a segment: `logits, hidden, state, auxiliary = model(tokens)`.
 
         >>> tokens = torch.tensor([[1, 2, 3]])
         >>> step = mnemo.load(RUN)(tokens)
@@ -44,6 +45,9 @@ class Step:
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.logits, self.hidden, self.state, self.auxiliary))
+
+    def __repr__(self) -> str:
+        return f"Step(hidden={list(self.hidden.shape)}, state={self.state}, auxiliary={list(self.auxiliary)})"
 
 
 class _Scope(nn.Module):
@@ -169,6 +173,7 @@ class Module(nn.Module):
 
     def initial_state(self, batch: int) -> State:
         """The state before the first segment of `batch` sequences."""
+        check("initial_state", {"batch": int}, batch=batch)
         return State._of(self._bound().initial_state(batch))
 
 
@@ -193,10 +198,16 @@ class ModelModule(Module):
     ) -> Step:
         """One segment: (input, state) -> (logits, hidden, state, auxiliary losses).
 
-        input: tokens [B,T] of int64; of a model of images pixels [B,C,H,W]; of a layer stack rows [B,T,D].
-        state: after the segments before, or None. valid [B,T] bool: false for padding. source [B,S] int64,
-        source_valid [B,S]: of a translation model. starts, ends: whether the segment begins and ends in this call.
+        input: tokens [B,T] of int64 (of a translation model the target's); pixels [B,C,H,W] of a model of images; rows
+        [B,T,D] of a layer stack. state: after the segments before, or None. valid [B,T] bool: false for padding.
+        token_types [B,T] int64: of an encoder that has them (BERT). source [B,S] int64, source_valid [B,S]: of a
+        translation model. starts, ends: whether the segment begins and ends in this call. Raises mnemo.ShapeError,
+        mnemo.InputError, or TypeError for a tensor of another dtype.
         """
+        expect_tensors("forward", input=input)
+        expect("forward", bool, "a bool", starts=starts, ends=ends)
+        given = {"valid": valid, "token_types": token_types, "source": source, "source_valid": source_valid}
+        expect_tensors("forward", **{name: tensor for name, tensor in given.items() if tensor is not None})
         handle = self._bound()
         hidden, after, auxiliary = handle.forward(
             input, handle_of(state), valid, token_types, source, source_valid, self.training, starts, ends
@@ -205,6 +216,7 @@ class ModelModule(Module):
 
     def nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """-log p(target) [B,T] for hidden [B,T,D] and targets [B,T]; 0 where the target is mnemo.IGNORE."""
+        expect_tensors("nll", hidden=hidden, targets=targets)
         return self._bound().nll(hidden, targets)
 
     def loss(self, step: Step, targets: Tensor) -> Tensor:

@@ -10,8 +10,10 @@ from . import _C
 
 
 def name_of(path: str | os.PathLike[str]) -> str:
-    """As the library takes it. Raises TypeError for what is no path."""
-    return os.fsdecode(os.fspath(path))
+    """As the library takes it. Raises TypeError for what is no path, ValueError for one that is not UTF-8."""
+    name = os.fsdecode(os.fspath(path))
+    name.encode()
+    return name
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What the calls of a model return: dataclasses, of which pandas.DataFrame takes lists."""
+"""Results of a model's calls: dataclasses. pandas.DataFrame takes lists of them."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ class Evaluation:
     notes: dict[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, metric: str) -> float:
+        if metric not in self.metrics:
+            raise KeyError(f"no metric {metric!r}; known: {', '.join(self.metrics)}")
         return self.metrics[metric]
 
     @property
@@ -66,7 +68,7 @@ class DetectedObject:
 
 @dataclass(frozen=True)
 class DetectedImage:
-    """The objects in an image, by falling score; in a notebook its picture, if it was drawn."""
+    """The objects found in an image, highest score first. A notebook shows the picture if it was drawn."""
 
     image: str
     height: int
@@ -89,7 +91,10 @@ class Translation:
     source: str
     text: str
     score: float
+    """log_probability / tokens ** length_penalty; the best is first."""
     log_probability: float
+    """Of all tokens, in nats."""
     tokens: int
+    """Number of tokens, with the end."""
     alignment: list[tuple[int, int]] = field(default_factory=list)
     """Pairs of a word of the source and a word of the translation, from 0."""

@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.utils import _pytree
 
 from . import _C
+from ._arguments import check, expect, expect_tensors
+from ._paths import name_of, reading
 
 
 class State(Mapping[str, Tensor]):
@@ -33,6 +35,10 @@ class State(Mapping[str, Tensor]):
         """dims: for each tensor the names of its dimensions, such as "B M D"."""
         if not isinstance(tensors, Mapping) or not isinstance(dims, Mapping):
             raise TypeError("State: expected a mapping of tensors and a mapping of their dims")
+        expect_tensors("State", **tensors)
+        for name in tensors:
+            if not isinstance(dims.get(name), str):
+                raise TypeError(f'State: expected the dims of {name!r}, such as "B M D", found {dims.get(name)!r}')
         fields = [(name, dims[name], tensor) for name, tensor in tensors.items()]
         self._attach(_C.State(fields))
 
@@ -84,6 +90,7 @@ class State(Mapping[str, Tensor]):
 
     def to(self, dtype: torch.dtype) -> State:
         """Floating-point tensors in another type."""
+        expect("to", torch.dtype, "a torch.dtype", dtype=dtype)
         return State._of(self._handle.to(dtype))
 
     def select_batch(self, rows: Sequence[int] | Tensor) -> State:
@@ -92,8 +99,7 @@ class State(Mapping[str, Tensor]):
 
     def repeat(self, times: int) -> State:
         """Each sequence `times` times, side by side, as beams of a search."""
-        if not isinstance(times, int):
-            raise TypeError(f"repeat: expected an int, found {type(times).__name__}")
+        check("repeat", {"times": int}, times=times)
         if not 1 <= times <= 1 << 16:
             raise ValueError(f"repeat: expected 1 to {1 << 16}, found {times}")
         return self.select_batch(torch.arange(max(self.batch, 0)).repeat_interleave(times))
@@ -113,13 +119,11 @@ class State(Mapping[str, Tensor]):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a safetensors file."""
-        self._handle.save(os.fspath(path))
+        self._handle.save(name_of(path))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> State:
         """Reads a file of save()."""
-        from ._paths import reading
-
         with reading(path) as name:
             return cls._of(_C.load_state(name))
 
@@ -164,14 +168,13 @@ def _tensor(values: Any, dtype: torch.dtype) -> Tensor:
 
 
 def _required(state: State) -> _C.State:
-    handle = handle_of(state)
-    if handle is None:
-        raise TypeError("expected a mnemo.State, found None")
-    return handle
+    if not isinstance(state, State):
+        raise TypeError(f"expected a mnemo.State, found {type(state).__name__}")
+    return state._handle
 
 
 def handle_of(state: Optional[State]) -> Optional[_C.State]:
-    """Of an argument `state`."""
+    """The C++ half of an argument `state`."""
     if state is None:
         return None
     if not isinstance(state, State):

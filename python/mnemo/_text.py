@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Optional, TypedDict
 
 from . import _C
+from ._arguments import check, expect, expect_text, hints_of, texts
 from ._paths import name_of, reading
 from ._results import Token
 
@@ -35,8 +36,8 @@ class Sampling(TypedDict, total=False):
 def generate_options(options: Sampling) -> _C.GenerateOptions:
     given: dict[str, Any] = dict(options)
     if "stop" in given:
-        stop = given["stop"]
-        given["stop"] = [stop] if isinstance(stop, str) else list(stop)
+        given["stop"] = texts("generate", "stop", given["stop"])
+    check("generate", hints_of(Sampling), **given)
     return _C.GenerateOptions(**given)
 
 
@@ -45,6 +46,13 @@ class Text:
 
     `fork` and `mark` cost no copy of the memory. Calls from several threads wait for each other. A `with` statement
     closes it.
+
+        >>> with mnemo.load(RUN).text(seed=1) as text:
+        ...     mark = text.feed("the ").mark()
+        ...     written = text.generate(20)
+        ...     text.rewind(mark)
+        ...     text.generate(20) == written
+        True
     """
 
     def __init__(self, handle: _C.Text) -> None:
@@ -58,11 +66,13 @@ class Text:
 
     def feed(self, text: str) -> Self:
         """Reads text."""
+        expect_text("feed", text=text)
         self._open.feed(text)
         return self
 
     def score(self, text: str) -> list[Token]:
         """Reads text and returns how likely the model finds each of its tokens."""
+        expect_text("score", text=text)
         return [Token(*token) for token in self._open.score(text)]
 
     def generate(self, max_tokens: int = 256, stop: Sequence[str] = (), past_end: bool = False) -> str:
@@ -84,6 +94,7 @@ class Text:
 
     def fork(self, seed: Optional[int] = None) -> Text:
         """A second text that goes on independently; with the same random numbers unless it gets a seed."""
+        check("fork", {"seed": Optional[int]}, seed=seed)
         return Text(self._open.fork(seed))
 
     def mark(self) -> _C.Mark:
@@ -92,6 +103,7 @@ class Text:
 
     def rewind(self, mark: _C.Mark) -> None:
         """Undoes everything since the mark, which can be used again."""
+        expect("rewind", _C.Mark, "what mark() returned", mark=mark)
         self._open.rewind(mark)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -104,11 +116,12 @@ class Text:
             return Text(self._open.load(name))
 
     def to_bytes(self) -> bytes:
-        """What save() writes."""
+        """The bytes that save() writes."""
         return self._open.save_bytes()
 
     def from_bytes(self, data: bytes) -> Text:
         """load() from memory."""
+        expect("from_bytes", bytes, "bytes", data=data)
         return Text(self._open.load_bytes(data))
 
     @property

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Optional
 
+import torch
+
 from . import _C
+from ._arguments import check, expect_text, hints_of, texts
 from ._paths import name_of, reading
 
 if TYPE_CHECKING:
@@ -48,13 +51,28 @@ class Training:
         return load(self.model or self.folder)
 
 
-def _assignments(set: Mapping[str, Any] | Sequence[str]) -> list[str]:
+def _toml(value: Any) -> str:
+    """A value on one line."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_C.toml_value(key)} = {_toml(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return _C.toml_value(value)
+
+
+def assignments(set: Mapping[str, Any] | Sequence[str]) -> list[str]:
     """{"train.steps": 5} or ["train.steps=5"] as `--set` takes them."""
     if isinstance(set, Mapping):
-        return [f"{key}={_C.toml_value(value)}" for key, value in set.items()]
+        return [f"{key}={_toml(value)}" for key, value in set.items()]
     if isinstance(set, str):
         raise TypeError('set: expected {"train.steps": 5} or ["train.steps=5"], found a str')
-    return list(set)
+    return texts("set", "set", set)
+
+
+def _functions(who: str, **functions: Any) -> None:
+    for name, function in functions.items():
+        if function is not None and not callable(function):
+            raise TypeError(f"{who}: expected {name} as a function, found {type(function).__name__}")
 
 
 def train(
@@ -64,7 +82,7 @@ def train(
     set: Mapping[str, Any] | Sequence[str] = (),
     variant: str = "",
     init: Recipe = "",
-    device: str = "cpu",
+    device: str | torch.device = "cpu",
     on_step: Optional[OnStep] = None,
     on_eval: Optional[OnEval] = None,
 ) -> Training:
@@ -74,7 +92,9 @@ def train(
     of a recipe with studies. init: a model folder with the initial weights. on_step(done, total, note) is called after
     every step, on_eval(step, metrics) after every evaluation; what they raise ends the training after a checkpoint.
     """
-    arguments = (name_of(out), _assignments(set), variant, name_of(init), device, on_step, on_eval)
+    expect_text("train", variant=variant, device=str(device))
+    _functions("train", on_step=on_step, on_eval=on_eval)
+    arguments = (name_of(out), assignments(set), variant, name_of(init), str(device), on_step, on_eval)
     with reading(recipe) as name:
         return Training(**_C.train(name, False, *arguments))
 
@@ -88,12 +108,14 @@ def resume(
     run: Recipe,
     *,
     set: Mapping[str, Any] | Sequence[str] = (),
-    device: str = "cpu",
+    device: str | torch.device = "cpu",
     on_step: Optional[OnStep] = None,
     on_eval: Optional[OnEval] = None,
 ) -> Training:
     """Goes on with a run from its newest checkpoint, bitwise as if it had never stopped."""
-    arguments = ("", _assignments(set), "", "", device, on_step, on_eval)
+    expect_text("resume", device=str(device))
+    _functions("resume", on_step=on_step, on_eval=on_eval)
+    arguments = ("", assignments(set), "", "", str(device), on_step, on_eval)
     with reading(run) as name:
         return Training(**_C.train(name, True, *arguments))
 
@@ -166,6 +188,10 @@ def _variants(variants: Mapping[str, Mapping[str, Any]], base: Recipe) -> Iterat
     """A recipe file with one study, over a base recipe."""
     if not base:
         raise ValueError('compare: variants need a recipe in common: compare({"name": {...}}, base="recipe.toml")')
+    for name, settings in variants.items():
+        if not isinstance(name, str) or not isinstance(settings, Mapping):
+            found = f"{name!r}: {type(settings).__name__}"
+            raise TypeError(f'compare: expected variants as {{"name": {{...}}}}, found {found}')
     study = {"name": "comparison", "variant": [{"name": name, **settings} for name, settings in variants.items()]}
     recipe = {"base": os.path.abspath(name_of(base)), "name": "comparison", "study": [study]}
     with tempfile.TemporaryDirectory() as folder:
@@ -182,9 +208,9 @@ def compare(
     out: Recipe = "",
     set: Mapping[str, Any] | Sequence[str] = (),
     seeds: int = 0,
-    program: str = "",
+    program: Recipe = "",
     jobs: int = 0,
-    device: str = "cpu",
+    device: str | torch.device = "cpu",
     on_step: Optional[OnStep] = None,
 ) -> Comparison:
     """Trains the variants of a recipe with studies and compares them, as `mnemo compare`.
@@ -192,9 +218,12 @@ def compare(
     recipe: a file; or {name: settings} of variants, whose common part is the recipe `base`. out: folder of the report
     and all runs; trainings that are there are kept. program: path of a `mnemo` that trains `jobs` at a time.
     """
-    arguments = (name_of(out), _assignments(set), seeds, program, jobs, device, on_step)
+    check("compare", hints_of(compare), seeds=seeds, jobs=jobs)
+    expect_text("compare", device=str(device))
+    _functions("compare", on_step=on_step)
+    arguments = (name_of(out), assignments(set), seeds, name_of(program), jobs, str(device), on_step)
     if isinstance(recipe, Mapping):
-        with _variants(recipe, base) as name:
+        with reading(name_of(base) or "."), _variants(recipe, base) as name:
             found = _C.compare(name, *arguments)
     else:
         with reading(recipe) as name:

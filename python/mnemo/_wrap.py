@@ -8,11 +8,12 @@ from typing import Any, NamedTuple, Optional
 import torch
 from torch import Tensor, nn
 
+from ._arguments import check, hints_of
 from ._state import State
 
 
 class WrappedOutput(NamedTuple):
-    """What the model returns, and the states of the memories for the next segment, by layer."""
+    """The output of the wrapped model, and the states of its memories for the next segment, by layer."""
 
     output: Any
     state: dict[str, State]
@@ -112,4 +113,5 @@ def wrap(
         >>> output.logits.shape, list(state)
         (torch.Size([1, 16, 50257]), ['1'])
     """
+    check("wrap", hints_of(wrap), memory=memory, layers=layers, attention=attention)
     return Wrapped(model, {"type": "grc", "lifetime": "sequence"} if memory is None else memory, layers, attention)

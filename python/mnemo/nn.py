@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from . import _C
+from ._arguments import check, expect_tensors, hints_of, memories
 from ._module import Module, ModelModule
 from ._state import State, handle_of
 from ._wrap import Wrapped, wrap
@@ -20,8 +21,12 @@ __all__ = ["GRC", "KNN", "Attention", "LayerStack", "Wrapped", "wrap"]
 
 
 def _seed(seed: Optional[int]) -> int:
-    """Of the initial weights: the given one, or the next number of torch's generator."""
-    return int(torch.randint(0, 2**31 - 1, ()).item()) if seed is None else seed
+    """The seed of the initial weights: the given one, or the next number of torch's generator."""
+    if seed is None:
+        return int(torch.randint(0, 2**31 - 1, ()).item())
+    if not 0 <= seed < 1 << 63:
+        raise ValueError(f"seed: expected 0 to 2^63 - 1, found {seed}")
+    return seed
 
 
 class Attention(Module):
@@ -49,8 +54,10 @@ class Attention(Module):
         seed: Optional[int] = None,
         **options: Any,
     ) -> None:
+        given = {"attention": attention, "dim": dim, "num_heads": num_heads, "causal": causal, "seed": seed}
+        check("Attention", hints_of(Attention.__init__), **given)
         table = {"type": attention, **options}
-        arguments = (table, [dict(one) for one in memory], dim, num_heads, causal)
+        arguments = (table, memories("Attention", memory), dim, num_heads, causal)
         seed = _seed(seed)
         super().__init__(_C.Attention(*arguments, seed, {}))
         self._arguments = arguments
@@ -62,6 +69,7 @@ class Attention(Module):
         self, x: Tensor, state: Optional[State] = None, valid: Optional[Tensor] = None
     ) -> tuple[Tensor, State]:
         """A whole segment x [B,T,D]. state: after the segments before, or None. valid [B,T] bool: false for padding."""
+        expect_tensors("forward", x=x, **({} if valid is None else {"valid": valid}))
         y, after = self._bound().forward(x, handle_of(state), valid, self.training)
         return y, State._of(after)
 
@@ -136,14 +144,10 @@ class LayerStack(ModelModule):
         seed: Optional[int] = None,
         **backbone: Any,
     ) -> None:
-        layers = {
-            "dim": dim,
-            "num_layers": num_layers,
-            "num_heads": num_heads,
-            "attention": attention if isinstance(attention, str) else dict(attention),
-            **backbone,
-        }
-        options = {"kind": "layer_stack", "backbone": layers, "memory": [dict(one) for one in memory]}
+        given = {"dim": dim, "num_layers": num_layers, "num_heads": num_heads, "attention": attention}
+        check("LayerStack", hints_of(LayerStack.__init__), seed=seed, **given)
+        layers = {**given, **backbone}
+        options = {"kind": "layer_stack", "backbone": layers, "memory": memories("LayerStack", memory)}
         super().__init__(_C.build_stack(options, _seed(seed), {}))
         self._options = options
 

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple, Optional
 import torch
 from torch import Tensor
 
+from ._arguments import expect, expect_tensors
+
 __all__ = ["AbcMemory", "abc", "abc_causal", "attention", "grc_read", "grc_update"]
 
 _library: Any = torch.ops.mnemo
@@ -26,15 +28,29 @@ class AbcMemory(NamedTuple):
 
 def _check(who: str, **heads: Tensor) -> None:
     """Tensors of four dimensions; the operators check the rest."""
+    expect_tensors(f"mnemo.ops.{who}", **heads)
     for name, tensor in heads.items():
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"mnemo.ops.{who}: expected a tensor {name}, found {type(tensor).__name__}")
         if tensor.dim() != 4:
             raise ValueError(f"mnemo.ops.{who}: expected {name} of four dimensions, found {list(tensor.shape)}")
 
 
-def _scale(q: Tensor, scale: Optional[float]) -> float:
-    return float(q.shape[-1]) ** -0.5 if scale is None else scale
+def _optional(who: str, **masks: Optional[Tensor]) -> None:
+    expect_tensors(f"mnemo.ops.{who}", **{name: mask for name, mask in masks.items() if mask is not None})
+
+
+def _activation(who: str, name: str) -> None:
+    if name not in ("exp", "relu", "sigmoid"):
+        raise ValueError(f'mnemo.ops.{who}: expected activation "exp", "relu" or "sigmoid", found {name!r}')
+
+
+def _number(who: str, **number: float) -> float:
+    expect(f"mnemo.ops.{who}", (int, float), "a number", **number)
+    (value,) = number.values()
+    return float(value)
+
+
+def _scale(who: str, q: Tensor, scale: Optional[float]) -> float:
+    return float(q.shape[-1]) ** -0.5 if scale is None else _number(who, scale=scale)
 
 
 def abc_causal(
@@ -64,6 +80,8 @@ def abc_causal(
         (torch.Size([2, 3, 16, 8]), torch.Size([2, 3, 8, 8]), torch.Size([2, 3, 8]))
     """
     _check("abc_causal", q=q, k=k, v=v, s=s)
+    _optional("abc_causal", valid=valid)
+    _activation("abc_causal", activation)
     if memory is None:
         slots, start = s.shape[-1], float("-inf") if activation == "exp" else 0.0
         memory = AbcMemory(
@@ -71,7 +89,11 @@ def abc_causal(
             q.new_zeros(*q.shape[:2], slots, v.shape[-1]),
             q.new_full((*q.shape[:2], slots), start),
         )
-    o, *after = _library.abc_causal(q, k, v, s, *memory, valid, activation, eps, _scale(q, scale))
+    expect("mnemo.ops.abc_causal", (tuple, list), "an AbcMemory", memory=memory)
+    memory = AbcMemory(*memory)
+    expect_tensors("mnemo.ops.abc_causal", **memory._asdict())
+    numbers = _number("abc_causal", eps=eps), _scale("abc_causal", q, scale)
+    o, *after = _library.abc_causal(q, k, v, s, *memory, valid, activation, *numbers)
     return o, AbcMemory(*after)
 
 
@@ -95,7 +117,10 @@ def abc(
         torch.Size([2, 3, 16, 8])
     """
     _check("abc", q=q, k=k, v=v, s=s)
-    o, memory_k, memory_v = _library.abc(q, k, v, s, valid, activation, eps, _scale(q, scale))
+    _optional("abc", valid=valid)
+    _activation("abc", activation)
+    numbers = _number("abc", eps=eps), _scale("abc", q, scale)
+    o, memory_k, memory_v = _library.abc(q, k, v, s, valid, activation, *numbers)
     return o, (memory_k, memory_v)
 
 
@@ -119,7 +144,9 @@ def attention(
         torch.Size([2, 3, 16, 8])
     """
     _check("attention", q=q, k=k, v=v)
-    o: Tensor = _library.attention(q, k, v, mask, valid, causal, _scale(q, scale))
+    _optional("attention", mask=mask, valid=valid)
+    expect("mnemo.ops.attention", bool, "a bool", causal=causal)
+    o: Tensor = _library.attention(q, k, v, mask, valid, causal, _scale("attention", q, scale))
     return o
 
 
@@ -145,13 +172,17 @@ def grc_update(
         >>> grc_update(torch.zeros(2, 4, 8), torch.randn(2, 4, 8), gate, gate, gate).shape
         torch.Size([2, 4, 8])
     """
-    for name, gate in (("reset", reset), ("update", update), ("candidate", candidate)):
-        if not isinstance(gate, (tuple, list)) or len(gate) != 2:
-            found = type(gate).__name__
+    expect_tensors("mnemo.ops.grc_update", cache=cache, rows=rows)
+    gates = {"reset": reset, "update": update, "candidate": candidate, "norm": norm}
+    for name, pair in gates.items():
+        if pair is None and name == "norm":
+            continue
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+            found = type(pair).__name__
             raise TypeError(f"mnemo.ops.grc_update: expected {name} as (weight, bias or None), found {found}")
-    for tensor in (cache, rows, reset[0], update[0], candidate[0]):
-        if not isinstance(tensor, Tensor):
-            raise TypeError(f"mnemo.ops.grc_update: expected tensors, found {type(tensor).__name__}")
+        weight, bias = pair
+        expect_tensors("mnemo.ops.grc_update", **{f"{name}[0]": weight})
+        _optional("grc_update", **{f"{name}[1]": bias})
     of_norm = (None, None) if norm is None else norm
     after: Tensor = _library.grc_update(cache, rows, *reset, *update, *candidate, *of_norm, norm is not None)
     return after
@@ -171,7 +202,6 @@ def grc_read(
         torch.Size([2, 16, 24])
     """
     _check("grc_read", q=q, k=k, v=v)
-    if not isinstance(o, Tensor) or not isinstance(mixing, Tensor):
-        raise TypeError("mnemo.ops.grc_read: expected tensors o and mixing")
-    y: Tensor = _library.grc_read(q, k, v, o, mixing, _scale(q, scale))
+    expect_tensors("mnemo.ops.grc_read", o=o, mixing=mixing)
+    y: Tensor = _library.grc_read(q, k, v, o, mixing, _scale("grc_read", q, scale))
     return y

@@ -13,9 +13,29 @@ namespace {
 /// Python's class for an error of the library; the most derived comes first.
 py::object input_error, shape_error, not_finite;
 
+/// A message with the program's flags as arguments: --segment-size becomes segment_size. Commands to type stay.
+std::string with_arguments(std::string_view message) {
+  if (message.find("mnemo ") != std::string_view::npos) return std::string(message);
+  const auto is_small = [](char letter) { return letter >= 'a' && letter <= 'z'; };
+  std::string text;
+  bool flag = false;
+  for (size_t i = 0; i < message.size(); ++i) {
+    const std::string_view rest = message.substr(i);
+    const bool begins = i == 0 || message[i - 1] == ' ' || message[i - 1] == '(';
+    if (begins && rest.size() > 2 && rest.starts_with("--") && is_small(rest[2])) {
+      flag = true;
+      ++i;
+      continue;
+    }
+    flag = flag && (message[i] == '-' || is_small(message[i]));
+    text += flag && message[i] == '-' ? '_' : message[i];
+  }
+  return text;
+}
+
 void translate(std::exception_ptr thrown) {
   const auto raise = [](const py::object& type, const std::exception& error) {
-    PyErr_SetString(type.ptr(), error.what());
+    PyErr_SetString(type.ptr(), with_arguments(error.what()).c_str());
   };
   try {
     if (thrown) std::rethrow_exception(thrown);

@@ -223,6 +223,8 @@ struct ModelCall {
 
 core::Segment segment_of(const models::Model& model, const ModelCall& call) {
   const at::Device device = core::device_of(model);
+  base::require(!call.source.defined() || core::kind_of(model.input()) == core::InputKind::pairs,
+                "source: expected a translation model");
   core::Segment segment;
   segment.mode = mode_of(call.training);
   segment.part = {call.starts, call.ends};

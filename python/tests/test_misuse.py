@@ -2,12 +2,17 @@
 on working."""
 
 import inspect
+import pathlib
+import tempfile
 
 import pytest
 import torch
 
 import mnemo
 from conftest import RUNS, detector
+from mnemo._inspection import Look
+from mnemo._text import Sampling
+from test_wrap import gpt2
 
 ALLOWED = (ValueError, TypeError, KeyError, OSError)
 
@@ -103,4 +108,62 @@ def test_wrong_arguments(name, tmp_path, monkeypatch):
             except ALLOWED:
                 refused += 1
     assert refused > 0
+    works()
+
+
+def valid():
+    """(call, arguments that fit, options that fit) of every public function with options."""
+    file = pathlib.Path(tempfile.mkdtemp(prefix="mnemo-misuse")) / "text.txt"
+    file.write_text("the house")
+    recipe = file.with_name("recipe.toml")  # trains nothing: its data are not there
+    recipe.write_text('[data]\ntrain = "missing.txt"\n')
+    rows, heads = torch.randn(2, 3, 16), list(torch.randn(4, 1, 2, 3, 4).unbind())
+    gate = (torch.randn(3, 6), torch.randn(3))
+    for name, arguments, options in [
+        ("Model.generate", ["a"], {"max_tokens": 2}), ("Model.stream", ["a"], {"max_tokens": 2}), ("Model.text", [], {}),
+        ("Model.score", ["a"], {}), ("Model.evaluate", [file], {}), ("Model.labels", [], {}), ("Model.inspect", [], {}),
+        ("Model.forward", [torch.tensor([[1, 2]])], {}), ("Detector.detect", [detector()[1] / "0.png"], {}),
+        ("Detector.classify", [detector()[1]], {}), ("Text.generate", [], {"max_tokens": 2}), ("Text.stream", [], {}),
+        ("Text.fork", [], {}), ("Attention.forward", [rows], {}), ("LayerStack.forward", [rows], {}),
+        ("ops.attention", heads[:3], {}), ("ops.abc", heads, {}), ("ops.abc_causal", heads, {}),
+        ("ops.grc_read", [*heads[:3], torch.randn(1, 3, 8), torch.randn(2)], {}),
+        ("ops.grc_update", [torch.randn(2, 4, 3), torch.randn(2, 4, 3), gate, gate, gate], {}),
+        ("load", [RUNS / "text"], {}), ("inspect", [RUNS / "text"], {}), ("resume", [recipe], {}), ("train", [recipe], {}),
+        ("compare", [{"a": {}}], {"base": recipe}), ("Attention", ["abc", 16], {}), ("GRC", [16], {}), ("KNN", [16], {}),
+        ("LayerStack", [16], {}), ("wrap", [gpt2()], {}),
+    ]:  # fmt: skip
+        yield name, arguments, options
+    pairs = mnemo.load(RUNS / "pairs")
+    SUBJECTS["Pairs.translate"] = (pairs.translate, lambda: pairs.translate("a", max_tokens=2))
+    yield "Pairs.translate", ["a"], {"max_tokens": 2}
+
+
+def options_of(call):
+    """Names of what a call takes beside its required arguments, and one that it does not take."""
+    for parameter in inspect.signature(call).parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            options = {"Unpack[Sampling]": Sampling, "Unpack[Look]": Look}.get(parameter.annotation)
+            yield from options.__annotations__ if options else ()
+        elif parameter.default is not inspect.Parameter.empty:
+            yield parameter.name
+    yield "no_such_option"
+
+
+VALID = {name: (arguments, options) for name, arguments, options in valid()}
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_wrong_options(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    call, works = SUBJECTS[name]
+    arguments, fitting = VALID[name]
+    for option in options_of(call):
+        refused = 0
+        for value in values():
+            try:
+                call(*arguments, **{**fitting, option: value})
+            except ALLOWED as error:
+                refused += 1
+                assert "incompatible" not in str(error), f"{option} = {value!r}: {error}"  # pybind11's signatures
+        assert refused > 0, option
     works()

@@ -153,7 +153,10 @@ def test_refuses_what_does_not_fit():
         ops.attention(q, k, v, mask=torch.ones(5, 5, dtype=torch.bool), causal=True)
 
 
-@pytest.mark.parametrize("module", ["nn", "ops", "_model", "_module", "_state", "_wrap"])
+WITH_EXAMPLES = [file.stem for file in pathlib.Path(mnemo.__file__).parent.glob("*.py") if ">>>" in file.read_text()]
+
+
+@pytest.mark.parametrize("module", sorted(WITH_EXAMPLES))
 def test_docstrings(module):
     found = doctest.testmod(getattr(mnemo, module), extraglobs={"torch": torch, "mnemo": mnemo, "RUN": RUNS / "text"})
     assert found.failed == 0 and found.attempted > 0

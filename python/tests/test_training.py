@@ -11,34 +11,7 @@ import pandas
 import pytest
 
 import mnemo
-from conftest import RUNS, command
-
-RECIPE = """
-name = "tiny"
-[data]
-train = "text.txt"
-unit = "characters"
-[model]
-segment_size = 8
-memory = [{ type = "segment_cache", mem_len = 8 }]
-[model.backbone]
-num_layers = 1
-dim = 16
-num_heads = 2
-ffn_dim = 16
-[train]
-steps = 6
-batch_size = 4
-eval_every = 3
-"""
-
-
-@pytest.fixture
-def recipe(tmp_path):
-    (tmp_path / "text.txt").write_text((RUNS / "text.txt").read_text() * 20)
-    (tmp_path / "tiny.toml").write_text(RECIPE)
-    return tmp_path / "tiny.toml"
-
+from conftest import command
 
 def weights(run):
     return (pathlib.Path(run) / "model/model.safetensors").read_bytes()

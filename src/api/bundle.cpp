@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <map>
 
+#include "base/error.h"
 #include "base/file_io.h"
+#include "bundle/class_names.h"
+#include "bundle/model_heads.h"
 #include "data/images/image_reader.h"
 #include "experiment/device.h"
 #include "experiment/inspection.h"
@@ -238,7 +241,12 @@ bool Bundle::resets_segments() const { return parts_->conventions.resets_segment
 std::string Bundle::format() const { return parts_->format == nullptr ? "mnemo" : std::string(parts_->format->name); }
 
 std::vector<std::string> Bundle::labels(const std::string& task) const {
-  return bundle::head_named(parts_->heads(), task, "labels").labels;
+  if (is_images()) return bundle::head_named(parts_->heads(), task, "labels").labels;
+  base::require(parts_->model->num_classes() > 0, "labels: {}: expected a model with classes, found one without",
+                parts_->folder);
+  const std::vector<bundle::ModelHead> heads{bundle::own_head(*parts_->model, parts_->folder)};
+  const std::vector<std::string>& names = bundle::head_named(heads, task, "labels").labels;
+  return bundle::are_numbered(names) ? std::vector<std::string>() : names;
 }
 
 Inspection inspect_model(const std::string& source, const InspectOptions& options) {
