@@ -258,8 +258,8 @@ class GlooGroup final : public Group {
   /// Throws InputError where another rank came first and counts other ranks.
   void require_size() {
     const std::string mine = std::to_string(size());
-    const std::vector<uint8_t> bytes = store_->compareSet("size", {}, {mine.begin(), mine.end()});
-    const std::string first(bytes.begin(), bytes.end());
+    const std::vector<uint8_t> found = store_->compareSet("size", {}, std::vector<uint8_t>(mine.begin(), mine.end()));
+    const std::string first(found.begin(), found.end());
     base::require(first == mine, "several processes: rank {} ({}) is one of {}, others at {}:{} are of {}", rank(),
                   base::host_name(), mine, place_.address, place_.port, first);
   }
