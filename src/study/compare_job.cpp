@@ -225,9 +225,11 @@ RunResult result_of(const CompareJob& job, const experiment::Experiment& bench, 
   RunResult result{.study = job.study, .variant = job.variant, .point = job.point, .seed = job.seed};
   result.peak_memory = base::peak_memory();
   result.value = finite(measured.at(bench.task->metric()));
-  result.loss = finite(measured.at("nll"));
   result.predictions = measured.predictions;
-  for (const auto& [name, value] : measured.metrics) result.metrics.push_back({name, finite(value)});
+  for (const auto& [name, value] : measured.metrics) {
+    if (name == "nll") result.loss = finite(value);  // detectors have none
+    result.metrics.push_back({name, finite(value)});
+  }
   if (!result.value)
     throw base::NotFinite(
         fmt::format("the held-out {} is not finite after {} steps", bench.task->metric(), report.steps));

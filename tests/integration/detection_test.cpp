@@ -101,6 +101,20 @@ TEST_F(Detectors, RefuseWhatDoesNotFit) {
   EXPECT_TRUE(holds(described.out, "8 images")) << described.out;
 }
 
+// Detectors have no nll.
+TEST_F(Detectors, AreCompared) {
+  const std::string path = folder_ / "study.toml", out = folder_ / "study";
+  write(path, "[data]\ntype = \"detection\"\ntrain = \"" + objects_ + "\"\nvalid = \"" + objects_ +
+                  "\"\nshorter = [64]\n[model]\n" + small_detector("retinanet") +
+                  "[train]\nsteps = 2\nbatch_size = 2\n[[study]]\nname = \"rates\"\n[[study.variant]]\nname = "
+                  "\"slow\"\ntrain.optimiser.lr = 1e-4\n[[study.variant]]\nname = \"fast\"\n"
+                  "train.optimiser.lr = 1e-3\n");
+  const Finished compared = run({"compare", path, "--out", out});
+  ASSERT_EQ(compared.status, 0) << compared.err;
+  EXPECT_FALSE(holds(compared.err, "failed")) << compared.err;
+  EXPECT_TRUE(holds(content(out + "/results.json"), "\"ap50\""));
+}
+
 TEST_F(Detectors, InspectShowsWhatACacheAdds) {
   const std::string path = folder_ / "cached.toml", run_folder = folder_ / "cached";
   write(path, "[data]\ntype = \"detection\"\ntrain = \"" + objects_ + "\"\nshorter = [64]\n[model]\n" +
