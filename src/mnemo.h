@@ -45,7 +45,8 @@ using base::Stopped;
 /// and memory of large tensors stays in the process. The first call of main; the program `mnemo` makes it, too. With
 /// main's `argv` the process starts itself again, once, with GOMP_SPINCOUNT=1000 in its environment, so that idle
 /// threads do not take the time of those they wait for; the same can be set outside. Nothing else of the library
-/// belongs to the process, but LibTorch's own number of threads.
+/// belongs to the process but settings of LibTorch: its number of threads, and, once a GPU is named, convolutions in
+/// whole float32 (no TF32).
 void init(char** argv = nullptr);
 
 /// How far a long call is.

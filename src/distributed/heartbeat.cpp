@@ -110,7 +110,7 @@ std::optional<std::string> Heartbeat::read_beats() {
   return std::nullopt;
 }
 
-/// Its own last word may be a second old; it has done its part of every step that this rank has done.
+/// The other rank's last beat may be a second old; it has done its part of every step that this rank has done.
 std::string Heartbeat::named(int64_t other) const {
   const Beat& beat = beats_[static_cast<size_t>(other)];
   return name_of(other, beat.host, std::max(beat.step, step_.load()));

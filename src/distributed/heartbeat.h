@@ -26,7 +26,7 @@ std::string named_by(c10d::Store& store, int64_t rank);
 /// Writes a failure for all ranks to read; the first one stays.
 void publish_failure(c10d::Store& store, const std::string& message);
 
-/// What the ranks of a training know of one another beside their collectives: each writes a beat to a store every
+/// A sign of life between the ranks of a training, beside their collectives: each rank writes a beat to a store every
 /// second and reads those of the others, from a thread that ends this process when one is silent or has failed.
 class Heartbeat {
  public:
@@ -55,7 +55,7 @@ class Heartbeat {
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// Host, number of the beat, collectives begun, step (-1 outside a training).
+  /// One line in the store: host, number of the beat, collectives begun, step (-1 outside a training).
   struct Beat {
     std::string host;
     int64_t count = 0, collectives = 0, step = -1;

@@ -103,9 +103,9 @@ class Sessions {
   /// False if another server has stored a version since.
   bool store(const std::string& id, Entry& entry);
   void load(const std::string& id, Entry& entry);
-  /// What stored bytes say of a session, without its texts; and with them, from Bytes that TextSession::load_bytes()
-  /// takes.
+  /// A session without its texts, from stored bytes.
   static Entry read_facts(std::string_view bytes) { return facts_of(split(bytes).first); }
+  /// A session with its texts, which TextSession::load_bytes() reads from Bytes.
   template <class Bytes>
   Entry read(std::string_view bytes) const;
   /// The line of JSON, and the texts behind it.

@@ -16,7 +16,7 @@ struct Convolution {
   Convolution(const layers::Scope& scope, int64_t in, int64_t out, int64_t size, int64_t stride,
               const layers::Initialiser& weights, double bias_value = 0.0);
   at::Tensor operator()(const at::Tensor& x) const;
-  /// Of each map.
+  /// Convolves several maps with the one kernel, large ones together.
   std::vector<at::Tensor> operator()(std::span<const at::Tensor> maps) const;
 
   at::Tensor weight, bias;
