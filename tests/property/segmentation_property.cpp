@@ -16,8 +16,8 @@
 namespace mnemo::test {
 namespace {
 
-const Configuration& any_configuration(const std::vector<std::string>& names) {
-  const std::string name = *rc::gen::elementOf(names);
+const Configuration& any_configuration(std::vector<std::string> names) {
+  const std::string name = *rc::gen::elementOf(std::move(names));
   const auto found = std::find_if(configurations().begin(), configurations().end(),
                                   [&](const auto& c) { return c.name == name; });
   RC_ASSERT(found != configurations().end());
