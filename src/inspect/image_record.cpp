@@ -188,7 +188,7 @@ std::vector<ImageLayer> inspect_image(const models::ImageModel& model, const at:
     for (const core::BranchRows& branch : attention.branches(input, state)) {
       const at::Tensor values = placed(branch.rows.to(at::kDouble), rows);
       layer.branches.push_back(
-          {branch.name, values.mean(-1), (values - values.mean({0, 1}, true)).square().mean(-1).sqrt()});
+          {branch.name, values.mean(-1), (values - values.mean(at::IntArrayRef{0, 1}, true)).square().mean(-1).sqrt()});
     }
     found.push_back(std::move(layer));
   };
