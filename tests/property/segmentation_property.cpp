@@ -16,8 +16,8 @@
 namespace mnemo::test {
 namespace {
 
-const Configuration& any_configuration(std::vector<std::string> names) {
-  const std::string name = *rc::gen::elementOf(std::move(names));
+Configuration any_configuration(const std::vector<std::string>& names) {
+  const std::string name = *rc::gen::elementOf(names);
   const auto found = std::find_if(configurations().begin(), configurations().end(),
                                   [&](const auto& c) { return c.name == name; });
   RC_ASSERT(found != configurations().end());
@@ -38,9 +38,9 @@ Plan any_parts(int64_t length) { return parts(any_cut(length)); }
 
 RC_GTEST_PROP(SegmentationProperty, PartsOfASegmentNeverShow, ()) {
   const at::NoGradGuard no_grad;
-  const auto& config = any_configuration({"relative_segment_cache_recurrent_tokens_grc", "rmt_xl_tokens",
-                                          "rmt_causal_learned", "abc_rmt_grc", "xl_short", "mt_xl_read", "grc_sequence",
-                                          "abc_sigmoid", "abc_dilated_masked"});
+  const auto config = any_configuration({"relative_segment_cache_recurrent_tokens_grc", "rmt_xl_tokens",
+                                         "rmt_causal_learned", "abc_rmt_grc", "xl_short", "mt_xl_read", "grc_sequence",
+                                         "abc_sigmoid", "abc_dilated_masked"});
   auto model = make_model(config.options);
   const std::vector<int64_t> lengths = any_cut(between<int64_t>(1, 14));
   Plan in_parts;
@@ -59,9 +59,9 @@ RC_GTEST_PROP(SegmentationProperty, PartsOfASegmentNeverShow, ()) {
 
 RC_GTEST_PROP(SegmentationProperty, SegmentsDoNotShowWhereTheStateIsExact, ()) {
   const at::NoGradGuard no_grad;
-  const auto& config = any_configuration({"abc", "abc_relu", "abc_grc", "abc_random_masked", "abc_linformer",
-                                          "abc_clustering", "abc_window", "abc_dilated", "abc_compressive",
-                                          "xl_same_length", "xl_pre", "relative_segment_cache_grc"});
+  const auto config = any_configuration({"abc", "abc_relu", "abc_grc", "abc_random_masked", "abc_linformer",
+                                         "abc_clustering", "abc_window", "abc_dilated", "abc_compressive",
+                                         "xl_same_length", "xl_pre", "relative_segment_cache_grc"});
   auto model = make_model(config.options);
   const int64_t total = between<int64_t>(1, 14);
   Plan plan;
@@ -73,9 +73,9 @@ RC_GTEST_PROP(SegmentationProperty, SegmentsDoNotShowWhereTheStateIsExact, ()) {
 
 RC_GTEST_PROP(SegmentationProperty, SequencesJoinedAtAnyPlaceRunAsAlone, ()) {
   const at::NoGradGuard no_grad;
-  const auto& config = any_configuration({"relative_segment_cache_recurrent_tokens_grc", "rmt_xl_read_tokens",
-                                          "rmt_causal_learned", "abc_rmt", "xl_short", "xl_learned", "grc_sequence",
-                                          "mt_xl_authors_read_tokens", "abc_dilated_masked", "abc_clustering"});
+  const auto config = any_configuration({"relative_segment_cache_recurrent_tokens_grc", "rmt_xl_read_tokens",
+                                         "rmt_causal_learned", "abc_rmt", "xl_short", "xl_learned", "grc_sequence",
+                                         "mt_xl_authors_read_tokens", "abc_dilated_masked", "abc_clustering"});
   auto model = make_model(config.options);
   Numbers numbers(*rc::gen::arbitrary<uint64_t>());
   const int64_t count = between<int64_t>(1, 5);
