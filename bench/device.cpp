@@ -25,7 +25,7 @@ constexpr int64_t kLoad = 65536;        ///< tokens of a kernel's batch, in 16 s
 constexpr int64_t kMostSequences = 16;
 constexpr int64_t kTimesTheBatch = 8;  ///< of a model's case on a device; all models and their peers stay in its memory
 constexpr double kAnswerSeconds = 90;  ///< limit for one answer of a peer, whose first call compiles
-constexpr double kCheckSeconds = 100;  ///< limit for the first answers of all models' peers together
+constexpr double kCheckSeconds = 130;  ///< limit for the first answers of all models' peers together
 constexpr int64_t kStepsAtOnce = 3, kTokensAtOnce = 64;
 
 /// One of the peers of a measurement, and its seconds, one per round.
