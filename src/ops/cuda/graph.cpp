@@ -29,7 +29,8 @@ void abandon(at::cuda::CUDAGraph& graph, c10::DeviceIndex device, c10::MempoolId
   (void)cudaGetLastError();
 }
 
-/// The stream that this thread records on, since the default one cannot be recorded. Libraries have a workspace of each.
+/// The stream that this thread records on, since the default one cannot be recorded. Libraries have a workspace for
+/// each.
 c10::cuda::CUDAStream side_stream(c10::DeviceIndex device) {
   thread_local std::map<c10::DeviceIndex, c10::cuda::CUDAStream> streams;
   return streams.try_emplace(device, c10::cuda::getStreamFromPool(false, device)).first->second;

@@ -91,12 +91,18 @@ TEST(TokenGraphs, WhatCannotBeRecordedRunsAsUsual) {
   EXPECT_EQ(graphs.tokens(), 0);
 }
 
-TEST(TokenGraphs, OtherWeightsAreSeen) {
+TEST(TokenGraphs, WeightsThatMoveAreRecordedAnew) {
   const c10::InferenceMode inference;
   const auto model = model_of(test::configurations().front());
-  TokenGraphs graphs(model, again);
+  int64_t recordings = 0;
+  TokenGraphs graphs(model, [&](const TokenGraphs::Work& work) {
+    ++recordings;
+    return again(work);
+  });
   Progress expected = begin(*model), found = expected;
+  std::vector<at::Tensor> before;  // their memory is not used again
   for (int64_t i = 0; i < kSegment - 1; ++i) {
+    for (const auto& parameter : model->parameters().all()) before.push_back(parameter.tensor.detach());
     if (i == 5) model->parameters().to(at::kFloat, at::kCPU);
     if (i == 5) model->parameters().to(at::kDouble, at::kCPU);
     if (i == 7) model->parameters().all().front().tensor.mul_(2);
@@ -107,6 +113,7 @@ TEST(TokenGraphs, OtherWeightsAreSeen) {
     EXPECT_LE((expected.logits - found.logits).abs().max().item<double>(), 1e-10) << i;
   }
   EXPECT_EQ(graphs.tokens(), kSegment - 3);
+  EXPECT_EQ(recordings, 2);
 }
 
 TEST(FixedShapes, ConstantsAreCopiedOnceAndThenKnown) {
