@@ -139,7 +139,7 @@ struct BenchSubject::Parts {
   at::Tensor tokens, text, fed;
   std::vector<train::BpttSegment> segments;
   std::vector<at::Tensor> targets;
-  std::map<int64_t, infer::Session> sessions;
+  std::map<std::pair<int64_t, bool>, infer::Session> sessions;  ///< by position, and whether graphs run the tokens
 
   /// Computes the gradients of a training step.
   train::BpttResult backward() const {
@@ -165,12 +165,13 @@ struct BenchSubject::Parts {
     return sum / kEvaluationSegments;
   }
 
-  infer::Session& session(int64_t position) {
-    auto found = sessions.find(position);
+  infer::Session& session(int64_t position, bool graphs = false) {
+    auto found = sessions.find({position, graphs});
     if (found == sessions.end()) {
       infer::Session session = infer::fastest_session(model, infer::GenerateOptions::greedy());
+      session.set_graphs(graphs);
       session.feed(at::zeros({position}, at::kLong));
-      found = sessions.emplace(position, std::move(session)).first;
+      found = sessions.emplace(std::pair(position, graphs), std::move(session)).first;
     }
     return found->second;
   }
@@ -191,7 +192,7 @@ BenchSubject::BenchSubject(const BenchCase& bench_case, at::Device device) : par
   };
   p.tokens = draw(bench_case.segment * bench_case.segments);
   p.text = draw(bench_case.evaluation_segment * kEvaluationSegments);
-  p.fed = draw(std::max<int64_t>(79, bench_case.segment + 15)).select(0, 0).cpu();
+  p.fed = draw(device.is_cpu() ? std::max<int64_t>(79, bench_case.segment + 15) : 79).select(0, 0).cpu();
   for (int64_t s = 0; s < bench_case.segments; ++s) {
     core::Segment segment;
     segment.tokens = p.tokens.narrow(1, s * bench_case.segment, bench_case.segment).contiguous();
@@ -251,8 +252,10 @@ double BenchSubject::train_products() const {
   return 3 * forward;
 }
 
-double BenchSubject::generate(int64_t position, int64_t tokens) {
-  infer::Session& session = parts_->session(position);
+int64_t BenchSubject::graph_tokens(int64_t position) { return parts_->session(position, true).graph_tokens(); }
+
+double BenchSubject::generate(int64_t position, int64_t tokens, bool graphs) {
+  infer::Session& session = parts_->session(position, graphs);
   const auto begin = std::chrono::steady_clock::now();
   for (int64_t i = 0; i < tokens; ++i) session.next();
   return seconds_since(begin);

@@ -69,8 +69,10 @@ class BenchSubject {
   /// the backward pass recomputes are not counted.
   double train_products() const;
   /// Seconds for N tokens, greedy, starting at a position. Each call continues where the last one from that position
-  /// ended.
-  double generate(int64_t position, int64_t tokens);
+  /// ended. graphs: on a device, by recorded graphs.
+  double generate(int64_t position, int64_t tokens, bool graphs = false);
+  /// How many of these tokens graphs have run.
+  int64_t graph_tokens(int64_t position);
   /// Bytes of tensors allocated per token, averaged over whole segments after a position, as many as one buffer of the
   /// segment cache lasts.
   double allocated(int64_t position);

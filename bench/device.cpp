@@ -3,8 +3,11 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 
 #include "base/error.h"
@@ -19,8 +22,10 @@ namespace mnemo::bench {
 namespace {
 
 constexpr int64_t kLoad = 65536;        ///< tokens of a kernel's batch, in 16 sequences at most
-constexpr int64_t kMostSequences = 16;  ///< and how many times the batch of a model's case
-constexpr double kAnswerSeconds = 90;   ///< limit for one answer of a peer, whose first call compiles
+constexpr int64_t kMostSequences = 16;
+constexpr int64_t kTimesTheBatch = 8;  ///< of a model's case on a device; all models and their peers stay in its memory
+constexpr double kAnswerSeconds = 90;  ///< limit for one answer of a peer, whose first call compiles
+constexpr double kCheckSeconds = 130;  ///< limit for the first answers of all models' peers together
 constexpr int64_t kStepsAtOnce = 3, kTokensAtOnce = 64;
 
 /// One of the peers of a measurement, and its seconds, one per round.
@@ -32,12 +37,13 @@ struct Rival {
 };
 
 struct DeviceRow {
-  std::string name, job;  ///< job: forward, backward, training step or token
+  std::string name, job;  ///< job: forward, backward, training step, token, or token by graphs
   std::string dtype;
   int64_t tokens = 0, batch = 0;
   Rounds seconds = {};  ///< per call, step or token
   double flops = 0;     ///< of the matrix products of a call; 0: not counted
   std::vector<Rival> rivals = {};
+  int64_t by_graphs = -1;  ///< tokens that graphs have run; -1: not asked for
 };
 
 struct DeviceKernel {
@@ -82,11 +88,17 @@ auto unless_failed(std::string& failed, F function) -> std::optional<decltype(fu
   }
 }
 
-std::string answer_of(PeerProcess& peer, const std::string& request) {
-  const std::optional<std::string> answer = peer.ask_within(request, kAnswerSeconds);
-  base::require(answer.has_value(), "no answer within {} seconds", kAnswerSeconds);
+/// The answer to what the peer was sent.
+std::string answer_of(PeerProcess& peer, double limit) {
+  const std::optional<std::string> answer = peer.answer_within(limit);
+  base::require(answer.has_value(), "no answer within {:.0f} seconds", limit);
   base::require(!answer->starts_with("failed: "), "{}", *answer);
   return *answer;
+}
+
+std::string answer_of(PeerProcess& peer, const std::string& request) {
+  peer.send(request);
+  return answer_of(peer, kAnswerSeconds);
 }
 
 /// Alternates between ours and the rivals; `count` calls of each a round.
@@ -114,14 +126,22 @@ void require_norms(const base::Node& theirs, const std::vector<double>& ours, do
   base::require(same, "not the same: norms {:.6g}, the peer's {}", fmt::join(ours, " "), base::to_json(theirs, 0));
 }
 
-/// The peers of one kernel, a process each: what one does to the device is its own.
+/// Processes of kernel.py by operation, one each: what one does to the device is its own. They start side by side.
+using KernelProcesses = std::map<std::string, std::unique_ptr<PeerProcess>>;
+
+/// The peers of one kernel.
 struct KernelPeers {
   const BenchArguments& arguments;
   at::Device device;
   double tolerance;  ///< of norms
+  KernelProcesses& processes;
   std::vector<Rival> rivals = {};
-  std::vector<std::unique_ptr<PeerProcess>> processes = {};
   HandOver hand_over = {};
+
+  void start(const std::string& name) {
+    std::unique_ptr<PeerProcess>& process = processes[name];
+    if (!process) process = start_device_peer(arguments, "kernel.py", {"1", device.str()});
+  }
 
   /// Gives them the inputs and compares their results with ours.
   void load(const KernelSubject& subject) {
@@ -130,12 +150,10 @@ struct KernelPeers {
     for (auto& [name, tensor] : tensors) tensor = tensor.detach().cpu();
     weights::write_safetensors(file, tensors);
     const std::vector<double> norms = subject.norms();
-    processes.resize(rivals.size());
-    for (size_t i = 0; i < rivals.size(); ++i) {
-      Rival& rival = rivals[i];
+    for (Rival& rival : rivals) {
       unless_failed(rival.failed, [&] {
-        if (!processes[i]) processes[i] = start_device_peer(arguments, "kernel.py", {"1", device.str()});
-        rival.process = processes[i].get();
+        start(rival.name);
+        rival.process = processes.at(rival.name).get();
         answer_of(*rival.process, "load " + file);
         const std::string theirs = answer_of(*rival.process, "norms " + rival.name);
         require_norms(base::parse_json(theirs, "the peer's answer"), norms, tolerance);
@@ -143,14 +161,40 @@ struct KernelPeers {
       });
     }
   }
+
+  /// One that has failed may be in the middle of something: the next kernel starts another.
+  ~KernelPeers() {
+    for (const Rival& rival : rivals) {
+      if (!rival.failed.empty()) processes.erase(rival.name);
+    }
+  }
+};
+
+base::Node row_node(const DeviceRow& r);
+
+/// Rows as they are measured. Each is written to stderr at once too, so that a run that is stopped has its figures.
+class DeviceRows {
+ public:
+  explicit DeviceRows(bool json) : json_(json) {}
+  void add(DeviceRow row) {
+    rows_.push_back(std::move(row));
+    if (json_) fmt::print(stderr, "{}\n", base::to_json(row_node(rows_.back()), 0));
+  }
+  const std::vector<DeviceRow>& all() const { return rows_; }
+
+ private:
+  bool json_;
+  std::vector<DeviceRow> rows_;
 };
 
 void measure_kernels(const BenchArguments& arguments, at::Device device, const DeviceKernel& kernel,
-                     const std::pair<std::string, at::ScalarType>& type, std::vector<DeviceRow>& rows) {
-  KernelPeers peers{arguments, device, type.second == at::kFloat ? 1e-3 : 0.1};
+                     const std::pair<std::string, at::ScalarType>& type, KernelProcesses& processes,
+                     DeviceRows& rows) {
+  KernelPeers peers{arguments, device, type.second == at::kFloat ? 1e-3 : 0.1, processes};
   for (const std::string& name : kernel.peers) {
     if (!arguments.no_peers) peers.rivals.push_back({name, {}});
   }
+  for (const Rival& rival : peers.rivals) peers.start(rival.name);
   for (const int64_t time : kernel.times) {
     const std::vector<std::string>& wanted = arguments.lengths;
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), std::to_string(time)) == wanted.end()) continue;
@@ -179,76 +223,126 @@ void measure_kernels(const BenchArguments& arguments, at::Device device, const D
       }
       measure(row, arguments.repeats, 1, [&] { return ours(count); });
       for (size_t i = 0; i < row.rivals.size(); ++i) peers.rivals[i].failed = row.rivals[i].failed;
-      rows.push_back(std::move(row));
+      rows.add(std::move(row));
     }
   }
 }
 
-/// A training step beside eager PyTorch and torch.compile, a token beside eager PyTorch.
-void measure_model(const BenchArguments& arguments, at::Device device, const std::string& name,
-                   std::vector<DeviceRow>& rows) {
-  BenchCase bench_case = *std::find_if(bench_cases().begin(), bench_cases().end(),
-                                       [&](const BenchCase& c) { return c.name == name; });
-  if (!device.is_cpu()) bench_case.batch *= kMostSequences;
-  bench_case.evaluation_segment = 0;
-  BenchSubject subject(bench_case, device);
-  const BenchFigures figures = subject.figures();
-  const HandOver hand_over;
-  const std::string file = hand_over.path("tensors.safetensors");
-  weights::write_safetensors(file, subject.tensors());
-  std::vector<Rival> rivals;
-  std::vector<std::unique_ptr<PeerProcess>> processes;
-  for (const char* peer : {"eager", "compile"}) {
-    if (arguments.no_peers) break;
-    Rival& rival = rivals.emplace_back(Rival{peer, fmt::format("train {}", kStepsAtOnce)});
-    unless_failed(rival.failed, [&] {
-      std::vector<std::string> words = {base::to_json(bench_case.as_node(1), 0), file, "--fused", "--device",
-                                        device.str()};
+/// A model beside eager PyTorch and torch.compile. Their processes start and compile side by side with those of other
+/// models; nothing is measured until all have answered.
+class ModelCase {
+ public:
+  ModelCase(const BenchArguments& arguments, at::Device device, const std::string& name)
+      : arguments_(arguments), device_(device), case_(case_of(name, device)), subject_(case_, device) {
+    if (arguments.no_peers) return;
+    const std::string file = hand_over_.path("tensors.safetensors");
+    weights::write_safetensors(file, subject_.tensors());
+    for (const char* peer : {"eager", "compile"}) {
+      Rival& rival = rivals_.emplace_back(Rival{peer, fmt::format("train {}", kStepsAtOnce)});
+      std::vector<std::string> words = {base::to_json(case_.as_node(1), 0), file, "--fused", "--device", device.str()};
       if (rival.name == "compile") words.push_back("--compile");
-      processes.push_back(start_device_peer(arguments, "peer.py", words));
-      rival.process = processes.back().get();
-      const BenchFigures theirs = read_figures(answer_of(*rival.process, "check"), "the peer's answer");
-      const std::string difference = unlike("loss", figures.loss, theirs.loss, 1e-3) +
-                                     unlike("gradient norm", figures.gradient_norm, theirs.gradient_norm, 1e-2);
-      base::require(difference.empty(), "not the same: {}", difference);
-      return true;
-    });
+      unless_failed(rival.failed, [&] {
+        processes_.push_back(start_device_peer(arguments, "peer.py", words));
+        rival.process = processes_.back().get();
+        return true;
+      });
+    }
+    figures_ = subject_.figures();
   }
-  DeviceRow step{name, "training step", "float32", bench_case.segment * bench_case.segments, bench_case.batch};
-  step.flops = subject.train_products();
-  step.rivals = rivals;
-  measure(step, arguments.repeats, kStepsAtOnce, [&] { return subject.train(kStepsAtOnce); });
 
-  DeviceRow token{name, "token", "float32", bench_case.segment, 1};
-  if (!rivals.empty()) {
-    token.rivals.push_back(step.rivals.front());
-    token.rivals.front().request = fmt::format("generate {} {}", bench_case.segment, kTokensAtOnce);
-    token.rivals.front().seconds.clear(), token.rivals.front().times.clear();
+  void ask() {
+    for (Rival& rival : rivals_) unless_failed(rival.failed, [&] { return rival.process->send("check"), true; });
   }
-  measure(token, arguments.repeats, kTokensAtOnce, [&] { return subject.generate(bench_case.segment, kTokensAtOnce); });
-  rows.push_back(std::move(step));
-  rows.push_back(std::move(token));
+
+  /// Compares their answers, which take so many seconds at most, with ours.
+  void hear(double limit) {
+    for (Rival& rival : rivals_) {
+      unless_failed(rival.failed, [&] {
+        const BenchFigures theirs = read_figures(answer_of(*rival.process, limit), "the peer's answer");
+        const std::string difference = unlike("loss", figures_.loss, theirs.loss, 1e-3) +
+                                       unlike("gradient norm", figures_.gradient_norm, theirs.gradient_norm, 1e-2);
+        base::require(difference.empty(), "not the same: {}", difference);
+        return true;
+      });
+    }
+  }
+
+  void measure_tokens(DeviceRows& rows) {
+    for (const bool graphs : {false, true}) {
+      if (graphs && device_.is_cpu()) continue;
+      DeviceRow row{case_.name, graphs ? "token by graphs" : "token", "float32", case_.segment, 1};
+      if (!rivals_.empty()) {
+        row.rivals.push_back(rivals_.front());
+        row.rivals.front().request = fmt::format("generate {} {}", case_.segment, kTokensAtOnce);
+      }
+      measure(row, arguments_.repeats, kTokensAtOnce,
+              [&] { return subject_.generate(case_.segment, kTokensAtOnce, graphs); });
+      if (graphs) row.by_graphs = subject_.graph_tokens(case_.segment);
+      rows.add(std::move(row));
+    }
+  }
+
+  void measure_training(DeviceRows& rows) {
+    DeviceRow row{case_.name, "training step", "float32", case_.segment * case_.segments, case_.batch};
+    row.flops = subject_.train_products();
+    row.rivals = rivals_;
+    measure(row, arguments_.repeats, kStepsAtOnce, [&] { return subject_.train(kStepsAtOnce); });
+    rows.add(std::move(row));
+  }
+
+ private:
+  static BenchCase case_of(const std::string& name, at::Device device) {
+    BenchCase found = *std::find_if(bench_cases().begin(), bench_cases().end(),
+                                    [&](const BenchCase& c) { return c.name == name; });
+    if (!device.is_cpu()) found.batch *= kTimesTheBatch;
+    found.evaluation_segment = 0;
+    return found;
+  }
+
+  const BenchArguments& arguments_;
+  at::Device device_;
+  BenchCase case_;
+  BenchSubject subject_;
+  BenchFigures figures_;
+  HandOver hand_over_;
+  std::vector<Rival> rivals_;
+  std::vector<std::unique_ptr<PeerProcess>> processes_;
+};
+
+void measure_models(const BenchArguments& arguments, at::Device device, DeviceRows& rows) {
+  std::vector<std::unique_ptr<ModelCase>> models;
+  for (const std::string& name : device_models()) {
+    if (arguments.wants(name)) models.push_back(std::make_unique<ModelCase>(arguments, device, name));
+  }
+  for (const auto& model : models) model->ask();
+  const auto begin = std::chrono::steady_clock::now();
+  for (const auto& model : models) model->hear(std::max(1.0, kCheckSeconds - seconds_since(begin)));
+  for (const auto& model : models) model->measure_tokens(rows);
+  for (const auto& model : models) model->measure_training(rows);
+}
+
+base::Node row_node(const DeviceRow& r) {
+  base::Node row = base::Node::table({{"case", r.name},
+                                      {"job", r.job},
+                                      {"dtype", r.dtype},
+                                      {"T", r.tokens},
+                                      {"batch", r.batch},
+                                      {"seconds", as_node(r.seconds)}});
+  if (r.flops > 0) row.set("flops", r.flops / r.seconds.median);
+  if (r.by_graphs >= 0) row.set("by_graphs", r.by_graphs);
+  base::Node peers = base::Node::table();
+  for (const Rival& rival : r.rivals) {
+    peers.set(rival.name, rival.seconds.empty() ? base::Node::table({{"failed", rival.failed}})
+                                                : base::Node::table({{"seconds", as_node(rounds_of(rival.seconds))},
+                                                                     {"times", as_node(rounds_of(rival.times))}}));
+  }
+  row.set("peers", peers);
+  return row;
 }
 
 base::Node device_figures(const std::vector<DeviceRow>& rows, const std::string& device) {
   base::Node list = base::Node::array();
-  for (const DeviceRow& r : rows) {
-    base::Node row = base::Node::table({{"case", r.name},
-                                        {"job", r.job},
-                                        {"dtype", r.dtype},
-                                        {"T", r.tokens},
-                                        {"batch", r.batch},
-                                        {"seconds", as_node(r.seconds)}});
-    if (r.flops > 0) row.set("flops", r.flops / r.seconds.median);
-    base::Node peers = base::Node::table();
-    for (const Rival& rival : r.rivals) {
-      peers.set(rival.name, rival.seconds.empty() ? base::Node::table({{"failed", rival.failed}})
-                                                  : base::Node::table({{"seconds", as_node(rounds_of(rival.seconds))},
-                                                                       {"times", as_node(rounds_of(rival.times))}}));
-    }
-    row.set("peers", peers);
-    list.push_back(row);
-  }
+  for (const DeviceRow& row : rows) list.push_back(row_node(row));
   return base::Node::table({{"device", device}, {"results", list}});
 }
 
@@ -294,16 +388,16 @@ std::vector<std::string> device_length_names() {
 
 BenchReport bench_device(const BenchArguments& arguments, Bars&) {
   const at::Device device = experiment::device_named(arguments.device);
-  std::vector<DeviceRow> rows;
+  DeviceRows rows(arguments.json);
+  measure_models(arguments, device, rows);
+  KernelProcesses processes;
   for (const auto& type : device_types()) {
     for (const DeviceKernel& kernel : device_kernels()) {
-      if (arguments.wants(kernel_case_name(kernel, type.first))) measure_kernels(arguments, device, kernel, type, rows);
+      if (arguments.wants(kernel_case_name(kernel, type.first)))
+        measure_kernels(arguments, device, kernel, type, processes, rows);
     }
   }
-  for (const std::string& name : device_models()) {
-    if (arguments.wants(name)) measure_model(arguments, device, name, rows);
-  }
-  return {.figures = device_figures(rows, arguments.device), .text = device_text(rows)};
+  return {.figures = device_figures(rows.all(), arguments.device), .text = device_text(rows.all())};
 }
 
 }  // namespace mnemo::bench

@@ -13,14 +13,20 @@
 namespace mnemo::bench {
 
 PeerProcess::PeerProcess(const std::vector<std::string>& command,
-                         const std::vector<std::pair<std::string, std::string>>& environment)
+                         const std::vector<std::pair<std::string, std::string>>& environment, Start start)
     : name_(command.front()),
       child_({.words = command,
               .environment = {environment.begin(), environment.end()},
               .input = base::ChildOptions::Stream::pipe,
               .output = base::ChildOptions::Stream::pipe}) {
+  if (start == Start::wait) wait_until_ready();
+}
+
+void PeerProcess::wait_until_ready() {
+  if (ready_) return;
   const std::string first = *read_line(HUGE_VAL);
   base::require(first == "ready", "{}: expected the line \"ready\", found \"{}\"", name_, first);
+  ready_ = true;
 }
 
 PeerProcess::~PeerProcess() {
@@ -28,7 +34,8 @@ PeerProcess::~PeerProcess() {
   child_.wait();
 }
 
-void PeerProcess::send(const std::string& line) const {
+void PeerProcess::send(const std::string& line) {
+  wait_until_ready();
   base::require(child_.write(line + "\n"), "{}: the peer does not listen", name_);
 }
 
@@ -50,6 +57,10 @@ std::string PeerProcess::ask(const std::string& line) { return *ask_within(line,
 
 std::optional<std::string> PeerProcess::ask_within(const std::string& line, double limit) {
   send(line);
+  return answer_within(limit);
+}
+
+std::optional<std::string> PeerProcess::answer_within(double limit) {
   std::optional<std::string> answer = read_line(limit);
   if (!answer) child_.send(SIGKILL);
   return answer;

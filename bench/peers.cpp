@@ -58,7 +58,7 @@ std::unique_ptr<PeerProcess> start_device_peer(const BenchArguments& arguments, 
                                                const std::vector<std::string>& words) {
   using Environment = std::vector<std::pair<std::string, std::string>>;
   return std::make_unique<PeerProcess>(command_of(arguments, folder_of(arguments, script) / script, words),
-                                       Environment{});
+                                       Environment{}, PeerProcess::Start::go_on);
 }
 
 BenchPeers start_peers(const BenchArguments& arguments, const BenchCase& bench_case, const BenchSubject& subject) {

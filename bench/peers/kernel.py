@@ -6,6 +6,7 @@
   norms OPERATION       norms of the output and of each input's gradient -> JSON
   forward OPERATION N   -> seconds for the fastest of N calls
   backward OPERATION N  -> the same with gradients of all inputs
+  warm OPERATION TYPE T N  runs it once with small random inputs, of T tokens and N slots: Triton keeps what it compiles for them -> ok
 
 Operations: sdpa (causal), cached and relative (causal, keys on the left are the cache), abc and fla, the kernels of
 flash-linear-attention (starting with an empty memory). One that cannot run is answered with "failed: why".
@@ -90,6 +91,13 @@ class Peer:
     def norms(self, operation):
         output, gradients = self.gradients(operation)
         return json.dumps([t.double().norm().item() for t in (output, *gradients)])
+
+    def warm(self, operation, dtype, time, slots):
+        draw = lambda width: torch.randn(2, 8, int(time), width, dtype=torch.bfloat16 if dtype == "bf16" else torch.float32)
+        self.tensors = {"q": draw(64), "k": draw(64), "v": draw(64), "s": draw(int(slots)), "weight": draw(64)}
+        self.gradients(operation)
+        self.forward(operation, 1)
+        return "ok"
 
     def forward(self, operation, count):
         with torch.no_grad():

@@ -29,7 +29,7 @@ class Peer:
         tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
         self.model = Decoder(case)
         if compiled:
-            self.model.compile()
+            self.model.compile(dynamic=False)  # few shapes, and soon compiled
         self.tokens, self.text, self.fed = (tensors.pop(f"bench.{name}") for name in ("tokens", "text", "fed"))
         self.model.load(tensors)
         decayed = [p for name, p in self.model.named_parameters() if p.dim() == 2 and name not in ("memory", "u", "v") and ".control." not in name]

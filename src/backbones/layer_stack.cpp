@@ -15,6 +15,7 @@
 #include "ops/attention/position.h"
 #include "ops/batch_rows.h"
 #include "ops/dropout.h"
+#include "ops/fixed_shapes.h"
 
 namespace mnemo::backbones {
 namespace {
@@ -99,7 +100,9 @@ at::Tensor LayerStack::positions_of(const core::BackboneInput& input) const {
     const at::Tensor rows = sinusoids(numbers + position.first, options_.dim, input.rows.options());
     return rounded ? rows.to(at::kFloat).to(at::kDouble) : rows;
   }
-  const int64_t last = input.rows.size(1) == 0 ? -1 : numbers.max().item<int64_t>();
+  const int64_t last = input.rows.size(1) == 0              ? -1
+                       : ops::FixedShapes::now() == nullptr ? numbers.max().item<int64_t>()
+                                                            : input.table(0).num_keys() - 1;  // that number or more
   base::require(last < position.places(),
                 "[backbone] segment and memory rows together are {} rows, more than position.max_len = {}{}", last + 1,
                 position.max_len, position.first == 0 ? "" : fmt::format(" - first = {}", position.first));

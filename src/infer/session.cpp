@@ -52,7 +52,12 @@ void Session::run(std::span<const int64_t> tokens, const EachLogits& each) {
     run_engine(tokens, each);
   } else {
     const c10::InferenceMode inference;
-    infer::run(*model_, progress_, tokens, each, sampling().should_stop);
+    if (TokenGraphs* graphs = tokens.empty() ? graphs_.of(model_) : nullptr) {
+      base::stop_if_asked(sampling().should_stop, "session");
+      graphs->run_pending(progress_);
+    } else {
+      infer::run(*model_, progress_, tokens, each, sampling().should_stop);
+    }
     if (counts()) counts_.add_read(tokens);
   }
 }

@@ -13,6 +13,7 @@
 #include "infer/fingerprint.h"
 #include "infer/progress.h"
 #include "infer/sampling.h"
+#include "infer/token_graphs.h"
 
 namespace mnemo::core {
 class Model;
@@ -108,6 +109,11 @@ class Session {
   void set_vocabulary(int64_t unknown_id, int64_t size) { sampler_ = Sampler(sampler_.options(), unknown_id, size); }
   /// Whether to reset memory at every segment from now on, for models trained that way (data.reset = "segments").
   void set_reset_segments(bool reset) { progress_.reset_segments = reset; }
+  /// Whether next() runs a model that is on a CUDA device by recorded graphs (infer/token_graphs.h), as it does at
+  /// first: the same logits up to rounding, sooner.
+  void set_graphs(bool wanted) { graphs_.set_wanted(wanted); }
+  /// Tokens that ran so.
+  int64_t graph_tokens() const { return graphs_.tokens(); }
   /// Tokens of the sequence so far.
   int64_t position() const { return progress_.position; }
   /// The last tokens of the sequence, at most three, latest last; fewer after loading a file that does not contain
@@ -157,6 +163,7 @@ class Session {
   Progress progress_;
   TokenCounts counts_;
   std::optional<Decoding> decoding_;  ///< with an engine: replaces progress_.state and progress_.logits
+  OwnTokenGraphs graphs_;
 };
 
 /// A session using the fastest implementation that supports the model: a decoding engine with float32 weights, else the

@@ -13,6 +13,7 @@
 #include "core/model.h"
 #include "models/make_attention.h"
 #include "models/registry.h"
+#include "ops/fixed_shapes.h"
 
 namespace mnemo::models {
 namespace {
@@ -175,7 +176,7 @@ void SegmentMemories::set_valid(core::SegmentRows& rows, const core::State& stat
                                 bool starts) const {
   for (size_t view = 0; view < views_.size(); ++view) {
     std::vector<at::Tensor> parts;
-    bool all_real = !rows.valid.defined();
+    bool all_real = !rows.valid.defined() && ops::FixedShapes::now() == nullptr;
     if (!starts) {
       parts.push_back(open.valid[view]);
       all_real = all_real && open.valid[view].all().item<bool>();

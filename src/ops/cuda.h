@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 
 #include "ops/abc/abc.h"
 #include "ops/attention/attention.h"
@@ -22,5 +23,10 @@ AbcOutput abc_exp_scan(const at::Tensor& q, const at::Tensor& k, const at::Tenso
 /// attention (ops/attention.h) for tensors on a device.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
                      const KeyRanges& ranges, double scale);
+
+/// Runs the work once and records what it launches on the device as a CUDA graph. The result launches all of it again,
+/// on the current stream. Throws c10::Error or InputError for work that cannot be recorded, such as one that waits for
+/// a result; nothing of it is launched a second time then.
+std::function<void()> recorded(at::Device device, const std::function<void()>& work);
 
 }  // namespace mnemo::ops::cuda

@@ -23,4 +23,6 @@ at::Tensor attention(const at::Tensor&, const at::Tensor&, const at::Tensor&, co
   refuse();
 }
 
+std::function<void()> recorded(at::Device, const std::function<void()>&) { refuse(); }
+
 }  // namespace mnemo::ops::cuda

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <functional>
+#include <optional>
+
 #include "core/state.h"
 #include "distributed/reducer.h"
 #include "infer/session.h"
@@ -220,6 +223,81 @@ TEST_P(CudaModel, GeneratesWhatTheCpuGenerates) {
 
 INSTANTIATE_TEST_SUITE_P(All, CudaModel, testing::ValuesIn(test::configurations()),
                          [](const auto& info) { return info.param.name; });
+
+/// Over three and a half segments, with another session that allocates and frees in between: the logits and the state
+/// of tokens that recorded graphs have run.
+void expect_graphs(const std::string& name, const std::vector<std::string>& assignments, at::ScalarType dtype) {
+  SCOPED_TRACE(name + " in " + c10::toString(dtype));
+  constexpr int64_t kSegment = 150;
+  models::ModelOptions options = test::configuration(name, assignments).options;
+  options.segment_size = kSegment;
+  const std::shared_ptr<models::Model> model = test::make_model(options);
+  model->parameters().to(dtype, at::kCUDA);
+  infer::Session plain(model, {.temperature = 0.0}), by_graphs(model, {.temperature = 0.0});
+  plain.set_graphs(false);
+  for (infer::Session* session : {&plain, &by_graphs}) session->feed(std::vector<int64_t>{1, 5, 2});
+  std::optional<infer::Session::Mark> mark;
+  const auto compare = [&] {
+    const at::Tensor expected = on_cpu(plain.logits()), found = on_cpu(by_graphs.logits());
+    return difference(found, expected) / (1 + test::largest(expected));
+  };
+  const double tolerance = dtype == at::kDouble ? 1e-11 : 2e-4;
+  for (int64_t i = 0; i < 7 * kSegment / 2; ++i) {
+    if (const double found = compare(); !(found <= tolerance)) {
+      ADD_FAILURE() << "token " << i << ": logits differ by " << found;
+      return;
+    }
+    const at::Tensor best = std::get<0>(on_cpu(plain.logits()).to(at::kDouble).topk(2));
+    if (plain.next() != by_graphs.next()) {
+      const double gap = (best[0] - best[1]).item<double>();
+      EXPECT_LE(gap, 4 * tolerance) << "token " << i << " differs";  // else either may be rounded to be the largest
+      return;
+    }
+    if (i == 2 * kSegment + 40) mark = by_graphs.mark();
+    if (i == 2 * kSegment + 40) plain.rewind(mark.value());
+  }
+  EXPECT_LE(compare(), tolerance);
+  EXPECT_EQ(test::state_difference(core::to(by_graphs.state(), at::kDouble, at::kCPU),
+                                   core::to(plain.state(), at::kDouble, at::kCPU), 50 * tolerance),
+            "");
+  EXPECT_EQ(plain.graph_tokens(), 0);
+  EXPECT_GT(by_graphs.graph_tokens(), 3 * (kSegment - 4)) << "few tokens ran by graphs";
+  by_graphs.rewind(mark.value());
+  plain.rewind(mark.value());
+  for (int64_t i = 0; i < 20; ++i) EXPECT_EQ(plain.next(), by_graphs.next());
+}
+
+TEST(CudaGraph, TokensAreThoseOfTheOrdinaryStep) {
+  NEEDS_A_DEVICE;
+  const std::string slots = "backbone.attention.num_slots=3", tokens = "memory[0].num_mem_tokens=2",
+                    cache = "memory[0].mem_len=32";
+  const auto with = [](const std::string& attention, std::vector<std::string> more) {
+    more.insert(more.begin(), "backbone.attention.type=" + attention);
+    return more;
+  };
+  for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
+    expect_graphs("softmax", with("softmax", {"backbone.position.type=sinusoidal"}), dtype);
+    expect_graphs("learned", with("softmax", {"backbone.position.type=learned", "backbone.position.max_len=150"}),
+                  dtype);
+    expect_graphs("rotary", with("softmax", {"backbone.attention.rotary.base=50.0", "backbone.norm=pre"}), dtype);
+    expect_graphs("transformer_xl", with("relative", {"memory[0].type=segment_cache", cache}), dtype);
+    expect_graphs("rmt", with("relative", {"memory[0].type=recurrent_tokens", tokens}), dtype);
+    expect_graphs("abc", with("abc", {slots}), dtype);
+    expect_graphs("grc", with("softmax", {"memory[0].type=grc", "memory[0].cache_len=3"}), dtype);
+  }
+}
+
+TEST(CudaGraph, WhatCannotBeRecordedThrowsAndTheDeviceGoesOn) {
+  NEEDS_A_DEVICE;
+  const at::Tensor x = at::ones({4}, at::device(at::kCUDA));
+  EXPECT_ANY_THROW(ops::cuda::recorded(x.device(), [&] { x.add_(x.sum().item<double>()); }));
+  x.fill_(2);
+  EXPECT_EQ(x.sum().item<double>(), 8);
+  const std::function<void()> again = ops::cuda::recorded(x.device(), [&] { x.mul_(2); });
+  EXPECT_EQ(x.sum().item<double>(), 16);
+  for (int i = 0; i < 2; ++i) again();
+  EXPECT_EQ(x.sum().item<double>(), 64);
+}
 
 class CudaGolden : public testing::TestWithParam<std::string> {};
 

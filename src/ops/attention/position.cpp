@@ -7,6 +7,8 @@
 #include <bit>
 #include <vector>
 
+#include "ops/fixed_shapes.h"
+
 namespace mnemo::ops {
 
 at::Tensor sinusoids(const at::Tensor& positions, int64_t dim, const at::TensorOptions& options) {
@@ -57,7 +59,9 @@ at::Tensor distance_sinusoids(int64_t num_queries, int64_t num_keys, bool looks_
     const at::NoGradGuard no_grad;
     found->rows = sinusoids(distances, dim, options);
   }
-  return found->rows.narrow(0, found->first - (num_keys - 1), num_keys + last);
+  FixedShapes* work = FixedShapes::now();  // a longer table may replace this one
+  const at::Tensor rows = work == nullptr ? found->rows : work->kept(found->rows);
+  return rows.narrow(0, found->first - (num_keys - 1), num_keys + last);
 }
 
 }  // namespace mnemo::ops

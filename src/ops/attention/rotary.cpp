@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "ops/fixed_shapes.h"
 
 namespace mnemo::ops {
 namespace {
@@ -31,8 +32,10 @@ double scaled(double frequency, const RotaryScaling& scaling) {
 at::Tensor angles_of(const at::Tensor& x, const at::Tensor& numbers, const std::vector<double>& frequencies) {
   const auto half = static_cast<int64_t>(frequencies.size());
   base::ensure(x.dim() == 4 && x.size(3) >= 2 * half, "rotary positions: expected rows [B,H,T,d] with d >= r");
-  const at::Tensor rates = at::tensor(frequencies, at::TensorOptions().dtype(at::kDouble)).to(x.device());
-  const at::Tensor angles = numbers.to(x.device(), at::kDouble).unsqueeze(-1) * rates;
+  const at::Tensor rates = constant_on(at::tensor(frequencies, at::TensorOptions().dtype(at::kDouble)), x.device());
+  const at::Tensor there = numbers.is_cpu() ? constant_on(numbers.to(at::kDouble), x.device())
+                                            : numbers.to(x.device(), at::kDouble);
+  const at::Tensor angles = there.unsqueeze(-1) * rates;
   return numbers.dim() == 1 ? angles : angles.unsqueeze(1);
 }
 

@@ -15,6 +15,7 @@
 #include "ops/attention/heads.h"
 #include "ops/cuda/attention_body.h"
 #include "ops/cuda/tensors.h"
+#include "ops/fixed_shapes.h"
 #include "ops/naive/attention.h"
 
 namespace mnemo::ops::cuda {
@@ -42,8 +43,12 @@ struct DeviceMask {
   bool blind = false;  ///< there may be queries without keys
 };
 
-/// All layers use the ranges of the same table, so the last copy of the part without padding is kept.
-inline DeviceMask mask_on_device(const KeyRanges& ranges, at::Device device) {
+/// The mask without padding. All layers use the ranges of the same table, so the last copy is kept.
+inline DeviceMask open_mask_on_device(const KeyRanges& ranges, at::Device device) {
+  if (FixedShapes* work = FixedShapes::now()) {
+    const at::Tensor mask = KeyRanges{ranges.keys, ranges.offsets, ranges.bounds}.mask();
+    return {work->there(mask, device), !mask.any(-1).all().item<bool>()};
+  }
   thread_local KeyRanges from;
   thread_local DeviceMask there;
   if (!there.open.defined() || !from.offsets.is_same(ranges.offsets) || !from.bounds.is_same(ranges.bounds) ||
@@ -54,6 +59,11 @@ inline DeviceMask mask_on_device(const KeyRanges& ranges, at::Device device) {
     const at::Tensor mask = from.mask();
     there = {mask.to(device), !mask.any(-1).all().item<bool>()};
   }
+  return there;
+}
+
+inline DeviceMask mask_on_device(const KeyRanges& ranges, at::Device device) {
+  const DeviceMask there = open_mask_on_device(ranges, device);
   if (!ranges.valid.defined()) return there;
   return {there.open.logical_and(ranges.valid.to(device).unsqueeze(1)).unsqueeze(1), true};
 }
@@ -76,6 +86,9 @@ inline at::Tensor attention_by_content(const at::Tensor& q, const at::Tensor& k,
 /// Copies offsets and bounds to a device, without waiting. All layers use the ranges of the same table, so the last
 /// copy is kept there.
 inline KeyRanges on_device(const KeyRanges& ranges, at::Device device) {
+  const at::Tensor valid = ranges.valid.defined() ? ranges.valid.to(device).contiguous() : ranges.valid;
+  if (FixedShapes* work = FixedShapes::now())
+    return {ranges.keys, work->there(ranges.offsets, device), work->there(ranges.bounds, device), valid};
   thread_local KeyRanges from, there;
   if (!from.offsets.is_same(ranges.offsets) || !from.bounds.is_same(ranges.bounds) ||
       there.offsets.device() != device) {
@@ -85,8 +98,7 @@ inline KeyRanges on_device(const KeyRanges& ranges, at::Device device) {
     there = {ranges.keys, ranges.offsets.to(device, at::kInt, /*non_blocking=*/true),
              ranges.bounds.to(device, at::kInt, /*non_blocking=*/true)};
   }
-  return {ranges.keys, there.offsets, there.bounds,
-          ranges.valid.defined() ? ranges.valid.to(device).contiguous() : ranges.valid};
+  return {ranges.keys, there.offsets, there.bounds, valid};
 }
 
 /// All inputs of attention, in the form that the kernels use.

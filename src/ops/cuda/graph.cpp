@@ -1,0 +1,74 @@
+#include <torch/types.h>
+
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+
+#include <exception>
+#include <map>
+#include <memory>
+
+#include "ops/cuda.h"
+
+namespace mnemo::ops::cuda {
+namespace {
+
+/// Ends a recording that an error has made invalid, as far as LibTorch lets it end.
+void abandon(at::cuda::CUDAGraph& graph, c10::DeviceIndex device, c10::MempoolId_t pool) {
+  const auto attempt = [](const auto& step) {
+    try {
+      step();
+    } catch (const c10::Error&) {  // it was done already, or cannot be
+    }
+  };
+  attempt([&] { graph.capture_end(); });
+  attempt([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(device, pool); });
+  attempt([&] { c10::cuda::CUDACachingAllocator::releasePool(device, pool); });
+  (void)cudaGetLastError();
+}
+
+/// The stream that this thread records on, since the default one cannot be recorded. Libraries have a workspace for
+/// each.
+c10::cuda::CUDAStream side_stream(c10::DeviceIndex device) {
+  thread_local std::map<c10::DeviceIndex, c10::cuda::CUDAStream> streams;
+  return streams.try_emplace(device, c10::cuda::getStreamFromPool(false, device)).first->second;
+}
+
+}  // namespace
+
+std::function<void()> recorded(at::Device device, const std::function<void()>& work) {
+  const c10::cuda::CUDAGuard on_device(device);
+  const c10::DeviceIndex index = c10::cuda::current_device();
+  c10::cuda::getCurrentCUDAStream(index).synchronize();
+  const auto graph = std::make_shared<at::cuda::CUDAGraph>();
+  {
+    const c10::cuda::CUDAStream side = side_stream(index);
+    const c10::cuda::CUDAStreamGuard on_side(side);
+    work();  // libraries make their handles and workspaces of the stream now
+    side.synchronize();
+    const c10::MempoolId_t pool = at::cuda::graph_pool_handle();
+    graph->capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+    try {
+      work();
+    } catch (...) {
+      const std::exception_ptr why = std::current_exception();
+      abandon(*graph, index, pool);
+      std::rethrow_exception(why);
+    }
+    try {
+      graph->capture_end();
+    } catch (const c10::Error&) {
+      const std::exception_ptr why = std::current_exception();
+      abandon(*graph, index, pool);
+      std::rethrow_exception(why);
+    }
+  }
+  return [graph, device] {
+    const c10::cuda::CUDAGuard on_device(device);
+    graph->replay();
+  };
+}
+
+}  // namespace mnemo::ops::cuda
