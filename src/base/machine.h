@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/node.h"
+#include "base/processor.h"
 
 namespace mnemo::base {
 
@@ -24,9 +25,6 @@ base::Node to_node(const Machine& machine);
 
 /// This machine's name, for messages.
 std::string host_name();
-
-/// Cores available to this process.
-int64_t usable_cores();
 
 /// Memory available to this process in bytes: that of the machine, or the limit of its control group if that is lower.
 int64_t usable_memory();

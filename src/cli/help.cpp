@@ -1,3 +1,5 @@
+#include <torch/version.h>
+
 #include <algorithm>
 #include <memory>
 
@@ -12,8 +14,10 @@
 #include "cli/completion.h"
 #include "cli/recipe_folder.h"
 #include "cli/recipes.h"
+#include "experiment/device.h"
 #include "models/model.h"
 #include "models/presets.h"
+#include "ops/cuda.h"
 #include "recipes/recipe.h"
 #include "study/summary.h"
 
@@ -63,6 +67,8 @@ std::string all_answers() {
     answers.emplace_back(command.name + " -h", text);
     answers.emplace_back("help " + command.name, text);
   }
+  if (!ops::cuda::compiled())
+    answers.emplace_back(kOfBuild, std::string(TORCH_VERSION "\n") + experiment::describe_cuda());
   std::string all;
   for (const auto& [words, text] : answers) all += fmt::format("{}\n{}\n{}", words, text.size(), text);
   return all;

@@ -42,6 +42,9 @@ inline std::string mark_of_files(const std::filesystem::path& folder) {
 
 /// The words of the record with mark_of_files() of the recipes, which the answers about them hold for.
 inline constexpr const char* kMarkOfRecipes = "(recipes)";
+/// The words of the record that `--version` is made from: LibTorch's version and, in a second line, its CUDA. Only in
+/// builds without CUDA: a device can be counted by LibTorch alone.
+inline constexpr const char* kOfBuild = "(build)";
 /// Stands in an answer for the folder of the recipes.
 inline constexpr char kFolderHere = '\x01';
 

@@ -1,6 +1,6 @@
-// The program that users start. It answers what depends on the build alone from a file that the whole program wrote
-// then; for all else it becomes the whole program, which stands beside it and takes 0.2 s to load LibTorch's 64
-// libraries. The process stays the same one, so signals, locks and exit statuses are the whole program's.
+// The program that users start. It answers what depends on the build alone, and `--version`, from a file that the whole
+// program wrote then; for all else it becomes the whole program, which stands beside it and takes 0.2 s to load
+// LibTorch's 64 libraries. The process stays the same one, so signals, locks and exit statuses are the whole program's.
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -16,7 +16,9 @@
 #include <string_view>
 
 #include "base/exit_status.h"
+#include "base/version.h"
 #include "cli/recipe_folder.h"
+#include "cli/version_text.h"
 
 namespace {
 
@@ -62,6 +64,43 @@ bool print(std::string_view text) {
   return true;
 }
 
+/// The instruction set that LibTorch chooses; nothing where that is not plain.
+std::string libtorch_capability() {
+#ifdef __x86_64__
+  if (std::getenv("ATEN_CPU_CAPABILITY") != nullptr || !__builtin_cpu_supports("fma")) return {};
+  if (__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq"))
+    return "AVX512";
+  if (__builtin_cpu_supports("avx2")) return "AVX2";
+#endif
+  return {};
+}
+
+/// The number of threads that LibTorch and MKL choose; 0 where that is not plain.
+int64_t libtorch_threads() {
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string_view set = *variable;
+    const bool known = set.starts_with("OMP_NUM_THREADS=") || set.starts_with("OMP_WAIT_POLICY=");
+    if (set.starts_with("MKL_") || set.starts_with("KMP_") || (set.starts_with("OMP_") && !known)) return 0;
+  }
+  const int64_t cores = mnemo::base::usable_cores();
+  if (const char* chosen = std::getenv("OMP_NUM_THREADS"); chosen != nullptr) {
+    const int64_t threads = std::atoi(chosen);
+    return std::to_string(threads) == chosen && threads > 0 && threads <= cores ? threads : 0;
+  }
+  return content_of("/sys/devices/system/cpu/smt/active") == "0\n" ? cores : 0;
+}
+
+/// `mnemo --version`; empty if that needs LibTorch. build: the answer to kOfBuild.
+std::string version(std::string_view build) {
+  const size_t libtorch = build.find('\n');
+  const std::string capability = libtorch_capability();
+  const int64_t threads = libtorch_threads();
+  if (libtorch == build.npos || capability.empty() || threads == 0) return {};
+  mnemo::base::init_process();
+  return mnemo::cli::version_text({MNEMO_VERSION, std::string(build.substr(0, libtorch)),
+                                   std::string(build.substr(libtorch + 1)), capability, threads});
+}
+
 bool answer(const std::string& folder, int count, char** words) {
   constexpr int kMostWords = 2;
   if (count < 2 || count > kMostWords + 1) return false;
@@ -74,9 +113,11 @@ bool answer(const std::string& folder, int count, char** words) {
   if (asked == "help recipe" && terminal_columns() != 80) return false;
   std::string answers = content_of(folder + "/mnemo-answers");
   if (answers.empty()) answers = content_of(folder + "/" MNEMO_ANSWERS);
-  const auto text = find_answer(answers, asked);
+  const bool of_version = asked == "--version";
+  const auto text = find_answer(answers, of_version ? mnemo::cli::kOfBuild : asked);
   if (!text) return false;
-  std::string shown(*text);
+  std::string shown = of_version ? version(*text) : std::string(*text);
+  if (shown.empty()) return false;
   if (asked == "recipes" || asked.starts_with("completion ")) {
     const std::filesystem::path recipes = mnemo::cli::recipe_folder_beside(folder);
     if (find_answer(answers, mnemo::cli::kMarkOfRecipes) != mnemo::cli::mark_of_files(recipes)) return false;
@@ -95,9 +136,9 @@ int main(int count, char** words) {
   char program[PATH_MAX + 1] = {};
   if (readlink("/proc/self/exe", program, PATH_MAX) < 0) std::strncpy(program, words[0], PATH_MAX);
   const std::string path = program, folder = path.substr(0, path.rfind('/'));
-  if (answer(folder, count, words)) return mnemo::base::kDone;
   // As base::spin_briefly() has it, which would start the whole program once more.
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "1000", 0);
+  if (answer(folder, count, words)) return mnemo::base::kDone;
   const std::string whole = folder + "/mnemo-whole";
   execv(whole.c_str(), words);
   std::fprintf(stderr, "mnemo: error: %s: cannot be started: %s\n", whole.c_str(), std::strerror(errno));

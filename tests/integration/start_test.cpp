@@ -1,7 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/command_line.h"
@@ -25,7 +29,7 @@ std::vector<std::vector<std::string>> answered() {
     std::istringstream words(answers.substr(at, end - at));
     std::vector<std::string> split;
     for (std::string word; words >> word;) split.push_back(word);
-    if (split.front() != "(recipes)") all.push_back(split);
+    if (!split.front().starts_with("(")) all.push_back(split);
     at = start + 1 + std::stoull(answers.substr(end + 1));
   }
   return all;
@@ -73,6 +77,53 @@ TEST_F(Start, NeedsTheWholeProgramForNoneOfThem) {
   const Finished other = run_alone({"recipes", "--json"});
   EXPECT_EQ(other.status, 3);
   EXPECT_TRUE(holds(other.err, "bin/mnemo-whole: cannot be started: No such file")) << other.err;
+}
+
+/// Sets a variable of the environment during its lifetime.
+class Variable {
+ public:
+  Variable(const std::string& name, const std::string& value) : name_(name) {
+    const char* before = std::getenv(name.c_str());
+    if (before != nullptr) before_ = before;
+    setenv(name.c_str(), value.c_str(), 1);
+  }
+  ~Variable() { before_ ? setenv(name_.c_str(), before_->c_str(), 1) : unsetenv(name_.c_str()); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  std::string name_;
+  std::optional<std::string> before_;
+};
+
+TEST_F(Start, TheVersionIsThatOfTheWholeProgram) {
+  using Settings = std::vector<std::pair<std::string, std::string>>;
+  const Variable spin("GOMP_SPINCOUNT", "1000");  // the whole program alone sets it but under a sanitizer
+  for (const Settings& settings : {Settings{},
+                                   {{"OMP_NUM_THREADS", "1"}},
+                                   {{"OMP_NUM_THREADS", "1,2"}},
+                                   {{"OMP_NUM_THREADS", "1"}, {"MNEMO_MKL_OVERRIDE", "0"}},
+                                   {{"OMP_NUM_THREADS", "1"}, {"MNEMO_MALLOC_TUNING", "0"}},
+                                   {{"OMP_NUM_THREADS", "1"}, {"GOMP_SPINCOUNT", "77"}},
+                                   {{"OMP_NUM_THREADS", "1"}, {"OMP_WAIT_POLICY", "passive"}},
+                                   {{"MKL_NUM_THREADS", "1"}},
+                                   {{"ATEN_CPU_CAPABILITY", "avx2"}}}) {
+    std::vector<std::unique_ptr<Variable>> set;
+    for (const auto& [name, value] : settings) set.push_back(std::make_unique<Variable>(name, value));
+    const Finished expected = Process(folder_, {"--version"}, nullptr, kWhole).finish(), found = run({"--version"});
+    EXPECT_EQ(found.status, 0);
+    EXPECT_EQ(found.out, expected.out);
+  }
+}
+
+// Where LibTorch's choices are plain; devices are counted by LibTorch.
+TEST_F(Start, TheVersionNeedsTheWholeProgramForOtherThreads) {
+  if (!holds(content(kAnswers), "(build)\n") || !holds(run({"--version"}).out, "AVX"))
+    GTEST_SKIP() << "a build with CUDA, or another processor";
+  const Variable threads("OMP_NUM_THREADS", "1");
+  EXPECT_EQ(run_alone({"--version"}).status, 0);
+  const Variable other("OMP_NUM_THREADS", "all");
+  EXPECT_EQ(run_alone({"--version"}).status, 3);
 }
 
 TEST_F(Start, OtherRecipesAndOtherTerminalsAreForTheWholeProgram) {

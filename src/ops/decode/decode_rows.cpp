@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <type_traits>
 
 #include "ops/activation.h"
@@ -159,11 +158,17 @@ void WeighValuesOfQueriesBf16(const float* p, int64_t queries, int64_t p_stride,
 }
 
 void CopyBf16(const float* x, int64_t size, Bf16Bits* to) {
-  for (int64_t i = 0; i < size; ++i) {
-    uint32_t bits;
-    std::memcpy(&bits, x + i, sizeof(bits));
-    to[i] = static_cast<Bf16Bits>(x[i] != x[i] ? (bits >> 16) | 0x40 : (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
-  }
+  each(size, [&](auto d, int64_t i) HWY_ATTR {
+    const hn::RebindToUnsigned<decltype(d)> whole;
+    const hn::RebindToSigned<decltype(d)> with_sign;
+    const hn::Rebind<uint16_t, decltype(d)> narrow;
+    const auto value = hn::LoadU(d, x + i);
+    const auto bits = hn::BitCast(whole, value), high = hn::ShiftRight<16>(bits);
+    const auto half = hn::Add(hn::Set(whole, 0x7FFFu), hn::And(high, hn::Set(whole, 1u)));  // ties to even
+    const auto nearest = hn::ShiftRight<16>(hn::Add(bits, half)), quiet = hn::Or(high, hn::Set(whole, 0x40u));
+    const auto rounded = hn::IfThenElse(hn::RebindMask(whole, hn::IsNaN(value)), quiet, nearest);
+    hn::StoreU(hn::DemoteTo(narrow, hn::BitCast(with_sign, rounded)), narrow, to + i);
+  });
 }
 
 // slots = keep * slots + write * row; returns the product with `q` of each slot in `dots` (null: not needed).

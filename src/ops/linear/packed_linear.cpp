@@ -216,7 +216,7 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pre
 void PackedLinear::operator()(const float* x, int64_t rows, int64_t x_stride, float* y, int64_t y_stride,
                               const float* bias) const {
   if (rows == 0) return;
-  thread_local std::vector<float> scales, padded;
+  thread_local std::vector<float> scales;
   thread_local std::vector<int32_t> groups;
   constexpr int64_t kStepInts = sizeof(FourBitInputs) / sizeof(int32_t);
   const bool four_bits = has_four_bits(precision_);
@@ -244,15 +244,14 @@ void PackedLinear::operator()(const float* x, int64_t rows, int64_t x_stride, fl
     for (int64_t row = 0; row < rows; ++row)
       quantise_groups(x + row * x_stride, in_, reinterpret_cast<FourBitInputs*>(to + row * width));
     inputs.groups = to;
-  } else if (precision_ == Precision::bf16 && in_ % 2 != 0) {
-    // The kernel reads pairs.
-    float* to = kept(padded, rows * (in_ + 1));
+  } else if (precision_ == Precision::bf16) {
+    int32_t* to = kept(groups, rows * width);
     for (int64_t row = 0; row < rows; ++row) {
-      std::copy_n(x + row * x_stride, in_, to + row * (in_ + 1));
-      to[row * (in_ + 1) + in_] = 0.0f;
+      auto* numbers = reinterpret_cast<Bf16Bits*>(to + row * width);
+      copy_row(x + row * x_stride, in_, numbers);
+      if (in_ % 2 != 0) numbers[in_] = 0;
     }
-    inputs.x = to;
-    inputs.stride = in_ + 1;
+    inputs.groups = to;
   }
   const auto run = precision_ == Precision::float32 ? run_panels_float32
                    : precision_ == Precision::bf16  ? run_panels_bf16

@@ -12,7 +12,7 @@ namespace mnemo::ops {
 
 /// The storage format of weights for inference.
 ///   float32  unchanged
-///   bf16     rounded to bfloat16; products and sums in float32
+///   bf16     rounded to bfloat16, inputs too; products and sums in float32
 ///   int8     rounded to +-127 steps for each output, inputs to +-16,383 for each row; sums of products are exact
 ///   w8a8     like int8, with inputs rounded to +-127 as well: with VNNI, twice as many products in an instruction
 ///   int4     16 steps in each group of 32 weights of an output, zero among them; inputs rounded to +-127 steps in

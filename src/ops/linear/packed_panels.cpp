@@ -5,10 +5,12 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <limits>
 #include <type_traits>
+#include <vector>
 
 #include "ops/linear/packed_panels.h"
 #include "ops/linear/panel_steps-inl.h"
@@ -39,6 +41,7 @@ HWY_INLINE void block(const Panels& panels, const PanelInputs& inputs, const typ
   const F d;
   const int64_t size = (panels.in + K::kPerStep - 1) / K::kPerStep * 16;  // of one panel, in weights
   const auto* w = static_cast<const typename K::Weight*>(panels.weights) + panel * size + from / K::kPerStep * 16;
+  const InputRows<typename K::Input, MR> rows(x, stride);
   typename K::Sum sums[MR][P * kVectors];
   HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
     HWY_UNROLL(16)
@@ -49,10 +52,10 @@ HWY_INLINE void block(const Panels& panels, const PanelInputs& inputs, const typ
     for (int64_t line = 0; line < ahead.lines; ++line) {
       HWY_UNROLL(16) for (int p = 0; p < P; ++p) __builtin_prefetch(ahead.from + p * ahead.panel + line * 64, 0, 2);
       const int64_t until = HWY_MIN(steps, k + ahead.every);
-      for (; k < until; ++k) K::template step<MR, P>(w, size, x, stride, k, sums);
+      for (; k < until; ++k) K::template step<MR, P>(w, size, rows, k, sums);
     }
   }
-  for (; k < steps; ++k) K::template step<MR, P>(w, size, x, stride, k, sums);
+  for (; k < steps; ++k) K::template step<MR, P>(w, size, rows, k, sums);
   HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
     HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
       const int64_t output = panel * 16 + v * kLanes;
@@ -151,7 +154,20 @@ void PanelsFloat32(const Panels& panels, const PanelInputs& inputs, float* y, in
 }
 void PanelsBf16(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
                 int64_t last) {
-  run_panels<Bf16>(panels, inputs, inputs.x, inputs.stride, y, y_stride, first, last);
+  const int64_t pairs = (panels.in + 1) / 2;
+#if MNEMO_VNNI
+  if (has_bf16_pairs()) return run_panels<Bf16Pairs>(panels, inputs, inputs.groups, pairs, y, y_stride, first, last);
+#endif
+  // Widened once: the products of many panels are in float32.
+  thread_local std::vector<float> memory;
+  const int64_t count = inputs.rows * pairs;
+  if (static_cast<int64_t>(memory.size()) < 2 * count) memory.resize(static_cast<size_t>(2 * count));
+  for (int64_t i = 0; i < count; ++i) {
+    const auto pair = static_cast<uint32_t>(inputs.groups[i]);
+    memory[static_cast<size_t>(2 * i)] = std::bit_cast<float>(pair << 16);
+    memory[static_cast<size_t>(2 * i + 1)] = std::bit_cast<float>(pair & 0xFFFF0000u);
+  }
+  run_panels<Bf16>(panels, inputs, memory.data(), 2 * pairs, y, y_stride, first, last);
 }
 void PanelsInt8(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
                 int64_t last) {

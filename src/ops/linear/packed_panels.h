@@ -32,8 +32,9 @@ struct FourBitInputs {
   int32_t sums[2];  ///< of each group's numbers
 };
 
-/// Rows of inputs. int8: groups [rows][in/2] of two 16-bit numbers; w8a8: groups [rows][in/4] of four 8-bit numbers;
-/// with a scale for each row; int4: FourBitInputs [rows][in/64].
+/// Rows of inputs. float32: x; bf16: groups [rows][in/2] of two numbers; int8: groups [rows][in/2] of two 16-bit
+/// integers; w8a8: groups [rows][in/4] of four 8-bit integers; both with a scale for each row; int4: FourBitInputs
+/// [rows][in/64].
 struct PanelInputs {
   const float* x;
   int64_t stride;

@@ -31,6 +31,23 @@ using F = hn::FixedTag<float, kLanes>;
 using U = hn::FixedTag<uint32_t, kLanes>;
 using I = hn::FixedTag<int32_t, kLanes>;
 
+// Rows of inputs, `stride` apart. A base for every three, whose relation to the others the compiler does not see: it
+// would keep an offset for each row, more than there are registers.
+template <class Input, int MR>
+struct InputRows {
+  static constexpr int kTogether = 3;
+  const Input* bases[(MR + kTogether - 1) / kTogether];
+  int64_t stride;
+
+  InputRows(const Input* x, int64_t between) : stride(between) {
+    HWY_UNROLL(16) for (int r = 0; r < MR; r += kTogether) {
+      bases[r / kTogether] = x + r * between;
+      asm("" : "+r"(bases[r / kTogether]));
+    }
+  }
+  HWY_INLINE const Input& at(int row, int64_t k) const { return bases[row / kTogether][row % kTogether * stride + k]; }
+};
+
 // One step: kPerStep inputs of P panels against MR rows. Sums are kept in registers over all steps of a block, which
 // has at most kMost inputs. An Input holds kPerInput of them.
 struct Float32 {
@@ -41,7 +58,7 @@ struct Float32 {
   static constexpr int64_t kPerStep = 1, kPerInput = 1, kMost = kInputs;
   static Sum start(const Input*, int64_t) { return hn::Zero(F()); }
   template <int MR, int P>
-  static HWY_INLINE void step(const Weight* w, int64_t panel, const Input* x, int64_t stride, int64_t k,
+  static HWY_INLINE void step(const Weight* w, int64_t panel, const InputRows<Input, MR>& x, int64_t k,
                               Sum (&sums)[MR][P * kVectors]) {
     const F d;
     Sum row[P * kVectors];
@@ -49,7 +66,7 @@ struct Float32 {
     for (int v = 0; v < P * kVectors; ++v)
       row[v] = hn::LoadU(d, w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes);
     HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
-      const auto input = hn::Set(d, x[r * stride + k]);
+      const auto input = hn::Set(d, x.at(r, k));
       HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) sums[r][v] = hn::MulAdd(input, row[v], sums[r][v]);
     }
   }
@@ -63,7 +80,7 @@ struct Bf16 {
   static constexpr int64_t kPerStep = 2, kPerInput = 1, kMost = kInputs;
   static Sum start(const Input*, int64_t) { return hn::Zero(F()); }
   template <int MR, int P>
-  static HWY_INLINE void step(const Weight* w, int64_t panel, const Input* x, int64_t stride, int64_t k,
+  static HWY_INLINE void step(const Weight* w, int64_t panel, const InputRows<Input, MR>& x, int64_t k,
                               Sum (&sums)[MR][P * kVectors]) {
     const F d;
     const U du;
@@ -74,7 +91,7 @@ struct Bf16 {
           d, hn::ShiftLeft<16>(hn::LoadU(du, w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes)));
     }
     HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
-      const auto input = hn::Set(d, x[r * stride + 2 * k]);
+      const auto input = hn::Set(d, x.at(r, 2 * k));
       HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) sums[r][v] = hn::MulAdd(input, row[v], sums[r][v]);
     }
     HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
@@ -82,11 +99,43 @@ struct Bf16 {
       row[v] = hn::BitCast(d, hn::And(both, hn::Set(du, 0xFFFF0000u)));
     }
     HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
-      const auto input = hn::Set(d, x[r * stride + 2 * k + 1]);
+      const auto input = hn::Set(d, x.at(r, 2 * k + 1));
       HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) sums[r][v] = hn::MulAdd(input, row[v], sums[r][v]);
     }
   }
 };
+
+#if MNEMO_VNNI
+/// The weights of Bf16 against pairs of inputs: two products and their sum in an instruction of some of these
+/// processors (has_bf16_pairs).
+struct Bf16Pairs {
+  using Weight = uint32_t;
+  using Input = int32_t;  // two inputs: the first in the low half
+  using Sum = hn::Vec<F>;
+  static constexpr bool kGroups = false;
+  static constexpr int64_t kPerStep = 2, kPerInput = 2, kMost = 2 * kInputs;
+  static Sum start(const Input*, int64_t) { return hn::Zero(F()); }
+  template <int MR, int P>
+  static HWY_INLINE void step(const Weight* w, int64_t panel, const InputRows<Input, MR>& x, int64_t k,
+                              Sum (&sums)[MR][P * kVectors]) {
+    hn::Vec<U> row[P];
+    HWY_UNROLL(16) for (int v = 0; v < P; ++v) row[v] = hn::LoadU(U(), w + v * panel + k * 16);
+    HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
+      const auto input = hn::Set(I(), x.at(r, k));
+      HWY_UNROLL(16) for (int v = 0; v < P; ++v) {
+        __m512 sum = sums[r][v].raw;
+        asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(row[v].raw), "v"(input.raw));
+        sums[r][v] = Sum{sum};
+      }
+    }
+  }
+};
+
+inline bool has_bf16_pairs() {
+  static const bool has = __builtin_cpu_supports("avx512bf16") != 0;
+  return has;
+}
+#endif
 
 #if HWY_TARGET != HWY_SCALAR
 template <class V>
@@ -105,14 +154,14 @@ struct Int8 {
   static constexpr int64_t kPerStep = 2, kPerInput = 2, kMost = kInputs;
   static Sum start(const Input*, int64_t) { return hn::Zero(I()); }
   template <int MR, int P>
-  static HWY_INLINE void step(const Weight* w, int64_t panel, const Input* x, int64_t stride, int64_t k,
+  static HWY_INLINE void step(const Weight* w, int64_t panel, const InputRows<Input, MR>& x, int64_t k,
                               Sum (&sums)[MR][P * kVectors]) {
     const I d32;
 #if HWY_TARGET == HWY_SCALAR
     for (int v = 0; v < P * kVectors; ++v) {
       const auto* at = reinterpret_cast<const int8_t*>(w + (v / kVectors) * panel + k * 16 + v % kVectors);
       for (int r = 0; r < MR; ++r) {
-        const int32_t both = x[r * stride + k];
+        const int32_t both = x.at(r, k);
         sums[r][v] = hn::Add(sums[r][v],
                              hn::Set(d32, at[0] * static_cast<int16_t>(both & 0xFFFF) + at[1] * (both >> 16)));
       }
@@ -125,7 +174,7 @@ struct Int8 {
       row[v] = hn::PromoteTo(d16, hn::LoadU(hn::FixedTag<int8_t, 2 * kLanes>(), at));
     }
     HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
-      const auto input = hn::BitCast(d16, hn::Set(d32, x[r * stride + k]));
+      const auto input = hn::BitCast(d16, hn::Set(d32, x.at(r, k)));
       HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
 #if MNEMO_VNNI
         // Product, sum of the pair and addition in one instruction; GCC 12 would keep the intrinsic's sums in memory.
@@ -169,14 +218,14 @@ struct W8A8 {
   }
 #endif
   template <int MR, int P>
-  static HWY_INLINE void step(const Weight* w, int64_t panel, const Input* x, int64_t stride, int64_t k,
+  static HWY_INLINE void step(const Weight* w, int64_t panel, const InputRows<Input, MR>& x, int64_t k,
                               Sum (&sums)[MR][P * kVectors]) {
     const I d;
 #if HWY_TARGET == HWY_SCALAR
     for (int v = 0; v < P * kVectors; ++v) {
       const auto* at = reinterpret_cast<const int8_t*>(w + (v / kVectors) * panel + k * 16 + v % kVectors);
       for (int r = 0; r < MR; ++r) {
-        const auto* input = reinterpret_cast<const int8_t*>(x + r * stride + k);
+        const auto* input = reinterpret_cast<const int8_t*>(&x.at(r, k));
         for (int i = 0; i < 4; ++i) sums[r][v] = hn::Add(sums[r][v], hn::Set(d, at[i] * input[i]));
       }
     }
@@ -185,7 +234,7 @@ struct W8A8 {
     const Sum raise = hn::Set(d, static_cast<int32_t>(0x80808080u));
     HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) row[v] = hn::Xor(hn::LoadU(d, w + v * panel + k * 16), raise);
     HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
-      const auto input = hn::Set(d, x[r * stride + k]);
+      const auto input = hn::Set(d, x.at(r, k));
       HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) multiply_add(sums[r][v], row[v], input);
     }
 #else
@@ -199,7 +248,7 @@ struct W8A8 {
       for (int v = 0; v < P * kVectors; ++v)
         row[v] = part(hn::LoadU(d, w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes));
       HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
-        const auto input = part(hn::Set(d, x[r * stride + k]));
+        const auto input = part(hn::Set(d, x.at(r, k)));
         HWY_UNROLL(16)
         for (int v = 0; v < P * kVectors; ++v) sums[r][v] = hn::Add(sums[r][v], sum_of_pairs(row[v], input));
       }
@@ -269,14 +318,14 @@ struct FourBit {
   }
 
   template <int MR, int P>
-  static HWY_INLINE void step(const Weight* w, int64_t panel, const Input* x, int64_t stride, int64_t k,
+  static HWY_INLINE void step(const Weight* w, int64_t panel, const InputRows<Input, MR>& x, int64_t k,
                               Sum (&sums)[MR][P * kVectors]) {
     const F d;
     const auto bytes = [&](int v) { return (w + (v / kVectors) * panel + k * 16)->bytes; };
     HWY_UNROLL(2) for (int g = 0; g < 2; ++g) {
       hn::Vec<I> whole[MR][P * kVectors];
       HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
-        const auto start = hn::Set(I(), kOffset ? 0 : -8 * x[r * stride + k].sums[g]);
+        const auto start = hn::Set(I(), kOffset ? 0 : -8 * x.at(r, k).sums[g]);
         HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) whole[r][v] = start;
       }
       HWY_UNROLL(4) for (int j = 0; j < 4; ++j) {
@@ -284,7 +333,7 @@ struct FourBit {
           const auto* at = bytes(v) + g * 256 + j * 64 + (v % kVectors) * kLanes * 4;
           const auto both = hn::LoadU(U(), reinterpret_cast<const uint32_t*>(at));
           HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
-            const int32_t* fours = x[r * stride + k].fours + g * 8 + j;
+            const int32_t* fours = x.at(r, k).fours + g * 8 + j;
             add_products(whole[r][v], both, fours[0], fours[4]);
           }
         }
@@ -293,7 +342,7 @@ struct FourBit {
         const auto* at = bytes(v) + 512 + g * 32 + (v % kVectors) * kLanes * 2;
         const auto scale = number(at);
         HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
-          const Input& input = x[r * stride + k];
+          const Input& input = x.at(r, k);
           auto value = hn::Mul(hn::ConvertTo(d, whole[r][v]), scale);
           if constexpr (kOffset)
             value = hn::MulAdd(number(at + 64), hn::Set(d, static_cast<float>(input.sums[g])), value);

@@ -119,13 +119,19 @@ void expect_rows_as_alone() {
 TEST(DecodeRows, RowsOfAPromptAreAsAloneInFloat32) { test::for_each_instruction_set(expect_rows_as_alone<float>); }
 TEST(DecodeRows, RowsOfAPromptAreAsAloneInBf16) { test::for_each_instruction_set(expect_rows_as_alone<Bf16Bits>); }
 
-TEST(DecodeRows, RoundsToBf16LikeLibTorch) {
-  at::Tensor x = at::cat({random({1000}, 1), at::tensor({0.0f, -0.0f, 1.0f, 1e38f, -3.4e38f, 1e-40f,
-                                                         std::numeric_limits<float>::infinity()})});
-  at::Tensor rounded = at::empty(x.sizes(), at::kBFloat16);
-  copy_row(x.const_data_ptr<float>(), x.numel(), static_cast<Bf16Bits*>(rounded.mutable_data_ptr()));
-  EXPECT_TRUE(at::equal(rounded, x.to(at::kBFloat16)));
+void expect_rounding() {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+  const at::Tensor x = at::cat({random({1000}, 1), at::tensor({0.0f, -0.0f, 1.0f, 1e38f, -3.4e38f, 1e-40f, inf, nan}),
+                                at::tensor({1.00390625f, 1.01171875f, -1.00390625f})});  // ties
+  for (const int64_t size : {x.numel(), int64_t{3}, int64_t{17}}) {
+    const at::Tensor some = x.narrow(0, x.numel() - size, size);
+    at::Tensor rounded = at::empty({size}, at::kBFloat16);
+    copy_row(some.const_data_ptr<float>(), size, static_cast<Bf16Bits*>(rounded.mutable_data_ptr()));
+    EXPECT_TRUE(at::allclose(rounded, some.to(at::kBFloat16), 0.0, 0.0, true)) << size;
+  }
 }
+
+TEST(DecodeRows, RoundsToBf16LikeLibTorch) { test::for_each_instruction_set(expect_rounding); }
 
 void expect_abc_steps() {
   const int64_t tokens = 20, width = 32, d = 24;

@@ -90,9 +90,10 @@ void expect_products() {
         const PackedLinear linear(weight, out % 2 == 0 ? at::Tensor() : bias, precision);
         for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 11, 13, 26}) {
           const at::Tensor x = gaussian({rows, in}, rows);
-          const at::Tensor read = precision == Precision::w8a8 ? rounded(x, precision)
-                                  : has_four_bits(precision)   ? rounded_groups(x)
-                                                               : x.to(at::kDouble);
+          const bool same = precision == Precision::w8a8 || precision == Precision::bf16;
+          const at::Tensor read = has_four_bits(precision) ? rounded_groups(x)
+                                  : same                   ? rounded(x, precision)
+                                                           : x.to(at::kDouble);
           at::Tensor expected = at::matmul(read, rounded(weight, precision).t());
           if (out % 2 != 0) expected = expected + bias;
           // int8 rounds inputs to steps of 1/16383 of the largest value in the row.
