@@ -169,12 +169,12 @@ int run_data(DataArguments options) {
   base::require(!options.out, "data: --out goes with prepare and tokenizer");
   const base::Node table = data_of(options);
   const auto task = tasks::task_spec(table);
-  task->require_data();
   base::require(!options.check || task->can_check(), "data: --check goes with images, found {}", task->title());
   base::require(!options.count || task->shows_samples(),
                 "data: --count goes with data whose samples are printed; {} is described as a whole", task->title());
   base::require(!options.seed || task->endless(), "data: --seed goes with generated samples, found {}", task->title());
   base::require(options.seed.value_or(0) >= 0, "data: --seed: expected at least 0, found {}", options.seed.value_or(0));
+  task->require_data();
   const tasks::Shown shown = task->show(
       {options.part, options.count.value_or(5), options.seed.value_or(0), options.check, options.json});
   if (options.json) {

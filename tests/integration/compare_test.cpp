@@ -129,7 +129,7 @@ TEST_F(CommandLine, CompareWithoutDataIsRefusedBeforeTheFirstTraining) {
   write(folder_ / "studies.toml", kStudies);
   const std::string out = folder_ / "out";
   for (const auto& [path, said] : {std::pair("", "data.train: expected data of type \"text\""),
-                                   {"none.txt", "data.train: none.txt: no such file or folder"}}) {
+                                   {"none.txt", "none.txt: no such file or folder"}}) {
     const Finished outcome = run(
         {"compare", folder_ / "studies.toml", "--out", out, "--set", std::string("study[0].data.train=") + path});
     EXPECT_EQ(outcome.status, 2) << outcome.err;
