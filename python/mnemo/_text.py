@@ -89,7 +89,7 @@ class Text:
 
     @property
     def finish_reason(self) -> str:
-        """Why the last text ended: "stop", "length", or "" if it was left before its end."""
+        """Why the last text ended: "stop", "length", or "" if none was begun, or it was left before its end."""
         return self._open.finish_reason()
 
     def fork(self, seed: Optional[int] = None) -> Text:

@@ -239,9 +239,8 @@ py::list translate(const ModelHandle& handle, const Strings& lines, const Transl
 // ---- Tokenizers
 
 std::shared_ptr<const text::Tokenizer> tokenizer_of(const ModelHandle& handle) {
-  const auto& tokenizer = handle.parts().tokenizer;
-  base::require(tokenizer != nullptr, "{}: the model has no tokenizer", handle.parts().folder);
-  return tokenizer;
+  handle.parts().words("tokenizer");
+  return handle.parts().tokenizer;
 }
 
 /// Number of characters that begin in the bytes.

@@ -256,10 +256,10 @@ core::Segment segment_of(const models::Model& model, const ModelCall& call) {
       segment.source = call.source.to(at::kLong);
       segment.source_valid = call.source_valid;
     }
-    if (call.token_types.defined()) {
-      require_tokens("token_types", call.token_types, int64_t{1} << 31, device);
-      segment.token_types = call.token_types.to(at::kLong);
-    }
+  }
+  if (call.token_types.defined()) {
+    require_tokens("token_types", call.token_types, int64_t{1} << 31, device);
+    segment.token_types = call.token_types.to(at::kLong);
   }
   if (segment.pixels.defined()) return segment;
   require_mask("valid", call.valid, call.input);

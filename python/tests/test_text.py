@@ -280,6 +280,11 @@ def test_errors_are_pythons(model, tmp_path):
         mnemo.load(tmp_path)
     with pytest.raises(ValueError, match="temperature"):
         model.generate("a", temperature=-1.0)
+    with pytest.raises(ValueError, match="'max_tokens': expected 1 to 16777216, found 0"):
+        model.generate("a", max_tokens=0)
+    with pytest.raises(ValueError, match="token types need a table"):
+        model(torch.tensor([[1, 2]]), token_types=torch.tensor([[0, 0]]))
+    assert model.text().finish_reason == ""
     with pytest.raises(TypeError):
         model.generate("a", temperature="hot")
     with pytest.raises(TypeError):

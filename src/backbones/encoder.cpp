@@ -2,8 +2,6 @@
 
 #include <torch/types.h>
 
-#include "base/error.h"
-
 namespace mnemo::backbones {
 
 Encoder::Encoder(const EncoderOptions& options, const layers::Scope& scope, const core::AttentionMaker& make_attention)
@@ -17,9 +15,7 @@ Encoder::Encoder(const EncoderOptions& options, const layers::Scope& scope, cons
 }
 
 at::Tensor Encoder::embed(const core::BackboneInput& input) const {
-  at::Tensor rows = LayerStack::embed(input);
-  base::require(!input.token_types.defined() || token_types_.defined(),
-                "[backbone] token types need a table: expected backbone.token_types of at least 1, found 0");
+  at::Tensor rows = token_types_.defined() ? positioned(input) : LayerStack::embed(input);
   if (input.token_types.defined()) {
     layers::require_below(input.token_types, token_types_.size(0), "token types");
     rows = rows + at::embedding(token_types_, input.token_types);

@@ -110,6 +110,13 @@ at::Tensor LayerStack::positions_of(const core::BackboneInput& input) const {
 }
 
 at::Tensor LayerStack::embed(const core::BackboneInput& input) const {
+  base::require(!input.token_types.defined(),
+                "[backbone] token types need a table of them, which an encoder with backbone.token_types of at least 1 "
+                "has; leave them out");
+  return positioned(input);
+}
+
+at::Tensor LayerStack::positioned(const core::BackboneInput& input) const {
   if (options_.position.type == PositionOptions::Type::none) return input.rows;
   const at::Tensor positions = positions_of(input);
   if (!options_.position.skips_padding || !input.valid.defined()) return input.rows + positions;

@@ -38,8 +38,11 @@ class LayerStack : public core::Backbone {
   std::unique_ptr<core::DecodeStack> decode_stack() const override;
 
  protected:
-  /// The rows [B,Q,D] that enter the first layer, before dropout; by default the input rows plus positions.
+  /// The rows [B,Q,D] that enter the first layer, before dropout; by default positioned(). Throws InputError for token
+  /// types without a table.
   virtual at::Tensor embed(const core::BackboneInput& input) const;
+  /// The input rows plus positions.
+  at::Tensor positioned(const core::BackboneInput& input) const;
 
  private:
   at::Tensor positions_of(const core::BackboneInput& input) const;

@@ -244,7 +244,7 @@ std::map<std::string, std::string> text_files_of(const std::string& folder) {
 }
 
 base::Node model_table(const std::string& path) {
-  const std::string folder = model_folder(path);
+  const std::string folder = find_model_folder(path);
   return base::write_options(load_any(folder).model->options());
 }
 

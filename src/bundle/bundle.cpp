@@ -2,9 +2,6 @@
 
 #include <fmt/ranges.h>
 
-#include <mutex>
-#include <set>
-
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/log.h"
@@ -38,12 +35,32 @@ void require_model_files(const std::string& checkpoint) {
                 "{}: an earlier version wrote it without {}; resume the run to get a model", checkpoint, kConfigFile);
 }
 
-/// Tells the user which folder a path stands for, once, however often it is looked up.
-void say_once(const std::string& text) {
-  static std::mutex mutex;
-  static std::set<std::string> said;
-  const std::lock_guard lock(mutex);
-  if (said.insert(text).second) base::log_info("{}", text);
+/// The folder that a path stands for, and what to say of the choice; empty: the path itself.
+struct FoundFolder {
+  std::string path, chosen = {};
+};
+
+FoundFolder find_folder(const std::string& path, const std::optional<std::string>& checkpoint) {
+  const bool is_checkpoint = is_checkpoint_folder(path);
+  if (is_checkpoint || base::path_exists(base::join_path(path, kConfigFile))) {
+    base::require(!checkpoint, "{}: --checkpoint chooses from a run; this is a {}", path,
+                  is_checkpoint ? "checkpoint" : "model folder");
+    if (is_checkpoint) require_model_files(weights::verify_checkpoint(path).path);
+    return {path};
+  }
+  const std::string inside = base::join_path(path, "model");
+  if (!checkpoint && base::is_folder(inside)) return {inside, inside};
+  const std::string which = checkpoint.value_or("best");
+  const auto found = weights::find_checkpoint(path, which);
+  const bool is_run = base::path_exists(base::join_path(path, "recipe.toml"));
+  base::require(found || !(is_run || checkpoint), "{}: has no {}checkpoint", path,
+                checkpoint ? "good " : "model yet and no good ");
+  if (!found) return {path};
+  require_model_files(found->path);
+  return {found->path, fmt::format("{}, {}", found->path,
+                                   checkpoint    ? fmt::format("of step {}", found->step)
+                                   : found->best ? "the best checkpoint; the run has no model yet"
+                                                 : "the latest checkpoint; the run has no model yet")};
 }
 
 Bundle read_folder(const std::string& folder, bool mapped) {
@@ -75,6 +92,17 @@ std::shared_ptr<models::TextModel> Bundle::text(std::string_view who) const {
   return models::as<models::TextModel>(model, who);
 }
 
+const text::Tokenizer& Bundle::words(std::string_view who) const {
+  base::require(
+      tokenizer != nullptr,
+      "{}: {}: expected a model of texts, found one without a tokenizer; a model of a made task such as copying has "
+      "none "
+      "(measure it with mnemo eval), and one that was converted takes the tokenizer's files (tokenizer.json, vocab.txt "
+      "and so on) from the folder that it was made from",
+      who, folder);
+  return *tokenizer;
+}
+
 std::shared_ptr<models::ImageModel> Bundle::images() const { return models::as<models::ImageModel>(model, folder); }
 
 std::shared_ptr<models::PairModel> Bundle::pairs() const { return models::as<models::PairModel>(model, folder); }
@@ -87,31 +115,12 @@ ImagePreprocessing Bundle::preprocessing() const {
   return ImagePreprocessing::read(folder);
 }
 
+std::string find_model_folder(const std::string& path) { return find_folder(path, {}).path; }
+
 std::string model_folder(const std::string& path, const std::optional<std::string>& checkpoint) {
-  const bool is_checkpoint = is_checkpoint_folder(path);
-  if (is_checkpoint || base::path_exists(base::join_path(path, kConfigFile))) {
-    base::require(!checkpoint, "{}: --checkpoint chooses from a run; this is a {}", path,
-                  is_checkpoint ? "checkpoint" : "model folder");
-    if (is_checkpoint) require_model_files(weights::verify_checkpoint(path).path);
-    return path;
-  }
-  const std::string inside = base::join_path(path, "model");
-  if (!checkpoint && base::is_folder(inside)) {
-    say_once(fmt::format("model: {}", inside));
-    return inside;
-  }
-  const std::string which = checkpoint.value_or("best");
-  const auto found = weights::find_checkpoint(path, which);
-  const bool is_run = base::path_exists(base::join_path(path, "recipe.toml"));
-  base::require(found || !(is_run || checkpoint), "{}: has no {}checkpoint", path,
-                checkpoint ? "good " : "model yet and no good ");
-  if (!found) return path;
-  require_model_files(found->path);
-  say_once(fmt::format("model: {}, {}", found->path,
-                       checkpoint    ? fmt::format("of step {}", found->step)
-                       : found->best ? "the best checkpoint; the run has no model yet"
-                                     : "the latest checkpoint; the run has no model yet"));
-  return found->path;
+  FoundFolder found = find_folder(path, checkpoint);
+  if (!found.chosen.empty()) base::log_info("model: {}", found.chosen);
+  return std::move(found.path);
 }
 
 namespace {

@@ -38,6 +38,8 @@ struct Bundle {
   bool is_images() const;
   /// The model, if it reads texts. Throws InputError "WHO: ..." otherwise.
   std::shared_ptr<models::TextModel> text(std::string_view who) const;
+  /// The tokenizer. Throws InputError "WHO: FOLDER: ..." for a model that has none.
+  const text::Tokenizer& words(std::string_view who) const;
   /// The model, if it reads images, or pairs. Throws InputError naming the folder otherwise.
   std::shared_ptr<models::ImageModel> images() const;
   std::shared_ptr<models::PairModel> pairs() const;
@@ -53,6 +55,8 @@ struct Bundle {
 /// Logs what is used of a run and changes nothing in it, because the training may still be running. Throws InputError
 /// for a damaged checkpoint.
 std::string model_folder(const std::string& path, const std::optional<std::string>& checkpoint = {});
+/// model_folder() that logs nothing, for a look at a model that is read later or not at all.
+std::string find_model_folder(const std::string& path);
 
 /// Reads the model that model_folder finds, whatever model it is. Throws InputError naming the file and what is
 /// missing, unexpected or wrong.

@@ -16,7 +16,6 @@
 #include "data/prepare/registry.h"
 #include "recipes/recipe.h"
 #include "tasks/registry.h"
-#include "tasks/require_data.h"
 #include "text/train_tokenizer.h"
 
 namespace mnemo::cli {
@@ -169,13 +168,13 @@ int run_data(DataArguments options) {
                 options.more.empty() ? "" : options.more.front());
   base::require(!options.out, "data: --out goes with prepare and tokenizer");
   const base::Node table = data_of(options);
-  tasks::require_data(table);
   const auto task = tasks::task_spec(table);
   base::require(!options.check || task->can_check(), "data: --check goes with images, found {}", task->title());
   base::require(!options.count || task->shows_samples(),
                 "data: --count goes with data whose samples are printed; {} is described as a whole", task->title());
   base::require(!options.seed || task->endless(), "data: --seed goes with generated samples, found {}", task->title());
   base::require(options.seed.value_or(0) >= 0, "data: --seed: expected at least 0, found {}", options.seed.value_or(0));
+  task->require_data();
   const tasks::Shown shown = task->show(
       {options.part, options.count.value_or(5), options.seed.value_or(0), options.check, options.json});
   if (options.json) {

@@ -60,7 +60,8 @@ std::string recipes_text(const std::string& folder) {
     const recipes::RecipeFile file = recipes::RecipeFile::read(path_of(name));
     table.add_row({name, command_for(file), file.name()});
   }
-  return fmt::format("{}\nThey are in {}. To train one: mnemo train text --data my.txt\n", table.text(), folder);
+  return fmt::format("{}\nThey are in {}. To train one: mnemo train text --data my.txt\n",
+                     table.text(base::output_columns()), folder);
 }
 
 std::string recipe_folder() {

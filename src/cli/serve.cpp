@@ -64,7 +64,10 @@ int serve_model(ServeArguments arguments) {
                        .answers = serve::open_answers(stored, arguments.precision),
                        .resets_segments = stored.conventions.resets_segments(),
                        .has_chat_template = has_chat_template(stored.folder)};
-  if (!served.answers) served.text = infer::open_text(stored, {.precision = arguments.precision.value_or("")});
+  if (!served.answers) {
+    stored.words("serve");
+    served.text = infer::open_text(stored, {.precision = arguments.precision.value_or("")});
+  }
   choose_threads(stored.model->parameters().count(), served.answers ? 8 : 1);
   served.threads = at::get_num_threads();
   const std::string name = served.name;

@@ -186,9 +186,7 @@ void print_result(const std::string& command, const std::string& folder, const r
   for (const auto& [name, value] : training.card.metrics) text += fmt::format("held-out {} {:.4f}\n", name, value);
   text += fmt::format("model: {}\n", training.model);
   if (experiment.recipe.train.report) text += fmt::format("report: {}\n", base::join_path(folder, "report.html"));
-  const models::Model& model = *experiment.model;
-  if (experiment.tokenizer && std::holds_alternative<core::TokenInput>(model.input()) &&
-      model.options().backbone.causal() && model.head().predicts_next_token() && !model.sees_ahead())
+  if (experiment.recipe.task()->text() != nullptr && !experiment.model->sees_ahead())
     text += fmt::format("try: mnemo generate {} --prompt 'Once upon a time'\n", base::shell_quoted(training.model));
   base::print(text);
 }

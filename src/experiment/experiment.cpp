@@ -28,7 +28,6 @@
 #include "models/make_attention.h"
 #include "models/presets.h"
 #include "models/registry.h"
-#include "tasks/require_data.h"
 #include "tasks/types/pairs.h"
 #include "text/open_tokenizer.h"
 
@@ -262,7 +261,7 @@ void start_finetuning(Experiment& bench) {
   const auto task = recipe.task();
   base::require(recipe.train.only.empty() && !recipe.train.lora,
                 "recipe: 'train.only', 'train.lora': the regime of [finetune] decides what is trained; leave them out");
-  base::require(task->input() == tasks::InputKind::images && !task->detects(),
+  base::require(task->classifies_images(),
                 "recipe: [finetune] is for images; expected [data] of images, found type \"{}\"", task->type());
   require_same_model(recipe.model, options, folder);
   recipe.model = options;
@@ -342,7 +341,7 @@ void require_same_vocabulary(const std::string& folder, const Experiment& experi
   text::Files before;
   if (text::has_tokenizer(folder)) {
     before = text::open_tokenizer(folder)->defining_files();
-  } else if (std::holds_alternative<core::PairInput>(experiment.model->input())) {
+  } else if (!experiment.files.empty()) {
     try {
       before = data::defining_files(data::read_vocabularies(bundle::files_beside(folder), folder));
     } catch (const base::InputError& error) {
@@ -362,7 +361,7 @@ void require_same_vocabulary(const std::string& folder, const Experiment& experi
 
 Experiment make_experiment(const recipes::Recipe& recipe) {
   Experiment bench{.recipe = recipe, .tokenizer = {}, .model = {}, .task = {}};
-  tasks::require_data(recipe.data);
+  recipe.task()->require_data();
   if (recipe.finetune) {
     start_finetuning(bench);
     return bench;
@@ -387,9 +386,9 @@ Experiment make_experiment(const recipes::Recipe& recipe) {
   bench.files = std::move(loaded.files);
   bench.tokenizer = loaded.tokenizer;
   if (recipe.init) {
-    const std::string folder = bundle::model_folder(*recipe.init);
+    const std::string folder = bundle::find_model_folder(*recipe.init);
     // A published model may have got more words, and come without a tokenizer.
-    const bool has_own = std::holds_alternative<core::PairInput>(bench.model->input()) || text::has_tokenizer(folder);
+    const bool has_own = !bench.files.empty() || text::has_tokenizer(folder);
     if (has_own && bundle::find_published(folder).format == nullptr)
       require_same_vocabulary(folder, bench, "recipe: 'init'");
     warn_of_other_vocabulary(*recipe.init, model, loaded.shape);

@@ -40,10 +40,6 @@ void require_no_text_options(const MeasureOptions& options) {
                 "texts of language models");
 }
 
-bool reads_pairs(const bundle::Bundle& stored) {
-  return std::holds_alternative<core::PairInput>(stored.model->input());
-}
-
 /// What is evaluated: the stored model, or the same with another memory.
 std::shared_ptr<const core::Model> measured_model(const bundle::Bundle& stored, const MeasureOptions& options) {
   std::shared_ptr<const core::Model> model = stored.model;
@@ -142,8 +138,8 @@ Measured measure_images(const bundle::Bundle& stored, const data::ImageOptions& 
 }
 
 /// The set that lies in a folder, in the way the model reads images; all of it where it has no parts of its own.
-Measured measure_image_folder(const bundle::Bundle& stored, const bundle::ModelHead& head,
-                              const MeasureOptions& options) {
+Measured measure_image_folder(const bundle::Bundle& stored, const MeasureOptions& options) {
+  const bundle::ModelHead head = answering_head(stored, recipe_beside(stored.folder), options);
   data::ImageOptions images = data::detect_images(*options.data);
   images.valid_fraction = 0;
   const bundle::ImagePreprocessing facts = stored.preprocessing();
@@ -170,7 +166,7 @@ std::optional<tasks::Evaluation> evaluated(const bundle::Bundle& stored, const r
   tasks::TaskSettings settings = recipe.task_settings();
   settings.translated = options.translated;
   settings.eval_batch_size = options.batch;
-  if (reads_pairs(stored)) settings.vocabularies = infer::vocabularies_of(stored);
+  settings.vocabularies = [&] { return infer::vocabularies_of(stored); };
   settings.generation = [&] { return published_search(stored, recipe); };
   if (!task->endless()) settings.eval_samples = INT64_MAX;
   const auto loaded = task->load(stored.options(), settings);
@@ -202,7 +198,7 @@ Measured measure_own(const bundle::Bundle& stored, const recipes::Recipe& recipe
   const data::Part part = data::part_of(name, "eval: --part");
   const auto task = recipe.task();
   if (const data::TextOptions* text = task->text()) {
-    base::require(stored.tokenizer != nullptr, "{}: has no vocabulary", stored.folder);
+    stored.words("eval");
     const data::TextSplit split = data::split_text(*text);
     const std::optional<text::TextSource> source = part == data::Part::train   ? split.train
                                                    : part == data::Part::valid ? split.valid
@@ -214,7 +210,7 @@ Measured measure_own(const bundle::Bundle& stored, const recipes::Recipe& recipe
         options, name + " part of " + text->train, text->resets_segments(), recipe.train.eval_context.value_or(0));
   }
   // With the stored model's options: of a fine-tuning they may stand in the trained model alone.
-  if (task->input() == tasks::InputKind::images && !task->detects()) {
+  if (task->classifies_images()) {
     const data::ImageOptions images = task->images(stored.options());
     return measure_images(stored, images, name, answering_head(stored, recipe, options), options,
                           base::printable(images.train, 400));
@@ -225,8 +221,9 @@ Measured measure_own(const bundle::Bundle& stored, const recipes::Recipe& recipe
 }
 
 /// Pairs of a file, or of a folder of documents, in the columns and windows that the model's own recipe names.
-Measured measure_pairs(const bundle::Bundle& stored, const std::optional<recipes::Recipe>& recipe,
-                       const MeasureOptions& options) {
+Measured measure_pairs(const bundle::Bundle& stored, const MeasureOptions& options) {
+  const std::optional<recipes::Recipe> recipe = own_recipe(stored);
+  if (!is_of<tasks::PairSpec>(recipe)) return measure_as_trained(stored, recipe, options);
   require_no_text_options(options);
   tasks::PairSpecOptions pairs;
   if (recipe) pairs = base::read_typed_options<tasks::PairSpecOptions>(recipe->data);
@@ -248,8 +245,9 @@ Measured measure_pairs(const bundle::Bundle& stored, const std::optional<recipes
 }
 
 /// Labelled texts of a file, in the columns that the model's own recipe names.
-Measured measure_labelled(const bundle::Bundle& stored, const std::optional<recipes::Recipe>& recipe,
-                          const MeasureOptions& options) {
+Measured measure_labelled(const bundle::Bundle& stored, const MeasureOptions& options) {
+  const std::optional<recipes::Recipe> recipe = own_recipe(stored);
+  if (!is_of<tasks::LabelledTextSpec>(recipe)) return measure_as_trained(stored, recipe, options);
   require_no_text_options(options);
   const TextClassifier classifier(stored, recipe, "eval");
   data::LabelledTexts read = data::read_labelled_file(*options.data, classifier.columns());
@@ -293,18 +291,11 @@ void MeasureOptions::validate() const {
 
 namespace {
 
-/// A file of texts, in the way the model reads them.
-Measured measure_file(const bundle::Bundle& stored, const MeasureOptions& options) {
+/// A file of texts of which the model continues each.
+Measured measure_text_file(const bundle::Bundle& stored, const MeasureOptions& options) {
   const std::optional<recipes::Recipe> recipe = own_recipe(stored);
-  const bool pairs = reads_pairs(stored), classes = !pairs && stored.model->num_classes() > 0;
-  const bool usual = pairs     ? is_of<tasks::PairSpec>(recipe)
-                     : classes ? is_of<tasks::LabelledTextSpec>(recipe)
-                               : stored.model->head().predicts_next_token();
-  if (!usual) return measure_as_trained(stored, recipe, options);
-  if (pairs) return measure_pairs(stored, recipe, options);
-  if (classes) return measure_labelled(stored, recipe, options);
-  base::require(stored.tokenizer != nullptr, "{}: has no vocabulary: it was trained on a synthetic task, not on a text",
-                stored.folder);
+  if (!stored.model->head().predicts_next_token()) return measure_as_trained(stored, recipe, options);
+  stored.words("eval");
   base::require(!options.separator || options.documents == "line", "eval: --separator goes with --documents line");
   const auto rule = data::DocumentRule::parse(options.documents.value_or("none"), options.separator.value_or(""));
   const bool bytes = stored.tokenizer->type() == "bytes";
@@ -329,22 +320,38 @@ Measured measure_detector(const bundle::Bundle& stored, const MeasureOptions& op
   return {recipe->task()->describe() + " Part " + name + ".", found->predictions, found->metrics, 0, found->notes};
 }
 
+/// What --data gives to a kind of model, and how that is measured.
+struct FileMeasure {
+  const char* name;
+  Measured (*measure)(const bundle::Bundle&, const MeasureOptions&);
+  bool has_parts = false, has_tasks = false, translates = false;
+};
+
+FileMeasure file_measure(const bundle::Bundle& stored) {
+  switch (core::kind_of(stored.model->input())) {
+    case core::InputKind::images:
+      return {"the folder of an image set", measure_image_folder, true, true};
+    case core::InputKind::pairs:
+      return {.name = "tab-separated pairs", .measure = measure_pairs, .translates = true};
+    case core::InputKind::tokens:
+      break;
+  }
+  return stored.model->num_classes() > 0 ? FileMeasure{"labelled texts", measure_labelled}
+                                         : FileMeasure{"a text", measure_text_file};
+}
+
 Measured measure_any(const bundle::Bundle& stored, const MeasureOptions& options) {
   if (models::is_detector(stored.options())) return measure_detector(stored, options);
-  const bool images = stored.is_images();
-  base::require(images || !options.task, "eval: --task goes with a model of images");
-  base::require(!options.translated || reads_pairs(stored), "eval: --translated goes with a model of pairs");
+  const FileMeasure file = file_measure(stored);
+  base::require(file.has_tasks || !options.task, "eval: --task goes with a model of images");
+  base::require(file.translates || !options.translated, "eval: --translated goes with a model of pairs");
   base::require(stored.tokenizer != nullptr || !options.strict, "eval: --strict goes with texts");
-  const std::optional<recipes::Recipe> recipe = options.data && !images ? std::nullopt : recipe_beside(stored.folder);
-  if (options.data && images) return measure_image_folder(stored, answering_head(stored, recipe, options), options);
-  base::require(!options.data || !options.part, "eval: --part goes with a run's own data; drop it or --data");
-  if (options.data) return measure_file(stored, options);
+  base::require(file.has_parts || !options.data || !options.part,
+                "eval: --part goes with a run's own data; drop it or --data");
+  if (options.data) return file.measure(stored, options);
+  const std::optional<recipes::Recipe> recipe = recipe_beside(stored.folder);
   base::require(recipe.has_value(), "eval: {} is not in a run's folder, so its data are unknown; give {} with --data",
-                stored.folder,
-                images                            ? "the folder of an image set"
-                : reads_pairs(stored)             ? "tab-separated pairs"
-                : stored.model->num_classes() > 0 ? "labelled texts"
-                                                  : "a text");
+                stored.folder, file.name);
   return measure_own(stored, *recipe, options);
 }
 

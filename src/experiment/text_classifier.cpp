@@ -9,6 +9,7 @@
 #include "bundle/class_names.h"
 #include "models/model.h"
 #include "models/stoppable.h"
+#include "models/text_model.h"
 #include "tasks/types/labelled_text.h"
 
 namespace mnemo::experiment {
@@ -21,13 +22,9 @@ constexpr int64_t kWholeText = int64_t{1} << 24;  // tokens
 TextClassifier::TextClassifier(const bundle::Bundle& stored, const std::optional<recipes::Recipe>& recipe,
                                std::string_view who)
     : model_(stored.model), tokenizer_(stored.tokenizer) {
-  base::require(std::holds_alternative<core::TokenInput>(stored.model->input()) && stored.model->num_classes() > 0,
+  base::require(stored.text(fmt::format("{}: {}", who, stored.folder))->num_classes() > 0,
                 "{}: {}: expected a model that classifies texts, found one without classes", who, stored.folder);
-  base::require(
-      tokenizer_ != nullptr,
-      "{}: {}: has no tokenizer: expected its files (tokenizer.json, vocab.txt and so on) in the model's folder, "
-      "as for any model trained on texts",
-      who, stored.folder);
+  stored.words(who);
   head_ = bundle::own_head(*stored.model, stored.folder);
   if (bundle::are_numbered(head_.labels)) head_.labels.clear();
   const models::ModelOptions& model = stored.options();

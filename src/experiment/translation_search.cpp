@@ -22,7 +22,7 @@ std::optional<search::GenerationOptions> published_search(const bundle::Bundle& 
 
 std::optional<search::GenerationOptions> published_search(const recipes::Recipe& recipe) {
   if (!recipe.init || own_search(recipe)) return std::nullopt;
-  const std::string folder = bundle::model_folder(*recipe.init);
+  const std::string folder = bundle::find_model_folder(*recipe.init);
   return infer::generation_settings(folder, bundle::read_published(folder).format != nullptr, recipe.model);
 }
 

@@ -125,17 +125,12 @@ core::State Engine::export_state(const EngineSequence& sequence) const {
   return core::State::list(std::move(children));
 }
 
-bool Engine::has_only_keys(const EngineSequence& sequence, size_t layer) const {
-  const auto fields = parts_->layers[layer].attention->export_state(*sequence.layers_[layer], false).fields();
-  return std::ranges::none_of(fields, [](const auto& field) { return field.second.defined(); });
-}
-
 void Engine::drop_keys(EngineSequence& sequence) const {
   base::ensure(!sequence.open_, "keys are dropped between segments");
   const c10::InferenceMode inference;
   for (EngineSequence::Kept& context : sequence.contexts_) context = EngineSequence::Kept(context);  // without room
   for (size_t n = 0; n < parts_->layers.size(); ++n) {
-    if (!has_only_keys(sequence, n)) continue;
+    if (!parts_->layers[n].only_keys) continue;
     const core::DecodeAttention& attention = *parts_->layers[n].attention;
     sequence.layers_[n] = attention.import(attention.export_state(*sequence.layers_[n], false), {});
   }
@@ -144,7 +139,7 @@ void Engine::drop_keys(EngineSequence& sequence) const {
 void Engine::make_keys(EngineSequence& sequence) const {
   const c10::InferenceMode inference;
   for (size_t n = 0; n < parts_->layers.size(); ++n) {
-    if (has_only_keys(sequence, n)) make_keys(sequence, n);
+    if (parts_->layers[n].only_keys) make_keys(sequence, n);
   }
 }
 

@@ -104,8 +104,6 @@ class Engine {
   void start_pieces(Workspace& workspace) const;
   void embed(Workspace& workspace) const;
   void end_segment(EngineSequence& sequence, int64_t write) const;
-  /// Whether layer `layer` remembers nothing between segments but keys of its context's rows.
-  bool has_only_keys(const EngineSequence& sequence, size_t layer) const;
   /// Recomputes the keys of layer `layer` from the rows of its context.
   void make_keys(EngineSequence& sequence, size_t layer) const;
   /// rows: of a pass, shared among the steps.

@@ -52,6 +52,12 @@ Writer writer_of(const models::Model& model, int64_t endless) {
           ""};
 }
 
+/// Whether a sequence that begins in this state keeps nothing of its own between segments.
+bool keeps_nothing(const core::DecodeAttention& attention, const core::State& start) {
+  const auto kept = attention.export_state(*attention.import(start, {}), false).fields();
+  return std::ranges::none_of(kept, [](const auto& field) { return field.second.defined(); });
+}
+
 }  // namespace
 
 Engine::Parts::Norm Engine::Parts::norm_of(const layers::Norm& norm) const {
@@ -102,10 +108,12 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
 
   const std::string attention = fmt::format("attention '{}'", writer.attention),
                     cross = fmt::format("cross-attention '{}'", writer.cross);
+  const core::State start = build.runs ? model.initial_state(1).child("layers") : core::State();
   for (const core::DecodeStack::Layer& of_stack : stack->layers) {
     Layer layer;
     layer.name = of_stack.name;
     layer.attention = decoder_of(attention, [&] { return of_stack.attention->decoder(build); });
+    layer.only_keys = build.runs && keeps_nothing(*layer.attention, start.child(layer.name));
     layer.context = static_cast<int>(beside.context_of(static_cast<int64_t>(layers.size())));
     if (std::find(views.begin(), views.end(), layer.context) == views.end()) views.push_back(layer.context);
     if (of_stack.cross != nullptr) {

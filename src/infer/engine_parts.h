@@ -26,6 +26,7 @@ struct Engine::Parts {
   struct Layer {
     std::string name;
     std::unique_ptr<core::DecodeAttention> attention;
+    bool only_keys = false;                    ///< it remembers nothing between segments but keys of its context's rows
     int context = -1;                          ///< index into `contexts`; -1: none
     std::unique_ptr<core::DecodeCross> cross;  ///< null: none
     Norm norm1, cross_norm, norm2;

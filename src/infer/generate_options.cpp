@@ -1,18 +1,8 @@
 #include "infer/generate_options.h"
 
+#include "base/error.h"
+
 namespace mnemo::infer {
-namespace {
-
-/// The keys that say when a text ends.
-struct TextKeys {
-  GenerateOptions options;
-  template <class V>
-  void visit(V&& v) {
-    options.visit_text(v);
-  }
-};
-
-}  // namespace
 
 void GenerateOptions::validate(const base::Where& where) const {
   where.require(temperature > 0.0 || top_k == 0, "top_k",
@@ -29,6 +19,9 @@ void GenerateOptions::validate(const base::Where& where) const {
                 min_p);
 }
 
-void GenerateOptions::check_length() const { base::check_options(TextKeys{{.max_tokens = max_tokens}}); }
+void GenerateOptions::check_length() const {
+  base::require(max_tokens >= 1 && max_tokens <= kMostTokens, "options: 'max_tokens': expected 1 to {}, found {}",
+                kMostTokens, max_tokens);
+}
 
 }  // namespace mnemo::infer

@@ -16,6 +16,7 @@ namespace mnemo::infer {
 /// Then a token is sampled from p = softmax(x / temperature), restricted to the top_k most likely tokens, to the fewest
 /// of these that hold top_p of their probability, and to tokens with at least min_p times the highest probability.
 struct GenerateOptions {
+  static constexpr int64_t kMostTokens = 1 << 24;
   int64_t max_tokens = 256;            ///< of a text
   double temperature = 0.8;            ///< 0: always the most likely token
   int64_t top_k = 0;                   ///< 0: all
@@ -62,7 +63,7 @@ struct GenerateOptions {
   /// When a text ends: keys of [generate].
   template <class V>
   void visit_text(V&& v) {
-    v("tokens", max_tokens, "number of tokens to generate", base::range(1, 1 << 24));
+    v("tokens", max_tokens, "number of tokens to generate", base::range(1, kMostTokens));
     v("stop", stop, "stop texts: generation ends where one occurs; they are not printed", base::not_empty());
   }
   /// Throws InputError for a max_tokens out of range.

@@ -25,12 +25,7 @@ std::shared_ptr<const Engine> make_engine(std::shared_ptr<const models::Model> m
 
 TextSession open_text(const bundle::Bundle& bundle, const GenerateOptions& options, EngineCache* engines) {
   const std::shared_ptr<models::TextModel> model = bundle.text("generate");
-  base::require(
-      bundle.tokenizer != nullptr,
-      "{}: expected a model of texts, found one without a tokenizer; a model of a made task such as copying has none "
-      "(measure it with mnemo evaluate), and one that was converted takes the tokenizer's files (tokenizer.json and so "
-      "on) from the folder that it was made from",
-      bundle.folder);
+  bundle.words("generate");
   const auto precision = options.precision.empty() ? std::nullopt : std::optional(options.precision);
   const std::shared_ptr<const Engine> engine = engines != nullptr ? engines->get(model, precision, "generate")
                                                                   : make_engine(model, precision, "generate");

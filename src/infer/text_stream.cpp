@@ -22,6 +22,7 @@ void TextStream::begin(const GenerateOptions& options) {
     base::require(!base::first_invalid_utf8(stop), "stop: expected valid UTF-8, found '{}'", base::printable(stop, 80));
   }
   options_ = options;
+  begun_ = true;
   held_.clear();
   count_ = 0;
   reason_ = options.max_tokens > 0 ? FinishReason::none : FinishReason::length;

@@ -34,9 +34,10 @@ class TextStream {
   /// Takes the next token of the text and returns the text that is certain by now, often none: without an incomplete
   /// character, and without an end that may begin a stop text.
   std::string put(int64_t token);
-  /// Why the text has ended; put() must not be called once it has.
+  /// Why the text has ended; none also where no text has begun. put() must not be called once it has ended, or before
+  /// it has begun.
   FinishReason finish_reason() const { return reason_; }
-  bool ended() const { return reason_ != FinishReason::none; }
+  bool ended() const { return !begun_ || reason_ != FinishReason::none; }
   /// Tokens of the text so far. An end token does not count, the last token of a stop text does.
   int64_t count() const { return count_; }
   /// After the last text: U+FFFD if the tokens so far end inside a character, else empty.
@@ -54,7 +55,8 @@ class TextStream {
   GenerateOptions options_;
   std::string held_;  // the end of the text that may begin a stop text
   int64_t count_ = 0;
-  FinishReason reason_ = FinishReason::length;
+  bool begun_ = false;
+  FinishReason reason_ = FinishReason::none;
 };
 
 }  // namespace mnemo::infer

@@ -98,6 +98,7 @@ void ImageModel::require_images(const core::Segment& segment) const {
   require_given(is_whole() ? segment.pixels.defined() : segment.rows.defined(),
                 is_whole() ? "pixels [B,C,H,W]" : "rows [B,T,D]", segment);
   require_alone(!segment.tokens.defined() && !segment.source.defined(), "pixels or rows alone", "tokens");
+  require_alone(!segment.token_types.defined(), "pixels or rows alone", "token types");
   base::require(segment.part.starts && segment.part.ends,
                 "[model] an image is always whole: expected part.starts and part.ends to be true");
   base::require(!tasks_ || !segment.valid.defined(),

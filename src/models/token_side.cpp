@@ -104,9 +104,10 @@ core::StepResult TokenSide::forward(const core::Segment& segment, const core::St
   const core::AttendTable& table = rows.tables[0];
   const int64_t first = table.token_offset();
   if (segment.token_types.defined()) {  // rows of memories have type 0
-    base::require(segment.token_types.sizes() == segment.tokens.sizes(),
-                  "[model] expected token types of the size of the tokens, {}, found {}",
-                  c10::str(segment.tokens.sizes()), c10::str(segment.token_types.sizes()));
+    const at::IntArrayRef sizes = tokens.sizes().slice(0, 2);
+    base::require(segment.token_types.sizes() == sizes,
+                  "[model] expected token types of the size of the tokens, {}, found {}", c10::str(sizes),
+                  c10::str(segment.token_types.sizes()));
     input.token_types = at::constant_pad_nd(segment.token_types, {first, rows.rows.size(1) - first - tokens.size(1)});
   }
   const core::BackboneResult result = backbone_->forward(input, state.child("layers"));

@@ -187,7 +187,7 @@ void take_tokenizer(const std::string& from, base::Node& recipe) {
     return value != nullptr && value->is_string() && !value->as_string().empty() && value->as_string() != "unset";
   };
   const bool has_vocabulary = said("tokenizer") || said("unit");
-  const std::string folder = bundle::model_folder(from);
+  const std::string folder = bundle::find_model_folder(from);
   if (has_vocabulary || bundle::find_published(folder).format == nullptr) return;
   const std::string type = said("type") ? data.at("type").as_string() : tasks::TaskTypes::all().default_type;
   const auto keys = tasks::TaskTypes::all().options.types();

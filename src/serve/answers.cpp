@@ -249,16 +249,22 @@ class ObjectAnswers : public Answers {
 }  // namespace
 
 std::unique_ptr<Answers> open_answers(const bundle::Bundle& stored, const std::optional<std::string>& precision) {
-  const core::InputKind kind = core::kind_of(stored.model->input());
-  if (kind == core::InputKind::pairs) {
-    std::optional<ops::Precision> weights;
-    if (precision) weights = ops::precision_of(*precision, "serve: --precision");
-    return std::make_unique<TranslateAnswers>(stored, weights);
+  constexpr const char* kNoPrecision = "serve: --precision is for models that write texts";
+  switch (core::kind_of(stored.model->input())) {
+    case core::InputKind::pairs: {
+      std::optional<ops::Precision> weights;
+      if (precision) weights = ops::precision_of(*precision, "serve: --precision");
+      return std::make_unique<TranslateAnswers>(stored, weights);
+    }
+    case core::InputKind::images:
+      base::require(!precision, kNoPrecision);
+      if (models::is_detector(stored.options())) return std::make_unique<ObjectAnswers>(stored);
+      return std::make_unique<ImageClassAnswers>(stored);
+    case core::InputKind::tokens:
+      break;
   }
-  if (kind == core::InputKind::tokens && stored.model->num_classes() == 0) return nullptr;
-  base::require(!precision, "serve: --precision is for models that write texts");
-  if (models::is_detector(stored.options())) return std::make_unique<ObjectAnswers>(stored);
-  if (kind == core::InputKind::images) return std::make_unique<ImageClassAnswers>(stored);
+  if (stored.model->num_classes() == 0) return nullptr;
+  base::require(!precision, kNoPrecision);
   return std::make_unique<TextClassAnswers>(stored);
 }
 

@@ -32,7 +32,7 @@ base::Node to_node(const core::WeightMap& map, const inspect::LayerRecord& recor
 }  // namespace
 
 base::Node last_attention(const infer::TextSession& like, bool resets, const std::string& text) {
-  const auto& model = dynamic_cast<const models::TextModel&>(*like.session().shared_engine()->model());
+  const auto& model = models::as<models::TextModel>(*like.session().shared_engine()->model(), "serve");
   const std::vector<int64_t> tokens = like.prompt(text).tokens;
   const int64_t size = model.segment_size(), segments = static_cast<int64_t>(tokens.size()) / size;
   if (segments == 0)

@@ -43,6 +43,7 @@ Supervisor::Supervisor(std::vector<CompareJob> jobs, const RunStore& store, bool
     if (results_[i]) {
       ++finished_;
     } else {
+      jobs_[i].recipe.task()->require_data();
       waiting_.push_back(i);
       total_steps_ += jobs_[i].recipe.train.steps;
     }

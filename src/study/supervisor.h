@@ -18,7 +18,8 @@ namespace mnemo::study {
 /// Runs the missing trainings of a comparison and keeps their results.
 class Supervisor {
  public:
-  /// `anew`: repeat trainings that are already done.
+  /// `anew`: repeat trainings that are already done. Throws InputError if the data of one that is to be run are not
+  /// there.
   Supervisor(std::vector<CompareJob> jobs, const RunStore& store, bool anew);
 
   /// How trainings are run, and when they end early.

@@ -3,25 +3,14 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
 #include "base/ignore_target.h"
 #include "base/random.h"
-#include "core/model.h"
-#include "core/state.h"
-#include "distributed/shared_batches.h"
-#include "tasks/token_counts.h"
 
 namespace mnemo::tasks {
-namespace {
-
-constexpr int64_t kEvaluationEpoch = -1;  // those of a training count from 0
-
-}  // namespace
-
 MaskedText::MaskedText(data::Corpus corpus, const MaskedTextTaskOptions& options)
-    : corpus_(std::move(corpus)), options_(options), batches_({0, false, 0}, options.batch_size) {
+    : PieceTask(std::move(corpus), options), masked_(options) {
   if (options.special_tokens) {
     constexpr int32_t kText = -1;
     const std::vector<int32_t> text = {kText};
@@ -34,9 +23,7 @@ MaskedText::MaskedText(data::Corpus corpus, const MaskedTextTaskOptions& options
   room_ = options.segment_size - beside;
   base::require(room_ > 0, "data.max_length: expected more than the {} special tokens of a text, found {}", beside,
                 options.segment_size);
-  pieces_ = pieces_of(*corpus_.train);
-  base::require(!pieces_.empty(), "data.train: the text is empty");
-  batches_ = {{static_cast<int64_t>(pieces_.size()), options.shuffle, options.seed}, options.batch_size};
+  begin("the text is empty");
 }
 
 std::vector<data::Batch> MaskedText::segments_of(const data::TokenStore& text, const Pieces& pieces,
@@ -72,7 +59,7 @@ std::vector<data::Batch> MaskedText::segments_of(const data::TokenStore& text, c
       const auto first = static_cast<size_t>(own - tokens), length = static_cast<size_t>(count);
       text.read(begin, {own, length});
       int64_t* const targets = data::token_targets(segment).mutable_data_ptr<int64_t>() + b * size + first;
-      data::mask_tokens({own, length}, {targets, length}, options_.masking, random);
+      data::mask_tokens({own, length}, {targets, length}, masked_.masking, random);
       std::copy(after_.begin(), after_.end(), own + count);
       std::fill_n(segment.input.valid.mutable_data_ptr<bool>() + b * size, count + beside, true);
       segment.num_targets += count - std::count(targets, targets + count, base::kIgnoreTarget);
@@ -84,43 +71,11 @@ std::vector<data::Batch> MaskedText::segments_of(const data::TokenStore& text, c
   return segments;
 }
 
-std::optional<double> MaskedText::metric_of_loss(double nll) const { return std::exp(nll); }
-
-std::vector<data::Batch> MaskedText::next(const core::ModelInput&) {
-  return segments_of(*corpus_.train, pieces_, batches_.next());
-}
-
-std::optional<Evaluation> MaskedText::evaluate(const core::Model& model, data::Part part) const {
-  const auto& text = corpus_.part(part);
-  if (!text) return std::nullopt;
-  const at::NoGradGuard no_grad;
-  const at::Device device = device_of(model);
-  const Pieces pieces = pieces_of(*text);
-  const auto size = static_cast<int64_t>(pieces.size());
-  distributed::SharedBatches shared(ranks());
-  for_own_batches(shared, size, options_.eval_samples, options_.eval_batch_size,
-                  [&](const std::vector<int64_t>& numbers) {
-                    TokenCounts counts;
-                    core::State state = model.initial_state(static_cast<int64_t>(numbers.size()));
-                    const std::vector<int64_t> epochs(numbers.size(), kEvaluationEpoch);
-                    for (const data::Batch& segment : segments_of(*text, pieces, {numbers, epochs})) {
-                      const data::Batch moved = to(segment, device);
-                      core::StepResult step = model.forward(moved.input, state);
-                      state = std::move(step.state);
-                      const at::Tensor all = data::token_targets(moved).flatten(),
-                                       hidden_tokens = all.ne(base::kIgnoreTarget).nonzero().squeeze(1);
-                      counts.add(model, step.hidden.flatten(0, 1).index_select(0, hidden_tokens),
-                                 all.index_select(0, hidden_tokens));
-                    }
-                    shared.add(counts.values());
-                  });
-  return TokenCounts::sum(shared).evaluation();
-}
-
-weights::NamedTensors MaskedText::save() const { return batches_.save(corpus_.train->fingerprint()); }
-
-void MaskedText::load(const std::function<at::Tensor(const std::string&)>& find) {
-  batches_.load(find, corpus_.train->fingerprint(), "another text than that of data.train");
+void MaskedText::count(const core::Model& model, const at::Tensor& hidden, const data::Batch& segment,
+                       TokenCounts& counts) const {
+  const at::Tensor all = data::token_targets(segment).flatten(),
+                   hidden_tokens = all.ne(base::kIgnoreTarget).nonzero().squeeze(1);
+  counts.add(model, hidden.flatten(0, 1).index_select(0, hidden_tokens), all.index_select(0, hidden_tokens));
 }
 
 }  // namespace mnemo::tasks

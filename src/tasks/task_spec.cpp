@@ -5,9 +5,12 @@
 #include <cctype>
 
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/printable.h"
+#include "data/text/text_files.h"
 #include "models/detection_options.h"
 #include "models/options.h"
+#include "tasks/registry.h"
 
 namespace mnemo::tasks {
 
@@ -36,6 +39,18 @@ data::ImageOptions TaskSpec::images(const models::ModelOptions&) const {
 
 bool TaskSpec::suits(const models::ModelOptions& model) const {
   return model.backbone.input() == input() && models::is_detector(model) == detects();
+}
+
+void TaskSpec::require_data() const {
+  constexpr const char* kRemedy = "use --set data.train=PATH, or train's --data PATH";
+  const base::Node* train = table_.find("train");
+  if (train == nullptr || !train->is_string()) return;
+  const std::string& path = train->as_string();
+  if (path.empty() && makes_samples()) return;
+  base::require(!path.empty(), "data.train: expected data of type \"{}\" ({}), found none; {}", type(),
+                TaskTypes::all().options.meaning(type()), kRemedy);
+  base::require(base::path_exists(path) || data::is_pattern(path), "data.train: {}: no such file or folder; {}",
+                base::printable(path, 400), kRemedy);
 }
 
 bool TaskSpec::completes(const models::ModelOptions& model) const { return suits(model); }

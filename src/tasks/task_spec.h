@@ -67,8 +67,8 @@ struct TaskSettings {
   /// Pairs: the search of a published model, instead of the data's. Called when pairs are translated.
   std::function<std::optional<search::GenerationOptions>()> generation = {};
   int64_t replay = 0;  ///< of a text: segments of earlier steps that a step begins with
-  /// Pairs: the vocabularies of a trained model; without a source: the data's own.
-  data::PairVocabularies vocabularies = {};
+  /// Pairs: the vocabularies of a trained model, instead of the data's own. Called when pairs are read.
+  std::function<data::PairVocabularies()> vocabularies = {};
 };
 
 /// A task with its data loaded.
@@ -115,6 +115,8 @@ class TaskSpec {
   std::string title() const;
   /// The kind of model that it needs.
   virtual InputKind input() const { return InputKind::tokens; }
+  /// Whether its samples are images with one class each.
+  virtual bool classifies_images() const { return false; }
   /// Whether it finds objects in images, which takes a detector.
   virtual bool detects() const { return false; }
   bool suits(const models::ModelOptions& model) const;
@@ -150,6 +152,11 @@ class TaskSpec {
   virtual std::optional<double> chance(const models::ModelOptions& model) const;
   /// The recipe in recipes/ to begin with for the user's own data ("text"); empty: none.
   virtual std::string starting_recipe() const { return {}; }
+  /// Whether it makes its samples where data.train is empty.
+  virtual bool makes_samples() const { return false; }
+  /// Throws InputError that names the key and the remedy if data.train is a path where nothing is, or is empty though
+  /// the task makes no samples.
+  void require_data() const;
   /// Whether samples are generated on demand, so that an evaluation of "all" would never end.
   virtual bool endless() const { return false; }
 

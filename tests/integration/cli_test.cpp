@@ -47,7 +47,9 @@ TEST_F(CommandLine, MistakesAreToldWithStatusTwo) {
       {{"generate", "x", "--tokens", "many"}, "generate: --tokens: expected a whole number, found 'many'"},
       {{"generate", "x", "--top-p", "much"}, "generate: --top-p: expected a number, found 'much'"},
       {{"train", folder_ / "none.toml"}, "none.toml"},
-      {{"train", recipe_}, "data.train: expected a training text, found none"},
+      {{"train", recipe_},
+       "data.train: expected data of type \"text\" (your own text, for language modelling), found none; use --set "
+       "data.train="},
       {{"train", recipe_, "--data", folder_ / "none.txt"},
        "none.txt: no such file or folder; use --set data.train=PATH, or train's --data PATH"},
       {{"train", "detection_bccd", "--variant", "RetinaNet/with GRC", "--data", folder_ / "none"},

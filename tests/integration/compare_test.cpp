@@ -125,6 +125,19 @@ TEST_F(CommandLine, CompareGivesTablesAndAReport) {
   EXPECT_TRUE(holds(other.err, "out: holds the comparison '")) << other.err;
 }
 
+TEST_F(CommandLine, CompareWithoutDataIsRefusedBeforeTheFirstTraining) {
+  write(folder_ / "studies.toml", kStudies);
+  const std::string out = folder_ / "out";
+  for (const auto& [path, said] : {std::pair("", "data.train: expected data of type \"text\""),
+                                   {"none.txt", "none.txt: no such file or folder"}}) {
+    const Finished outcome = run(
+        {"compare", folder_ / "studies.toml", "--out", out, "--set", std::string("study[0].data.train=") + path});
+    EXPECT_EQ(outcome.status, 2) << outcome.err;
+    EXPECT_TRUE(holds(outcome.err, said) && holds(outcome.err, "use --set data.train=PATH")) << outcome.err;
+    EXPECT_FALSE(holds(outcome.err, "failed")) << outcome.err;
+  }
+}
+
 TEST_F(CommandLine, CompareMeasuresWhatTheTimeAllowed) {
   write(folder_ / "studies.toml", kStudies);
   const std::string out = folder_ / "out";

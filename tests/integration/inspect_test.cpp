@@ -123,7 +123,7 @@ TEST_F(CommandLine, InspectAssumesAVocabularyWhereThereIsNoText) {
   EXPECT_TRUE(holds(listed.err, "two.toml: no data.train; a vocabulary of 128 is assumed")) << listed.err;
   const Finished text = run({"inspect", recipe_, "--text", "line"});
   EXPECT_EQ(text.status, 2);
-  EXPECT_TRUE(holds(text.err, "expected a training text, found none; use --set data.train=FILE")) << text.err;
+  EXPECT_TRUE(holds(text.err, "found none; use --set data.train=PATH")) << text.err;
 }
 
 TEST_F(CommandLine, InspectListsTheVariantsOfARecipe) {

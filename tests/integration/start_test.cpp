@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,6 +52,24 @@ class Start : public CommandLine {
   }
   std::string alone_ = folder_ / "tree";
 };
+
+TEST_F(Start, TheTableOfRecipesFitsTheTerminal) {
+  const auto longest = [](const Finished& shown) {
+    size_t most = 0;
+    std::istringstream lines(shown.out);
+    for (std::string line; std::getline(lines, line) && line != "\r" && !line.empty();)
+      most = std::max(most, line.size() - (line.back() == '\r' ? 1 : 0));
+    return most;
+  };
+  const Finished piped = run({"recipes"});
+  EXPECT_GT(longest(piped), 80U) << "otherwise this test proves nothing";
+  const Finished shown = Process(folder_, {"-qec", kBinary + std::string(" recipes"), "/dev/null"}, nullptr,
+                                 "/usr/bin/script")
+                             .finish();
+  EXPECT_EQ(shown.status, 0) << shown.err;
+  EXPECT_TRUE(holds(shown.out, "detection_bccd")) << shown.out;
+  EXPECT_LE(longest(shown), 80U) << shown.out;
+}
 
 TEST_F(Start, AnswersAreThoseOfTheWholeProgram) {
   const auto all = answered();

@@ -200,7 +200,7 @@ TEST_F(TextTraining, PairsAndTheirTypes) {
   EXPECT_TRUE(holds(blank.err, "lines.txt: 1 of 3 pieces are not in the model's vocabulary")) << blank.err;
   write(lines, "good\n\xff\n");
   refused({"classify", model, lines}, "lines.txt:2: invalid UTF-8");
-  refused({"classify", kFolders + "bert_cls", lines}, "has no tokenizer");
+  refused({"classify", kFolders + "bert_cls", lines}, "found one without a tokenizer");
   refused({"classify", kFolders + "gpt2", lines}, "expected a model that classifies texts");
   write(folder_ / "three.tsv", "sentence\tlabel\ngood\t2\n");
   refused({"eval", model, "--data", folder_ / "three.tsv"}, "expected a label of 0, 1");

@@ -92,6 +92,13 @@ TEST_F(TextTraining, DecodersLearnATextWithTheirOwnTokenizer) {
     const Finished written = run({"generate", out, "--prompt", "the cat", "-n", "12", "--temperature", "0"});
     EXPECT_EQ(written.status, 0) << written.err;
     EXPECT_TRUE(holds(written.out, "the cat")) << written.out;
+    const std::string started = "model.from=" + out, again = folder_ / "again";
+    const Finished next = train(kDecoder, {started, "data.tokenizer=" + out + "/model", settings[1], "train.steps=1"},
+                                again);
+    const std::string line = "model: " + out + "/model\n";
+    EXPECT_EQ(next.err.find(line), next.err.rfind(line)) << next.err;
+    EXPECT_TRUE(holds(next.err, line)) << next.err;
+    std::filesystem::remove_all(again);
     // Another text, in the same tokens.
     EXPECT_LT(metrics_of(out, {"--data", folder_ / "text.txt"}).at("perplexity").as_double(), 3.0);
   }

@@ -13,8 +13,10 @@
 #include "base/require_folder.h"
 #include "base/unicode.h"
 #include "base/utf8.h"
+#include "data/pairs/pair_find.h"
 #include "data/text/lines.h"
 #include "data/text/table.h"
+#include "data/text/text_files.h"
 #include "text/utf8_error.h"
 
 namespace mnemo::data {
@@ -86,6 +88,50 @@ void read_columns(const std::string& path, const PairTextOptions& options, const
   records.finish();
 }
 
+/// The text at a key of an object, on one line.
+std::string text_at(const base::Node& record, const std::string& key, const std::string& where) {
+  const base::Node* value = member_at(record, key);
+  base::require(value != nullptr && value->is_string(), "{}: '{}': expected a text, found {}", where,
+                base::printable(key), value == nullptr ? "no such key" : value->found());
+  std::string text = value->as_string();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+/// JSON lines; `document` as read_columns() has it.
+void read_records(const std::string& path, const PairTextOptions& options, const std::string& document,
+                  Documents& documents, TextPairs& pairs) {
+  base::require(options.document_column == 0 && !options.header,
+                "{}: 'data.document_column' and 'data.header' go with columns, which JSON lines have none of; a folder "
+                "has a file for each document",
+                path);
+  const auto file = std::make_shared<const std::string>(path);
+  const int64_t number = document.empty() ? -1 : number_of(documents, document);
+  PairKeys keys{options.source_key, options.target_key};
+  for_each_pair_line(path, [&](const LinePlace& place, std::string_view line) {
+    if (words_in(line).empty()) return;
+    const std::string where = fmt::format("{}:{}", path, place.line);
+    const base::Node record = parse_record(line, where);
+    if (keys.source.empty()) {
+      const std::optional<PairKeys> known = pair_keys(record);
+      base::require(known.has_value(),
+                    "{}: no two of its keys are known for a pair ({}); name them: data.source_key=KEY and "
+                    "data.target_key=KEY, where \"translation.en\" is a key in an object",
+                    where, key_names(record));
+      keys = *known;
+    }
+    add(pairs, text_at(record, keys.source, where), text_at(record, keys.target, where),
+        {.source = {}, .target = {}, .document = number, .file = file, .line = place.line});
+  });
+}
+
+/// A file that has both sides.
+void read_both(const std::string& path, const PairTextOptions& options, const std::string& document,
+               Documents& documents, TextPairs& pairs) {
+  const bool records = table_kind(path) == TableKind::json_lines;
+  (records ? read_records : read_columns)(path, options, document, documents, pairs);
+}
+
 void read_two_files(const std::string& source_path, const std::string& target_path, const PairTextOptions& options,
                     const std::string& document, Documents& documents, TextPairs& pairs) {
   const auto lines = [&](const std::string& path) {
@@ -126,13 +172,13 @@ TextPairs read_part(const std::string& source, const std::string& target, const 
   Documents documents;
   const bool folder = base::is_folder(source) || (!target.empty() && base::is_folder(target));
   if (!folder) {
-    target.empty() ? read_columns(source, options, {}, documents, pairs)
+    target.empty() ? read_both(source, options, {}, documents, pairs)
                    : read_two_files(source, target, options, {}, documents, pairs);
     return pairs;
   }
   const std::vector<std::string> names = names_in(source);
   if (target.empty()) {
-    for (const std::string& name : names) read_columns(base::join_path(source, name), options, name, documents, pairs);
+    for (const std::string& name : names) read_both(base::join_path(source, name), options, name, documents, pairs);
     return pairs;
   }
   const std::vector<std::string> others = names_in(target);
@@ -199,6 +245,8 @@ void PairTextOptions::validate(const base::Where& where) const {
                 "requires columns; train_target is set");
   const bool columns = train_target.empty() || (!valid.empty() && valid_target.empty()) ||
                        (!test.empty() && test_target.empty());
+  where.require(source_key.empty() == target_key.empty(), source_key.empty() ? "source_key" : "target_key",
+                "expected the keys of both sides, or none");
   const PairTextOptions usual;
   for (const auto& [key, set] : {std::pair("source_column", source_column != usual.source_column),
                                  {"target_column", target_column != usual.target_column}})

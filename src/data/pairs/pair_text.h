@@ -25,11 +25,13 @@ struct PairTextOptions {
   int64_t target_column = 2;
   int64_t document_column = 0;
   bool header = false;
+  std::string source_key = {}, target_key = {};
   template <class V>
   void visit(V&& v) {
     v("train", train,
-      "training pairs: columns, tab-separated or of a .csv, or, with train_target, the source line by line; a folder: "
-      "each file is a document");
+      "training pairs: columns, tab-separated or of a .csv, JSON lines, or, with train_target, the source line by "
+      "line; "
+      "a folder: each file is a document");
     v("train_target", train_target,
       "the target of `train` line by line, a folder of files of the same names if `train` is one; empty: `train` has "
       "both in columns");
@@ -48,6 +50,10 @@ struct PairTextOptions {
     v("document_column", document_column,
       "columns: number of the one that names the document; 0: pairs are independent", base::range(0, 1 << 10));
     v("header", header, "leave out the first line of every file: the names of the columns");
+    v("source_key", source_key,
+      "JSON lines (.jsonl, .ndjson): key of the source; \"translation.en\" is a key in an object; empty: known names "
+      "(source and target, src and tgt, input and output, two languages)");
+    v("target_key", target_key, "JSON lines: key of the target");
   }
   void validate(const base::Where& where) const;
   /// Whether pairs belong to documents: those of a column, or the files of a folder.

@@ -16,6 +16,7 @@ class ImageSpec final : public TaskSpec {
   static constexpr int64_t kRowsOfAnImage = 196;
 
   InputKind input() const override { return InputKind::images; }
+  bool classifies_images() const override { return true; }
   bool has_segments() const override { return false; }
   std::string counted() const override { return "images"; }
   int64_t rows_of_each() const override { return kRowsOfAnImage; }

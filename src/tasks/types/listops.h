@@ -18,6 +18,7 @@ class ListOpsSpec final : public TaskSpec {
 
   std::string describe() const override;
   std::string targets() const override { return "expressions"; }
+  bool makes_samples() const override { return options_.train.empty(); }
   MetricInfo metric() const override { return {.loss_name = "nats an expression"}; }
   std::optional<double> chance(const models::ModelOptions& model) const override;
   DataShape shape(const models::ModelOptions& model) const override;

@@ -65,21 +65,15 @@ LoadedTask MaskedTextSpec::load(const models::ModelOptions& model, const TaskSet
                     .tokens_per_row = settings.segments_per_step * length,
                     .tokenizer = corpus.tokenizer};
   if (!corpus.valid) loaded.notices.emplace_back(kNothingHeldOut);
-  MaskedTextTaskOptions options{.batch_size = settings.batch_size,
-                                .segments = settings.segments_per_step,
-                                .segment_size = length,
-                                .special_tokens = !memory_surrounds(model),
-                                .shuffle = settings.shuffle,
-                                .seed = settings.seed,
-                                .eval_batch_size = settings.eval_batch_size,
-                                .eval_samples = settings.eval_samples,
-                                .masking = {.fraction = options_.mask_fraction,
-                                            .masked = options_.mask_share,
-                                            .random = options_.random_share,
-                                            .mask_token = mask,
-                                            .vocabulary = tokenizer.size(),
-                                            .separator = options_.token_between(tokenizer),
-                                            .begins_word = {}}};
+  MaskedTextTaskOptions options{PieceTaskOptions::of(settings), settings.segments_per_step, length,
+                                !memory_surrounds(model)};
+  options.masking = {.fraction = options_.mask_fraction,
+                     .masked = options_.mask_share,
+                     .random = options_.random_share,
+                     .mask_token = mask,
+                     .vocabulary = tokenizer.size(),
+                     .separator = options_.token_between(tokenizer),
+                     .begins_word = {}};
   if (options_.whole_words) options.masking.begins_word = data::word_starts(tokenizer);
   loaded.task = std::make_unique<MaskedText>(std::move(corpus), options);
   return loaded;

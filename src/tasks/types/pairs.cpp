@@ -78,6 +78,8 @@ std::optional<base::Node> PairSpec::found_in(const std::string& path) {
   if (found->source_column != usual.source_column) table.set("source_column", found->source_column);
   if (found->target_column != usual.target_column) table.set("target_column", found->target_column);
   if (found->header) table.set("header", true);
+  if (!found->source_key.empty()) table.set("source_key", found->source_key);
+  if (!found->target_key.empty()) table.set("target_key", found->target_key);
   return table;
 }
 
@@ -139,7 +141,8 @@ LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings&
   base::Where(&table(), "data")
       .require(options_.one_vocabulary() || model.embedding.shared != Shared::all,
                options_.joint ? "target_tokenizer" : "joint", "model.embedding.shared = \"all\" needs one vocabulary");
-  data::PairCorpus corpus = data::load_pairs(options_, settings.vocabularies);
+  data::PairCorpus corpus = data::load_pairs(
+      options_, settings.vocabularies ? settings.vocabularies() : data::PairVocabularies());
   const models::SpecialTokens& tokens = model.tokens;
   if (!corpus.source->is_published()) {
     using Vocabulary = data::PairVocabulary;

@@ -59,15 +59,9 @@ LoadedTask SpanTextSpec::load(const models::ModelOptions& model, const TaskSetti
                     .tokens_per_row = options_.max_length,
                     .files = tokenizer.save()};
   if (!corpus.valid) loaded.notices.emplace_back(kNothingHeldOut);
-  loaded.task = std::make_unique<SpanText>(std::move(corpus),
-                                           SpanTextTaskOptions{.batch_size = settings.batch_size,
-                                                               .length = options_.max_length,
-                                                               .shuffle = settings.shuffle,
-                                                               .seed = settings.seed,
-                                                               .eval_batch_size = settings.eval_batch_size,
-                                                               .eval_samples = settings.eval_samples,
-                                                               .corruption = std::move(corruption),
-                                                               .tokens = model.tokens});
+  const SpanTextTaskOptions options{PieceTaskOptions::of(settings), options_.max_length, std::move(corruption),
+                                    model.tokens};
+  loaded.task = std::make_unique<SpanText>(std::move(corpus), options);
   return loaded;
 }
 

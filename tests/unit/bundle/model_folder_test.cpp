@@ -89,13 +89,16 @@ TEST(ModelFolder, WhatIsMissingIsNamed) {
   expect_error<InputError>([&] { read_model_folder(folder / "m", {}); }, {folder / "m/model.safetensors", "rule 1"});
 }
 
-TEST(ModelFolder, ARunsModelIsSaidOnce) {
+TEST(ModelFolder, ARunsModelIsSaidWhereItIsReadAndNotWhereItIsLookedAt) {
   const TemporaryFolder run;
   std::filesystem::create_directory(run / "model");
   std::string log;
   const base::ConsoleScope scope(std::make_shared<base::Console>([&](std::string_view line) { log += line; }));
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(model_folder(run.path()), run / "model");
-  EXPECT_EQ(log, "model: " + (run / "model") + "\n");
+  const std::string said = "model: " + (run / "model") + "\n";
+  EXPECT_EQ(find_model_folder(run.path()), run / "model");
+  EXPECT_EQ(log, "");
+  for (int reading = 0; reading < 2; ++reading) EXPECT_EQ(model_folder(run.path()), run / "model");
+  EXPECT_EQ(log, said + said) << "each training of a process is told";
 }
 
 }  // namespace

@@ -103,6 +103,31 @@ TEST_F(Find, TablesOfTwoSentencesArePairs) {
   EXPECT_EQ(found(lines("i.csv", 5, [](int i) { return fmt::format("one {},eins {}", i, i); })), "1 2 false");
 }
 
+TEST_F(Find, JsonLinesOfTwoSentencesArePairs) {
+  const auto found = [&](const std::string& path) {
+    const auto pairs = find_pairs(path);
+    return pairs ? pairs->source_key + " " + pairs->target_key : "none";
+  };
+  const auto of = [&](const std::string& name, const std::string& line) {
+    return lines(name, 5, [&](int i) { return fmt::format(fmt::runtime(line), i, i); });
+  };
+  EXPECT_EQ(found(of("a.jsonl", R"({{"target": "eins {}", "id": 3, "source": "one {}"}})")), "source target");
+  EXPECT_EQ(found(of("b.jsonl", R"({{"src": "one {}", "tgt": "eins {}"}})")), "src tgt");
+  EXPECT_EQ(found(of("c.ndjson", R"({{"translation": {{"en": "one {}", "de": "eins {}"}}}})")),
+            "translation.en translation.de");
+  EXPECT_EQ(found(of("d.jsonl", R"({{"id": "x", "fr": "un {}", "en": "one {}"}})")), "fr en") << "in their order";
+  EXPECT_EQ(found(of("e.jsonl", R"({{"text": "one {}", "label": "{}"}})")), "none");
+  EXPECT_EQ(found(lines("f.jsonl", 9,
+                        [](int i) {
+                          return fmt::format(R"({{"input": "film {}", "output": "{}"}})", i, i % 2 ? "pos" : "neg");
+                        })),
+            "none")
+      << "labels";
+  EXPECT_EQ(found(file("g.jsonl", "{\"source\": \"one\", \"target\": \"eins\"}\n{\"source\": \"two\"}\n")), "none");
+  of("h/1.jsonl", R"({{"source": "one {}", "target": "eins {}"}})");
+  EXPECT_EQ(found(folder / "h"), "source target") << "a folder of documents";
+}
+
 TEST_F(Find, EverythingElseIsAText) {
   EXPECT_EQ(find_text(file("a.csv", "date,text\n"))->train, folder / "a.csv");
   EXPECT_EQ(find_text(file("b.jsonl", "{\"id\": \"1\", \"text\": \"good\"}\n"))->json_key, "text");

@@ -53,6 +53,42 @@ TEST_F(Pairs, ColumnsAndTwoFilesGiveTheSame) {
   }
 }
 
+TEST_F(Pairs, JsonLinesGiveTheSameAsColumns) {
+  PairOptions named = options(write("a.jsonl",
+                                    "\xEF\xBB\xBF{\"en\": \"good day\", \"of\": {\"x\": {\"y\": \"guten\\nTag\"}}}\n\n"
+                                    "{\"en\": \" \", \"of\": {\"x\": {\"y\": \"nichts\"}}}\n"
+                                    "{\"en\": \"yes\", \"of\": {\"x\": {\"y\": \" ja \"}}, \"no\": 1}\n"));
+  named.source_key = "en";
+  named.target_key = "of.x.y";
+  const PairOptions known = options(write("b.jsonl",
+                                          "{\"translation\": {\"en\": \"good day\", \"de\": \"guten Tag\"}}\n"
+                                          "{\"translation\": {\"en\": \"\", \"de\": \"nichts\"}}\n"
+                                          "{\"translation\": {\"en\": \"yes\", \"de\": \"ja\"}}\n"));
+  for (const PairOptions& which : {named, known}) {
+    const PairSets sets = read_pairs(which);
+    ASSERT_EQ(sets.train.pairs.size(), 2u) << which.train;
+    EXPECT_EQ(sets.train.pairs[0].source, "good day");
+    EXPECT_EQ(sets.train.pairs[0].target, "guten Tag");
+    EXPECT_EQ(sets.train.pairs[1].target, "ja");
+    EXPECT_EQ(sets.train.empty.count, 1);
+  }
+  EXPECT_EQ(read_pairs(named).train.pairs[1].place(), named.train + ":4");
+  const auto refused = [&](const std::string& text, std::initializer_list<std::string> parts) {
+    test::expect_error<base::InputError>([&] { read_pairs(options(write("c.jsonl", text))); }, parts);
+  };
+  refused("{\"a\": \"x\", \"b\": \"y\"}\n", {"c.jsonl:1", "(a, b)", "data.source_key=KEY", "data.target_key=KEY"});
+  refused("{\"src\": \"x\", \"tgt\": \"y\"}\n{\"src\": \"x\", \"tgt\": 3}\n",
+          {"c.jsonl:2", "'tgt': expected a text, found integer 3"});
+  refused("{\"src\": \"x\", \"tgt\": \"y\"}\n{\"src\": \"x\"}\n", {"c.jsonl:2", "'tgt'", "no such key"});
+  refused("[1]\n", {"c.jsonl:1"});
+  PairOptions documents = known;
+  documents.document_column = 1;
+  test::expect_error<base::InputError>([&] { read_pairs(documents); }, {"b.jsonl", "data.document_column", "a folder"});
+  PairOptions half = known;
+  half.source_key = "en";
+  test::expect_error<base::InputError>([&] { base::check_options(half); }, {"target_key", "both sides"});
+}
+
 TEST_F(Pairs, ColumnsOfCsv) {
   PairOptions quoted = options(
       write("a.csv", "id,en,de\n1,\"one, two\",\"eins,\nzwei\"\n\n2,\"say \"\"yes\"\"\",ja\n3,\" \",nichts\n"));

@@ -208,6 +208,11 @@ TEST(TextSession, ATextIsPulledPieceByPiece) {
   const std::string emoji = "\xF0\x9F\x98\x80";
   TextSession session = parrot("ab" + emoji);
   session.feed("a");
+  EXPECT_EQ(session.finish_reason(), FinishReason::none) << "no text has begun";
+  test::expect_error<base::InputError>([] { GenerateOptions{.max_tokens = 0}.check_length(); },
+                                       {"'max_tokens': expected 1 to 16777216, found 0"});
+  EXPECT_EQ(session.next_piece(), std::nullopt);
+  EXPECT_EQ(session.session().position(), 1);
   session.begin({.max_tokens = 7, .stop = {"bb"}});
   EXPECT_EQ(session.session().position(), 1) << "nothing runs before it is asked for";
   EXPECT_EQ(session.next_piece(), "b" + emoji) << "the b may begin a stop text";

@@ -60,6 +60,27 @@ TEST(TokenTypes, NeedATableAndTheSizeOfTheTokens) {
   const auto without = encoder_with("", kMasked), with = encoder_with("token_types = 2\n", kMasked);
   expect_error<base::InputError>([&] { run(*without, tokens, tokens); }, {"token types need a table"});
   expect_error<base::InputError>([&] { run(*with, tokens, tokens + 1); }, {"expected token types 0 to 1, found 2"});
+  // Models of other kinds have no table at all.
+  ModelOptions decoder;
+  decoder.embedding.vocab_size = 8;
+  const auto causal = build(decoder);
+  expect_error<base::InputError>([&] { run(*causal, tokens, tokens); }, {"token types need a table", "leave them out"});
+  ModelOptions stack;
+  stack.kind = ModelOptions::Kind::layer_stack;
+  core::Segment rows;
+  rows.rows = at::zeros({1, 3, stack.backbone.stack().dim});
+  rows.token_types = tokens;
+  const auto layers = build(stack);
+  expect_error<base::InputError>([&] { layers->forward(rows, layers->initial_state(1)); },
+                                 {"token types need a table"});
+  const auto images = build(base::read_options<ModelOptions>(
+      base::parse_toml("[backbone]\ntype = \"vit\"\nimage_size = [8, 8]\npatch_size = 4\ndim = 8\nnum_layers = 1\n"
+                       "num_heads = 2\n[head]\ntype = \"classification\"\nnum_classes = 2\n",
+                       "test.toml")));
+  core::Segment pixels;
+  pixels.pixels = at::zeros({1, 3, 8, 8});
+  pixels.token_types = tokens;
+  expect_error<base::InputError>([&] { images->forward(pixels, images->initial_state(1)); }, {"found token types"});
   expect_error<base::InputError>([&] { run(*with, tokens, tokens.narrow(1, 0, 2)); },
                                  {"token types of the size of the tokens"});
 }
