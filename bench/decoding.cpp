@@ -22,19 +22,20 @@ constexpr int64_t kBatch = 16, kBatchContext = 128;
 constexpr int64_t kNearPosition = 1000, kFarPosition = 1'000'000;  ///< positions for abc
 
 struct DecodingPeers {
-  std::unique_ptr<PeerProcess> stock, best, transformers, ctranslate2;
+  std::unique_ptr<PeerProcess> stock, best, transformers, ctranslate2, llama_cpp;
 
   std::vector<std::pair<const char*, PeerProcess*>> all() const {
     return {{"stock", stock.get()},
             {"best", best.get()},
             {"transformers", transformers.get()},
-            {"ctranslate2", ctranslate2.get()}};
+            {"ctranslate2", ctranslate2.get()},
+            {"llama_cpp", llama_cpp.get()}};
   }
 };
 
 /// One peer of a row, and its request.
 struct DecodingPeer {
-  std::string name;  ///< stock, best, dynamic_int8, transformers or ctranslate2; also the key in the file of bars
+  std::string name;  ///< stock, best, dynamic_int8, transformers, ctranslate2 or llama_cpp; also the key in the file of bars
   PeerProcess* process;
   std::string precision;
   Rounds seconds = {}, ratio = {};  ///< seconds for one token of every sequence; how many times faster ours is
@@ -67,14 +68,19 @@ struct DecodingResults {
 
 std::vector<DecodingPeer> peers_of(const DecodingPeers& peers, const DecodingRow& row) {
   if (!peers.stock) return {};
-  if (row.precision.starts_with("int4")) return {};  // none of them has four bits
+  std::vector<DecodingPeer> found;
+  if (row.precision.starts_with("int4")) {  // only one of them has four bits
+    if (peers.llama_cpp) found.push_back({"llama_cpp", peers.llama_cpp.get(), "int4"});
+    return found;
+  }
   const bool eight_bits = row.precision == "int8" || row.precision == "w8a8";
   const std::string theirs = eight_bits ? "int8" : row.precision;
-  std::vector<DecodingPeer> found = {{"stock", peers.stock.get(), eight_bits ? "float32" : row.precision},
-                                     {"best", peers.best.get(), theirs}};
+  found.push_back({"stock", peers.stock.get(), eight_bits ? "float32" : row.precision});
+  found.push_back({"best", peers.best.get(), theirs});
   if (eight_bits) found.push_back({"dynamic_int8", peers.stock.get(), theirs});
   if (!eight_bits) found.push_back({"transformers", peers.transformers.get(), theirs});
   if (row.precision != "bf16") found.push_back({"ctranslate2", peers.ctranslate2.get(), theirs});
+  if (peers.llama_cpp) found.push_back({"llama_cpp", peers.llama_cpp.get(), theirs});
   return found;
 }
 
@@ -124,7 +130,10 @@ DecodingPeers start_decoding_peers(const BenchArguments& arguments, const Decodi
   auto start = [&](const char* kind, bool best) {
     return start_peer(arguments, "decode.py", {options, file, kind}, best);
   };
-  return {start("torch", false), start("torch", true), start("transformers", true), start("ctranslate2", false)};
+  DecodingPeers peers = {start("torch", false), start("torch", true), start("transformers", true),
+                         start("ctranslate2", false), nullptr};
+  if (decoding_case.kv_heads == 0 && has_package(arguments, "llama_cpp")) peers.llama_cpp = start("llama_cpp", false);
+  return peers;
 }
 
 /// Peers that generate different tokens from the same parameters.
@@ -141,7 +150,9 @@ std::vector<std::string> other_tokens(const DecodingPeers& peers, const Decoding
       found.push_back(fmt::format("{}, {}: tokens {}, ours {}", decoding_case.name, name, fmt::join(theirs, " "),
                                   fmt::join(ours, " ")));
   };
-  for (const auto& [name, peer] : peers.all()) compare(name, *peer);
+  for (const auto& [name, peer] : peers.all()) {
+    if (peer != nullptr) compare(name, *peer);
+  }
   return found;
 }
 
@@ -193,9 +204,10 @@ base::Node decoding_figures(const DecodingResults& results) {
 std::string decoding_text(const DecodingResults& results) {
   using Align = base::TextTable::Align;
   base::TextTable table({"case", "precision", "context", "batch", "ms, median", "least", "most", "share of read",
-                         "x stock", "x best", "x dynamic int8", "x transformers", "x CTranslate2"},
+                         "x stock", "x best", "x dynamic int8", "x transformers", "x CTranslate2", "x llama.cpp"},
                         {Align::left, Align::left, Align::right, Align::right, Align::right, Align::right, Align::right,
-                         Align::right, Align::right, Align::right, Align::right, Align::right, Align::right});
+                         Align::right, Align::right, Align::right, Align::right, Align::right, Align::right,
+                         Align::right});
   for (const DecodingRow& r : results.rows) {
     std::vector<std::string> cells = {r.bench_case,
                                       r.precision,
@@ -205,7 +217,7 @@ std::string decoding_text(const DecodingResults& results) {
                                       fmt::format("{:.3f}", r.seconds.least * 1e3),
                                       fmt::format("{:.3f}", r.seconds.most * 1e3),
                                       r.batch == 1 ? range_text(r.share()) : std::string()};
-    for (const char* name : {"stock", "best", "dynamic_int8", "transformers", "ctranslate2"}) {
+    for (const char* name : {"stock", "best", "dynamic_int8", "transformers", "ctranslate2", "llama_cpp"}) {
       const auto peer = std::find_if(r.peers.begin(), r.peers.end(),
                                      [&](const DecodingPeer& p) { return p.name == name; });
       cells.push_back(peer == r.peers.end() ? std::string() : range_text(peer->ratio));
@@ -224,7 +236,7 @@ std::string decoding_text(const DecodingResults& results) {
          "stock in float32, best "
          "in dynamic int8) with preallocated caches, as installed and with our two process settings. x transformers: "
          "with "
-         "the same settings\n";
+         "the same settings. x llama.cpp: BF16, Q8_0 or Q4_0, if llama-cpp-python is installed (bench/peers/llama.py)\n";
 }
 
 }  // namespace

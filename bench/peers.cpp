@@ -40,12 +40,17 @@ std::vector<std::string> command_of(const BenchArguments& arguments, const fs::p
   return command;
 }
 
+fs::path packages_of(const fs::path& folder) { return folder.parent_path().parent_path() / ".deps" / "peers"; }
+
 }  // namespace
+
+bool has_package(const BenchArguments& arguments, const std::string& name) {
+  return fs::exists(packages_of(folder_of(arguments, "decode.py")) / name);
+}
 
 std::unique_ptr<PeerProcess> start_peer(const BenchArguments& arguments, const std::string& script,
                                         const std::vector<std::string>& words, bool best) {
-  const fs::path folder = folder_of(arguments, script),
-                 installed = folder.parent_path().parent_path() / ".deps" / "peers";
+  const fs::path folder = folder_of(arguments, script), installed = packages_of(folder);
   base::require(fs::exists(installed / "settings.so") && fs::exists(installed / "safetensors"),
                 "{}: the peers are not set up; run bench/setup, or use --no-peers", installed.string());
   std::vector<std::pair<std::string, std::string>> environment = {

@@ -29,6 +29,9 @@ class HandOver {
 std::unique_ptr<PeerProcess> start_peer(const BenchArguments& arguments, const std::string& script,
                                         const std::vector<std::string>& words, bool best);
 
+/// Whether a package that bench/setup does not install is among the peers' packages.
+bool has_package(const BenchArguments& arguments, const std::string& name);
+
 /// Starts a script from the peers' folder with the packages and the settings of the interpreter that is named, which
 /// need not be those of bench/setup. Throws InputError if the script does not start.
 std::unique_ptr<PeerProcess> start_device_peer(const BenchArguments& arguments, const std::string& script,

@@ -45,6 +45,8 @@ PeerList published_peers(const BenchArguments& arguments, const std::string& nam
                                          {"transformers", "transformers", true},
                                          {"ctranslate2", "ctranslate2", false}})
     list.emplace_back(peer, start_peer(arguments, "decode.py", {options, file, kind}, best));
+  if (published_case(name).kv_heads == 0 && has_package(arguments, "llama_cpp"))
+    list.emplace_back("llama_cpp", start_peer(arguments, "decode.py", {options, file, "llama_cpp"}, false));
   return list;
 }
 
@@ -122,12 +124,17 @@ struct PromptRow {
 
 PromptRow measure_prompt(PromptRow row, PromptSubject& subject, const PeerList& all, int64_t repeats) {
   std::vector<const PeerList::value_type*> peers;
+  const bool four_bits = row.precision.starts_with("int4"),
+             eight_bits = row.precision == "int8" || row.precision == "w8a8";
   for (const auto& peer : all) {
-    // It has float32 alone of the two, and computes all scores of a prompt at once.
-    const bool can = peer.first != "ctranslate2" || (row.precision == "float32" && row.tokens == kShortPrompt);
+    bool can = !four_bits || peer.first == "llama_cpp";
+    // It has no bf16, and computes all scores of a prompt at once.
+    if (peer.first == "ctranslate2") can = row.precision == "float32" && row.tokens == kShortPrompt;
+    if (peer.first == "transformers") can = can && !eight_bits;
     if (can) peers.push_back(&peer);
   }
-  const auto request = [&](int64_t tokens) { return fmt::format("prompt {} {}", row.precision, tokens); };
+  const std::string theirs = four_bits ? "int4" : eight_bits ? "int8" : row.precision;
+  const auto request = [&](int64_t tokens) { return fmt::format("prompt {} {}", theirs, tokens); };
   subject.seconds(row.precision, kWarm);
   for (const auto* peer : peers) peer->second->seconds(request(kWarm));
   std::vector<double> ours, fastest;
@@ -186,9 +193,9 @@ base::Node prompt_figures(const std::vector<PromptRow>& rows) {
 std::string prompt_text(const std::vector<PromptRow>& rows) {
   using Align = base::TextTable::Align;
   base::TextTable table({"model", "precision", "tokens", "ms, median", "least", "most", "x stock", "x best",
-                         "x transformers", "x CTranslate2", "x fastest"},
+                         "x transformers", "x CTranslate2", "x llama.cpp", "x fastest"},
                         {Align::left, Align::left, Align::right, Align::right, Align::right, Align::right, Align::right,
-                         Align::right, Align::right, Align::right, Align::right});
+                         Align::right, Align::right, Align::right, Align::right, Align::right});
   for (const PromptRow& r : rows) {
     std::vector<std::string> cells = {r.model,
                                       r.precision,
@@ -196,7 +203,7 @@ std::string prompt_text(const std::vector<PromptRow>& rows) {
                                       fmt::format("{:.1f}", r.seconds.median * 1e3),
                                       fmt::format("{:.1f}", r.seconds.least * 1e3),
                                       fmt::format("{:.1f}", r.seconds.most * 1e3)};
-    for (const char* name : {"stock", "best", "transformers", "ctranslate2"}) {
+    for (const char* name : {"stock", "best", "transformers", "ctranslate2", "llama_cpp"}) {
       const auto peer = std::find_if(r.times.begin(), r.times.end(), [&](const auto& p) { return p.first == name; });
       cells.push_back(peer == r.times.end() ? std::string() : range_text(peer->second));
     }
@@ -206,7 +213,7 @@ std::string prompt_text(const std::vector<PromptRow>& rows) {
   return table.text() +
          "\nfrom the tokens of a prompt to the first token of the answer. x stock, x best: how many times as fast as "
          "the same model in eager PyTorch with LibTorch's fused attention in the same precision, as installed and with "
-         "our two process settings, which transformers has too\n";
+         "our two process settings, which transformers has too. x llama.cpp: in BF16, Q8_0 or Q4_0\n";
 }
 
 std::string case_name(const PromptModel& model, int64_t tokens) { return fmt::format("{}_{}", model.name, tokens); }

@@ -1,7 +1,7 @@
-"""A peer of `mnemo-bench decoding` and `prompts`: a GPT-2 or a Llama in eager PyTorch, transformers or CTranslate2; reads one request per line, answers
+"""A peer of `mnemo-bench decoding` and `prompts`: a GPT-2 or a Llama in eager PyTorch, transformers, CTranslate2 or llama.cpp; reads one request per line, answers
 with one line.
 
-  decode.py CASE_JSON TENSORS torch|transformers|ctranslate2     TENSORS: safetensors with Mnemo's parameters
+  decode.py CASE_JSON TENSORS torch|transformers|ctranslate2|llama_cpp     TENSORS: safetensors with Mnemo's parameters
   greedy N                            -> JSON: the N most likely tokens after token 0, one by one, float32
   token PRECISION CONTEXT BATCH N     -> seconds for one token of every sequence, the median of N, starting at CONTEXT tokens; a later call
                                       continues from there
@@ -255,7 +255,11 @@ class CTranslate2:
 def main():
     case = json.loads(sys.argv[1])
     torch.set_num_threads(case["threads"])
-    peer = {"torch": Torch, "transformers": InTransformers, "ctranslate2": CTranslate2}[sys.argv[3]](case, sys.argv[2])
+    if sys.argv[3] == "llama_cpp":
+        from llama import LlamaCpp
+        peer = LlamaCpp(case, sys.argv[2], prompt_tokens)
+    else:
+        peer = {"torch": Torch, "transformers": InTransformers, "ctranslate2": CTranslate2}[sys.argv[3]](case, sys.argv[2])
     print("ready", flush=True)
     for line in sys.stdin:
         name, *words = line.split()

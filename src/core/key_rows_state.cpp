@@ -11,7 +11,7 @@
 namespace mnemo::core {
 namespace {
 
-/// Initial capacity for keys; half as much again when it is full.
+/// Initial capacity for keys; a quarter more than is wanted when it is full.
 constexpr int64_t kFirstRoom = 32;
 /// Room for keys of its own that a copy has.
 constexpr int64_t kRoomOfCopy = 8;
@@ -58,9 +58,9 @@ void KeyRowsState::move(int64_t capacity) {
 void KeyRowsState::reserve(int64_t more) {
   const int64_t held = keys_ - missing_, wanted = held + more;
   if (first_ + wanted <= capacity_) return;
-  // Once half as many rows have left as are held, they slide to the front: a row is moved twice at most.
-  const bool slides = wanted <= capacity_ && 2 * first_ >= held;
-  move(slides ? capacity_ : std::max(kFirstRoom, wanted + wanted / 2));
+  // Once a quarter as many rows have left as are held, they slide to the front.
+  const bool slides = wanted <= capacity_ && 4 * first_ >= held;
+  move(slides ? capacity_ : std::max(kFirstRoom, wanted + wanted / 4));
 }
 
 void KeyRowsState::store(int64_t number, const float* k, const float* v) {

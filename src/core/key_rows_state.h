@@ -19,7 +19,7 @@ struct KeyLayout {
   int64_t bytes_of_row() const { return width * (wide ? 4 : 2); }
 };
 
-/// Keys and values of one layer of one sequence, [context; open segment], in memory that grows by half. Keys of
+/// Keys and values of one layer of one sequence, [context; open segment], in memory that grows by a quarter. Keys of
 /// context rows are kept when a segment ends: W_k x of a cached row does not change.
 class KeyRowsState final : public CopiedState<KeyRowsState> {
  public:

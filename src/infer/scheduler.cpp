@@ -92,10 +92,10 @@ void Scheduler::hold(Id id, bool holds) {
   if (!member) return;
   if (holds) {
     member->early = false;
+    member->of_turn = 0;
     park(*member);
     held_.push_back(std::move(*member));
   } else {
-    unpark(*member);
     waiting_.insert(std::ranges::upper_bound(waiting_, id, {}, &Member::id), std::move(*member));
   }
 }
@@ -128,6 +128,15 @@ const Scheduler::Member* Scheduler::find(Id id) const {
   return found != nullptr ? found : in(held_);
 }
 
+int64_t Scheduler::state_bytes() const {
+  int64_t bytes = 0;
+  const auto add = [&](const auto& members) {
+    for (const Member& member : members) bytes += member.text.session().state_bytes();
+  };
+  add(running_), add(waiting_), add(rested_), add(held_);
+  return bytes;
+}
+
 std::optional<int64_t> Scheduler::position(Id id) const {
   const Member* member = find(id);
   return member == nullptr ? std::nullopt : std::optional(member->text.session().position());
@@ -144,13 +153,21 @@ std::vector<Scheduler::Event> Scheduler::tick() {
   return events;
 }
 
-/// Takes places for those that wait from those that have had theirs for longest.
+/// Takes places for those that wait from those that have had theirs for longest. One that is near the end of its
+/// segment keeps its place up to there, where it can wait with its memory alone.
 void Scheduler::end_turns() {
   if (options_.turn == 0) return;
+  const auto passes = [this](const Member& member) {
+    const Session& session = member.text.session();
+    const int64_t used = session.progress_.used, size = core::token_input(session.model().input()).segment_size;
+    return used == 0 || size - used > 3 * options_.turn ? member.of_turn : 0;
+  };
   for (int64_t wanted = running() + waiting() - options_.max_running; wanted > 0 && running() > 0; --wanted) {
-    const auto longest = std::ranges::max_element(running_, {}, &Member::passes);
-    if (longest->passes < options_.turn) return;
+    const auto longest = std::ranges::max_element(running_, {}, passes);
+    if (passes(*longest) < options_.turn) return;
     longest->early = false;
+    longest->of_turn = 0;
+    park(*longest);
     rested_.push_back(std::move(*longest));
     running_.erase(longest);
   }
@@ -163,7 +180,8 @@ void Scheduler::admit() {
   }
 }
 
-/// Gives new requests places of those that have had theirs for longest, whose turn has not passed.
+/// Gives new requests places of those that have had theirs for longest, whose turn has not passed: they come back
+/// before others that rest, since they are inside their segments.
 void Scheduler::admit_early() {
   if (options_.turn == 0 || waiting_.empty()) return;
   const auto wanted = [](const Member& member) { return std::pair(!member.fresh, member.wants); };
@@ -174,7 +192,7 @@ void Scheduler::admit_early() {
     const auto next = std::ranges::min_element(waiting_, {}, wanted);
     const auto longest = std::ranges::max_element(running_, {}, passes);
     if (next == waiting_.end() || !next->fresh || passes(*longest) == 0) return;
-    rested_.push_back(std::move(*longest));
+    rested_.push_front(std::move(*longest));
     running_.erase(longest);
     next->early = true;
     place(waiting_, next);
@@ -183,6 +201,7 @@ void Scheduler::admit_early() {
 
 void Scheduler::place(std::deque<Member>& queue, std::deque<Member>::iterator next) {
   next_rested_ = &queue == &waiting_;
+  unpark(*next);
   next->passes = 0;
   next->fresh = false;
   running_.insert(std::ranges::upper_bound(running_, next->id, {}, &Member::id), std::move(*next));
@@ -234,7 +253,7 @@ void Scheduler::pass(std::vector<Event>& events) {
     if (member.ended) continue;
     member.text.session().ran(std::span<const int64_t>(member.tokens).subspan(member.done, member.rows));
     member.done += member.rows;
-    ++member.passes;
+    ++member.passes, ++member.of_turn;
     if (member.done == member.tokens.size()) write(member, events);
   }
 }

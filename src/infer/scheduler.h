@@ -29,8 +29,9 @@ class Scheduler {
     int64_t max_running = Engine::kRows;  ///< requests that share passes, at most `rows`
     int64_t max_waiting = 1024;           ///< requests in the queue behind them
     /// Passes after which a request gives its place to one that waits, and waits for another; 0: it keeps its place to
-    /// its end. New requests and those whose turn has passed get places alternately, so nobody waits for a long text;
-    /// besides, new ones get a quarter of the places at once, those that want the fewest tokens first.
+    /// its end. If its segment ends within three times as many more, it goes on to there, and waits as hold() says. New
+    /// requests and those whose turn has passed get places alternately, so nobody waits for a long text; besides, new
+    /// ones get a quarter of the places at once, those that want the fewest tokens first.
     int64_t turn = 0;
   };
   /// What has happened to a request in a tick.
@@ -75,6 +76,8 @@ class Scheduler {
   bool full() const { return waiting() >= options_.max_waiting; }
   /// Tokens that a request has read and written so far; nothing for one that has ended.
   std::optional<int64_t> position(Id id) const;
+  /// Bytes of the states of all requests, as Session::state_bytes().
+  int64_t state_bytes() const;
 
  private:
   struct Member {
@@ -84,6 +87,7 @@ class Scheduler {
     size_t done = 0;              // of `tokens`
     size_t rows = 0;              // in the next pass
     int64_t passes = 0;           // since it has its place
+    int64_t of_turn = 0;          // passes, also before a new request took its place for a while
     int64_t logprobs = -1;
     int64_t wants = 0;    // tokens, to be read and written
     bool fresh = true;    // never had a place

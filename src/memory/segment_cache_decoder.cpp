@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kFirstRoom = 32;  // rows
 
-/// The rows of one sequence that entered each layer, in buffers that grow by half.
+/// The rows of one sequence that entered each layer, in buffers that grow by a quarter.
 struct CacheRows final : core::CopiedState<CacheRows> {
   std::vector<int64_t> served = {};            ///< layers that have rows
   std::vector<ops::AlignedBytes> layers = {};  ///< [capacity,D] each, of all layers of the model
@@ -46,9 +46,9 @@ struct CacheRows final : core::CopiedState<CacheRows> {
   void reserve(int64_t more) {
     const int64_t wanted = count + more;
     if (first + wanted <= capacity) return;
-    // As keys do: rows slide to the front once half as many have left.
-    const bool slides = wanted <= capacity && 2 * first >= count;
-    const int64_t room = slides ? capacity : std::max(kFirstRoom, wanted + wanted / 2);
+    // As keys do: rows slide to the front once a quarter as many have left.
+    const bool slides = wanted <= capacity && 4 * first >= count;
+    const int64_t room = slides ? capacity : std::max(kFirstRoom, wanted + wanted / 4);
     for (const int64_t number : served) {
       const auto layer = static_cast<size_t>(number);
       ops::AlignedBytes fresh;

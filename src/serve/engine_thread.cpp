@@ -9,6 +9,11 @@
 #include "base/log.h"
 
 namespace mnemo::serve {
+namespace {
+
+constexpr int64_t kTrim = 64;  // passes with more texts than places after which memory is given back
+
+}  // namespace
 
 EngineThread::EngineThread(std::shared_ptr<const infer::Engine> engine, const infer::Scheduler::Options& options,
                            int threads, size_t max_tasks, Metrics& metrics)
@@ -29,9 +34,11 @@ std::optional<infer::TextSession> EngineThread::cancel(infer::Scheduler::Id id) 
 void EngineThread::work(int threads) {
   at::set_num_threads(threads);  // LibTorch counts them for each thread
   int64_t held = 0;              // when memory was last given back
+  int64_t crowded = 0;           // passes with more texts than places
   while (!tasks_.stopped()) {
     const bool idle = scheduler_.idle();
-    if (idle && scheduler_.held() > held) ::malloc_trim(0);  // their sequences lie between those that are left
+    // Sequences that were given up lie between those that are left.
+    if ((idle && scheduler_.held() > held) || (scheduler_.waiting() > 0 && ++crowded % kTrim == 0)) ::malloc_trim(0);
     if (idle || scheduler_.held() < held) held = scheduler_.held();
     for (const TaskQueue::Task& task : tasks_.take(idle)) {
       try {

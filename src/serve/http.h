@@ -34,7 +34,8 @@ class Exchange {
   virtual ~Exchange() = default;
   /// The whole answer.
   virtual void respond(Response response) = 0;
-  /// Or an answer in parts: start(), write() any number of times, finish().
+  /// Or an answer in parts: start(), write() any number of times, finish(). Its head leaves with the first part; parts
+  /// that come within two milliseconds of others leave together.
   virtual void start(int status, std::string type, Headers headers) = 0;
   virtual void write(std::string part) = 0;
   virtual void finish() = 0;

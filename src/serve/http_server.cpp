@@ -29,9 +29,45 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 class Connection;
+class Live;
+
+/// Wakes the server's thread for what others have written: at once, and while more comes, every kPause. So a fast
+/// stream costs its writer no system call a token, and what comes within a pause leaves in one write.
+class Handover {
+ public:
+  explicit Handover(asio::io_context& io) : io_(io), timer_(io) {}
+  void put(std::shared_ptr<Live> live) {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (stopped_) return;
+      lives_.push_back(std::move(live));
+      if (std::exchange(awake_, true)) return;
+    }
+    asio::post(io_, [this] { take(); });
+  }
+  /// Lets go of all: nothing is sent any more.
+  void stop() {
+    std::vector<std::shared_ptr<Live>> lives;
+    const std::scoped_lock lock(mutex_);
+    stopped_ = true;
+    lives.swap(lives_);
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kPause{2};
+  void take();
+
+  asio::io_context& io_;
+  asio::steady_timer timer_;
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Live>> lives_;
+  bool awake_ = false;  // take() comes
+  bool stopped_ = false;
+};
 
 struct Shared {
   HttpLimits limits;
+  Handover* handover = nullptr;
   Handler handler;
   Refused refused;
   std::atomic<int64_t> connections = 0, answering = 0;
@@ -48,9 +84,11 @@ std::string head_of(int status, std::string_view type, const Headers& headers, b
 /// A request in progress on a connection.
 class Live : public Exchange, public std::enable_shared_from_this<Live> {
  public:
-  Live(std::shared_ptr<Connection> connection, asio::any_io_executor executor, bool keeps, bool chunks, bool is_head)
+  Live(std::shared_ptr<Connection> connection, asio::any_io_executor executor, Handover& handover, bool keeps,
+       bool chunks, bool is_head)
       : connection_(std::move(connection)),
         executor_(std::move(executor)),
+        handover_(handover),
         keeps_(keeps),
         chunks_(chunks),
         is_head_(is_head) {}
@@ -59,19 +97,20 @@ class Live : public Exchange, public std::enable_shared_from_this<Live> {
     std::string out = head_of(response.status, response.type, response.headers, keeps_) +
                       fmt::format("Content-Length: {}\r\n\r\n", response.body.size());
     if (!is_head_) out += response.body;
-    send(out);
+    keep(out);
     end(true);
   }
   void start(int status, std::string type, Headers headers) override {
     keeps_ = keeps_ && chunks_;
-    send(head_of(status, type, headers, keeps_) + (chunks_ ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n"));
+    keep(head_of(status, type, headers, keeps_) + (chunks_ ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n"));
   }
   void write(std::string part) override {
     if (part.empty()) return;
-    send(chunks_ ? fmt::format("{:x}\r\n{}\r\n", part.size(), part) : part);
+    keep(chunks_ ? fmt::format("{:x}\r\n{}\r\n", part.size(), part) : part);
+    if (!closed_ && !awaited_.exchange(true)) handover_.put(shared_from_this());
   }
   void finish() override {
-    if (chunks_) send("0\r\n\r\n");
+    if (chunks_) keep("0\r\n\r\n");
     end(true);
   }
   void abort() override { end(false); }
@@ -105,20 +144,23 @@ class Live : public Exchange, public std::enable_shared_from_this<Live> {
     connection_.reset();
   }
   bool keeps() const { return keeps_; }
+  /// Sends what is kept.
+  void pass_on();
 
  private:
-  /// Hands bytes to the server's thread. What comes before that thread has taken them goes with them.
-  void send(std::string_view bytes);
-  void pass_on();
+  /// Keeps bytes for the server's thread.
+  void keep(std::string_view bytes);
   void end(bool whole);
 
   std::shared_ptr<Connection> connection_;  // in the server's thread
   asio::any_io_executor executor_;
+  Handover& handover_;
   bool keeps_, chunks_, is_head_, gone_ = false;
   std::atomic<bool> closed_ = false;
   std::atomic<size_t> unsent_ = 0;
+  std::atomic<bool> awaited_ = false;  // the handover will pass on what is kept
   std::mutex mutex_;
-  std::string handed_;  // to the server's thread, which has not taken it yet
+  std::string kept_;
   std::function<void()> close_callback_, drained_callback_;
 };
 
@@ -164,8 +206,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void send(std::shared_ptr<Live> live, std::string bytes) {
     if (!socket_.is_open() || live != current_) return live->sent(bytes.size());
-    if (out_.size() > 1 && out_.back().first == live) {
-      out_.back().second += bytes;  // behind what is being written
+    // Behind what is being written; in parts, since a text that grows takes up to twice its size.
+    if (out_.size() > 1 && out_.back().first == live && out_.back().second.size() < kPart) {
+      out_.back().second += bytes;
     } else {
       out_.emplace_back(std::move(live), std::move(bytes));
     }
@@ -180,6 +223,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
  private:
+  static constexpr size_t kPart = 16 << 10;  // bytes
   using Action = void (*)(Connection&);
   void deadline(asio::steady_timer& timer, double seconds, Action action) {
     timer.expires_after(std::chrono::microseconds(static_cast<int64_t>(seconds * 1e6)));
@@ -241,8 +285,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     request.body = std::move(message.body());
     request.remote = remote_;
     ended_ = false;
-    current_ = std::make_shared<Live>(shared_from_this(), socket_.get_executor(), message.keep_alive(),
-                                      message.version() >= 11, request.method == "HEAD");
+    current_ = std::make_shared<Live>(shared_from_this(), socket_.get_executor(), *shared_->handover,
+                                      message.keep_alive(), message.version() >= 11, request.method == "HEAD");
     deadline(timer_, shared_->limits.request_s, [](Connection& self) { self.close(); });
     ++shared_->answering;
     watch(current_);
@@ -372,24 +416,21 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string remote_;
 };
 
-void Live::send(std::string_view bytes) {
+void Live::keep(std::string_view bytes) {
   if (closed_) return;
   unsent_ += bytes.size();
-  {
-    const std::scoped_lock lock(mutex_);
-    const bool waits = !handed_.empty();
-    handed_ += bytes;
-    if (waits) return;
-  }
-  asio::post(executor_, [self = shared_from_this()] { self->pass_on(); });
+  const std::scoped_lock lock(mutex_);
+  kept_ += bytes;
 }
 
 void Live::pass_on() {
+  awaited_ = false;  // first: what is kept from now on is passed on later, if not now
   std::string bytes;
   {
     const std::scoped_lock lock(mutex_);
-    bytes.swap(handed_);
+    bytes.swap(kept_);
   }
+  if (bytes.empty()) return;
   if (const auto connection = connection_) return connection->send(shared_from_this(), std::move(bytes));
   unsent_ -= bytes.size();
 }
@@ -397,15 +438,36 @@ void Live::pass_on() {
 void Live::end(bool whole) {
   if (closed_.exchange(true)) return;
   asio::post(executor_, [self = shared_from_this(), whole] {
+    self->pass_on();
     // A copy: the end of an answer takes the connection from it, which may be the last to hold it.
     if (const auto connection = self->connection_) connection->end(self, whole);
+  });
+}
+
+void Handover::take() {
+  std::vector<std::shared_ptr<Live>> lives;
+  {
+    const std::scoped_lock lock(mutex_);
+    lives.swap(lives_);
+    if (lives.empty()) {
+      awake_ = false;
+      return;
+    }
+  }
+  for (const auto& live : lives) live->pass_on();
+  timer_.expires_after(kPause);
+  timer_.async_wait([this](error_code error) {
+    if (!error) take();
   });
 }
 
 }  // namespace
 
 struct HttpServer::Impl {
-  explicit Impl(std::shared_ptr<Shared> everything) : shared(std::move(everything)), acceptor(io), pause(io) {}
+  explicit Impl(std::shared_ptr<Shared> everything)
+      : shared(std::move(everything)), acceptor(io), pause(io), handover(io) {
+    shared->handover = &handover;
+  }
 
   void accept() {
     acceptor.async_accept([this](error_code error, tcp::socket socket) {
@@ -433,6 +495,7 @@ struct HttpServer::Impl {
   asio::io_context io{1};
   tcp::acceptor acceptor;
   asio::steady_timer pause;
+  Handover handover;
   std::thread thread;
 };
 
@@ -463,6 +526,7 @@ HttpServer::~HttpServer() { stop(); }
 void HttpServer::stop() {
   impl_->io.stop();
   if (impl_->thread.joinable()) impl_->thread.join();
+  impl_->handover.stop();
   const std::set<Connection*> left = std::exchange(impl_->shared->open, {});
   for (Connection* connection : left) connection->shared_from_this()->drop();
 }

@@ -39,6 +39,7 @@ class Client {
     if (socket_ >= 0) ::close(socket_);
     socket_ = -1;
   }
+  int socket() const { return socket_; }
   void send(const std::string& bytes) const { ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
   /// What comes until the server closes, `end` has come, or nothing has come for `wait` milliseconds.
   std::string receive(const std::string& end = "\x01", int wait = 3000) const {
@@ -292,6 +293,40 @@ TEST_F(HttpServerTest, SendsWhatSeveralThreadsWriteInTheirOrder) {
     const std::string answer = clients[i]->receive();
     EXPECT_TRUE(answer.substr(answer.find("\r\n\r\n") + 4) == expected) << i;
   }
+}
+
+TEST_F(HttpServerTest, PartsThatComeTogetherLeaveTogether) {
+  const HttpServer server = make();
+  const Client client(server);
+  client.send("GET /kept HTTP/1.0\r\n\r\n");
+  const auto exchange = kept();
+  exchange->start(200, "text/plain", {});
+  exchange->write("first");
+  EXPECT_TRUE(client.receive("first").ends_with("first"));
+  const auto begin = Clock::now();
+  std::jthread writer([&] {
+    for (int i = 0; i < 500; ++i) {
+      exchange->write(i < 499 ? "a" : "last");
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  });
+  int receipts = 0;
+  for (std::string all; !all.ends_with("last"); ++receipts) {
+    char part[4096];
+    pollfd one{client.socket(), POLLIN, 0};
+    ASSERT_EQ(::poll(&one, 1, 3000), 1) << "the last part does not come";
+    const ssize_t count = ::recv(client.socket(), part, sizeof part, 0);
+    ASSERT_GT(count, 0);
+    all.append(part, static_cast<size_t>(count));
+  }
+  EXPECT_LE(receipts, milliseconds(begin) / 2 + 2) << "one in two milliseconds";
+  // One that comes alone, during a pause or after it.
+  for (int i = 0; i < 20; ++i) {
+    std::this_thread::sleep_for(std::chrono::microseconds(300 * i));
+    exchange->write("b");
+    EXPECT_EQ(client.receive("b"), "b");
+  }
+  exchange->finish();
 }
 
 TEST_F(HttpServerTest, EndsAnAnswerAfterTheNextRequestHasCome) {

@@ -1,11 +1,10 @@
+// Places that requests hold, give to others and get back.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 
 #include "tests/unit/infer/scheduler_requests.h"
 
-// Who has a place in a pass: requests that are held, and turns of short and long ones.
 namespace mnemo::infer {
 namespace {
 
@@ -158,6 +157,50 @@ TEST(Scheduler, ShortTextsDoNotWaitForLongOnes) {
     tick();
   }
   for (const auto& [id, request] : longs) EXPECT_EQ(written[id], written_alone(engine, request, false, 60).tokens);
+}
+
+TEST(Scheduler, TextsThatTakeTurnsHaveTheBitsOfEachAlone) {
+  for (const Case& of : cases()) {
+    for (const int64_t segment : {5, 40}) {  // turns end with segments, or inside them
+      const auto engine = std::make_shared<const Engine>(build(of, segment));
+      std::vector<Request> requests;
+      for (int64_t i = 0; i < 5; ++i) {
+        requests.push_back({.prompt = text(2 + i, i), .options = {.max_tokens = 16, .past_end = true, .seed = i}});
+        if (i == 4) requests.back().joins = 7;
+      }
+      auto found = run_all(engine, requests, false, {.max_running = 2, .turn = 2});
+      for (size_t i = 0; i < requests.size(); ++i)
+        EXPECT_EQ(found[i].tokens, written_alone(engine, requests[i], false, 16).tokens) << of.name << ' ' << i;
+    }
+  }
+}
+
+TEST(Scheduler, TextsRestBetweenSegmentsWithTheirMemoryAlone) {
+  const auto found = std::ranges::find(cases(), "xl", &Case::name);
+  ASSERT_NE(found, cases().end());
+  const auto engine = std::make_shared<const Engine>(build(*found));
+  const auto submit = [&](Scheduler& scheduler, int64_t seed) {
+    return scheduler.submit(open(engine, {.seed = seed}), {text(5, seed)}, {.max_tokens = 60, .past_end = true});
+  };
+  Scheduler one(engine);
+  const auto lone = submit(one, 0);
+  int64_t most = 0;  // bytes of a text that is written
+  for (int tick = 0; tick < 40 || !one.between_segments(lone); ++tick) {
+    one.tick();
+    most = std::max(most, one.state_bytes());
+  }
+  one.hold(lone, true);
+  Scheduler scheduler(engine, {.max_running = 2, .turn = 2});
+  std::vector<Scheduler::Id> texts;
+  for (int64_t i = 0; i < 8; ++i) texts.push_back(submit(scheduler, i));
+  for (int tick = 0; tick < 60; ++tick) {
+    std::vector<Scheduler::Id> wrote;
+    for (const Scheduler::Event& event : scheduler.tick()) wrote.push_back(event.id);
+    if (tick < 40) continue;  // new ones have taken places at once
+    for (const auto id : texts)
+      EXPECT_TRUE(scheduler.between_segments(id) || std::ranges::find(wrote, id) != wrote.end()) << id << ' ' << tick;
+    EXPECT_LE(scheduler.state_bytes(), 2 * most + 6 * one.state_bytes()) << tick;
+  }
 }
 
 }  // namespace
