@@ -109,8 +109,8 @@ class Session {
   void set_vocabulary(int64_t unknown_id, int64_t size) { sampler_ = Sampler(sampler_.options(), unknown_id, size); }
   /// Whether to reset memory at every segment from now on, for models trained that way (data.reset = "segments").
   void set_reset_segments(bool reset) { progress_.reset_segments = reset; }
-  /// Whether next() runs a model that is on a CUDA device by recorded graphs (infer/token_graphs.h), as it does at
-  /// first: the same logits up to rounding, sooner.
+  /// Whether next() runs a model that is on a CUDA device by recorded graphs (infer/token_graphs.h), which it does not
+  /// at first: the same logits up to rounding. A model that cannot be recorded goes on as before, after a warning.
   void set_graphs(bool wanted) { graphs_.set_wanted(wanted); }
   /// Tokens that ran so.
   int64_t graph_tokens() const { return graphs_.tokens(); }

@@ -84,7 +84,7 @@ class OwnTokenGraphs {
 
  private:
   std::unique_ptr<TokenGraphs> graphs_;
-  bool wanted_ = true;
+  bool wanted_ = false;
 };
 
 }  // namespace mnemo::infer

@@ -235,6 +235,7 @@ void expect_graphs(const std::string& name, const std::vector<std::string>& assi
   model->parameters().to(dtype, at::kCUDA);
   infer::Session plain(model, {.temperature = 0.0}), by_graphs(model, {.temperature = 0.0});
   plain.set_graphs(false);
+  by_graphs.set_graphs(true);
   for (infer::Session* session : {&plain, &by_graphs}) session->feed(std::vector<int64_t>{1, 5, 2});
   std::optional<infer::Session::Mark> mark;
   const auto compare = [&] {

@@ -206,13 +206,13 @@ at::Tensor rel_shift(const at::Tensor& position, int64_t num_keys, RelShift shif
       return shape;
     }());
   }
-  const int64_t columns = position.size(-1);
-  const at::Tensor i = at::arange(queries, position.options().dtype(at::kLong)).unsqueeze(1);
-  const at::Tensor j = at::arange(num_keys, position.options().dtype(at::kLong)).unsqueeze(0);
-  const at::Tensor column = j + (queries - 1) - i;
-  std::vector<int64_t> shape = position.sizes().vec();
-  shape.back() = num_keys;
-  return position.gather(-1, column.clamp_max(columns - 1).expand(shape)) * (column < columns);
+  // Column j + (Q-1) - i of row i. In memory that is Q-1 + i * (width - 1) + j: rows one shorter, from Q-1 on.
+  const int64_t width = num_keys + queries;
+  return at::constant_pad_nd(position, {0, width - position.size(-1)})
+      .flatten(-2)
+      .narrow(-1, queries - 1, queries * (width - 1))
+      .unflatten(-1, {queries, width - 1})
+      .narrow(-1, 0, num_keys);
 }
 
 at::Tensor attention_scores(const at::Tensor& q, const at::Tensor& k, const at::Tensor& position, RelShift shift,

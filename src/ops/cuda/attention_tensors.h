@@ -20,16 +20,6 @@
 
 namespace mnemo::ops::cuda {
 
-/// With ATen operations, for sizes without a kernel: needs a buffer [Q,K].
-inline at::Tensor attention_of_any_size(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                        const Positions& positions, const KeyRanges& ranges, double scale) {
-  auto biased = [&](const at::Tensor& bias) { return bias.defined() ? q + bias.unsqueeze(1) : q; };
-  const at::Tensor scores = positions.r.defined() ? at::matmul(biased(positions.v), positions.r.permute({1, 2, 0}))
-                                                  : positions.scores;
-  return attention_naive(biased(positions.u), k, v, scores, scores.defined() ? RelShift::signed_ : RelShift::none,
-                         ranges.mask(), scale);
-}
-
 /// Whether queries see a quarter of the keys or more. LibTorch's own attention computes every pair under a mask, but
 /// several times as fast as our kernels, which skip tiles that no query sees and use no tensor cores.
 inline bool sees_much(const KeyRanges& ranges) {
@@ -66,6 +56,29 @@ inline DeviceMask mask_on_device(const KeyRanges& ranges, at::Device device) {
   const DeviceMask there = open_mask_on_device(ranges, device);
   if (!ranges.valid.defined()) return there;
   return {there.open.logical_and(ranges.valid.to(device).unsqueeze(1)).unsqueeze(1), true};
+}
+
+/// With ATen operations: needs buffers [B,H,Q,K]. Sums of bfloat16 inputs are in float32.
+inline at::Tensor attention_of_any_size(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                        const Positions& positions, const KeyRanges& ranges, double scale) {
+  const at::ScalarType type = q.scalar_type() == at::kBFloat16 ? at::kFloat : q.scalar_type();
+  const auto wide = [type](const at::Tensor& x) { return x.defined() ? x.to(type) : x; };
+  const at::Tensor queries = wide(q), r = wide(positions.r);
+  const auto biased = [&](const at::Tensor& bias) {
+    return bias.defined() ? queries + wide(bias).unsqueeze(1) : queries;
+  };
+  const at::Tensor scores = r.defined() ? at::matmul(biased(positions.v), r.permute({1, 2, 0}))
+                                        : wide(positions.scores);
+  const at::Tensor mask = mask_on_device(ranges, q.device()).open;
+  return attention_naive(biased(positions.u), wide(k), wide(v), scores,
+                         scores.defined() ? RelShift::signed_ : RelShift::none,
+                         mask.dim() == 4 ? mask.squeeze(1) : mask, scale)
+      .to(q.scalar_type());
+}
+
+/// Whether the scores of all pairs are few enough to be kept for the backward pass: 2 GB in float32.
+inline bool scores_fit(const at::Tensor& q, const KeyRanges& ranges) {
+  return q.size(0) * q.size(1) * ranges.queries() * ranges.keys <= int64_t{1} << 29;
 }
 
 /// Attention without position terms by LibTorch's own, with a mask where no plain form will do.
