@@ -5,6 +5,7 @@
 #include <torch/types.h>
 
 #include "base/error.h"
+#include "layers/parts.h"
 #include "ops/fixed_shapes.h"
 #include "tests/support/configurations.h"
 #include "tests/support/expect_error.h"
@@ -114,6 +115,14 @@ TEST(TokenGraphs, WeightsThatMoveAreRecordedAnew) {
   }
   EXPECT_EQ(graphs.tokens(), kSegment - 3);
   EXPECT_EQ(recordings, 2);
+}
+
+TEST(FixedShapes, TokensAreNotReadOnTheHost) {
+  const at::Tensor tokens = at::empty({1, 1}, at::TensorOptions(at::kLong).device(at::kMeta));  // cannot be read
+  EXPECT_ANY_THROW(layers::require_tokens(tokens, 5));
+  ops::FixedShapes work;
+  const ops::FixedShapes::Scope scope(work);
+  EXPECT_NO_THROW(layers::require_tokens(tokens, 5));
 }
 
 TEST(FixedShapes, ConstantsAreCopiedOnceAndThenKnown) {
