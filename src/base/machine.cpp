@@ -13,6 +13,7 @@
 #include "base/version.h"
 
 namespace mnemo::base {
+
 std::string host_name() {
   std::array<char, 256> name{};
   return gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0' ? name.data() : "unknown host";

@@ -96,9 +96,8 @@ const text::Tokenizer& Bundle::words(std::string_view who) const {
   base::require(
       tokenizer != nullptr,
       "{}: {}: expected a model of texts, found one without a tokenizer; a model of a made task such as copying has "
-      "none "
-      "(measure it with mnemo eval), and one that was converted takes the tokenizer's files (tokenizer.json, vocab.txt "
-      "and so on) from the folder that it was made from",
+      "none (measure it with mnemo eval), and one that was converted takes the tokenizer's files (tokenizer.json, "
+      "vocab.txt and so on) from the folder that it was made from",
       who, folder);
   return *tokenizer;
 }

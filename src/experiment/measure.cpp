@@ -320,7 +320,7 @@ Measured measure_detector(const bundle::Bundle& stored, const MeasureOptions& op
   return {recipe->task()->describe() + " Part " + name + ".", found->predictions, found->metrics, 0, found->notes};
 }
 
-/// What --data gives to a kind of model, and how that is measured.
+/// The samples of --data for one kind of model, and how they are measured.
 struct FileMeasure {
   const char* name;
   Measured (*measure)(const bundle::Bundle&, const MeasureOptions&);

@@ -38,9 +38,10 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   using Kernels = AttentionKernels<Launch>;
   const c10::DeviceGuard guard(q.device());
   const bool relative = positions.u.defined() || positions.r.defined() || positions.scores.defined();
-  if (!relative && sees_much(ranges)) return attention_by_content(q, k, v, ranges, scale);
-  const bool dense = sees_much(ranges) && scores_fit(q, ranges);
-  if (dense || !Kernels::fits(q, v)) return attention_of_any_size(q, k, v, positions, ranges, scale);
+  const bool much = sees_much(ranges);
+  if (much && !relative) return attention_by_content(q, k, v, ranges, scale);
+  if ((much && scores_fit(q, ranges)) || !Kernels::fits(q, v))
+    return attention_of_any_size(q, k, v, positions, ranges, scale);
   return Kernels::run(AttentionOperands::of(q, k, v, positions, ranges, scale));
 }
 

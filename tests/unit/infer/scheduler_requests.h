@@ -42,7 +42,7 @@ struct Continuation {
   std::optional<TextSession> session;
 };
 
-/// What a request writes alone, up to `most` tokens, an end token included.
+/// The text of a request that runs alone, up to `most` tokens, an end token included.
 inline Continuation written_alone(const std::shared_ptr<const Engine>& engine, const Request& request, bool reset,
                                   size_t most) {
   TextSession text = open(engine, request.options, reset);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kSegment = 11, kStretch = 4;
 
-/// What stands for a recording on the CPU: the work itself.
+/// On the CPU the work itself stands for a recording.
 TokenGraphs::Work again(const TokenGraphs::Work& work) {
   work();
   return work;
