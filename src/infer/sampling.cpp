@@ -82,7 +82,7 @@ int64_t pick_one(const T* logits, int64_t size, const GenerateOptions& options, 
   if (options.temperature == 0.0) return best_id;
   const double uniform = static_cast<double>(base::Random{static_cast<uint64_t>(options.seed), draw}.next() >> 11) *
                          0x1p-53;
-  auto weight_of = [&](double logit) { return std::exp((logit - best) / options.temperature); };
+  auto weight_of = [&, top = best](double logit) { return std::exp((logit - top) / options.temperature); };
 
   const bool all = options.top_p == 1.0 && options.min_p == 0.0 && (options.top_k == 0 || options.top_k >= size);
   if (all) {

@@ -14,6 +14,8 @@ template <class... F>
 struct Overloaded : F... {
   using F::operator()...;
 };
+template <class... F>
+Overloaded(F...) -> Overloaded<F...>;  // clang before 17 makes none for an aggregate
 
 /// Calls `f` with the model as what it is: TextModel, ImageModel or PairModel. It has to take each of them.
 template <class F>

@@ -116,9 +116,9 @@ std::vector<base::OptionDoc> BackboneOptions::typed_docs() {
     }
   };
   add(EncoderDecoderOptions::kType, base::describe_options<EncoderDecoderOptions>());
-  for (const auto& [name, make] : vision_types()) {
-    std::visit([&](const auto& chosen) { add(name, base::describe_options<std::decay_t<decltype(chosen)>>()); },
-               make());
+  for (const auto& type : vision_types()) {
+    std::visit([&](const auto& chosen) { add(type.first, base::describe_options<std::decay_t<decltype(chosen)>>()); },
+               type.second());
   }
   return all;
 }

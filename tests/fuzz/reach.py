@@ -3,8 +3,8 @@
   source LIBRARY PATH      a source below src/ and the library that compiles it, readers_ROOM or models_ROOM
   target NAME LIBRARY      what a target is linked with
 
-A source is reached if a header is included that it implements: the one of its name, or, where it has none, any of its
-room that it includes. Readers are reached by targets that need no arithmetic of tensors; the others wait for the rest."""
+A source is reached if a header is included that it implements: the one of its name or of the beginning of it (vit.h has
+vit_tasks.cpp, too), or, where there is none, any of its room that it includes. Readers are reached by targets that need no arithmetic of tensors; the others wait for the rest."""
 
 import collections
 import pathlib
@@ -30,8 +30,9 @@ def room_of(file):
 def implementations(includes):
     made = collections.defaultdict(list)
     for source in (file for file in includes if file.suffix == ".cpp"):
-        own = source.with_suffix(".h")
-        for header in [own] if own in includes else [file for file in includes[source] if room_of(file) == room_of(source)]:
+        words = source.stem.split("_")
+        own = [header for count in range(1, len(words) + 1) if (header := source.with_name("_".join(words[:count]) + ".h")) in includes]
+        for header in own or [file for file in includes[source] if room_of(file) == room_of(source)]:
             made[header].append(source)
     return made
 
