@@ -119,8 +119,14 @@ class DecodeAttention {
 /// Decoder of a layer context: stores rows that entered the layers and decides which of them the next segment sees.
 class DecodeContext {
  public:
+  /// A segment; `read` and `write`: its memory rows.
+  struct Segment {
+    OpenKeys keys;
+    int64_t read = 0, write = 0;
+  };
   virtual ~DecodeContext() = default;
-  virtual std::unique_ptr<DecodeState> import(const State& state) const = 0;
+  /// Throws InputError if the state does not hold as many rows as the open segment leaves.
+  virtual std::unique_ptr<DecodeState> import(const State& state, const Segment& segment) const = 0;
   virtual State export_state(const DecodeState& state, bool open) const = 0;
   /// The maximum number of keys that a token's row sees, including its own; 0: all.
   virtual int64_t band() const { return 0; }
@@ -131,12 +137,7 @@ class DecodeContext {
   /// Called when all layers have run.
   virtual void leave(DecodeState& state, const DecodePiece& piece) const = 0;
   /// Called when the segment has ended. kept() appends, for layer `layer`, the keys that the next segment sees; the
-  /// pointers in `kept` stay valid until the next call that changes the state. `read` and `write`: memory rows of the
-  /// segment.
-  struct Segment {
-    OpenKeys keys;
-    int64_t read = 0, write = 0;
-  };
+  /// pointers in `kept` stay valid until the next call that changes the state.
   virtual void end_segment(DecodeState& state, const Segment& segment) const = 0;
   virtual void kept(const DecodeState& state, int64_t layer, const Segment& segment,
                     std::vector<KeptKeys>& kept) const = 0;

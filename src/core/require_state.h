@@ -36,4 +36,17 @@ inline void require_layers(std::string_view who, const std::vector<at::Tensor>& 
                 who, num_layers, fmt::join(served, ","), rows.size(), fmt::join(found, ","));
 }
 
+/// Throws InputError unless a state has as many rows as the segment that is open leaves.
+inline void require_rows(std::string_view who, int64_t expected, int64_t found) {
+  base::require(found == expected, "[{}] the state's rows contradict one another: expected {}, found {}", who, expected,
+                found);
+}
+
+/// Throws InputError unless a sequence can have so many tokens.
+inline void require_position(std::string_view who, int64_t position) {
+  constexpr int64_t kMost = int64_t{1} << 48;
+  base::require(position >= 0 && position <= kMost, "[{}] expected a position of 0 to {}, found {}", who, kMost,
+                position);
+}
+
 }  // namespace mnemo::core

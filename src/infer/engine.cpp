@@ -70,23 +70,29 @@ EngineSequence Engine::import(const core::State& state) const {
     sequence.read_ = open.read_rows.item<int64_t>();
   }
   // Rows of the context that a layer sees; in an open segment, those it saw at the segment's start.
-  const auto context_keys = [&](int context) {
+  const auto context_keys = [&](int context) -> int64_t {
+    if (!keys.open) return 0;
     const auto view = std::find(parts_->views.begin(), parts_->views.end(), context) - parts_->views.begin();
     const at::Tensor& valid = open.valid.at(static_cast<size_t>(view));
-    return valid.size(1) - core::left_padding(valid) - keys.segment;
+    const int64_t rows = valid.size(1) - core::left_padding(valid), before = rows - keys.segment;
+    base::require(context < 0 ? before == 0 : before >= 0,
+                  "engine: the state's rows contradict one another: expected {} {} real rows in its open segment, "
+                  "found {}",
+                  context < 0 ? "exactly" : "at least", keys.segment, rows);
+    return before;
   };
   for (const Parts::Memory& memory : parts_->memories)
     sequence.memories_.emplace_back(memory.decoder->import(state.child(memory.name)));
   for (size_t c = 0; c < parts_->contexts.size(); ++c) {
     const Parts::Context& context = parts_->contexts[c];
-    sequence.contexts_.emplace_back(context.decoder->import(state.child(context.name)));
-    sequence.context_.push_back(keys.open ? context_keys(static_cast<int>(c))
-                                          : context.decoder->count(*sequence.contexts_.back()));
+    keys.context = context_keys(static_cast<int>(c));
+    sequence.contexts_.emplace_back(context.decoder->import(state.child(context.name), {keys, sequence.read_, 0}));
+    sequence.context_.push_back(keys.open ? keys.context : context.decoder->count(*sequence.contexts_.back()));
   }
   const core::State layers = state.child("layers");
   for (size_t n = 0; n < parts_->layers.size(); ++n) {
     const Parts::Layer& layer = parts_->layers[n];
-    keys.context = keys.open ? context_keys(layer.context) : 0;
+    keys.context = context_keys(layer.context);
     sequence.layers_.emplace_back(layer.attention->import(layers.child(layer.name), keys));
     // Between segments the state has only the rows of the context, so keys are recomputed.
     if (!keys.open) make_keys(sequence, n);

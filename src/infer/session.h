@@ -154,7 +154,7 @@ class Session {
   void restore_own(const weights::TensorFile& file, const std::string& name);
   /// Reads a file; what is not in Progress is set.
   Progress read_progress(const weights::TensorFile& file, const std::string& name);
-  void continue_from(Progress progress);
+  void continue_from(Progress progress, const std::string& name);
 
   std::shared_ptr<const core::Model> model_;
   std::shared_ptr<const Engine> engine_;

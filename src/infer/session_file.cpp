@@ -242,11 +242,11 @@ void Session::restore(const weights::TensorFile& file, const std::string& name) 
   const c10::InferenceMode inference;
   Progress progress = read_progress(file, name);
   rehearse(*model_, progress, name);
-  continue_from(std::move(progress));
+  continue_from(std::move(progress), name);
 }
 
 void Session::restore_own(const weights::TensorFile& file, const std::string& name) {
-  continue_from(read_progress(file, name));
+  continue_from(read_progress(file, name), name);
 }
 
 Progress Session::read_progress(const weights::TensorFile& file, const std::string& name) {
@@ -300,11 +300,15 @@ Progress Session::read_progress(const weights::TensorFile& file, const std::stri
   return progress;
 }
 
-void Session::continue_from(Progress progress) {
+void Session::continue_from(Progress progress, const std::string& name) {
   const c10::InferenceMode inference;
   progress_ = std::move(progress);
   if (!engine_) return;
-  decoding_ = Decoding{engine_->import(progress_.state), {}};
+  try {
+    decoding_ = Decoding{engine_->import(progress_.state), {}};
+  } catch (const base::InputError& error) {
+    base::input_error("{}: {}", name, error.what());
+  }
   if (progress_.logits.defined()) {
     const at::Tensor logits = progress_.logits.to(at::kFloat).contiguous();
     decoding_->logits.assign(logits.const_data_ptr<float>(), logits.const_data_ptr<float>() + logits.numel());

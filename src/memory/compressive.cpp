@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "core/append_rows.h"
 #include "core/require_state.h"
 
@@ -99,6 +100,9 @@ int64_t Compressive::compressed_rows(const core::State& state) const {
 core::ContextEnd Compressive::end_segment(const core::State& state, core::Mode mode) const {
   const auto& old = state.as<CompressiveState>();
   const int64_t rate = options_.compression_rate, columns = old.valid.size(1);
+  base::require(at::logical_and(old.open_rows >= 0, old.open_rows <= columns).all().item<bool>(),
+                "[compressive] expected at most {} rows of the segment, as many as there are rows, found {}", columns,
+                old.open_rows.max().item<int64_t>());
   const at::Tensor plain = old.plain.sum(1), end = at::full_like(plain, columns), middle = end - plain;
   // How many rows each sequence compresses, in whole blocks, and how many rows of each kind it then keeps.
   const at::Tensor blocks = (plain - options_.mem_len).clamp_min(0).floor_divide(rate);

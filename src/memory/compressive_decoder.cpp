@@ -28,9 +28,13 @@ class CompressiveDecoder final : public core::DecodeContext {
   CompressiveDecoder(const Compressive& memory, const CompressiveOptions& options, const core::MemoryBuild& build)
       : memory_(memory), options_(options), num_layers_(build.num_layers), served_(build.layers), dim_(build.dim) {}
 
-  std::unique_ptr<core::DecodeState> import(const core::State& state) const override {
+  std::unique_ptr<core::DecodeState> import(const core::State& state, const Segment& segment) const override {
     auto made = std::make_unique<CompressiveRows>();
     take(state.as<CompressiveState>(), *made);
+    if (segment.keys.open) {
+      core::require_rows("compressive", segment.keys.context + segment.keys.segment, made->count);
+      core::require_rows("compressive", segment.keys.segment, made->open);
+    }
     return made;
   }
 

@@ -73,7 +73,7 @@ class SegmentCacheDecoder final : public core::DecodeContext {
         same_length_(same_length),
         keeps_memory_rows_(keeps_memory_rows) {}
 
-  std::unique_ptr<core::DecodeState> import(const core::State& state) const override {
+  std::unique_ptr<core::DecodeState> import(const core::State& state, const Segment& segment) const override {
     const auto& cache = state.as<SegmentCacheState>();
     auto made = std::make_unique<CacheRows>();
     made->dim = dim_, made->mem_len = mem_len_;
@@ -81,6 +81,10 @@ class SegmentCacheDecoder final : public core::DecodeContext {
     made->layers.resize(static_cast<size_t>(num_layers_));
     core::require_layers("segment_cache", cache.rows, num_layers_, served_);
     const int64_t padding = core::left_padding(cache.valid), count = cache.valid.size(1) - padding;
+    if (segment.keys.open) {
+      const int64_t fed = segment.keys.segment - (keeps_memory_rows_ ? 0 : segment.read);
+      core::require_rows("segment_cache", std::min(mem_len_, segment.keys.context + fed), count);
+    }
     made->reserve(count);
     for (const int64_t number : served_) {
       const auto layer = static_cast<size_t>(number);

@@ -42,8 +42,8 @@ LabelledColumns named_columns(const std::vector<std::string>& names) {
   found.label = first(names_label);
   if (found.label.empty()) return {};
   for (const auto& pair : kPairs) {
-    const std::string left = first([&](const std::string& name) { return is_one_of(name, {pair[0]}); }),
-                      right = first([&](const std::string& name) { return is_one_of(name, {pair[1]}); });
+    const std::string left = first([&](const std::string&name) { return is_one_of(name, {pair[0]}); }),
+                      right = first([&](const std::string&name) { return is_one_of(name, {pair[1]}); });
     if (!left.empty() && !right.empty()) return {left, right, found.label};
   }
   found.text = first(names_text);

@@ -51,7 +51,7 @@ class AbcQueuesDecoder final : public AbcDecoder {
     }
     made->k = turned(from.k, *made, -1), made->v = turned(from.v, *made, -1);
     if (from.position.defined()) made->position = from.position.item<int64_t>();
-    base::require(made->position >= 0, "[abc] expected a position of 0 or more, found {}", made->position);
+    core::require_position("abc", made->position);
     made->used_bytes = slot_bytes() + (masked_ ? queues_ * slots_ * 4 : 0);
     return made;
   }

@@ -44,7 +44,7 @@ class AbcSumsDecoder final : public AbcDecoder {
     };
     made->k = padded(slots.k), made->v = padded(slots.v), made->z = core::plain_numbers(slots.z);
     if (positions_) made->position = slots.position.item<int64_t>();
-    base::require(made->position >= 0, "[abc] expected a position of 0 or more, found {}", made->position);
+    core::require_position("abc", made->position);
     core::require_draw("abc", slots.draw, redraws(), 1);
     if (redraws()) made->draw = slots.draw.item<int64_t>();
     made->used_bytes = slot_bytes() + static_cast<int64_t>(made->z.size()) * 4;
