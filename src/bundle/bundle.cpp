@@ -8,6 +8,7 @@
 #include "bundle/class_names.h"
 #include "bundle/mapped.h"
 #include "bundle/model_folder.h"
+#include "bundle/published_config.h"
 #include "bundle/require_model_folder.h"
 #include "models/image_model.h"
 #include "models/pair_model.h"
@@ -66,7 +67,9 @@ FoundFolder find_folder(const std::string& path, const std::optional<std::string
 Bundle read_folder(const std::string& folder, bool mapped) {
   Bundle bundle{.folder = folder};
   require_model_folder(folder);
-  if (base::path_exists(base::join_path(folder, std::string(text::Tokenizer::kFile)))) {
+  // A model that was exported in another library's format has our vocabulary beside it.
+  if (base::path_exists(base::join_path(folder, std::string(text::Tokenizer::kFile))) &&
+      read_published(folder).format == nullptr) {
     LoadedModel loaded = mapped ? map_model(folder) : load_model(folder);
     bundle.model = loaded.model;
     bundle.tokenizer = loaded.tokenizer;

@@ -249,9 +249,11 @@ void Scheduler::pass(std::vector<Event>& events) {
                      last ? session.decoding_->logits.data() : nullptr});
   }
   if (!steps.empty()) engine_->pass(steps);
+  ended_segment_ = false;
   for (Member& member : running_) {
     if (member.ended) continue;
     member.text.session().ran(std::span<const int64_t>(member.tokens).subspan(member.done, member.rows));
+    ended_segment_ |= member.rows > 0 && member.text.session().progress_.used == 0;
     member.done += member.rows;
     ++member.passes, ++member.of_turn;
     if (member.done == member.tokens.size()) write(member, events);

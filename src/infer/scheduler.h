@@ -70,6 +70,8 @@ class Scheduler {
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size() + rested_.size()); }
   int64_t held() const { return static_cast<int64_t>(held_.size()); }
+  /// Whether a request's segment ended in the last pass.
+  bool ended_segment() const { return ended_segment_; }
   /// Whether tick() would do nothing.
   bool idle() const;
   /// Whether submit() would refuse a request.
@@ -115,6 +117,7 @@ class Scheduler {
   std::deque<Member> waiting_;
   std::deque<Member> rested_;  // their turn has passed
   bool next_rested_ = false;   // they get the next place
+  bool ended_segment_ = false;
   std::vector<Member> held_;
   Id next_id_ = 0;
 };

@@ -26,9 +26,9 @@ constexpr int64_t kTop = 100;
 constexpr int64_t kMaskBytes = int64_t{1} << 31;  // of an image's masks: a byte a pixel and object
 constexpr const char* kInput = "input";
 
-void require_members(const base::Node& body, std::initializer_list<std::string_view> known) {
-  for (const auto& [key, value] : body.members()) {
-    if (key != "model" && std::ranges::find(known, key) == known.end())
+void require_members(const Question& question, std::initializer_list<std::string_view> known) {
+  for (const auto& [key, value] : question.body.members()) {
+    if (!question.lenient && key != "model" && std::ranges::find(known, key) == known.end())
       throw ApiError(400, fmt::format("'{}' is not supported", base::printable(key, 60)), base::json_text(key));
   }
 }
@@ -114,7 +114,7 @@ class TranslateAnswers : public Answers {
   std::string route() const override { return "/v1/translate"; }
   base::Node answer(const Question& question, const base::ShouldStop& should_stop) override {
     require_texts(question);
-    require_members(question.body, {kInput, "n"});
+    require_members(question, {kInput, "n"});
     infer::TranslateOptions options = options_;
     const int64_t beams = options.generation ? options.generation->num_beams : options.search.beam_size;
     options.nbest = number(question.body, "n", beams, 1);
@@ -151,7 +151,7 @@ class TextClassAnswers : public Answers {
   std::string route() const override { return "/v1/classify"; }
   base::Node answer(const Question& question, const base::ShouldStop& should_stop) override {
     require_texts(question);
-    require_members(question.body, {kInput, "top"});
+    require_members(question, {kInput, "top"});
     const int64_t top = number(question.body, "top", kTop, 5);
     std::vector<data::LabelledText> texts;
     for (const base::Node& input : inputs(question.body, kMostTexts)) {
@@ -184,7 +184,7 @@ class ImageClassAnswers : public Answers {
                      .should_stop = [this] { return should_stop_ ? should_stop_() : 0; }}) {}
   std::string route() const override { return "/v1/classify"; }
   base::Node answer(const Question& question, const base::ShouldStop& should_stop) override {
-    require_members(question.body, {kInput, "top"});
+    require_members(question, {kInput, "top"});
     const int64_t top = number(question.body, "top", kTop, 5);
     std::vector<std::string> names;
     images_.clear();
@@ -214,7 +214,7 @@ class ObjectAnswers : public Answers {
       : detector_(stored), gives_masks_(models::gives_masks(stored.options())) {}
   std::string route() const override { return "/v1/detect"; }
   base::Node answer(const Question& question, const base::ShouldStop& should_stop) override {
-    require_members(question.body, {kInput, "top", "threshold", "masks"});
+    require_members(question, {kInput, "top", "threshold", "masks"});
     infer::DetectOptions options;
     options.top = number(question.body, "top", kTop, options.top);
     if (const base::Node* said = question.body.find("threshold"); said != nullptr && !said->is_null()) {

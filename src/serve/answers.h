@@ -15,6 +15,7 @@ namespace mnemo::serve {
 struct Question {
   base::Node body = base::Node::table();
   std::optional<std::string> image = {};
+  bool lenient = false;  ///< unknown members are ignored
 };
 
 /// A model that answers a request as a whole instead of continuing texts. One thread uses it.

@@ -84,7 +84,7 @@ void Completion::begin(const infer::TextSession& text, Commit commit) {
                             : base::json_text(tokenizer_->decode(std::get<std::vector<int64_t>>(said)));
         }
         choice.characters = base::count_characters(choice.text);
-        all_ = choice.text;
+        whole_ = choice;
       }
       if (request_.n == 1) {
         submit(first, opened, prompts_[p]);
@@ -132,13 +132,14 @@ void Completion::on_event(size_t number, infer::Scheduler::Event& event) {
   const std::string text = event.text + (event.session ? event.session->finish() : "");
   choice.text += text;
   choice.reason = event.reason;
-  if (commit_) all_ += text;
+  whole_.text += commit_ ? text : "";
+  whole_.reason = choice.reason;
   if (event.session) {
     choice.id = -1;
     --left_;
     if (commit_) {
       try {
-        commit_(std::move(*event.session), whole_answer(choice));
+        commit_(std::move(*event.session), whole_answer());
       } catch (const ApiError& error) {
         return refuse(error);
       }
@@ -164,11 +165,18 @@ void Completion::note_token(Choice& choice, const infer::Scheduler::Event& event
   base::Node likely = base::Node::table();
   for (size_t i = 1; i < event.likely.size(); ++i)
     likely.set(text_of(event.likely[i].first).as_string(), base::json_number(event.likely[i].second));
-  choice.tokens.push_back(text_of(event.token));
-  choice.token_logprobs.push_back(base::json_number(event.likely.front().second));
-  choice.top_logprobs.push_back(likely);
-  choice.offsets.push_back(choice.characters);
-  choice.characters += base::count_characters(event.text);
+  const base::Node token = text_of(event.token), logprob = base::json_number(event.likely.front().second);
+  choice.note(token, logprob, likely, event.text);
+  if (commit_) whole_.note(token, logprob, likely, event.text);
+}
+
+void Completion::Choice::note(const base::Node& token, const base::Node& logprob, const base::Node& likely,
+                              std::string_view text) {
+  tokens.push_back(token);
+  token_logprobs.push_back(logprob);
+  top_logprobs.push_back(likely);
+  offsets.push_back(characters);
+  characters += base::count_characters(text);
 }
 
 base::Node Completion::choice_node(Choice& choice) const {
@@ -200,13 +208,11 @@ base::Node Completion::usage() const {
                             {"total_tokens", finished_.tokens_in + finished_.tokens_out}});
 }
 
-std::string Completion::whole_answer(const Choice& choice) const {
-  const std::string_view reason = infer::name_of(choice.reason);
-  base::Node whole = body(
-      base::Node::array({base::Node::table({{"index", 0},
-                                            {"text", all_},
-                                            {"logprobs", base::Node()},
-                                            {"finish_reason", reason.empty() ? base::Node() : base::Node(reason)}})}));
+std::string Completion::whole_answer() const {
+  Choice all = whole_;
+  // A part that is kept: the client's leaving has limited its length.
+  if (all.reason == infer::FinishReason::none) all.reason = infer::FinishReason::length;
+  base::Node whole = body(base::Node::array({choice_node(all)}));
   whole.set("usage", usage());
   return base::to_json(whole, -1);
 }
@@ -331,7 +337,7 @@ void Completion::leave() {
     auto partial = around_.engine.cancel(choice.id);
     if (!partial || !commit_ || !request_.keep_partial) continue;
     try {
-      commit_(std::move(*partial), whole_answer(choice));
+      commit_(std::move(*partial), whole_answer());
     } catch (const ApiError&) {  // there is nobody to tell
     }
   }

@@ -55,6 +55,7 @@ class Completion : public std::enable_shared_from_this<Completion> {
     size_t text_at = 0;
     int64_t characters = 0;
     base::Node tokens, token_logprobs, top_logprobs, offsets;  // arrays; null without logprobs
+    void note(const base::Node& token, const base::Node& logprob, const base::Node& likely, std::string_view text);
     infer::FinishReason reason = infer::FinishReason::none;
     std::chrono::steady_clock::time_point last;
   };
@@ -67,7 +68,7 @@ class Completion : public std::enable_shared_from_this<Completion> {
   void fail(int status, const std::string& message);
   void leave();
   void end(const Finished& finished);
-  std::string whole_answer(const Choice& choice) const;
+  std::string whole_answer() const;
   base::Node choice_node(Choice& choice) const;
   base::Node body(base::Node choices) const;
   base::Node usage() const;
@@ -79,7 +80,7 @@ class Completion : public std::enable_shared_from_this<Completion> {
   std::shared_ptr<Exchange> exchange_;
   Commit commit_;
   std::string id_;
-  std::string all_;  // the text of a session's request
+  Choice whole_;  // all that a session's request has written
   int64_t created_;
   std::chrono::steady_clock::time_point begin_;
   std::shared_ptr<const text::Tokenizer> tokenizer_;

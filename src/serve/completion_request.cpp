@@ -88,13 +88,15 @@ std::vector<std::string> stops(const base::Node& value) {
   return all;
 }
 
-bool usage_of(const base::Node& value) {
+bool usage_of(const base::Node& value, bool lenient) {
   if (!value.is_table()) refuse("stream_options", fmt::format("expected an object, found {}", value.found()));
   bool usage = false;
   for (const auto& [key, option] : value.members()) {
-    if (key != "include_usage")
+    if (key == "include_usage") {
+      usage = boolean(option, "stream_options");
+    } else if (!lenient) {
       refuse("stream_options", fmt::format("'{}' is not supported", base::printable(key, 40)));
-    usage = boolean(option, "stream_options");
+    }
   }
   return usage;
 }
@@ -115,7 +117,8 @@ constexpr Parameter kParameters[] = {
      [](auto& request, auto& value, auto& key, auto&) { request.logprobs = integer(value, key, 0, kLogprobs); }},
     {"echo", [](auto& request, auto& value, auto& key, auto&) { request.echo = boolean(value, key); }},
     {"stream", [](auto& request, auto& value, auto& key, auto&) { request.stream = boolean(value, key); }},
-    {"stream_options", [](auto& request, auto& value, auto&, auto&) { request.include_usage = usage_of(value); }},
+    {"stream_options",
+     [](auto& request, auto& value, auto&, auto& limits) { request.include_usage = usage_of(value, limits.lenient); }},
     {"stop", [](auto& request, auto& value, auto&, auto&) { request.stop = stops(value); }},
     {"session", [](auto& request, auto& value, auto& key, auto&) { request.session = string(value, key); }},
     {"if_position",

@@ -64,7 +64,8 @@ void EngineThread::tick() {
       scheduler_.cancel(id);
     }
   }
-  metrics_.pass(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  metrics_.pass(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
+                scheduler_.ended_segment());
   for (infer::Scheduler::Event& event : events) {
     const auto found = listeners_.find(event.id);
     if (found == listeners_.end()) continue;

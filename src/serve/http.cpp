@@ -1,5 +1,7 @@
 #include "serve/http.h"
 
+#include <charconv>
+
 #include "base/json_value.h"
 
 namespace mnemo::serve {
@@ -45,6 +47,22 @@ std::string_view reason_of(int status) {
     default:
       return status < 500 ? "Error" : "Internal Server Error";
   }
+}
+
+std::optional<std::string> percent_decoded(std::string_view part) {
+  std::string out;
+  for (size_t i = 0; i < part.size(); ++i) {
+    if (part[i] != '%') {
+      out += part[i];
+      continue;
+    }
+    const std::string_view digits = part.substr(i + 1, 2);
+    uint8_t byte = 0;
+    if (digits.size() < 2 || std::from_chars(digits.begin(), digits.end(), byte, 16).ptr != digits.end()) return {};
+    out += static_cast<char>(byte);
+    i += 2;
+  }
+  return out;
 }
 
 Response error_response(int status, std::string_view message, std::string_view code, std::string_view param) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -87,6 +88,9 @@ class HttpServer {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// A part of a URL with the bytes that its %XX stand for; nothing if two hexadecimal digits do not follow a '%'.
+std::optional<std::string> percent_decoded(std::string_view part);
 
 /// Whether an address is of this machine alone ("127.0.0.1", "::1", "localhost").
 bool is_loopback(const std::string& host);

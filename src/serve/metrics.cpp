@@ -52,9 +52,10 @@ void Metrics::token_gap(double seconds) {
   token_gap_.add(seconds);
 }
 
-void Metrics::pass(double seconds) {
+void Metrics::pass(double seconds, bool ends_segment) {
   const std::scoped_lock lock(mutex_);
   pass_.add(seconds);
+  if (ends_segment) segment_end_.add(seconds);
 }
 
 void Metrics::texts(int64_t running, int64_t waiting) {
@@ -78,6 +79,8 @@ std::string Metrics::text(const Now& now) const {
   out += first_token_.text("mnemo_first_token_seconds", "time from a request to its first token");
   out += token_gap_.text("mnemo_token_gap_seconds", "time between two tokens of a text");
   out += pass_.text("mnemo_pass_seconds", "time of a pass of the engine");
+  out += segment_end_.text("mnemo_segment_end_seconds",
+                           "time of a pass in which a segment ends and memories are written");
   out += one("mnemo_ready", "gauge", "1 while requests are taken", now.ready ? 1 : 0);
   out += one("mnemo_requests_in_flight", "gauge", "requests that are being answered or wait for it", now.in_flight);
   out += one("mnemo_texts_waiting", "gauge", "texts that wait for a place in the batch", waiting_);

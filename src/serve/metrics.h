@@ -16,7 +16,7 @@ class Metrics {
   void tokens(int64_t in, int64_t out);
   void first_token(double seconds);
   void token_gap(double seconds);
-  void pass(double seconds);  ///< of the engine
+  void pass(double seconds, bool ends_segment);  ///< of the engine; whether a text's segment ended in it
   /// Texts in the batch and behind it.
   void texts(int64_t running, int64_t waiting);
   int64_t writing() const;
@@ -41,7 +41,7 @@ class Metrics {
   mutable std::mutex mutex_;
   std::map<std::pair<std::string, int>, int64_t> requests_;
   int64_t tokens_in_ = 0, tokens_out_ = 0, running_ = 0, waiting_ = 0;
-  Histogram first_token_, token_gap_, pass_;
+  Histogram first_token_, token_gap_, pass_, segment_end_;
 };
 
 /// Bytes of this process that are in memory.

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "serve/http.h"
 
 namespace mnemo::serve {
 namespace {
@@ -18,25 +19,10 @@ int64_t parsed(std::string_view text, int64_t low, int64_t high, std::string_vie
   return number;
 }
 
-int hex(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  const char lower = static_cast<char>(c | 0x20);
-  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
-
 std::string decoded(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      out += text[i];
-      continue;
-    }
-    const int high = i + 2 < text.size() ? hex(text[i + 1]) : -1, low = high < 0 ? -1 : hex(text[i + 2]);
-    base::require(low >= 0, "--store: expected two hexadecimal digits after '%' in user and password");
-    out += static_cast<char>(high * 16 + low);
-    i += 2;
-  }
-  return out;
+  const std::optional<std::string> out = percent_decoded(text);
+  base::require(out.has_value(), "--store: expected two hexadecimal digits after '%' in user and password");
+  return *out;
 }
 
 /// The line at `at` without its end; moves behind it. Nothing if its end must come.

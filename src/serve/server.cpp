@@ -17,6 +17,7 @@ namespace mnemo::serve {
 namespace {
 
 const std::string kModels = "/v1/models";
+constexpr std::string_view kWarning = "warning: ";
 
 /// The path as logs and metrics name it: without ids.
 std::string route_of(const std::string& path) {
@@ -253,15 +254,25 @@ void Server::answer_whole(const CallPointer& call, const Request& request) {
   }
   at::set_num_threads(served_->threads);  // LibTorch counts them for each thread
   Question question;
+  question.lenient = options_.requests.lenient;
   if (request.header("content-type").starts_with("image/")) {
     question.image = request.body;
   } else {
     question.body = read_body(request.body, options_.requests);
     require_model(question.body);
   }
+  base::Node warnings = base::Node::array();
+  const auto console = std::make_shared<base::Console>([&warnings](std::string_view line) {
+    line.remove_suffix(line.ends_with('\n') ? 1 : 0);
+    line.remove_prefix(line.starts_with(kWarning) ? kWarning.size() : 0);
+    warnings.push_back(base::json_text(line));
+  });
+  console->set_level(base::LogLevel::warning);
+  const base::ConsoleScope scope(console);
   try {
     base::Node answer = served_->answers->answer(question, [call] { return call->exchange->closed() ? 1 : 0; });
     answer.set("model", served_->name);
+    if (warnings.size() > 0) answer.set("warnings", std::move(warnings));
     release(call);
     this->answer(call, json(answer));
   } catch (const base::Stopped&) {
@@ -310,7 +321,7 @@ void Server::complete(const CallPointer& call, const std::string& body) {
 }
 
 Response Server::models(const std::string& id) const {
-  if (!id.empty() && id != served_->name)
+  if (!id.empty() && percent_decoded(id) != served_->name)
     throw ApiError(404, fmt::format("there is no model '{}'; this server has '{}'", base::json_text(id), served_->name),
                    "model", "model_not_found");
   const base::Node model = base::Node::table(

@@ -64,6 +64,8 @@ def main():
         assert len(answer({"model": "m", "input": INPUTS[0]})[0]["translations"]) == 1
         server.refused(400, "n", {"model": "m", "input": "a", "n": 1000}, path)
         server.refused(400, "input", {"model": "m", "input": "two\nlines"}, path)
+        status, cut, _ = server.ask("POST", path, {"model": "m", "input": "a " * 3000})
+        assert status == 200 and "cut to" in cut["warnings"][0], cut
     elif KIND == "texts":
         expected = [one["classes"] for one in json.loads(command("classify", MODEL, "--json", "--top", "3", lines=lines_of(INPUTS)))]
         found = [one["classes"] for one in answer({"model": "m", "input": INPUTS, "top": 3})]

@@ -156,6 +156,7 @@ def check_refusals(server):
     assert server.ask("GET", "/health")[0] == 200 and server.ask("GET", "/ready")[0] == 200
     status, models, _ = server.ask("GET", "/v1/models")
     assert status == 200 and [model["id"] for model in models["data"]] == ["m"]
+    assert server.ask("GET", "/v1/models/%6D")[0] == 200 and server.ask("GET", "/v1/models/m%")[0] == 404
     assert server.ask("GET", "/v1/models/m")[1]["object"] == "model" and server.ask("GET", "/v1/models/x")[0] == 404
     status, page, headers = server.ask("GET", "/")
     assert status == 200 and headers["Content-Type"].startswith("text/html") and "http" not in page.replace("<!doctype html>", "")
@@ -333,6 +334,9 @@ def check_sessions(server):
     once = server.ask("POST", "/v1/completions", body, key)
     again = server.ask("POST", "/v1/completions", body, key)
     assert once[1] == again[1] and again[2]["X-Mnemo-Replayed"] == "true" and facts(whole)["position"] == 64 + 9
+    likely = {**body, "session": create(), "logprobs": 2}
+    once, again = (server.ask("POST", "/v1/completions", likely, key) for _ in range(2))
+    assert once[1] == again[1] and len(once[1]["choices"][0]["logprobs"]["tokens"]) == 5, (once, again)
     assert "".join(c["choices"][0]["text"] for c in stream(server, session=whole)) != ""
     server.refused(412, "if_position", {**body, "if_position": 3})
     position = facts(whole)["position"]

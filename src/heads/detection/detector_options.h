@@ -10,6 +10,10 @@ namespace mnemo::heads {
 /// Loss of boxes.
 enum class BoxLoss { l1, smooth_l1, giou };
 
+inline constexpr const char* kAnchorScale =
+    "size of a level's smallest anchor in strides of the level; for images learned at fewer than 800 pixels, in "
+    "proportion";
+
 /// The options of every detector's head.
 struct DetectorHeadOptions {
   int64_t num_classes = 0;
@@ -37,9 +41,11 @@ struct RetinaNetHeadOptions : DetectorHeadOptions {
   int64_t num_convs = 4;
   BoxLoss box_loss = BoxLoss::l1;
   double alpha = 0.25, gamma = 2.0;
+  double anchor_scale = 4.0;
   template <class V>
   void visit(V&& v) {
     DetectorHeadOptions::visit(v);
+    v("anchor_scale", anchor_scale, kAnchorScale, base::range(0.25, 64));
     v("num_convs", num_convs, "convolutions before the classes, and before the boxes", base::range(0, 64));
     v("box_loss", box_loss, "loss of boxes", base::one_of("l1", "smooth_l1", "giou"));
     v("alpha", alpha, "focal loss: weight of objects against the background", base::range(0, 1));
@@ -54,9 +60,11 @@ struct FasterRcnnOptions : DetectorHeadOptions {
   int64_t sampled_anchors = 256;
   int64_t sampled_regions = 512;
   enum class Loss { l1, smooth_l1 } box_loss = Loss::l1;
+  double anchor_scale = 8.0;
   template <class V>
   void visit(V&& v) {
     DetectorHeadOptions::visit(v);
+    v("anchor_scale", anchor_scale, kAnchorScale, base::range(0.25, 64));
     v("hidden", hidden, "width of the two layers that classify a region", base::range(1, 1 << 16));
     v("proposals", proposals, "regions of an image that the second stage looks at", base::range(1, 1 << 16));
     v("sampled_anchors", sampled_anchors, "anchors of an image that the first stage learns from in a step",

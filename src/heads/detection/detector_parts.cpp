@@ -9,6 +9,7 @@ namespace {
 
 constexpr size_t kStages = 4;
 constexpr int64_t kExtraMaps = 2;
+constexpr double kRetinaNetScale = RetinaNetHeadOptions().anchor_scale, kRpnScale = FasterRcnnOptions().anchor_scale;
 
 /// Anchors of maps whose strides double, of sizes that are multiples of the stride.
 AnchorOptions doubling_anchors(int64_t stride, size_t levels, const std::vector<double>& multiples) {
@@ -33,20 +34,27 @@ void set_retinanet(DetectorParts& out, const BackboneStages& stages, int64_t num
     out.fpn.extra = FpnOptions::Extra::p6p7_from_c;
   }
   out.retinanet.num_classes = num_classes;
-  out.retinanet.anchors = doubling_anchors(stages.stride * 2, kStages - 1 + kExtraMaps,
-                                           {4.0, 4 * std::cbrt(2.0), 4 * std::cbrt(4.0)});
+  out.retinanet.anchors = doubling_anchors(
+      stages.stride * 2, kStages - 1 + kExtraMaps,
+      {kRetinaNetScale, kRetinaNetScale * std::cbrt(2.0), kRetinaNetScale * std::cbrt(4.0)});
 }
 
 void set_two_stages(DetectorParts& out, const BackboneStages& stages, int64_t num_classes, bool masks) {
   out.fpn.in_channels = stages.widths;
   out.fpn.extra = FpnOptions::Extra::pool;
-  out.rpn.anchors = doubling_anchors(stages.stride, kStages + 1, {8.0});
+  out.rpn.anchors = doubling_anchors(stages.stride, kStages + 1, {kRpnScale});
   out.rpn.box_loss = out.roi.box_head.box_loss = BoxLoss::l1;
   for (size_t s = 0; s < kStages; ++s) out.roi.levels.scales.push_back(1.0 / static_cast<double>(stages.stride << s));
   out.roi.box_pool = {7, 7, 0, true};
   out.roi.mask_pool = {14, 14, 0, true};
   out.roi.box_head.num_classes = num_classes + 1;
   if (masks) out.roi.mask_head = MaskHeadOptions{.num_classes = num_classes + 1};
+}
+
+void scale_anchors(AnchorOptions& anchors, double factor) {
+  for (ops::AnchorLevel& level : anchors.levels) {
+    for (double& size : level.sizes) size *= factor;
+  }
 }
 
 /// Sets the parts that the options of all types name.
@@ -63,6 +71,7 @@ void take_two_stages(DetectorParts& parts, const FasterRcnnOptions& options) {
   take_common(parts, options);
   const BoxLoss loss = options.box_loss == FasterRcnnOptions::Loss::l1 ? BoxLoss::l1 : BoxLoss::smooth_l1;
   parts.rpn.box_loss = parts.roi.box_head.box_loss = loss;
+  scale_anchors(parts.rpn.anchors, options.anchor_scale / kRpnScale);
   parts.rpn.batch_size_per_image = options.sampled_anchors;
   parts.rpn.training.after_nms = parts.rpn.evaluation.after_nms = options.proposals;
   parts.roi.batch_size_per_image = options.sampled_regions;
@@ -102,6 +111,7 @@ DetectorParts detector_parts(DetectorType type, const BackboneStages& of_backbon
 std::unique_ptr<core::Head> make_detector(const RetinaNetHeadOptions& options, const DetectorBuild& build) {
   DetectorParts parts = parts_for(DetectorType::retinanet, options, build);
   take_common(parts, options);
+  scale_anchors(parts.retinanet.anchors, options.anchor_scale / kRetinaNetScale);
   parts.retinanet.num_convs = options.num_convs;
   parts.retinanet.box_loss = options.box_loss;
   parts.retinanet.alpha = options.alpha;

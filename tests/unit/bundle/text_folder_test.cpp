@@ -155,6 +155,21 @@ TEST(TextFolder, EveryReasonAgainstAFormatIsNamedTheRealOnesFirst) {
   EXPECT_EQ(text.find("vocab_size"), std::string::npos) << text;
 }
 
+TEST(TextFolder, AnExportedFolderWithOurVocabularyIsReadAgain) {
+  const test::TemporaryFolder folder;
+  convert({.model = kTexts + std::string("gpt2"), .to = "mnemo", .out = folder / "ours"});
+  convert({.model = folder / "ours", .to = "huggingface_gpt2", .out = folder / "back"});
+  base::Node words = base::Node::array({"<unk>", "<eos>"});
+  const int64_t size = config_in(folder / "back").at("vocab_size").as_int();
+  while (static_cast<int64_t>(words.size()) < size) words.push_back(fmt::format("word{}", words.size()));
+  base::write_file_atomic(folder / "back/vocabulary.json",
+                          base::to_json(base::Node::table({{"type", "words"}, {"vocabulary", words}})));
+  const Bundle read = read_bundle(folder / "back");
+  ASSERT_NE(read.format, nullptr);
+  EXPECT_EQ(read.format->name, "huggingface_gpt2");
+  ASSERT_NE(read.tokenizer, nullptr);
+}
+
 TEST(TextFolder, SegmentsThatStandAloneAreToldAtExport) {
   std::string log;
   const base::ConsoleScope scope(std::make_shared<base::Console>([&](std::string_view line) { log += line; }));

@@ -107,6 +107,8 @@ TEST(CompletionRequest, RefusesByParameter) {
   EXPECT_EQ(refused(R"("prompt": ["a", "b"], "session": "s")"), "prompt");
   EXPECT_EQ(refused(R"("prompt": "a", "n": 2, "session": "s")"), "n");
   EXPECT_EQ(refused(R"("prompt": "a", "best_of": 2)", {.lenient = true}), "");
+  EXPECT_EQ(refused(R"("prompt": "a", "stream": true, "stream_options": {"x": 1})"), "stream_options");
+  EXPECT_EQ(refused(R"("prompt": "a", "stream": true, "stream_options": {"x": 1})", {.lenient = true}), "");
   EXPECT_EQ(refused(R"("prompt": "a", "max_tokens": 5000)", {.max_tokens = 5000}), "");
 }
 

@@ -319,6 +319,26 @@ TEST(FoundObjects, AreInPixelsOfTheImageAndOfAnyWrappedModel) {
   EXPECT_EQ(tasks::find_objects(*wrapped, prepared, {.top = 4})[0][0].box, found[0].box);
 }
 
+/// The same weights find objects of half the size with anchors of half the size.
+TEST(FoundObjects, AreAsSmallAsTheAnchorsSay) {
+  data::DetectionTransformOptions options;
+  options.sides = {64};
+  const tasks::PreparedImages image = tasks::prepare_image(data::DetectionTransform(options), data::Image(64, 64), 32);
+  for (const auto& [head, scale] : {std::pair("retinanet", 4.0), std::pair("mask_rcnn", 8.0)}) {
+    const auto smallest = [&, head = head](double anchors) {
+      models::ModelOptions model = detector(head, false)->options();
+      model.head.set("anchor_scale", anchors);
+      model.head.set("score_thresh", 0.0);
+      model.head.set("detections", 1000);
+      double width = 64;
+      const auto found = tasks::find_objects(*models::build(model, 1), image, {.threshold = 0, .top = 1000});
+      for (const tasks::FoundObject& object : found.front()) width = std::min(width, object.box[2] - object.box[0]);
+      return width;
+    };
+    EXPECT_NEAR(smallest(scale) / smallest(scale / 2), 2, 0.4) << head;
+  }
+}
+
 TEST(DetectionTask, TakesDetectorsAndNothingElse) {
   const auto spec_of = [](const char* type, const std::string& train) {
     return tasks::task_spec(tasks::TaskTypes::all().options.complete(Node::table({{"type", type}, {"train", train}})));
