@@ -72,8 +72,9 @@ class LinesReader {
       image.width = element.integer("width");
     } else {
       const ImageHeader header = read_image_header(base::join_path(folder_, file));
-      image.height = header.height;
-      image.width = header.width;
+      const bool turned = header.orientation >= 5;  // the stored size, as everywhere in annotations
+      image.height = turned ? header.width : header.height;
+      image.width = turned ? header.height : header.width;
     }
     base::require(image.height > 0 && image.width > 0 && image.height <= kMaxMaskPixels &&
                       image.width <= kMaxMaskPixels / image.height,

@@ -81,7 +81,7 @@ int orientation_of(std::string_view exif, std::string_view xmp) {
 
 ImageHeader oriented_header(std::string_view format, int64_t height, int64_t width, int orientation) {
   const bool turned = orientation >= 5 && orientation <= 8;
-  return {format, turned ? width : height, turned ? height : width};
+  return {format, turned ? width : height, turned ? height : width, orientation};
 }
 
 void check_image_size(int64_t height, int64_t width, const std::string& name, std::string_view format,

@@ -5,8 +5,11 @@
 #include <torch/types.h>
 
 #include "base/error.h"
+#include "base/file_io.h"
+#include "data/detection/box_lines.h"
 #include "data/images/image_reader.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/unit/data/image_files.h"
 
 namespace mnemo::data {
@@ -164,6 +167,24 @@ TEST(MeasuredDetections, SharesAreWholeBatches) {
   ASSERT_GT(all.size(), 1U);
   EXPECT_EQ(shares[0].size() + shares[1].size(), all.size());
   for (size_t i = 0; i < all.size(); ++i) EXPECT_TRUE(at::equal(shares[i % 2][i / 2], all[i])) << i;
+}
+
+// EXIF turns these images; a line without a size has that of the stored pixels.
+TEST(AnnotatedImages, LinesWithoutASize) {
+  const test::TemporaryFolder folder;
+  std::string lines;
+  for (const char* file : {"orientation_1.jpg", "orientation_6.jpg"}) {
+    base::write_file_atomic(folder / file, base::read_file(golden_image(file)));
+    lines += fmt::format("{{\"file_name\": \"{}\", \"objects\": {{\"bbox\": [[0, 1, 2, 3]], \"categories\": [7]}}}}\n",
+                         file);
+  }
+  base::write_file_atomic(folder / kLinesFile, lines);
+  const AnnotatedImages images(read_box_lines(folder.path()), folder.path(), false);
+  for (int64_t i = 0; i < images.size(); ++i) {
+    const AnnotatedImage image = images.read(i);
+    EXPECT_EQ(image.objects.size(), 1U);
+    EXPECT_NE(image.image.height, image.image.width) << "or sizes could be exchanged";
+  }
 }
 
 TEST(AnnotatedImages, ErrorsNameTheFile) {

@@ -146,6 +146,16 @@ TEST(ExifOrientation, ReadsBothByteOrdersAndSurvivesAnythingElse) {
   }
 }
 
+TEST(ExifOrientation, StandsInTheHeader) {
+  const ImageHeader plain = read_image_header(golden_image("orientation_1.jpg"));
+  for (int n = 0; n <= 9; ++n) {
+    const ImageHeader header = read_image_header(golden_image(fmt::format("orientation_{}.jpg", n)));
+    EXPECT_EQ(header.orientation, n >= 1 && n <= 8 ? n : 1);
+    EXPECT_EQ(header.height, n >= 5 && n <= 8 ? plain.width : plain.height) << n;
+  }
+  EXPECT_EQ(read_image_header(golden_image("orientation_6.png")).orientation, 6);
+}
+
 /// As Pillow's getexif() has it: XMP counts where EXIF says nothing.
 TEST(ExifOrientation, MayStandInXmpAlone) {
   const std::string exif("MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0", 22);
