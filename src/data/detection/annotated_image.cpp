@@ -31,7 +31,20 @@ void mirror_mask(PixelBitmap& mask) {
 
 CornerBox exchanged(const CornerBox& box) { return {box[1], box[0], box[3], box[2]}; }
 
+constexpr float kLeastSide = 1e-6F;  // of a pixel: a fraction of it is a number that is not 0
+
 }  // namespace
+
+bool has_area(const CornerBox& box) {
+  const auto side = [&](size_t i) { return static_cast<float>(box[i + 2]) - static_cast<float>(box[i]); };
+  return side(0) >= kLeastSide && side(1) >= kLeastSide;
+}
+
+PixelBitmap bitmap_of(const Rle& mask) {
+  PixelBitmap out{mask.height, mask.width, std::vector<uint8_t>(static_cast<size_t>(mask.height * mask.width))};
+  rle_decode(mask, out.bytes.data());
+  return out;
+}
 
 void orient(AnnotatedObject& object, int orientation, int64_t height, int64_t width) {
   // Exchange left and right, top and bottom, then rows and columns.
@@ -65,10 +78,7 @@ AnnotatedImage annotate(Image image, int orientation, const CocoSet& set, const 
     const CocoObject& object = set.objects[i];
     const XywhBox& box = object.box;
     AnnotatedObject next{{box[0], box[1], box[0] + box[2], box[1] + box[3]}, object.category, object.crowd, {}};
-    if (masks) {
-      next.mask = {height, width, std::vector<uint8_t>(static_cast<size_t>(height * width))};
-      rle_decode(set.mask(object), next.mask.bytes.data());
-    }
+    if (masks) next.mask = bitmap_of(set.mask(object));
     orient(next, orientation, height, width);
     out.objects.push_back(std::move(next));
   }

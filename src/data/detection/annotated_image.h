@@ -14,12 +14,18 @@ namespace mnemo::data {
 /// [x1, y1, x2, y2] in pixels.
 using CornerBox = std::array<double, 4>;
 
+/// Whether both sides are long enough in float32, as losses read boxes, for the logarithm of a side.
+bool has_area(const CornerBox& box);
+
 /// A mask as bytes, 0 or 1, row by row.
 struct PixelBitmap {
   int64_t height = 0, width = 0;
   std::vector<uint8_t> bytes;
   friend bool operator==(const PixelBitmap&, const PixelBitmap&) = default;
 };
+
+/// Decoded.
+PixelBitmap bitmap_of(const Rle& mask);
 
 struct AnnotatedObject {
   CornerBox box = {};

@@ -38,7 +38,8 @@ class DetectionWork final : public BatchWork {
     const AnnotatedImage image = images_.read(indices_[k]);
     stored_[k] = {image.image.height, image.image.width};
     rows_[k] = make_(image, row);
-    std::erase_if(rows_[k].objects, [](const AnnotatedObject& object) { return object.crowd; });
+    std::erase_if(rows_[k].objects,  // a smaller image may have taken the rest of a box
+                  [](const AnnotatedObject& object) { return object.crowd || !has_area(object.box); });
   }
 
   void finish() override {

@@ -13,7 +13,7 @@
 
 namespace mnemo::data {
 
-/// The objects of a batch of images, without crowds.
+/// The objects of a batch of images, without crowds and boxes of which nothing is left in float32 (has_area).
 struct DetectionTargets {
   Ragged boxes;       ///< [sum G,4] float: x1, y1, x2, y2 in the transformed images
   Ragged labels;      ///< [sum G] int64: index of the category

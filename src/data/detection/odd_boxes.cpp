@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "data/detection/annotated_image.h"
 
 namespace mnemo::data {
 namespace {
@@ -24,12 +25,16 @@ bool reaches_out(const XywhBox& box, const CocoImage& image) {
 
 bool is_empty(const XywhBox& box) { return !(box[2] > 0 && box[3] > 0); }
 
+/// Of a box inside of its image: farther out float32 may not reach.
+bool is_thin(const XywhBox& box) { return !has_area({box[0], box[1], box[0] + box[2], box[1] + box[3]}); }
+
 /// Throws if a box is odd.
 void require_boxes(const CocoSet& set) {
   const CocoObject* first = nullptr;
   int64_t odd = 0;
   for (const CocoObject& object : set.objects) {
-    if (!is_empty(object.box) && !reaches_out(object.box, set.images[static_cast<size_t>(object.image)])) continue;
+    const bool outside = reaches_out(object.box, set.images[static_cast<size_t>(object.image)]);
+    if (!is_empty(object.box) && !outside && !is_thin(object.box)) continue;
     if (++odd == 1) first = &object;
   }
   if (first == nullptr) return;
@@ -66,18 +71,13 @@ BoxCounts clean_boxes(CocoSet& set, OddBoxes odd, bool keep_empty) {
   BoxCounts counts;
   std::erase_if(set.objects, [&](CocoObject& object) {
     const CocoImage& image = set.images[static_cast<size_t>(object.image)];
-    if (is_empty(object.box)) {
-      ++counts.empty;
+    const bool cut = !is_empty(object.box) && reaches_out(object.box, image);
+    if (cut) object.box = inside_of(object.box, image);
+    if (is_empty(object.box) || is_thin(object.box)) {
+      ++(cut ? counts.outside : counts.empty);
       return true;
     }
-    if (reaches_out(object.box, image)) {
-      object.box = inside_of(object.box, image);
-      if (is_empty(object.box)) {
-        ++counts.outside;
-        return true;
-      }
-      ++counts.clipped;
-    }
+    counts.clipped += cut;
     ++counts.kept;
     return false;
   });

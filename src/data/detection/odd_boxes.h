@@ -15,7 +15,7 @@ enum class OddBoxes {
 /// Objects by what became of them.
 struct BoxCounts {
   int64_t kept = 0, clipped = 0;  ///< clipped ones are kept too
-  int64_t empty = 0;              ///< dropped: width or height not positive
+  int64_t empty = 0;              ///< dropped: width or height not positive, or too small for float32
   int64_t outside = 0;            ///< dropped: nothing of it is in the image
   int64_t images = 0;             ///< dropped: images without objects
 };

@@ -116,6 +116,29 @@ TEST(TrainingDetections, ImagesArePadded) {
   for (size_t i = 0; i < seen.size(); ++i) EXPECT_EQ(seen[i], static_cast<int64_t>(i));
 }
 
+// Mirrored, a box at the left edge has large coordinates, between which float32 has fewer numbers.
+TEST(TrainingDetections, NoBoxIsEmpty) {
+  const auto images = boxed_images(false);
+  CocoSet set = images->set();
+  constexpr int64_t kLongest = 1024;
+  const double scale = static_cast<double>(kLongest) /
+                       static_cast<double>(std::max(set.images[0].height, set.images[0].width));
+  set.objects[0].box = {0, 1, 1e-5 / scale, 5};
+  DetectionTransformOptions options;
+  options.sides = {kLongest};
+  options.longest = kLongest;
+  for (const double flip : {0.0, 1.0}) {
+    options.flip = flip;
+    TrainingDetections all(std::make_shared<const AnnotatedImages>(set, images->folder(), false), options, {1, 32, 0},
+                           false, 1);
+    const DetectionBatch batch = all.next();
+    EXPECT_EQ(batch.targets.boxes.counts[0], flip == 0.0 ? 2 : 1);
+    EXPECT_EQ(batch.targets.labels.values.size(0), flip == 0.0 ? 2 : 1);
+    EXPECT_GT((batch.targets.boxes.values.slice(1, 2) - batch.targets.boxes.values.slice(1, 0, 2)).min().item<float>(),
+              0.f);
+  }
+}
+
 TEST(TrainingDetections, LargeScaleJitterIsASquare) {
   DetectionTransformOptions options = varied();
   options.jitter = {0.3, 2.0};

@@ -154,6 +154,20 @@ TEST(OddBoxes, AreCutAndCounted) {
   EXPECT_EQ(set.objects[1].box, (XywhBox{0, 2, 3, 8}));
 }
 
+// float32 has no numbers between the sides of these boxes.
+TEST(OddBoxes, ThinBoxesAreEmpty) {
+  CocoSet set = odd_set();
+  set.objects[0].box = {16.0000011, 5, 1.2e-6, 2};
+  set.objects[1].box = {19.99999999, 5, 5, 2};
+  set.objects[2].box = {0, 0, 1e-44, 2};
+  const BoxCounts counts = clean_boxes(set, OddBoxes::clip, true);
+  EXPECT_EQ(counts.kept, 2);
+  EXPECT_EQ(counts.empty, 2);
+  EXPECT_EQ(counts.outside, 2);
+  set.objects[0].box = {16.0000011, 5, 1.2e-6, 2};
+  test::expect_error<base::InputError>([&] { clean_boxes(set, OddBoxes::refuse, true); }, {"width 1.2e-06"});
+}
+
 TEST(OddBoxes, ImagesWithoutObjectsGo) {
   CocoSet set = odd_set();
   EXPECT_EQ(clean_boxes(set, OddBoxes::clip, false).images, 1);
