@@ -29,7 +29,7 @@ BoxHead::Output BoxHead::operator()(const at::Tensor& pooled) const {
 BoxHead::Losses BoxHead::losses(const Output& output, const at::Tensor& labels, const at::Tensor& targets) const {
   const int64_t count = std::max<int64_t>(1, labels.size(0));
   const at::Tensor positive = at::nonzero(labels > 0).squeeze(1), classes = labels.index_select(0, positive);
-  const at::Tensor deltas = output.box_reg.view({labels.size(0), -1, 4}).index({positive, classes});
+  const at::Tensor deltas = output.box_reg.view({labels.size(0), options_.num_classes, 4}).index({positive, classes});
   return {at::cross_entropy_loss(output.cls_logits, labels, {}, at::Reduction::Sum) / count,
           box_loss_sum(options_.box_loss, deltas, targets.index_select(0, positive), options_.beta) / count};
 }

@@ -170,6 +170,18 @@ TEST(MaskRcnn, EveryParameterLearnsAlsoBesideAnImageWithoutObjects) {
   expect_gradients_everywhere(set);
 }
 
+TEST(MaskRcnn, NoRegions) {
+  layers::ParameterSet set(3, at::kDouble);
+  const RoiHeads roi(small_roi_heads(), set.root());
+  const std::vector<ObjectTargets> targets = {no_objects()};
+  const std::vector<SampledRegions> regions = {
+      roi.sample(at::empty({0, 4}, at::kDouble), targets[0], 0, random_order())};
+  ASSERT_EQ(regions[0].boxes.size(0), 0);
+  const auto losses = roi.losses(random_maps(1), regions, targets);
+  for (const at::Tensor& loss : {losses.cls, losses.box, losses.mask}) EXPECT_EQ(loss.item<double>(), 0.0);
+  (losses.cls + losses.box + losses.mask).backward();
+}
+
 // A batch of images without objects has losses, and those of boxes and masks are 0.
 TEST(MaskRcnn, NothingToFind) {
   at::manual_seed(7);
