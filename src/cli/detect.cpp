@@ -119,7 +119,7 @@ int write_results(const DetectArguments& arguments, const bundle::Bundle& stored
   tasks::TaskSettings settings = recipe.task_settings();
   settings.eval_samples = INT64_MAX;
   const tasks::LoadedTask loaded = recipe.task()->load(stored.options(), settings);
-  const auto found = dynamic_cast<const tasks::Detection&>(*loaded.task).detections(*stored.model, data::Part::train);
+  const auto found = dynamic_cast<const tasks::Detection&>(*loaded.task).detections(*stored.model, data::Part::valid);
   if (arguments.results)
     base::write_file_atomic(*arguments.results,
                             data::coco_results(found.detections, found.set, data::CocoParts::boxes));

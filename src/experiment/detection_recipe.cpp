@@ -18,6 +18,8 @@ recipes::Recipe detection_recipe(const bundle::Bundle& stored, const std::string
   const base::Node keys = base::write_options(reads);
   for (const auto& [key, value] : keys.members())
     table->set(key, key == "shorter" ? base::Node::array({value.as_int()}) : value);
+  // Training annotations are cleaned, held-out ones stay as they are: part `valid` is measured.
+  table->set("valid", path);
   base::Node names = base::Node::array();
   for (const std::string& name : bundle::class_names(stored.folder)) names.push_back(name);
   table->set("classes", std::move(names));

@@ -7,8 +7,8 @@
 
 namespace mnemo::experiment {
 
-/// A recipe whose data are annotated images at a path, read as the detector reads images, with its classes. Throws
-/// InputError for a path of anything else.
+/// A recipe whose held-out data (Part::valid) are annotated images at a path, read as the detector reads images, with
+/// its classes. Throws InputError for a path of anything else.
 recipes::Recipe detection_recipe(const bundle::Bundle& stored, const std::string& path);
 
 }  // namespace mnemo::experiment

@@ -308,16 +308,18 @@ Measured measure_text_file(const bundle::Bundle& stored, const MeasureOptions& o
 /// A part of a detector's own data, or of annotated images that are read as those.
 Measured measure_detector(const bundle::Bundle& stored, const MeasureOptions& options) {
   base::require(!options.task, "eval: --task goes with a model that classifies images");
+  base::require(!options.data || !options.part, "eval: --part goes with a run's own data; drop it or --data");
   std::optional<recipes::Recipe> recipe = recipe_beside(stored.folder);
   base::require(options.data || recipe,
                 "eval: {} is not in a run's folder, so its data are unknown; give a file of "
                 "COCO instances, or a folder of annotated images, with --data",
                 stored.folder);
   if (options.data) recipe = detection_recipe(stored, *options.data);
-  const std::string name = options.part.value_or(options.data ? "train" : "valid");
+  const std::string name = options.part.value_or("valid");
   const auto found = evaluated(stored, *recipe, options, data::part_of(name, "eval: --part"));
   base::require(found.has_value(), "{}: has no {} part", recipe->data.at("train").as_string(), name);
-  return {recipe->task()->describe() + " Part " + name + ".", found->predictions, found->metrics, 0, found->notes};
+  const std::string part = options.data ? "" : " Part " + name + ".";
+  return {recipe->task()->describe() + part, found->predictions, found->metrics, 0, found->notes};
 }
 
 /// The samples of --data for one kind of model, and how they are measured.

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <regex>
 
 #include "tests/support/command_line.h"
 #include "tests/support/painted_objects.h"
@@ -73,6 +74,24 @@ TEST_F(Detectors, TrainMeasureAndDetect) {
   ASSERT_GT(json(content(boxes)).size(), 0U);
   EXPECT_EQ(json(content(boxes)).items()[0].at("bbox").size(), 4U);
   EXPECT_TRUE(json(content(masks)).items()[0].at("segmentation").contains("counts"));
+}
+
+// Boxes of training data without width are dropped; a file to measure is measured as it is.
+TEST_F(Detectors, AMeasuredFileIsHeldOut) {
+  const std::string run_folder = folder_ / "run", thin = folder_ / "instances_thin.json";
+  write(thin, std::regex_replace(content(objects_), std::regex(R"((category_id":9,"bbox":\[\d+,\d+,)\d+)"), "$010"));
+  std::filesystem::create_directory_symlink(folder_ / "painted", folder_ / "thin");
+  const std::string valid = "data.valid=\"" + thin + "\"";
+  const Finished trained = run({"train", recipe("retinanet"), "--out", run_folder, "--quiet", "--set", valid});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const base::Node own = json(run({"eval", run_folder, "--json"}).out);
+  EXPECT_TRUE(own.at("ap_of_classes").contains("blue")) << "none is found";
+  const Finished measured = run({"eval", run_folder, "--data", thin, "--json"});
+  ASSERT_EQ(measured.status, 0) << measured.err;
+  EXPECT_EQ(json(measured.out).at("ap_of_classes"), own.at("ap_of_classes"));
+  const Finished part = run({"eval", run_folder, "--data", thin, "--part", "train"});
+  EXPECT_EQ(part.status, 2);
+  EXPECT_TRUE(holds(part.err, "--part goes with a run's own data")) << part.err;
 }
 
 TEST_F(Detectors, RefuseWhatDoesNotFit) {

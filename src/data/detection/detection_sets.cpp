@@ -110,11 +110,13 @@ class Loader {
     ReadSet train = read_set(options_, options_.train, 0);
     sets_.classes = options_.classes.empty() ? category_names(train.set) : options_.classes;
     train.set = with_classes(std::move(train.set), sets_.classes);
-    const bool has_splits = options_.format == SetFormat::voc && options_.splits.size() > 1;
+    const bool is_voc = options_.format == SetFormat::voc, has_splits = is_voc && options_.splits.size() > 1;
     if (options_.valid_fraction > 0) {
       const auto [own, held_out] = divided(static_cast<int64_t>(train.set.images.size()), options_);
       if (!held_out.empty()) sets_.valid = held({chosen_images(train.set, held_out), train.folder});
       train.set = chosen_images(train.set, own);
+    } else if (options_.valid == options_.train && !(is_voc && !options_.splits.empty())) {
+      sets_.valid = held(train);
     } else if (!options_.valid.empty() || has_splits) {
       sets_.valid = other(options_.valid, 1);
     }

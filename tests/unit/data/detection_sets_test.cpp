@@ -87,6 +87,14 @@ TEST_F(DetectionSetsTest, OddBoxesAreCountedOrRefused) {
   expect_error<base::InputError>([&] { load_detections(options_, false); }, {"annotation 1", "x -2"});
 }
 
+TEST_F(DetectionSetsTest, TrainingImagesAreMeasuredAsAnnotated) {
+  change("\"bbox\":[2,4,14,24]", "\"bbox\":[-2,4,14,24]");
+  options_.valid = options_.train;
+  const DetectionSets sets = load_detections(options_, false);
+  EXPECT_EQ(sets.train->set().objects[0].box[0], 0);
+  EXPECT_EQ(sets.valid->set().objects[0].box[0], -2);
+}
+
 TEST_F(DetectionSetsTest, MasksAreNeededWhereTheDetectorHasThem) {
   change(",\"segmentation\":[[2,4,16,4,16,28,2,28]]", "");
   EXPECT_EQ(load_detections(options_, false).train->size(), 9);
