@@ -66,14 +66,6 @@ std::vector<std::string> category_names(const CocoSet& set) {
   return names;
 }
 
-void require_masks(const CocoSet& set) {
-  for (const CocoObject& object : set.objects)
-    base::require(object.crowd || !object.segmentation.empty(),
-                  "{}: expected a 'segmentation', which a detector with masks needs, found none; for boxes alone: "
-                  "model.head.type of one without masks",
-                  set.where(object));
-}
-
 /// "12 boxes were cut to their image": nothing for 0.
 void note(std::vector<std::string>& notices, int64_t count, const char* what, const std::string& path) {
   if (count > 0) notices.push_back(fmt::format("{}: {} {}.", path, base::grouped(count), what));
@@ -122,7 +114,7 @@ class Loader {
     }
     if (!options_.test.empty() || (has_splits && options_.splits.size() > 2)) sets_.test = other(options_.test, 2);
     clean(train.set);
-    if (masks_) require_masks(train.set);
+    if (masks_) require_masks(train.set, false);
     sets_.train = std::make_shared<const AnnotatedImages>(std::move(train.set), train.folder, masks_);
     base::require(sets_.train->size() > 0, "{}: expected images with objects, found none", options_.train);
     return std::move(sets_);
@@ -137,7 +129,7 @@ class Loader {
 
   /// A part to measure: annotations as they are. Images are read without their masks.
   std::shared_ptr<const AnnotatedImages> held(ReadSet read) const {
-    if (masks_) require_masks(read.set);
+    if (masks_) require_masks(read.set, true);
     return std::make_shared<const AnnotatedImages>(std::move(read.set), read.folder, false);
   }
 
@@ -158,6 +150,17 @@ class Loader {
 }  // namespace
 
 DetectionSets load_detections(const DetectionOptions& options, bool masks) { return Loader(options, masks).load(); }
+
+void require_masks(const CocoSet& set, bool of_crowds) {
+  for (const CocoObject& object : set.objects) {
+    if (object.crowd && !of_crowds) continue;
+    base::require(!object.segmentation.empty(),
+                  "{}: expected a 'segmentation', which a detector with masks needs, found none{}; for boxes alone: "
+                  "model.head.type of one without masks",
+                  set.where(object), object.crowd ? ", and crowds too are measured by their masks" : "");
+    for (const std::vector<double>& polygon : object.segmentation.polygons) require_polygon(polygon, set.where(object));
+  }
+}
 
 CocoSet with_classes(CocoSet set, const std::vector<std::string>& classes) {
   std::map<std::string, int32_t> class_of;

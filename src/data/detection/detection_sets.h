@@ -22,9 +22,13 @@ struct DetectionSets {
 };
 
 /// Reads annotations, not images; boxes of the training part are cleaned (clean_boxes), those of the others are as
-/// annotated. masks: of all objects. Throws InputError for data without training images, without masks, or with two
-/// categories of one name.
+/// annotated. masks: those of all objects are needed, but for crowds of the training part. Throws InputError for data
+/// without training images, without masks, or with two categories of one name.
 DetectionSets load_detections(const DetectionOptions& options, bool masks);
+
+/// Throws InputError naming the first object without a mask, or with one that cannot be rasterised. of_crowds: crowds
+/// need masks too, as they do where masks are measured.
+void require_masks(const CocoSet& set, bool of_crowds);
 
 /// Categories in the order of `classes`; objects of others are dropped. Categories that the set lacks get ids of their
 /// own.

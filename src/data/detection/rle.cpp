@@ -118,6 +118,8 @@ void walk_edge(int64_t x1, int64_t y1, int64_t x2, int64_t y2, Crossings& crossi
 /// The points in fifths of a pixel, rounded as pycocotools rounds them, and the length of the outline checked.
 std::vector<int64_t> scaled_points(std::span<const double> points, const std::string& where) {
   constexpr double kFarthest = 1 << 24;
+  base::require(points.size() >= 6 && points.size() % 2 == 0,
+                "{}: expected x and y of at least three points, found {} numbers", where, points.size());
   std::vector<int64_t> scaled;
   for (const double value : points) {
     base::require(std::abs(value) <= kFarthest, "{}: expected coordinates of at most {} pixels, found {}", where,
@@ -245,8 +247,6 @@ int64_t rle_shared(const Rle& a, const Rle& b) {
 
 Rle rle_of_polygon(std::span<const double> points, int64_t height, int64_t width, const std::string& where) {
   require_size(height, width, where);
-  base::require(points.size() >= 6 && points.size() % 2 == 0,
-                "{}: expected x and y of at least three points, found {} numbers", where, points.size());
   const std::vector<int64_t> scaled = scaled_points(points, where);
   Crossings crossings(height, width);
   for (size_t i = 0; i < scaled.size(); i += 2) {
@@ -261,6 +261,8 @@ Rle rle_of_polygon(std::span<const double> points, int64_t height, int64_t width
   for (size_t i = 0; i < places.size(); from = places[i], ++i) runs.add(i % 2 == 1, places[i] - from);
   return runs.take();
 }
+
+void require_polygon(std::span<const double> points, const std::string& where) { scaled_points(points, where); }
 
 Rle rle_of_box(const XywhBox& box, int64_t height, int64_t width, const std::string& where) {
   const double left = box[0], top = box[1], right = box[0] + box[2], bottom = box[1] + box[3];

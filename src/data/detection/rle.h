@@ -52,6 +52,8 @@ int64_t rle_shared(const Rle& a, const Rle& b);
 /// outside of the image are cut off. Throws InputError "WHERE: ..." for fewer than three points, coordinates that are
 /// not finite, or an outline longer than kMaxOutline.
 Rle rle_of_polygon(std::span<const double> points, int64_t height, int64_t width, const std::string& where);
+/// Throws as rle_of_polygon() does, without rasterising.
+void require_polygon(std::span<const double> points, const std::string& where);
 /// A box as a polygon.
 Rle rle_of_box(const XywhBox& box, int64_t height, int64_t width, const std::string& where);
 

@@ -101,6 +101,20 @@ TEST_F(DetectionSetsTest, MasksAreNeededWhereTheDetectorHasThem) {
   expect_error<base::InputError>([&] { load_detections(options_, true); }, {"annotation 1", "segmentation"});
 }
 
+TEST_F(DetectionSetsTest, MeasuredCrowdsNeedMasks) {
+  change("\"iscrowd\":0,\"segmentation\":[[2,4,16,4,16,28,2,28]]", "\"iscrowd\":1,\"segmentation\":[]");
+  EXPECT_EQ(load_detections(options_, true).train->size(), 9) << "no crowd is trained on";
+  options_.valid = options_.train;
+  EXPECT_EQ(load_detections(options_, false).valid->size(), 9);
+  expect_error<base::InputError>([&] { load_detections(options_, true); }, {"annotation 1", "crowds", "model.head"});
+}
+
+TEST_F(DetectionSetsTest, OutlinesAreCheckedBeforeTheTraining) {
+  change("[[2,4,16,4,16,28,2,28]]", "[[2,4,1e9,4,16,28,2,28]]");
+  EXPECT_EQ(load_detections(options_, false).train->size(), 9);
+  expect_error<base::InputError>([&] { load_detections(options_, true); }, {"annotation 1", "coordinates"});
+}
+
 TEST_F(DetectionSetsTest, FormatsAreRecognised) {
   EXPECT_EQ(detection_format(options_.train), DetectionOptions::Format::coco);
   EXPECT_FALSE(detection_format(folder_.path()));
