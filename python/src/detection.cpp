@@ -40,9 +40,9 @@ DetectedImage detect_in(const infer::ObjectDetector& detector, const std::string
   for (const tasks::FoundObject& object : found.objects) {
     DetectedObject& one = out.objects.emplace_back(
         DetectedObject{detector.label(object.category), object.score, object.box, {}});
-    const data::PixelBitmap& mask = object.mask;
+    data::PixelBitmap mask = data::bitmap_of(object.mask);
     if (mask.bytes.empty()) continue;
-    auto* bytes = const_cast<uint8_t*>(mask.bytes.data());  // copied at once
+    auto* bytes = mask.bytes.data();  // copied at once
     one.mask = at::from_blob(bytes, {mask.height, mask.width}, at::kByte).to(at::kBool);
   }
   return out;

@@ -223,8 +223,9 @@ ImageObjects Bundle::detect(const std::string& image, const DetectOptions& optio
   const infer::ObjectDetector detector(*parts_, {options.threshold, options.top, options.masks});
   infer::ImageObjects found = detector(data::read_image(image));
   ImageObjects out{found.image.height, found.image.width, {}, detector.svg(found)};
-  for (tasks::FoundObject& object : found.objects)
-    out.objects.push_back({detector.label(object.category), object.score, object.box, std::move(object.mask.bytes)});
+  for (const tasks::FoundObject& object : found.objects)
+    out.objects.push_back(
+        {detector.label(object.category), object.score, object.box, data::bitmap_of(object.mask).bytes});
   return out;
 }
 

@@ -137,6 +137,7 @@ int detect(const DetectArguments& arguments) {
   infer::DetectOptions options;
   options.threshold = arguments.threshold.value_or(options.threshold);
   options.top = arguments.top.value_or(options.top);
+  options.masks = arguments.json || arguments.draw;
   const infer::ObjectDetector detector(stored, options);
   experiment::move_to(*stored.model, device);
   if (arguments.data) return write_results(arguments, stored);

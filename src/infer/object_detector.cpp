@@ -41,11 +41,10 @@ base::Node ObjectDetector::node(const ImageObjects& found) const {
     base::Node one = base::Node::table({{"label", base::json_text(label(object.category))},
                                         {"score", base::rounded(object.score)},
                                         {"box", std::move(box)}});
-    if (!object.mask.bytes.empty()) {
-      const data::Rle mask = data::rle_encode(object.mask.bytes.data(), object.mask.height, object.mask.width);
+    const data::Rle& mask = object.mask;
+    if (!mask.counts.empty())
       one.set("mask", base::Node::table(
                           {{"size", base::Node::array({mask.height, mask.width})}, {"counts", data::rle_text(mask)}}));
-    }
     objects.push_back(std::move(one));
   }
   return base::Node::table(
@@ -55,7 +54,7 @@ base::Node ObjectDetector::node(const ImageObjects& found) const {
 std::string ObjectDetector::svg(const ImageObjects& found) const {
   std::vector<data::DrawnObject> drawn;
   for (const tasks::FoundObject& object : found.objects)
-    drawn.push_back({object.box, label(object.category), object.score, object.category, object.mask});
+    drawn.push_back({object.box, label(object.category), object.score, object.category, data::bitmap_of(object.mask)});
   return data::detection_svg(found.image, drawn);
 }
 

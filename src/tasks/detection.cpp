@@ -87,12 +87,14 @@ int undone(int orientation) { return orientation == 6 ? 8 : orientation == 8 ? 6
 
 /// An object as a detection in an image as it is stored, whose orientation `back` restores.
 data::CocoDetection stored_detection(FoundObject found, int32_t image, int back, ImageSize size) {
-  data::AnnotatedObject object{found.box, static_cast<int32_t>(found.category), false, std::move(found.mask)};
+  data::AnnotatedObject object{found.box, static_cast<int32_t>(found.category)};
+  const bool turns = back != 1 && !found.mask.counts.empty();
+  if (turns) object.mask = data::bitmap_of(found.mask);
   data::orient(object, back, size.first, size.second);
   const data::CornerBox& box = object.box;
   data::CocoDetection out{image, object.category, {box[0], box[1], box[2] - box[0], box[3] - box[1]}, found.score};
-  if (!object.mask.bytes.empty())
-    out.mask = data::rle_encode(object.mask.bytes.data(), object.mask.height, object.mask.width);
+  out.mask = turns ? data::rle_encode(object.mask.bytes.data(), object.mask.height, object.mask.width)
+                   : std::move(found.mask);
   return out;
 }
 
@@ -259,7 +261,7 @@ std::string Detection::picture(const core::Model& model) const {
                                     {.threshold = kShown, .top = kMostObjects});
     for (const FoundObject& object : found.front()) {
       drawn.push_back({object.box, sets_.classes[static_cast<size_t>(object.category)], object.score, object.category,
-                       object.mask});
+                       data::bitmap_of(object.mask)});
     }
     cells.push_back(data::detection_svg(image.image, drawn, {.max_side = 420}));
   }

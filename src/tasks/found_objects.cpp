@@ -14,7 +14,7 @@ namespace {
 constexpr int64_t kPastedAtOnce = 8;  // whole images of numbers
 constexpr double kInside = 0.5;       // probability from which a pixel is the object's
 
-/// Masks within boxes as bitmaps of the image.
+/// Masks within boxes as masks of the image.
 void paste(const at::Tensor& masks, const at::Tensor& boxes, ImageSize image, std::vector<FoundObject>& objects) {
   const auto [height, width] = image;
   for (int64_t first = 0; first < masks.size(0); first += kPastedAtOnce) {
@@ -25,7 +25,7 @@ void paste(const at::Tensor& masks, const at::Tensor& boxes, ImageSize image, st
                                   .contiguous();
     const auto* bytes = pasted.const_data_ptr<uint8_t>();
     for (int64_t i = first; i < end; ++i, bytes += height * width)
-      objects[static_cast<size_t>(i)].mask = {height, width, {bytes, bytes + height * width}};
+      objects[static_cast<size_t>(i)].mask = data::rle_encode(bytes, height, width);
   }
 }
 

@@ -20,7 +20,7 @@ struct FoundObject {
   data::CornerBox box = {};
   int64_t category = 0;
   double score = 0;
-  data::PixelBitmap mask = {};  ///< of the image's size; empty: none
+  data::Rle mask = {};  ///< of the image's size, by runs: bitmaps of many objects fill the memory; empty: none
 };
 
 /// How many objects are wanted: those of at least `threshold`, at most `top`.

@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <mutex>
+#include <set>
 
 #include "base/error.h"
 #include "core/level_head.h"
+#include "data/images/image_reader.h"
 #include "metrics/coco.h"
 #include "models/image_model.h"
 #include "models/model.h"
@@ -337,6 +339,48 @@ TEST(FoundObjects, AreAsSmallAsTheAnchorsSay) {
     };
     EXPECT_NEAR(smallest(scale) / smallest(scale / 2), 2, 0.4) << head;
   }
+}
+
+// All objects of a batch are held together, so masks are no bitmaps.
+TEST(FoundObjects, MasksTakeLittleMemory) {
+  constexpr int64_t kSide = 600;
+  const auto model = detector("mask_rcnn", false);
+  const auto found = tasks::find_objects(*model, {at::rand({1, 3, 64, 64}), {{64, 64}}, {{kSide, kSide}}}).front();
+  ASSERT_GT(found.size(), 8U);
+  size_t bytes = 0;
+  for (const tasks::FoundObject& object : found) bytes += object.mask.counts.size() * sizeof(object.mask.counts[0]);
+  EXPECT_GT(bytes, 0U);
+  EXPECT_LT(bytes, found.size() * kSide * kSide / 10);
+}
+
+// Images are turned by EXIF; annotations and results are of the stored pixels.
+TEST(DetectionTask, MasksAreOfTheStoredPixels) {
+  const std::string folder = MNEMO_SOURCE_DIR "/tests/golden/data/images/files";
+  data::CocoSet set{.path = "set", .categories = {{1, "a"}, {2, "b"}}};
+  for (const char* file : {"orientation_1.jpg", "orientation_6.jpg", "orientation_8.jpg"}) {
+    const data::ImageHeader header = data::read_image_header(base::join_path(folder, file));
+    const bool turned = header.orientation >= 5;
+    set.images.push_back({static_cast<int64_t>(set.images.size()) + 1, file, turned ? header.width : header.height,
+                          turned ? header.height : header.width});
+  }
+  const auto images = std::make_shared<const data::AnnotatedImages>(set, folder, false);
+  const data::DetectionOptions options = painted_options();
+  const tasks::Detection task({images, images, {}, {"a", "b"}}, options, {.masks = true});
+  const auto found = task.detections(*detector("mask_rcnn", false), data::Part::valid).detections;
+  std::set<int32_t> seen;
+  for (const data::CocoDetection& one : found) {
+    const data::CocoImage& image = set.images[static_cast<size_t>(one.image)];
+    ASSERT_EQ(one.mask.height, image.height);
+    ASSERT_EQ(one.mask.width, image.width);
+    const data::XywhBox inside = data::rle_box(one.mask);
+    if (inside[2] == 0) continue;
+    seen.insert(one.image);
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_GE(inside[i], one.box[i] - 1.0);
+      EXPECT_LE(inside[i] + inside[i + 2], one.box[i] + one.box[i + 2] + 1.0);
+    }
+  }
+  EXPECT_EQ(seen.size(), 3U);
 }
 
 TEST(DetectionTask, TakesDetectorsAndNothingElse) {
