@@ -383,6 +383,20 @@ TEST(DetectionTask, MasksAreOfTheStoredPixels) {
   EXPECT_EQ(seen.size(), 3U);
 }
 
+TEST(DetectionTask, TrainingCrowdsNeedMasksToBeMeasured) {
+  const data::DetectionOptions options = painted_options();
+  data::DetectionSets sets = data::load_detections(options, true);
+  data::CocoSet set = sets.train->set();
+  set.objects[0].crowd = true;
+  set.objects[0].segmentation = {};
+  sets.train = std::make_shared<const data::AnnotatedImages>(set, sets.train->folder(), true);
+  const tasks::Detection task(sets, options, {.masks = true});
+  const auto model = detector("mask_rcnn", false);
+  EXPECT_TRUE(task.evaluate(*model, data::Part::valid));
+  test::expect_error<base::InputError>([&] { task.evaluate(*model, data::Part::train); },
+                                       {"annotation 1", "crowds", "model.head"});
+}
+
 TEST(DetectionTask, TakesDetectorsAndNothingElse) {
   const auto spec_of = [](const char* type, const std::string& train) {
     return tasks::task_spec(tasks::TaskTypes::all().options.complete(Node::table({{"type", type}, {"train", train}})));
