@@ -38,6 +38,8 @@ std::string_view reason_of(int status) {
       return "Payload Too Large";
     case 414:
       return "URI Too Long";
+    case 422:
+      return "Unprocessable Content";
     case 429:
       return "Too Many Requests";
     case 431:

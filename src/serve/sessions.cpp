@@ -49,6 +49,7 @@ Sessions::Sessions(const SessionOptions& options, infer::TextSession like, std::
 }
 
 Sessions::Entry& Sessions::find(const std::string& id, int64_t now) {
+  if (!is_session_id(id)) throw no_session(id);
   auto found = entries_.find(id);
   const bool known = found != entries_.end();
   if (known && found->second.busy) return found->second;
@@ -103,6 +104,7 @@ void Sessions::count_bytes(const std::string& id, Entry& entry) {
   bytes_ -= entry.bytes;
   entry.bytes = bytes_of(entry.text) + bytes_of(entry.undo);
   for (const auto& [name, text] : entry.marks) entry.bytes += text.session().num_bytes();
+  for (const auto& [key, result] : entry.results) entry.bytes += std::ssize(key) + std::ssize(result);
   bytes_ += entry.bytes;
   note_use(id, entry);
 }
@@ -113,11 +115,14 @@ void Sessions::changed(const std::string& id, Entry& entry, const std::function<
   if (entry.changed < 0) entry.changed = now;
   count_bytes(id, entry);
   try {
+    if (entry.position > kMostNumber)
+      throw ApiError(400, fmt::format("expected a session of at most {} tokens, found {}", kMostNumber, entry.position),
+                     "", "session_too_long");
     make_room(id);
     if (options_.durable && !store(id, entry))
       throw ApiError(409, "another server has changed the session; ask again", "session", "session_changed");
     if (!options_.durable && entry.stored > 0) store_->touch(id);  // a file is as old as its last use
-  } catch (const ApiError&) {
+  } catch (...) {
     undo();
     entry.position = position_before;
     entry.changed = changed_before;
@@ -180,9 +185,8 @@ std::pair<base::Node, std::string_view> Sessions::split(std::string_view bytes) 
 
 Sessions::Entry Sessions::facts_of(const base::Node& head) {
   const auto number = [&head](const char* key) {
-    constexpr int64_t kMost = int64_t{1} << 48;
     const int64_t found = head.at(key).as_int();
-    base::require(found >= 0 && found <= kMost, "'{}': expected 0 to {}, found {}", key, kMost, found);
+    base::require(found >= 0 && found <= kMostNumber, "'{}': expected 0 to {}, found {}", key, kMostNumber, found);
     return found;
   };
   Entry entry;
@@ -251,7 +255,7 @@ std::string Sessions::create(infer::TextSession text, std::optional<int64_t> ttl
   try {
     changed(
         id, entry, [] {}, now);
-  } catch (const ApiError&) {
+  } catch (...) {
     forget(id);
     throw;
   }
@@ -277,7 +281,8 @@ void Sessions::commit(const std::string& id, infer::TextSession text, const std:
   ++entry.version;
   const auto results = key.empty() ? decltype(entry.results)() : entry.results;
   if (!key.empty()) {
-    entry.results.emplace_back(key, result);
+    // Of an answer that is too large to keep, that it was given: nothing is read twice.
+    entry.results.emplace_back(key, result.size() > kMostResult ? "" : result);
     if (entry.results.size() > kResults) entry.results.erase(entry.results.begin());
   }
   const auto undo = [&] {
@@ -294,7 +299,14 @@ void Sessions::release(const std::string& id) {
 
 std::optional<std::string> Sessions::result(const std::string& id, const std::string& key, int64_t now) {
   for (const auto& [known, result] : find(id, now).results) {
-    if (known == key) return result;
+    if (known != key) continue;
+    if (result.empty())
+      throw ApiError(422,
+                     fmt::format("the request with this Idempotency-Key was done, and its answer of more than {} "
+                                 "bytes is not kept; the session continues after it",
+                                 kMostResult),
+                     "", "answer_not_kept");
+    return result;
   }
   return std::nullopt;
 }
@@ -327,6 +339,7 @@ void Sessions::rewind(const std::string& id, const std::string& name, int64_t no
 }
 
 void Sessions::remove(const std::string& id) {
+  if (!is_session_id(id)) throw no_session(id);
   const auto found = entries_.find(id);
   if (found != entries_.end() && found->second.busy) throw busy();
   const bool stored = store_ && store_->touch(id) > 0;
@@ -373,7 +386,7 @@ void Sessions::sweep(int64_t now) {
         base::log_warning("serve: the session {} was changed by another server", id);
         drop_text(id, entry);
       }
-    } catch (const ApiError& error) {
+    } catch (const std::exception& error) {
       base::log_warning("serve: {}", error.what());
       if (entry.changed >= 0) entry.changed = now;  // tries again later
     }
@@ -382,11 +395,18 @@ void Sessions::sweep(int64_t now) {
   if (store_) store_->sweep();
 }
 
-void Sessions::save_all() {
+int64_t Sessions::save_all() {
+  int64_t failed = 0;
   for (auto& [id, entry] : entries_) {
-    if (entry.text && entry.changed >= 0 && !store(id, entry))
-      base::log_warning("serve: the session {} was changed by another server", id);
+    try {
+      if (entry.text && entry.changed >= 0 && !store(id, entry))
+        base::log_warning("serve: the session {} was changed by another server", id);
+    } catch (const std::exception& error) {
+      ++failed;
+      base::log_warning("serve: the session {} is lost: {}", id, error.what());
+    }
   }
+  return failed;
 }
 
 std::string Sessions::safety() const {

@@ -40,6 +40,8 @@ ApiError no_session(const std::string& id);
 class Sessions {
  public:
   static constexpr size_t kMarks = 8, kResults = 8;
+  static constexpr size_t kMostResult = 1 << 20;            ///< bytes of an answer that is kept for its key
+  static constexpr int64_t kMostNumber = int64_t{1} << 48;  ///< of a position, as it is read from a store
 
   /// like: a session of the model without tokens. store: null keeps sessions in memory alone.
   Sessions(const SessionOptions& options, infer::TextSession like, std::unique_ptr<SessionStore> store);
@@ -49,11 +51,12 @@ class Sessions {
   /// The session to continue from, which is busy from now on. Throws ApiError: 404; 409 while it is busy; 412 if its
   /// position is another.
   const infer::TextSession& begin(const std::string& id, std::optional<int64_t> if_position, int64_t now);
-  /// Its next version, and what the request with this key was answered; no longer busy. On an ApiError it is as before.
+  /// Its next version, and what the request with this key was answered; no longer busy. On an error it is as before.
   void commit(const std::string& id, infer::TextSession text, const std::string& key, const std::string& result,
               int64_t now);
   void release(const std::string& id);
-  /// What a request with this Idempotency-Key was answered; nothing for a new one.
+  /// What a request with this Idempotency-Key was answered; nothing for a new one. Throws ApiError 422
+  /// "answer_not_kept" for one that was answered with more than kMostResult.
   std::optional<std::string> result(const std::string& id, const std::string& key, int64_t now);
 
   void mark(const std::string& id, const std::string& name, int64_t now);
@@ -65,8 +68,8 @@ class Sessions {
   base::Node list(int64_t now);
   /// Deletes what has not been used for its time, and stores what has changed since long ago.
   void sweep(int64_t now);
-  /// Stores all changes.
-  void save_all();
+  /// Stores all changes, each that can be; the number of the others.
+  int64_t save_all();
 
   int64_t count() const { return static_cast<int64_t>(entries_.size()); }
   int64_t bytes() const { return bytes_; }

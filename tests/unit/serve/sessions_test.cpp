@@ -9,6 +9,7 @@
 #include "tests/unit/infer/fake_model.h"
 #include "tests/unit/serve/refusal.h"
 #include "text/open_tokenizer.h"
+#include "weights/safetensors.h"
 
 namespace mnemo::serve {
 namespace {
@@ -131,6 +132,77 @@ TEST(Sessions, TheLeastRecentlyUsedLeaveMemory) {
   create();
   EXPECT_FALSE(stored.all_.contains(ids[2]));
   EXPECT_TRUE(stored.all_.contains(ids[3]));
+}
+
+TEST(Sessions, DoNotFindWhatIsNoId) {
+  test::TemporaryFolder folder;
+  const SessionOptions options{.folder = folder.path()};
+  Sessions sessions(options, byte_text(), open_store(options));
+  for (const std::string& id : {std::string(), std::string("x"), std::string("../x"), std::string(32, 'A')}) {
+    const std::pair missing(404, std::string("session_not_found"));
+    EXPECT_EQ(refusal([&] { sessions.begin(id, {}, 100); }), missing) << id;
+    EXPECT_EQ(refusal([&] { sessions.result(id, "key", 100); }), missing) << id;
+    EXPECT_EQ(refusal([&] { sessions.remove(id); }), missing) << id;
+  }
+}
+
+TEST(Sessions, StoreAllThatCanBeStored) {
+  class Broken : public MemoryStore {
+   public:
+    bool put(const std::string& id, const std::string& bytes, int64_t expected, int64_t ttl) override {
+      if (all_.empty()) {
+        all_["refused"] = {};
+        throw ApiError(429, "no room");
+      }
+      return MemoryStore::put(id, bytes, expected, ttl);
+    }
+  };
+  auto store = std::make_unique<Broken>();
+  Broken& stored = *store;
+  Sessions sessions({}, byte_text(), std::move(store));
+  for (int i = 0; i < 3; ++i) sessions.create(byte_text(), {}, 100);
+  EXPECT_EQ(sessions.save_all(), 1);
+  EXPECT_EQ(stored.all_.size(), 1u + 2);
+  EXPECT_EQ(sessions.save_all(), 0);
+}
+
+TEST(Sessions, CountTheAnswersThatTheyKeep) {
+  test::TemporaryFolder folder;
+  const SessionOptions options{.folder = folder.path(), .durable = true};
+  Sessions sessions(options, byte_text(), open_store(options));
+  const std::string id = sessions.create(byte_text(), {}, 100), answer(Sessions::kMostResult, '"');
+  const auto commit = [&](const std::string& key, const std::string& result) {
+    sessions.commit(id, fed(sessions.begin(id, {}, 100), "a"), key, result, 100);
+  };
+  for (int i = 0; i < 10; ++i) commit(fmt::format("key {}", i), answer);
+  const int64_t with = sessions.bytes(), eight = 8 * std::ssize(answer);
+  EXPECT_GT(with, eight);
+  EXPECT_LT(with, eight + 100'000);
+  // A larger one is not kept, but never made twice; a server that starts can read all of it.
+  commit("large", answer + "x");
+  EXPECT_LT(sessions.bytes(), with);
+  Sessions other(options, byte_text(), open_store(options));
+  for (Sessions* each : {&sessions, &other}) {
+    EXPECT_EQ(refusal([&] { each->result(id, "large", 100); }), std::pair(422, std::string("answer_not_kept")));
+    EXPECT_EQ(each->result(id, "key 9", 100), answer);
+    EXPECT_EQ(each->result(id, "key 1", 100), std::nullopt);
+  }
+}
+
+TEST(Sessions, RefuseAPositionThatTheyCouldNotReadAgain) {
+  const std::string saved = fed(byte_text(), "abcd").save_bytes();
+  const auto at = [&](int64_t position) {
+    weights::TensorFile file = weights::read_safetensors(std::string_view(saved), "session");
+    file.metadata["position"] = std::to_string(position);
+    return byte_text().load_bytes(weights::encode_safetensors(file.tensors, file.metadata));
+  };
+  Sessions sessions({}, byte_text(), nullptr);
+  const std::pair refused(400, std::string("session_too_long"));
+  EXPECT_EQ(refusal([&] { sessions.create(at(Sessions::kMostNumber + 4), {}, 100); }), refused);
+  EXPECT_EQ(sessions.count(), 0);
+  const std::string id = sessions.create(at(Sessions::kMostNumber), {}, 100);
+  EXPECT_EQ(refusal([&] { sessions.commit(id, fed(sessions.begin(id, {}, 100), "a"), "", "", 100); }), refused);
+  EXPECT_EQ(sessions.begin(id, {}, 100).session().position(), Sessions::kMostNumber);
 }
 
 }  // namespace
