@@ -59,6 +59,10 @@ struct SessionFolder::Head {
 
 SessionFolder::SessionFolder(std::string folder) : folder_(std::move(folder)) {
   base::make_folders(folder_);
+  for (const std::string& name : base::list_folder(folder_)) {  // of servers that were killed
+    const size_t mark = name.find(std::string(kEnding) + ".");
+    if (mark != std::string::npos && is_session_id(name.substr(0, mark))) base::remove_stale_temporaries(folder_, name);
+  }
   for (const std::string& id : ids()) bytes_ += size_of(path(id));
 }
 

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -75,6 +76,19 @@ TEST(SessionFolder, EndsSessionsByTheirLastUse) {
   store.sweep();
   EXPECT_FALSE(base::path_exists(file));
   EXPECT_EQ(base::read_file(folder / (other + ".session")), "of somebody else");
+}
+
+TEST(SessionFolder, RemovesWhatKilledServersHaveLeft) {
+  test::TemporaryFolder folder;
+  const pid_t ended = ::fork();
+  if (ended == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(ended, nullptr, 0), ended);
+  const std::string mark = fmt::format(".tmp-{}-abc-1", ended);
+  const std::string left = folder / (kId + ".session" + mark), other = folder / ("other.session" + mark);
+  for (const std::string& file : {left, other}) base::write_file_atomic(file, "half");
+  ASSERT_TRUE(SessionFolder(folder.path()).put(kId, "bytes", 0, 60));
+  EXPECT_FALSE(base::path_exists(left));
+  EXPECT_TRUE(base::path_exists(other));
 }
 
 TEST(SessionFolder, LosesNothingBetweenSeveralWriters) {
