@@ -148,6 +148,10 @@ void check_together(const CompletionRequest& request) {
   if (request.echo && request.logprobs >= 0)
     refuse("echo",
            "expected it without logprobs: log probabilities of a prompt are those of POST /v1/sessions/ID/score");
+  const base::Node* seed = request.sampling.find("seed");
+  if (seed != nullptr && seed->as_int() > INT64_MAX - request.n + 1)
+    refuse("seed", fmt::format("expected at most {} with n = {}, found {}", INT64_MAX - request.n + 1, request.n,
+                               seed->as_int()));
   if (request.session.empty()) {
     if (request.if_position) refuse("if_position", "expected it with a session only");
     if (request.keep_partial) refuse("keep_partial", "expected it with a session only");

@@ -112,6 +112,14 @@ TEST(CompletionRequest, RefusesByParameter) {
   EXPECT_EQ(refused(R"("prompt": "a", "max_tokens": 5000)", {.max_tokens = 5000}), "");
 }
 
+TEST(CompletionRequest, RefusesASeedWithoutRoomForTheOthers) {
+  const auto with = [](const char* members) { return refused(fmt::format(R"("prompt": "a", {})", members)); };
+  EXPECT_EQ(with(R"("seed": 9223372036854775807)"), "");
+  EXPECT_EQ(with(R"("seed": 9223372036854775806, "n": 2)"), "");
+  EXPECT_EQ(with(R"("seed": 9223372036854775807, "n": 2)"), "seed");
+  EXPECT_EQ(with(R"("seed": 9223372036854775801, "n": 8)"), "seed");
+}
+
 TEST(CompletionRequest, RefusesWhatIsNoObjectOrTooDeep) {
   for (const std::string& body :
        {std::string(""), std::string("[]"), std::string("\"a\""), std::string("{\"prompt\": \"\xff\"}"),
