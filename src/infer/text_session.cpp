@@ -62,13 +62,16 @@ void TextSession::feed(std::string_view text, text::Unknown unknown) {
 
 std::vector<ScoredToken> TextSession::score(std::string_view text, text::Unknown unknown) {
   const std::vector<int32_t> ids = tokenizer_->encode(text, "given text", unknown);
-  const std::vector<int64_t> tokens(ids.begin(), ids.end());
   session_.feed(beginning());
+  return score(std::vector<int64_t>(ids.begin(), ids.end()));
+}
+
+std::vector<ScoredToken> TextSession::score(std::span<const int64_t> tokens) {
   const std::vector<double> scores = session_.score(tokens);
   std::vector<ScoredToken> scored;
   for (size_t i = 0; i < tokens.size(); ++i) {
     stream_.read(tokens[i]);
-    scored.push_back({tokens[i], tokenizer_->decode(std::span(tokens).subspan(i, 1)), scores[i]});
+    scored.push_back({tokens[i], tokenizer_->decode(tokens.subspan(i, 1)), scores[i]});
   }
   return scored;
 }

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,8 @@ class TextSession {
   /// Reads text and returns how likely the model finds each of its tokens, whatever the sampling options. Special
   /// tokens in front are context and have no entry.
   std::vector<ScoredToken> score(std::string_view text, text::Unknown unknown = text::Unknown::warn);
+  /// Same for tokens of a text, all or the next ones.
+  std::vector<ScoredToken> score(std::span<const int64_t> tokens);
 
   /// Begins a text whose pieces next_piece() returns. Only max_tokens, stop and past_end of the options are used; the
   /// sampling is the session's. A stop text that occurs is part of the sequence, including its whole last token, so a
@@ -63,6 +66,8 @@ class TextSession {
   FinishReason finish_reason() const { return stream_.finish_reason(); }
   /// Call at the end of a text: U+FFFD if the tokens so far end inside a character, else empty.
   std::string finish() { return stream_.finish(); }
+  /// Same, but leaves the character to the next text.
+  std::string unfinished() const { return TextStream(stream_).finish(); }
   /// A second session that continues independently, with a seed of its own.
   TextSession fork(int64_t seed) const;
 

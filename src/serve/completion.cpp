@@ -129,7 +129,7 @@ void Completion::on_event(size_t number, infer::Scheduler::Event& event) {
   Choice& choice = choices_[number];
   if (!event.error.empty()) return fail(500, event.error);
   if (event.token >= 0) note_token(choice, event);
-  const std::string text = event.text + (event.session ? event.session->finish() : "");
+  const std::string text = event.text + (event.session ? event.session->unfinished() : "");
   choice.text += text;
   choice.reason = event.reason;
   whole_.text += commit_ ? text : "";
