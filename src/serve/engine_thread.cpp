@@ -21,9 +21,11 @@ EngineThread::EngineThread(std::shared_ptr<const infer::Engine> engine, const in
   thread_ = std::thread([this, threads] { work(threads); });
 }
 
-EngineThread::~EngineThread() {
+EngineThread::~EngineThread() { stop(); }
+
+void EngineThread::stop() {
   tasks_.stop();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 std::optional<infer::TextSession> EngineThread::cancel(infer::Scheduler::Id id) {
@@ -71,7 +73,19 @@ void EngineThread::tick() {
     if (found == listeners_.end()) continue;
     const Listener listener = found->second;
     if (event.session || !event.error.empty()) listeners_.erase(found);
-    listener(event);
+    const auto tell = [&listener](infer::Scheduler::Event& what) {
+      try {
+        listener(what);
+        return true;
+      } catch (const std::exception& error) {
+        base::log_warning("serve: {}", error.what());
+        return false;
+      }
+    };
+    if (tell(event)) continue;
+    cancel(event.id);  // a bug, or memory: this request ends, and the others go on
+    infer::Scheduler::Event failed{.id = event.id, .error = "internal error"};
+    tell(failed);
   }
 }
 

@@ -19,8 +19,9 @@ class EngineThread {
   /// threads: of each pass. max_tasks: in the queue of others' tasks.
   EngineThread(std::shared_ptr<const infer::Engine> engine, const infer::Scheduler::Options& options, int threads,
                size_t max_tasks, Metrics& metrics);
-  /// Ends after the pass in progress.
   ~EngineThread();
+  /// Ends the thread after the pass in progress.
+  void stop();
 
   /// Runs a task in this thread; false if the queue is full or the thread has ended.
   bool post(TaskQueue::Task task, bool urgent = false) { return tasks_.put(std::move(task), urgent); }
