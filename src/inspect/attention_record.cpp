@@ -10,8 +10,9 @@
 
 namespace mnemo::inspect {
 
-AttentionRecorder::AttentionRecorder(const models::TextModel& model, int64_t batch)
+AttentionRecorder::AttentionRecorder(const models::TextModel& model, int64_t batch, base::ShouldStop should_stop)
     : model_(model),
+      should_stop_(std::move(should_stop)),
       initial_(model.initial_state(batch)),
       state_(initial_),
       histories_(static_cast<size_t>(model.backbone().num_layers())) {}
@@ -34,6 +35,7 @@ core::StepResult AttentionRecorder::run(const core::Segment& segment, const at::
   core::StepResult result = model_.forward(segment, state_,
                                            [&](int64_t layer, const core::Attention& attention,
                                                const core::AttentionInput& input, const core::State& state) {
+                                             base::stop_if_asked(should_stop_, "attention record");
                                              if (input.table.is_cross()) return;
                                              core::State& history = histories_[static_cast<size_t>(layer)];
                                              if (on_layer) on_layer(layer, attention, input, state, history);
@@ -46,6 +48,12 @@ core::StepResult AttentionRecorder::run(const core::Segment& segment, const at::
 std::vector<LayerRecord> AttentionRecorder::record(const core::Segment& segment, const std::vector<int64_t>& layers,
                                                    const at::Tensor& reset) {
   std::vector<LayerRecord> records;
+  record(segment, layers, reset, [&](LayerRecord one) { records.push_back(std::move(one)); });
+  return records;
+}
+
+void AttentionRecorder::record(const core::Segment& segment, const std::vector<int64_t>& layers,
+                               const at::Tensor& reset, const std::function<void(LayerRecord)>& each) {
   run(segment, reset,
       [&](int64_t layer, const core::Attention& attention, const core::AttentionInput& input, const core::State& state,
           const core::State& history) {
@@ -56,9 +64,8 @@ std::vector<LayerRecord> AttentionRecorder::record(const core::Segment& segment,
           record.mask.compressed = memory->compressed_rows(state_.child(name));
         }
         record.view = attention.inspect(input, state, history);
-        records.push_back(std::move(record));
+        each(std::move(record));
       });
-  return records;
 }
 
 }  // namespace mnemo::inspect

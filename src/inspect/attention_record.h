@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/stop.h"
 #include "core/inspection.h"
 #include "core/spans.h"
 #include "core/state.h"
@@ -39,7 +40,8 @@ struct LayerRecord {
 /// of Model::forward bit for bit.
 class AttentionRecorder {
  public:
-  explicit AttentionRecorder(const models::TextModel& model, int64_t batch = 1);
+  /// should_stop: asked before each attention; then base::Stopped is thrown.
+  explicit AttentionRecorder(const models::TextModel& model, int64_t batch = 1, base::ShouldStop should_stop = {});
   /// The next segment of the sequences, a whole one. Rows with `reset` [B] bool start from the initial state; undefined
   /// = none.
   core::StepResult run(const core::Segment& segment, const at::Tensor& reset = {});
@@ -47,6 +49,9 @@ class AttentionRecorder {
   /// once.
   std::vector<LayerRecord> record(const core::Segment& segment, const std::vector<int64_t>& layers,
                                   const at::Tensor& reset = {});
+  /// Same, but passes each layer on instead of keeping it.
+  void record(const core::Segment& segment, const std::vector<int64_t>& layers, const at::Tensor& reset,
+              const std::function<void(LayerRecord)>& each);
 
  private:
   using OnLayer = std::function<void(int64_t layer, const core::Attention&, const core::AttentionInput&,
@@ -54,6 +59,7 @@ class AttentionRecorder {
   core::StepResult run(const core::Segment& segment, const at::Tensor& reset, const OnLayer& on_layer);
 
   const models::TextModel& model_;
+  base::ShouldStop should_stop_;
   core::State initial_, state_;
   std::vector<core::State> histories_;  // one per layer
 };
