@@ -83,6 +83,8 @@ int serve_model(ServeArguments arguments) {
   }
   server.drain();
   for (int i = 0; i < kDrain && server.answering() > 0; ++i) std::this_thread::sleep_for(kLook);
+  const int64_t lost = server.stop();
+  base::require(lost == 0, "serve: {} sessions could not be stored; the warnings above say why", lost);
   return base::kDone;
 }
 

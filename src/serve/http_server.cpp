@@ -140,6 +140,7 @@ class Live : public Exchange, public std::enable_shared_from_this<Live> {
     if (unsent_ == 0 && drained_callback_) drained_callback_();
   }
   void ended() {
+    closed_ = true;
     close_callback_ = drained_callback_ = nullptr;
     connection_.reset();
   }

@@ -1,15 +1,11 @@
 #include "serve/server.h"
 
 #include <ATen/Parallel.h>
-#include <poll.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <ctime>
 
 #include "base/error.h"
 #include "base/json_value.h"
-#include "base/log.h"
 #include "page/embedded.h"
 #include "serve/attention_view.h"
 
@@ -60,18 +56,21 @@ Server::Server(const ServerOptions& options)
     : options_(options),
       keys_(options.api_key_file ? ApiKeys(*options.api_key_file) : ApiKeys()),
       of_key_(std::max<size_t>(1, keys_.size())),
-      checks_(static_cast<size_t>(options.max_queue + options.max_requests)) {
+      checks_(static_cast<size_t>(options.max_queue + options.max_requests)),
+      long_(0) {
   base::require(is_loopback(options.host) || keys_.required() || options.insecure,
                 "serve: other machines would reach {} without a key; give --api-key-file, or --insecure if a proxy "
                 "checks who asks",
                 options.host);
-  checker_ = std::thread([this] {
+  const auto run = [](TaskQueue& queue) {
     const auto quiet = std::make_shared<base::Console>([](std::string_view) {});
     const base::ConsoleScope scope(quiet);  // what tokenizers say of a prompt is not for the log
-    for (std::deque<TaskQueue::Task> tasks = checks_.take(true); !tasks.empty(); tasks = checks_.take(true)) {
+    for (std::deque<TaskQueue::Task> tasks = queue.take(true); !tasks.empty(); tasks = queue.take(true)) {
       for (const TaskQueue::Task& task : tasks) task();
     }
-  });
+  };
+  checker_ = std::thread([this, run] { run(checks_); });
+  long_worker_ = std::thread([this, run] { run(long_); });
   try {
     http_ = std::make_unique<HttpServer>(
         options.host, options.port, options.http,
@@ -81,22 +80,27 @@ Server::Server(const ServerOptions& options)
         [this](int status) { metrics_.request("other", status); });
   } catch (...) {
     checks_.stop();
+    long_.stop();
     checker_.join();
+    long_worker_.join();
     throw;
   }
 }
 
-Server::~Server() {
+Server::~Server() { stop(); }
+
+int64_t Server::stop() {
+  if (stopping_.exchange(true)) return 0;
   draining_ = true;
   http_->stop();
   checks_.stop();
+  long_.stop();
+  if (engine_) engine_->stop();
+  const int64_t lost = sessions_ ? sessions_->save_all() : 0;  // before the threads end, which may take a while
   checker_.join();
+  long_worker_.join();
   engine_.reset();
-  try {
-    if (sessions_) sessions_->save_all();
-  } catch (const std::exception& error) {
-    base::log_warning("serve: {}", error.what());
-  }
+  return lost;
 }
 
 void Server::open(Served served) {
@@ -205,24 +209,32 @@ void Server::admit(const CallPointer& call, std::function<void()> work) {
                    "too_many_requests");
   ++in_flight_;
   ++of_key;
-  const bool taken = checks_.put([this, call, work = std::move(work)] {
-    try {
-      work();
-    } catch (const ApiError& error) {
-      release(call);
-      refuse(call, error);
-    } catch (const std::exception& error) {
-      release(call);
-      base::log_warning("serve: {}: {}", call->route, error.what());
-      answer(call, error_response(500, "internal error"));
-    }
-  });
-  if (taken) return;
+  if (checks_.put(guarded(call, std::move(work)))) return;
   release(call);
   throw ApiError(429, "too many requests wait to be read; try again later", "", "queue_full");
 }
 
+TaskQueue::Task Server::guarded(const CallPointer& call, std::function<void()> work) {
+  return [this, call, work = std::move(work)] {
+    try {
+      base::stop_if_asked([this] { return stopping_ ? 1 : 0; }, "serve");
+      work();
+    } catch (const base::Stopped&) {
+      release(call);
+      log(*call, {.aborted = true});
+    } catch (...) {
+      release(call);
+      answer(call, caught(*call));
+    }
+  };
+}
+
+base::ShouldStop Server::gone(const CallPointer& call) const {
+  return [this, call] { return stopping_ || call->exchange->closed() ? 1 : 0; };
+}
+
 void Server::release(const CallPointer& call) {
+  if (call->released.exchange(true)) return;
   --of_key_[call->key.value_or(0)];
   --in_flight_;
 }
@@ -235,23 +247,22 @@ void Server::require_model(const base::Node& body) const {
                  "model_not_found");
 }
 
-/// In the thread that checks requests, as answer_whole() and complete().
 void Server::show_attention(const CallPointer& call, const std::string& body) {
   const base::Node node = read_body(body, options_.requests);
   require_model(node);
   const base::Node* prompt = node.find("prompt");
   if (prompt == nullptr || !prompt->is_string()) throw ApiError(400, "'prompt': expected a text", "prompt");
-  at::set_num_threads(served_->threads);  // LibTorch counts them for each thread
-  const base::Node seen = last_attention(*served_->text, served_->resets_segments, prompt->as_string());
-  release(call);
-  answer(call, json(seen));
+  const auto show = [this, call, text = prompt->as_string()] {
+    at::set_num_threads(served_->threads);  // LibTorch counts them for each thread
+    Response response = json(last_attention(*served_->text, served_->resets_segments, text, gone(call)));
+    release(call);
+    answer(call, std::move(response));
+  };
+  if (!long_.put(guarded(call, show), true)) release(call);
 }
 
 void Server::answer_whole(const CallPointer& call, const Request& request) {
-  if (call->exchange->closed()) {
-    release(call);
-    return log(*call, {.aborted = true});
-  }
+  base::stop_if_asked(gone(call), "serve");
   at::set_num_threads(served_->threads);  // LibTorch counts them for each thread
   Question question;
   question.lenient = options_.requests.lenient;
@@ -270,14 +281,12 @@ void Server::answer_whole(const CallPointer& call, const Request& request) {
   console->set_level(base::LogLevel::warning);
   const base::ConsoleScope scope(console);
   try {
-    base::Node answer = served_->answers->answer(question, [call] { return call->exchange->closed() ? 1 : 0; });
+    base::Node answer = served_->answers->answer(question, gone(call));
     answer.set("model", served_->name);
     if (warnings.size() > 0) answer.set("warnings", std::move(warnings));
+    Response response = json(answer);
     release(call);
-    this->answer(call, json(answer));
-  } catch (const base::Stopped&) {
-    release(call);
-    log(*call, {.aborted = true});
+    this->answer(call, std::move(response));
   } catch (const base::InputError& error) {
     throw ApiError(400, error.what(), "input");
   }
@@ -314,9 +323,14 @@ void Server::complete(const CallPointer& call, const std::string& body) {
     };
   }
   const auto completion = std::make_shared<Completion>(std::move(around), request, std::move(prompts), call->exchange);
-  to_engine([this, completion, request, begun, key = call->idempotency_key] {
-    if (request.session.empty()) return completion->begin(*served_->text);
-    complete_session(completion, request, key, *begun);
+  to_engine([this, call, completion, request, begun] {
+    try {
+      if (request.session.empty()) return completion->begin(*served_->text);
+      complete_session(completion, request, call->idempotency_key, *begun);
+    } catch (const std::exception& error) {
+      base::log_warning("serve: {}: {}", call->route, error.what());
+      completion->refuse(ApiError(500, "internal error"));
+    }
   });
 }
 
@@ -355,6 +369,21 @@ Response Server::response_of(const ApiError& error) const {
   return response;
 }
 
+Response Server::caught(const Call& call, const std::string& param) const {
+  const base::ConsoleScope scope(console_);
+  try {
+    throw;
+  } catch (const ApiError& error) {
+    return response_of(error);
+  } catch (const base::InputError& error) {
+    if (!param.empty()) return response_of(ApiError(400, error.what(), param));
+    base::log_warning("serve: {}: {}", call.route, error.what());
+  } catch (const std::exception& error) {
+    base::log_warning("serve: {}: {}", call.route, error.what());
+  }
+  return error_response(500, "internal error");
+}
+
 void Server::refuse(const CallPointer& call, const ApiError& error) { answer(call, response_of(error)); }
 
 void Server::log(const Call& call, const Finished& finished) {
@@ -373,11 +402,7 @@ void Server::log(const Call& call, const Finished& finished) {
     line.set("first_token_seconds", base::rounded(finished.first_token_s));
   }
   if (!call.prompts.empty()) line.set("prompt", base::json_text(call.prompts));
-  const std::string text = base::to_json(line, -1) + "\n";
-  pollfd out{STDOUT_FILENO, POLLOUT, 0};
-  if (::poll(&out, 1, 0) != 1 || (out.revents & POLLOUT) == 0) return;  // nobody reads a full pipe: requests go on
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  access_log_.write(base::to_json(line, -1) + "\n");
 }
 
 }  // namespace mnemo::serve

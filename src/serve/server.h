@@ -9,6 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "base/log.h"
+#include "base/stop.h"
+#include "serve/access_log.h"
 #include "serve/answers.h"
 #include "serve/api_keys.h"
 #include "serve/completion.h"
@@ -47,7 +50,8 @@ struct Served {
 
 /// The HTTP API of one model: completions as OpenAI's clients ask for them, or translations, classes or objects. One
 /// thread speaks HTTP, one reads and checks requests, one runs the engine; bounded queues lie between them. Answers
-/// that are no completions are made where requests are checked, one after the other.
+/// that are no completions are made where requests are checked, one after the other. What may take long beside the
+/// engine, scores and maps of attention, has a thread of its own.
 class Server {
  public:
   /// Listens; requests are answered 503 until open(). Throws InputError for an address that others reach without keys,
@@ -68,6 +72,9 @@ class Server {
   int64_t answering() const { return http_->answering(); }
   /// Texts that the engine writes or that wait for it.
   int64_t writing() const { return metrics_.writing(); }
+  /// Ends all threads; what is not answered by now is not answered. Stores the sessions, and returns how many could not
+  /// be. The destructor calls it.
+  int64_t stop();
   /// To be called every second or so: deletes and stores sessions whose time has come.
   void sweep();
 
@@ -78,8 +85,17 @@ class Server {
     std::shared_ptr<Exchange> exchange;
     std::optional<size_t> key;
     std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+    std::atomic<bool> released = false;  // counted out again
   };
   using CallPointer = std::shared_ptr<Call>;
+  /// A text that is being scored.
+  struct Scoring {
+    CallPointer call;
+    std::string id;
+    infer::TextSession text;
+    infer::TextSession::Prompt prompt;
+    std::vector<infer::ScoredToken> scored = {};
+  };
 
   void handle(Request request, std::shared_ptr<Exchange> exchange);
   void route(const Request& request, const CallPointer& call);
@@ -89,6 +105,11 @@ class Server {
   void require_key(const Request& request, Call& call) const;
   /// Counts the request in and runs `work` in the thread that checks requests. Throws ApiError if there are too many.
   void admit(const CallPointer& call, std::function<void()> work);
+  /// Work whose errors are answered; once the server ends, it is not done.
+  TaskQueue::Task guarded(const CallPointer& call, std::function<void()> work);
+  /// Whether the answer is for nobody.
+  base::ShouldStop gone(const CallPointer& call) const;
+  /// Counts it out, however often it is called.
   void release(const CallPointer& call);
   void complete(const CallPointer& call, const std::string& body);
   /// A request of Served::answers.
@@ -103,6 +124,8 @@ class Server {
   void import_session(const CallPointer& call, const std::string& bytes);
   void feed_session(const CallPointer& call, const std::string& id, const std::string& body);
   void score_session(const CallPointer& call, const std::string& id, const std::string& body);
+  void score_piece(const std::shared_ptr<Scoring>& work);
+  void end_score(const Scoring& work, const Response& failed);
   Response fork_session(const std::string& id, const base::Node& body);
   infer::TextSession::Prompt read_prompt(const base::Node& body) const;
   /// Runs `work` in the engine's thread. Throws ApiError if too much waits for it.
@@ -111,6 +134,8 @@ class Server {
   void in_engine(const CallPointer& call, std::function<Response()> work, bool urgent = false);
   void finish(const CallPointer& call, Response response);
   Response response_of(const ApiError& error) const;
+  /// The answer to the exception that is being handled. param: that an InputError is about.
+  Response caught(const Call& call, const std::string& param = "") const;
   Response facts(const std::string& id, int status = 200);
   void note_sessions();
   Response models(const std::string& id) const;
@@ -121,12 +146,14 @@ class Server {
   Metrics metrics_;
   std::optional<Served> served_;  // from when ready_ is set
   int64_t opened_ = 0;            // Unix time
-  std::atomic<bool> ready_ = false, withdrawn_ = false, draining_ = false;
+  std::atomic<bool> ready_ = false, withdrawn_ = false, draining_ = false, stopping_ = false;
   std::atomic<int64_t> ready_asked_ = INT64_MIN / 2, told_ = 0;  // second of the steady clock; answers since withdraw()
   std::atomic<int64_t> in_flight_ = 0;
   std::vector<std::atomic<int64_t>> of_key_;
-  TaskQueue checks_;
-  std::thread checker_;
+  std::shared_ptr<base::Console> console_ = base::console();
+  AccessLog access_log_{1};
+  TaskQueue checks_, long_;
+  std::thread checker_, long_worker_;
   std::optional<Sessions> sessions_;  // in the engine's thread
   std::atomic<int64_t> session_count_ = 0, session_bytes_ = 0, session_stored_bytes_ = 0;
   std::unique_ptr<EngineThread> engine_;

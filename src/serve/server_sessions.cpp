@@ -1,6 +1,9 @@
 // Sessions of a server: requests of /v1/sessions, and completions that continue one.
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <ctime>
+#include <span>
 
 #include "base/error.h"
 #include "base/json_value.h"
@@ -60,6 +63,7 @@ void Server::note_sessions() {
 }
 
 void Server::sweep() {
+  access_log_.flush();
   if (!ready_ || !sessions_) return;
   engine_->post([this] {
     sessions_->sweep(unix_time());
@@ -84,10 +88,10 @@ void Server::in_engine(const CallPointer& call, std::function<Response()> work, 
         Response response;
         try {
           response = work();
-        } catch (const ApiError& error) {
-          response = response_of(error);
         } catch (const base::InputError& error) {
           response = response_of(ApiError(400, error.what()));
+        } catch (...) {
+          response = caught(*call);
         }
         finish(call, std::move(response));
       },
@@ -131,9 +135,9 @@ void Server::route_sessions(const Request& request, const CallPointer& call) {
     if (method != "GET") throw other_method();
     if (verb.empty()) return now_in_engine([this, id] { return facts(id); });
     return now_in_engine([this, id] {
-      const std::string bytes = sessions_->begin(id, {}, unix_time()).save_bytes();
+      const infer::TextSession text = sessions_->begin(id, {}, unix_time());
       sessions_->release(id);
-      return Response{.body = bytes, .type = "application/octet-stream"};
+      return Response{.body = text.save_bytes(), .type = "application/octet-stream"};
     });
   }
   if (method != "POST") throw other_method();
@@ -222,9 +226,9 @@ void Server::feed_session(const CallPointer& call, const std::string& id, const 
           sessions_->commit(id, std::move(*event.session), "", "", unix_time());
           metrics_.tokens(count, 0);
           finish(call, facts(id));
-        } catch (const ApiError& error) {
+        } catch (...) {
           sessions_->release(id);
-          finish(call, response_of(error));
+          finish(call, caught(*call));
         }
       });
       call->exchange->on_close([this, call, id, request] {
@@ -236,61 +240,79 @@ void Server::feed_session(const CallPointer& call, const std::string& id, const 
             },
             true);
       });
-    } catch (const ApiError& error) {
-      finish(call, response_of(error));
-    } catch (const base::InputError& error) {
+    } catch (...) {
       if (begun) sessions_->release(id);
-      finish(call, response_of(ApiError(400, error.what(), "prompt")));
+      finish(call, caught(*call, "prompt"));
     }
   });
 }
 
-/// In the thread that checks requests, so that passes go on: the engine runs any number of sequences.
 void Server::score_session(const CallPointer& call, const std::string& id, const std::string& body) {
   const base::Node node = read_body(body, options_.requests);
   require_keys(node, {"prompt", "if_position"});
   const base::Node* said = node.find("prompt");
   if (said == nullptr || !said->is_string()) throw ApiError(400, "'prompt': expected a text", "prompt");
-  const auto score = [this, call, id, text = said->as_string()](infer::TextSession session) {
-    std::vector<infer::ScoredToken> tokens;
-    Response failed;
+  to_engine([this, call, id, prompt = read_prompt(node), if_position = position_in(node)] {
+    bool begun = false;
     try {
-      tokens = session.score(text);
-    } catch (const base::InputError& error) {
-      failed = response_of(ApiError(400, error.what(), "prompt"));
-    }
-    engine_->post(
-        [this, call, id, session, tokens, failed] {
-          if (!failed.body.empty()) {
-            sessions_->release(id);
-            return finish(call, failed);
-          }
-          base::Node list = base::Node::array();
-          for (const infer::ScoredToken& token : tokens)
-            list.push_back(base::Node::table({{"id", token.id},
-                                              {"text", base::json_text(token.text)},
-                                              {"log_probability", base::json_number(token.log_probability)}}));
-          try {
-            sessions_->commit(id, session, "", "", unix_time());
-            metrics_.tokens(static_cast<int64_t>(tokens.size()), 0);
-            Response response = facts(id);
-            response.body = base::to_json(
-                base::Node::table({{"tokens", list}, {"position", session.session().position()}}), -1);
-            finish(call, std::move(response));
-          } catch (const ApiError& error) {
-            finish(call, response_of(error));
-          }
-        },
-        true);
-  };
-  to_engine([this, call, id, score, if_position = position_in(node)] {
-    try {
-      infer::TextSession copy = sessions_->begin(id, if_position, unix_time());
-      checks_.put([score, copy] { score(copy); }, true);
-    } catch (const ApiError& error) {
-      finish(call, response_of(error));
+      const infer::TextSession& text = sessions_->begin(id, if_position, unix_time());
+      begun = true;
+      const auto work = std::make_shared<Scoring>(Scoring{call, id, text, for_session(prompt, text)});
+      if (!long_.put([this, work] { score_piece(work); }, true)) throw ApiError(503, "the server is stopping");
+    } catch (...) {
+      if (begun) sessions_->release(id);
+      finish(call, caught(*call));
     }
   });
+}
+
+/// Scores as many tokens as a pass of the engine has at most. What is left comes after others' pieces, so that short
+/// texts do not wait for long ones. Not in the engine's thread, so that its passes go on.
+void Server::score_piece(const std::shared_ptr<Scoring>& work) {
+  Response failed;
+  try {
+    base::stop_if_asked(gone(work->call), "score");
+    at::set_num_threads(served_->threads);  // LibTorch counts them for each thread
+    auto& [tokens, leading] = work->prompt;
+    const auto all = std::span<const int64_t>(tokens).subspan(static_cast<size_t>(leading));
+    if (work->scored.empty()) work->text.session().feed(std::span(tokens).first(static_cast<size_t>(leading)));
+    const auto left = all.subspan(work->scored.size());
+    const std::vector<infer::ScoredToken> next = work->text.score(
+        left.first(std::min(left.size(), static_cast<size_t>(infer::Engine::kRows))));
+    work->scored.insert(work->scored.end(), next.begin(), next.end());
+    if (next.size() < left.size()) {
+      if (long_.put([this, work] { score_piece(work); }, true)) return;
+      throw base::Stopped(1, "score: stopped");
+    }
+  } catch (const base::Stopped&) {
+    failed = response_of(ApiError(408, "the client has left"));
+  } catch (...) {
+    failed = caught(*work->call, "prompt");
+  }
+  if (!engine_->post([this, work, failed] { end_score(*work, failed); }, true)) release(work->call);
+}
+
+void Server::end_score(const Scoring& work, const Response& failed) {
+  try {
+    if (!failed.body.empty()) {
+      sessions_->release(work.id);
+      return finish(work.call, failed);
+    }
+    base::Node list = base::Node::array();
+    for (const infer::ScoredToken& token : work.scored)
+      list.push_back(base::Node::table({{"id", token.id},
+                                        {"text", base::json_text(token.text)},
+                                        {"log_probability", base::json_number(token.log_probability)}}));
+    sessions_->commit(work.id, work.text, "", "", unix_time());
+    metrics_.tokens(static_cast<int64_t>(work.scored.size()), 0);
+    Response response = facts(work.id);
+    response.body = base::to_json(base::Node::table({{"tokens", list}, {"position", work.text.session().position()}}),
+                                  -1);
+    finish(work.call, std::move(response));
+  } catch (...) {
+    sessions_->release(work.id);
+    finish(work.call, caught(*work.call));
+  }
 }
 
 Response Server::fork_session(const std::string& id, const base::Node& body) {
@@ -299,9 +321,15 @@ Response Server::fork_session(const std::string& id, const base::Node& body) {
   const infer::TextSession text = sessions_->begin(id, {}, unix_time());
   sessions_->release(id);
   base::Node all = base::Node::array();
-  for (int64_t i = 0; i < n; ++i) {
-    const infer::TextSession copy = seed < 0 ? text : text.fork(seed + i);
-    all.push_back(sessions_->facts(sessions_->create(copy, {}, unix_time()), unix_time()));
+  std::vector<std::string> made;
+  try {
+    for (int64_t i = 0; i < n; ++i) {
+      made.push_back(sessions_->create(seed < 0 ? text : text.fork(seed + i), {}, unix_time()));
+      all.push_back(sessions_->facts(made.back(), unix_time()));
+    }
+  } catch (...) {  // nobody would learn the ids of the others
+    for (const std::string& copy : made) sessions_->remove(copy);
+    throw;
   }
   return answer_of(base::Node::table({{"object", "list"}, {"data", all}}), 201);
 }

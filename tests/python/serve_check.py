@@ -7,6 +7,7 @@ Exit status 1 and a message if an answer is not what it should be.
 import concurrent.futures
 import http.client
 import json
+import pathlib
 import random
 import re
 import signal
@@ -424,6 +425,16 @@ def check_stored_sessions():
             assert server.ask("DELETE", f"/v1/sessions/{one}")[0] == 200
         assert server.metric("mnemo_session_stored_bytes") == 0
         server.stop()
+        # One that cannot be stored costs no other, and is told.
+        server = Server("--session-dir", folder, "--save-every", "86400", "--no-access-log")
+        ids = [server.ask("POST", "/v1/sessions", {})[1]["id"] for _ in range(12)]
+        locks = pathlib.Path(folder) / f".lock-{ids[0][0]}"
+        locks.unlink(missing_ok=True)
+        locks.mkdir()
+        server.stop(2)
+        lost = {one for one in ids if one[0] == ids[0][0]}
+        assert f"{len(lost)} sessions could not be stored" in server.log() and ids[0] in server.log(), server.log()
+        assert {path.stem for path in pathlib.Path(folder).glob("*.session")} == set(ids) - lost
 
 
 if __name__ == "__main__":

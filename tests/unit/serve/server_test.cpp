@@ -1,0 +1,251 @@
+// The whole server, against clients over HTTP.
+#include "serve/server.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "base/error.h"
+#include "base/json_value.h"
+#include "serve/attention_view.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/unit/infer/decoding_cases.h"
+#include "tests/unit/serve/client.h"
+#include "tests/unit/serve/refusal.h"
+#include "text/open_tokenizer.h"
+
+namespace mnemo::serve {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// A text of bytes without tokens, with an engine.
+infer::TextSession open_text(int64_t segment = 16, int64_t num_heads = 2) {
+  const auto change = [&](models::ModelOptions& options) {
+    options.embedding.vocab_size = 256;
+    auto& stack = options.backbone.stack();
+    stack.num_layers = 1, stack.dim = 16, stack.num_heads = num_heads, stack.ffn_dim = 32;
+    stack.attention = base::Node::table({{"type", "relative"}});
+    options.memory = {infer::memory("segment_cache", {{"mem_len", 16}})};
+  };
+  const auto engine = std::make_shared<const infer::Engine>(infer::build({"", change}, segment));
+  return {infer::Session(engine, {.temperature = 0}), text::make_byte_tokenizer()};
+}
+
+/// Answers requests for translations as `write` does.
+class OwnAnswers : public Answers {
+ public:
+  using Write = std::function<base::Node(const base::ShouldStop&)>;
+  explicit OwnAnswers(Write write) : write_(std::move(write)) {}
+  std::string route() const override { return "/v1/translate"; }
+  base::Node answer(const Question&, const base::ShouldStop& should_stop) override { return write_(should_stop); }
+
+ private:
+  Write write_;
+};
+
+struct Answer {
+  int status = 0;
+  std::string body;
+  base::Node json() const { return base::parse_json(body, "answer", {.max_bytes = 64 << 20, .max_values = 1 << 20}); }
+};
+
+std::string request_of(const std::string& method, const std::string& path, const std::string& body,
+                       const std::string& headers = "") {
+  return fmt::format("{} {} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{}Content-Length: {}\r\n\r\n{}", method, path,
+                     headers, body.size(), body);
+}
+
+Answer ask(const Server& server, const std::string& method, const std::string& path, const std::string& body = "",
+           const std::string& headers = "") {
+  const Client client(server);
+  client.send(request_of(method, path, body, headers));
+  const std::string all = client.receive("\x01\x02\x03", 20'000);
+  const size_t head = all.find("\r\n\r\n");
+  if (!all.starts_with("HTTP/1.1 ") || head == std::string::npos) return {0, all};
+  return {std::stoi(all.substr(9, 3)), all.substr(head + 4)};
+}
+
+Answer complete(const Server& server, const std::string& members) {
+  return ask(server, "POST", "/v1/completions", "{\"model\": \"m\", " + members + "}");
+}
+
+int64_t metric(const Server& server, const std::string& name) {
+  const std::string all = ask(server, "GET", "/metrics").body;
+  return std::stoll(all.substr(all.find("\n" + name + " ") + name.size() + 2));
+}
+
+/// Whether a metric becomes that within some seconds.
+bool becomes(const Server& server, const std::string& name, int64_t value) {
+  for (const auto begin = std::chrono::steady_clock::now(); seconds_since(begin) < 5;) {
+    if (metric(server, name) == value) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return false;
+}
+
+std::unique_ptr<Server> serve(ServerOptions options = {}) {
+  options.port = 0;
+  options.access_log = false;
+  auto server = std::make_unique<Server>(options);
+  server->open({.name = "m", .text = open_text()});
+  return server;
+}
+
+std::unique_ptr<Server> serve(OwnAnswers::Write write) {
+  auto server = std::make_unique<Server>(ServerOptions{.port = 0, .access_log = false});
+  server->open({.name = "m", .answers = std::make_unique<OwnAnswers>(std::move(write))});
+  return server;
+}
+
+std::string new_session(const Server& server) {
+  return ask(server, "POST", "/v1/sessions").json().at("id").as_string();
+}
+
+const std::string kInFlight = "mnemo_requests_in_flight", kQuestion = R"({"model": "m"})";
+
+TEST(Server, AnIdThatIsNoneIsNotFoundAndTakesNoPlace) {
+  test::TemporaryFolder folder;
+  const auto server = serve({.sessions = {.folder = folder.path()}});
+  for (const std::string& id : {std::string("x"), std::string("../x"), std::string(32, 'A')}) {
+    const Answer answer = complete(*server, fmt::format("\"prompt\": \"a\", \"session\": \"{}\"", id));
+    EXPECT_EQ(answer.status, 404) << answer.body;
+    EXPECT_NE(answer.body.find("session_not_found"), std::string::npos) << answer.body;
+    EXPECT_EQ(ask(*server, "POST", "/v1/sessions/x/score", R"({"prompt": "a"})").status, 404);
+  }
+  EXPECT_TRUE(becomes(*server, kInFlight, 0));
+}
+
+TEST(Server, CountsARequestOutOnceWhateverItsAnswerThrows) {
+  std::atomic<int> count = 0;
+  const auto server = serve([&](const base::ShouldStop&) -> base::Node {
+    const double not_in_json = std::numeric_limits<double>::infinity();
+    if (++count == 1) return base::Node::table({{"data", not_in_json}});
+    throw std::runtime_error("of any kind");
+  });
+  for (const int expected : {400, 500}) EXPECT_EQ(ask(*server, "POST", "/v1/translate", kQuestion).status, expected);
+  EXPECT_EQ(metric(*server, kInFlight), 0);
+}
+
+TEST(Server, ComputesNoAnswersThatWaitAtItsEnd) {
+  std::atomic<int> begun = 0;
+  auto server = serve([&](const base::ShouldStop& should_stop) {
+    ++begun;
+    for (const auto begin = std::chrono::steady_clock::now(); seconds_since(begin) < 1;) {
+      base::stop_if_asked(should_stop, "answer");
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return base::Node::table({});
+  });
+  std::vector<std::unique_ptr<Client>> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.push_back(std::make_unique<Client>(*server));
+    clients.back()->send(request_of("POST", "/v1/translate", kQuestion));
+  }
+  ASSERT_TRUE(becomes(*server, kInFlight, 3));
+  server.reset();
+  EXPECT_EQ(begun, 1);
+}
+
+TEST(Server, OthersDoNotWaitForALongScore) {
+  const auto server = serve();
+  const std::string id = new_session(*server), other = new_session(*server);
+  auto client = std::make_unique<Client>(*server);
+  const std::string prompt = R"({"prompt": ")" + std::string(2'000'000, 'a') + "\"}";
+  client->send(request_of("POST", "/v1/sessions/" + id + "/score", prompt));
+  ASSERT_TRUE(becomes(*server, kInFlight, 1));
+  EXPECT_EQ(ask(*server, "POST", "/v1/sessions/" + other + "/score", R"({"prompt": "abc"})").status, 200);
+  EXPECT_EQ(complete(*server, R"("prompt": "a", "max_tokens": 1)").status, 200);
+  EXPECT_EQ(metric(*server, kInFlight), 1) << "else the score was too short to tell";
+  client.reset();
+  EXPECT_TRUE(becomes(*server, kInFlight, 0)) << "a client that leaves";
+  EXPECT_EQ(ask(*server, "GET", "/v1/sessions/" + id).json().at("position").as_int(), 0);
+  client = std::make_unique<Client>(*server);
+  client->send(request_of("POST", "/v1/sessions/" + id + "/score", prompt));
+  ASSERT_TRUE(becomes(*server, kInFlight, 1));
+  const auto begin = std::chrono::steady_clock::now();
+  server->stop();
+  EXPECT_LT(seconds_since(begin), 2);
+}
+
+TEST(Server, ScoresInPiecesAsInOne) {
+  const auto server = serve();
+  std::string prompt;
+  for (int i = 0; i < 150; ++i) prompt += static_cast<char>('a' + i * i % 26);
+  infer::TextSession text = open_text();
+  const auto expected = text.score(prompt);
+  const base::Node found = ask(*server, "POST", "/v1/sessions/" + new_session(*server) + "/score",
+                               "{\"prompt\": \"" + prompt + "\"}")
+                               .json();
+  const auto& tokens = found.at("tokens").items();
+  ASSERT_EQ(tokens.size(), expected.size());
+  for (size_t i = 1; i < tokens.size(); ++i)
+    EXPECT_EQ(tokens[i].at("log_probability").as_double(), expected[i].log_probability) << i;
+  EXPECT_EQ(found.at("position").as_int(), 150);
+}
+
+TEST(Server, AnAnswerThatEndsInsideACharacterLeavesItToTheNext) {
+  const auto server = serve();
+  const std::string id = new_session(*server);
+  const auto text_of = [&](const std::string& session, const std::string& prompt) {
+    const Answer answer = complete(*server,
+                                   fmt::format(R"("session": "{}", "prompt": {}, "max_tokens": 0)", session, prompt));
+    return answer.json().at("choices").items().at(0).at("text").as_string();
+  };
+  EXPECT_EQ(text_of(id, "[97, 230, 151]"), "\xEF\xBF\xBD");
+  const std::string state = ask(*server, "GET", "/v1/sessions/" + id + "/state").body;
+  const std::string loaded = ask(*server, "PUT", "/v1/sessions", state).json().at("id").as_string();
+  EXPECT_EQ(text_of(id, R"("")"), text_of(loaded, R"("")"));
+}
+
+TEST(Server, AForkWithoutRoomForAllLeavesNone) {
+  infer::TextSession text = open_text();
+  text.feed("abc");
+  const auto server = serve({.sessions = {.memory = 5 * text.session().num_bytes()}});
+  const std::string id = ask(*server, "PUT", "/v1/sessions", text.save_bytes()).json().at("id").as_string();
+  EXPECT_EQ(ask(*server, "POST", "/v1/sessions/" + id + "/fork", R"({"n": 8})").status, 429);
+  EXPECT_EQ(metric(*server, "mnemo_sessions"), 1);
+  EXPECT_EQ(ask(*server, "POST", "/v1/sessions/" + id + "/fork", R"({"n": 3})").status, 201);
+}
+
+TEST(EngineThread, GoesOnWhereAListenerThrows) {
+  Metrics metrics;
+  const infer::TextSession text = open_text();
+  EngineThread thread(text.session().shared_engine(), {}, 1, 8, metrics);
+  std::atomic<int> calls = 0, failures = 0;
+  thread.post([&] {
+    const auto id = thread.scheduler().submit(text, {{97}}, {.max_tokens = 4});
+    thread.listen(id, [&](auto& event) {
+      ++calls;
+      if (event.error.empty()) throw std::bad_alloc();
+      ++failures;
+      throw std::bad_alloc();
+    });
+  });
+  for (const auto begin = std::chrono::steady_clock::now(); failures == 0 && seconds_since(begin) < 5;)
+    std::this_thread::yield();
+  EXPECT_EQ(failures, 1);
+  EXPECT_EQ(calls, 2);
+  std::atomic<bool> idle = false;
+  thread.post([&] { idle = thread.scheduler().idle(); });
+  for (const auto begin = std::chrono::steady_clock::now(); !idle && seconds_since(begin) < 5;)
+    std::this_thread::yield();
+  EXPECT_TRUE(idle);
+}
+
+TEST(LastAttention, StopsWhenAskedAndRefusesWhatIsTooMuch) {
+  EXPECT_THROW(last_attention(open_text(), false, std::string(64, 'a'), [] { return 1; }), base::Stopped);
+  int left = 6;  // inside the text
+  EXPECT_THROW(last_attention(open_text(), false, std::string(200, 'a'), [&] { return --left == 0 ? 1 : 0; }),
+               base::Stopped);
+  const infer::TextSession large = open_text(8192, 8);
+  EXPECT_EQ(refusal([&] { last_attention(large, false, std::string(8192, 'a')); }),
+            std::pair(400, std::string("attention_too_large")));
+}
+
+}  // namespace
+}  // namespace mnemo::serve
