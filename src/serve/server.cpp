@@ -1,6 +1,7 @@
 #include "serve/server.h"
 
 #include <ATen/Parallel.h>
+#include <fmt/ranges.h>
 
 #include <ctime>
 
@@ -292,22 +293,25 @@ void Server::answer_whole(const CallPointer& call, const Request& request) {
   }
 }
 
+infer::TextSession::Prompt Server::read_prompt(Call& call, const CompletionRequest::Prompt& prompt) const {
+  if (const auto* ids = std::get_if<std::vector<int64_t>>(&prompt)) {
+    if (options_.log_prompts) call.prompts += fmt::format("[{}]", fmt::join(*ids, ","));
+    return {*ids, 0};
+  }
+  const std::string& text = std::get<std::string>(prompt);
+  if (options_.log_prompts) call.prompts += text;
+  try {
+    return served_->text->prompt(text);
+  } catch (const base::InputError& error) {
+    throw ApiError(400, error.what(), "prompt");
+  }
+}
+
 void Server::complete(const CallPointer& call, const std::string& body) {
   CompletionRequest request = read_completion(body, options_.requests);
   require_model(base::Node::table({{"model", request.model}}));
   std::vector<infer::TextSession::Prompt> prompts;
-  for (const CompletionRequest::Prompt& prompt : request.prompts) {
-    if (const auto* ids = std::get_if<std::vector<int64_t>>(&prompt)) {
-      prompts.push_back({*ids, 0});
-      continue;
-    }
-    try {
-      prompts.push_back(served_->text->prompt(std::get<std::string>(prompt)));
-    } catch (const base::InputError& error) {
-      throw ApiError(400, error.what(), "prompt");
-    }
-    if (options_.log_prompts) call->prompts += std::get<std::string>(prompt);
-  }
+  for (const CompletionRequest::Prompt& prompt : request.prompts) prompts.push_back(read_prompt(*call, prompt));
   Completion::Surroundings around{*engine_, metrics_, served_->name, [this, call](const Finished& finished) {
                                     release(call);
                                     log(*call, finished);

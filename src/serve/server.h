@@ -127,7 +127,9 @@ class Server {
   void score_piece(const std::shared_ptr<Scoring>& work);
   void end_score(const Scoring& work, const Response& failed);
   Response fork_session(const std::string& id, const base::Node& body);
-  infer::TextSession::Prompt read_prompt(const base::Node& body) const;
+  /// Its tokens; for the log, where that is asked for.
+  infer::TextSession::Prompt read_prompt(Call& call, const CompletionRequest::Prompt& prompt) const;
+  infer::TextSession::Prompt read_prompt(Call& call, const base::Node& body) const;
   /// Runs `work` in the engine's thread. Throws ApiError if too much waits for it.
   void to_engine(std::function<void()> work, bool urgent = false);
   /// Runs `work` in the engine's thread and answers with what it returns.

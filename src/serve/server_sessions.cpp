@@ -34,9 +34,9 @@ std::string name_in(const base::Node& body) {
   return found->as_string();
 }
 
-void require_keys(const base::Node& body, std::initializer_list<std::string_view> known) {
+void require_keys(const base::Node& body, std::initializer_list<std::string_view> known, bool lenient) {
   for (const auto& [key, value] : body.members()) {
-    if (std::ranges::find(known, key) == known.end())
+    if (!lenient && std::ranges::find(known, key) == known.end())
       throw ApiError(400, fmt::format("'{}' is not supported", base::printable(key, 60)), base::json_text(key));
   }
 }
@@ -152,7 +152,7 @@ void Server::route_sessions(const Request& request, const CallPointer& call) {
   };
   if (verb == "fork") return with_body([this, id](const base::Node& node) { return fork_session(id, node); });
   with_body([this, id, marks = verb == "marks"](const base::Node& node) {
-    require_keys(node, {"name"});
+    require_keys(node, {"name"}, options_.requests.lenient);
     if (marks) {
       sessions_->mark(id, name_in(node), unix_time());
     } else {
@@ -164,7 +164,7 @@ void Server::route_sessions(const Request& request, const CallPointer& call) {
 
 void Server::create_session(const CallPointer& call, const std::string& body) {
   const base::Node node = read_body(body.empty() ? "{}" : body, options_.requests);
-  require_keys(node, {"sampling", "ttl"});
+  require_keys(node, {"sampling", "ttl"}, options_.requests.lenient);
   const int64_t ttl = number_of(node, "ttl", 1, INT32_MAX, options_.sessions.ttl);
   CompletionRequest request;
   if (const base::Node* sampling = node.find("sampling"); sampling != nullptr && !sampling->is_null()) {
@@ -190,29 +190,24 @@ void Server::import_session(const CallPointer& call, const std::string& bytes) {
   in_engine(call, [this, text] { return facts(sessions_->create(text, {}, unix_time()), 201); });
 }
 
-infer::TextSession::Prompt Server::read_prompt(const base::Node& body) const {
+infer::TextSession::Prompt Server::read_prompt(Call& call, const base::Node& body) const {
   const base::Node* prompt = body.find("prompt");
-  if (prompt != nullptr && prompt->is_string()) {
-    try {
-      return served_->text->prompt(prompt->as_string());
-    } catch (const base::InputError& error) {
-      throw ApiError(400, error.what(), "prompt");
-    }
-  }
-  infer::TextSession::Prompt read;
+  if (prompt != nullptr && prompt->is_string())
+    return read_prompt(call, CompletionRequest::Prompt(prompt->as_string()));
   if (prompt == nullptr || !prompt->is_array()) throw ApiError(400, "'prompt': expected a text or token ids", "prompt");
+  std::vector<int64_t> tokens;
   for (const base::Node& token : prompt->items()) {
     if (!token.is_int())
       throw ApiError(400, fmt::format("'prompt': expected token ids, found {}", token.found()), "prompt");
-    read.tokens.push_back(token.as_int());
+    tokens.push_back(token.as_int());
   }
-  return read;
+  return read_prompt(call, CompletionRequest::Prompt(std::move(tokens)));
 }
 
 void Server::feed_session(const CallPointer& call, const std::string& id, const std::string& body) {
   const base::Node node = read_body(body, options_.requests);
-  require_keys(node, {"prompt", "if_position"});
-  to_engine([this, call, id, prompt = read_prompt(node), if_position = position_in(node)] {
+  require_keys(node, {"prompt", "if_position"}, options_.requests.lenient);
+  to_engine([this, call, id, prompt = read_prompt(*call, node), if_position = position_in(node)] {
     bool begun = false;
     try {
       const infer::TextSession& text = sessions_->begin(id, if_position, unix_time());
@@ -249,10 +244,10 @@ void Server::feed_session(const CallPointer& call, const std::string& id, const 
 
 void Server::score_session(const CallPointer& call, const std::string& id, const std::string& body) {
   const base::Node node = read_body(body, options_.requests);
-  require_keys(node, {"prompt", "if_position"});
+  require_keys(node, {"prompt", "if_position"}, options_.requests.lenient);
   const base::Node* said = node.find("prompt");
   if (said == nullptr || !said->is_string()) throw ApiError(400, "'prompt': expected a text", "prompt");
-  to_engine([this, call, id, prompt = read_prompt(node), if_position = position_in(node)] {
+  to_engine([this, call, id, prompt = read_prompt(*call, node), if_position = position_in(node)] {
     bool begun = false;
     try {
       const infer::TextSession& text = sessions_->begin(id, if_position, unix_time());
@@ -316,22 +311,25 @@ void Server::end_score(const Scoring& work, const Response& failed) {
 }
 
 Response Server::fork_session(const std::string& id, const base::Node& body) {
-  require_keys(body, {"seed", "n"});
+  require_keys(body, {"seed", "n"}, options_.requests.lenient);
   const int64_t n = number_of(body, "n", 1, 8, 1), seed = number_of(body, "seed", 0, INT64_MAX - 8, -1);
   const infer::TextSession text = sessions_->begin(id, {}, unix_time());
+  const int64_t ttl = sessions_->ttl(id);
   sessions_->release(id);
   base::Node all = base::Node::array();
   std::vector<std::string> made;
   try {
     for (int64_t i = 0; i < n; ++i) {
-      made.push_back(sessions_->create(seed < 0 ? text : text.fork(seed + i), {}, unix_time()));
+      made.push_back(sessions_->create(seed < 0 ? text : text.fork(seed + i), ttl, unix_time()));
       all.push_back(sessions_->facts(made.back(), unix_time()));
     }
   } catch (...) {  // nobody would learn the ids of the others
     for (const std::string& copy : made) sessions_->remove(copy);
     throw;
   }
-  return answer_of(base::Node::table({{"object", "list"}, {"data", all}}), 201);
+  Response response = answer_of(base::Node::table({{"object", "list"}, {"data", all}}), 201);
+  response.headers = {{"X-Mnemo-Saved", sessions_->safety()}};
+  return response;
 }
 
 void Server::complete_session(const std::shared_ptr<Completion>& completion, const CompletionRequest& request,

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/log.h"
 #include "serve/api_error.h"
 
 namespace mnemo::serve {
@@ -101,7 +102,9 @@ bool SessionFolder::put(const std::string& id, const std::string& bytes, int64_t
     base::write_file_atomic(file, fmt::format("{}{} {}\n", kMark, expected + 1, ttl) + bytes);
     bytes_ += size_of(file) - before;
   } catch (const base::InputError& error) {
-    throw ApiError(429, fmt::format("the session cannot be stored: {}", error.what()), "", "sessions_full");
+    base::log_warning("serve: {}", error.what());
+    throw ApiError(429, "the session cannot be stored: --session-dir is full or cannot be written", "",
+                   "sessions_full");
   }
   return true;
 }

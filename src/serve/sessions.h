@@ -64,6 +64,8 @@ class Sessions {
   void rewind(const std::string& id, const std::string& name, int64_t now);
   void remove(const std::string& id);
 
+  /// Seconds without use after which it is deleted.
+  int64_t ttl(const std::string& id) const { return entries_.at(id).ttl; }
   base::Node facts(const std::string& id, int64_t now);
   base::Node list(int64_t now);
   /// Deletes what has not been used for its time, and stores what has changed since long ago.

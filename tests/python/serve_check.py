@@ -302,6 +302,8 @@ def check_sessions(server):
     assert facts(parts)["position"] == 4 == do(parts, "feed", {"prompt": []})["position"]
     first = write(parts)
     fork = do(parts, "fork", {"n": 2}, 201)["data"][1]["id"]
+    short = create(ttl=100)
+    assert do(short, "fork", {}, 201)["data"][0]["expires_at"] <= facts(short)["expires_at"] + 50
     do(parts, "marks", {"name": "half"})
     connection = server.connect()
     connection.request("GET", f"/v1/sessions/{parts}/state")
@@ -392,6 +394,17 @@ def check_log_that_nobody_reads():
     assert 100 < len(lines) < 1500 and all(json.loads(line) for line in lines[:-1]), len(lines)
 
 
+def check_log_of_prompts():
+    """Where it is asked for: every prompt, also of sessions and as ids."""
+    server = Server("--log-prompts")
+    server.complete(prompt=[1, 2], max_tokens=1)
+    session = server.ask("POST", "/v1/sessions", {})[1]["id"]
+    for verb, prompt in (("feed", "line 3"), ("score", "line 5")):
+        assert server.ask("POST", f"/v1/sessions/{session}/{verb}", {"prompt": prompt})[0] == 200
+    prompts = [json.loads(line).get("prompt") for line in server.stop().splitlines() if line.startswith("{")]
+    assert [prompt for prompt in prompts if prompt] == ["[1,2]", "line 3", "line 5"], prompts
+
+
 def check_stored_sessions():
     """Sessions that leave memory, and that outlive the process, whether it ends or is killed."""
     sampling = {"temperature": 0.8, "seed": 3}
@@ -451,4 +464,5 @@ if __name__ == "__main__":
     check_mutations(1000)
     check_keys()
     check_log_that_nobody_reads()
+    check_log_of_prompts()
     check_stored_sessions()
