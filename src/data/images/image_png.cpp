@@ -39,14 +39,17 @@ void mnemo_png_read(png_structp png, png_bytep to, size_t count) {
 }
 }
 
-/// The text of XMP that is not compressed; libpng is told to leave texts alone.
-std::string_view xmp_of(std::string_view png) {
-  constexpr std::string_view kStart{"iTXtXML:com.adobe.xmp\0\0\0", 24};
+constexpr std::string_view kExifChunk = "eXIf";
+/// XMP that is not compressed; libpng is told to leave texts alone.
+constexpr std::string_view kXmpChunk{"iTXtXML:com.adobe.xmp\0\0\0", 24};
+
+/// The rest of the first chunk whose type and data start so, wherever it stands; empty: there is none.
+std::string_view chunk_of(std::string_view png, std::string_view start) {
   for (size_t at = 8; png.size() > at + 12;) {
     uint64_t length = 0;
     for (size_t i = 0; i < 4; ++i) length = length << 8 | static_cast<uint8_t>(png[at + i]);
     const std::string_view chunk = png.substr(at + 4, 4 + length);
-    if (chunk.starts_with(kStart)) return chunk.substr(kStart.size());
+    if (chunk.starts_with(start)) return chunk.substr(start.size());
     at += 12 + length;
   }
   return {};
@@ -69,12 +72,8 @@ class PngFile {
   int64_t height() const { return png_get_image_height(png_, info_); }
   int64_t width() const { return png_get_image_width(png_, info_); }
 
-  int orientation() const {
-    png_uint_32 size = 0;
-    png_bytep data = nullptr;
-    if (png_get_eXIf_1(png_, info_, &size, &data) == 0) size = 0;
-    return orientation_of({reinterpret_cast<const char*>(data), size}, xmp_of(bytes_));
-  }
+  /// libpng knows what stands after the pixels only once they are read; a header needs it, too.
+  int orientation() const { return orientation_of(chunk_of(bytes_, kExifChunk), chunk_of(bytes_, kXmpChunk)); }
 
   /// A file cannot make us allocate much more memory than its size justifies.
   void check_plausible(size_t bytes) const {
@@ -152,7 +151,7 @@ Image decode_png(std::string_view bytes, const std::string& name, const ImageLim
   check_image_size(file.height(), file.width(), name, kPngFormat, limits);
   file.check_plausible(bytes.size());
   Image image = file.decode();
-  return oriented(std::move(image), file.orientation());  // eXIf may come after the pixels
+  return oriented(std::move(image), file.orientation());
 }
 
 ImageHeader png_header(std::string_view bytes, const std::string& name, const ImageLimits& limits) {

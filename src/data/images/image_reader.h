@@ -19,7 +19,7 @@ struct ImageLimits {
 struct ImageHeader {
   std::string_view format;        ///< "JPEG" or "PNG"
   int64_t height = 0, width = 0;  ///< after applying the EXIF orientation
-  int orientation = 1;            ///< that orientation, 1 to 8; of a PNG only if it comes before the pixels
+  int orientation = 1;            ///< that orientation, 1 to 8
 };
 
 /// Reads a JPEG or PNG file as RGB; the format is detected from the content, not the name. The EXIF orientation is

@@ -10,6 +10,7 @@
 #include "data/images/image_codec.h"
 #include "image_files.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/temporary_folder.h"
 
 namespace mnemo::data {
 namespace {
@@ -154,6 +155,20 @@ TEST(ExifOrientation, StandsInTheHeader) {
     EXPECT_EQ(header.height, n >= 5 && n <= 8 ? plain.width : plain.height) << n;
   }
   EXPECT_EQ(read_image_header(golden_image("orientation_6.png")).orientation, 6);
+}
+
+// ExifTool may append it.
+TEST(ExifOrientation, MayStandAfterThePixels) {
+  std::string png = base::read_file(golden_image("orientation_6.png"));
+  const Image image = decode_image(png, "first");
+  const size_t at = png.find("eXIf") - 4, length = 12 + static_cast<unsigned char>(png[at + 3]);
+  const std::string chunk = png.substr(at, length);
+  png.erase(at, length).insert(png.size() - 12, chunk);
+  const test::TemporaryFolder folder;
+  base::write_file_atomic(folder / "last.png", png);
+  EXPECT_EQ(read_image_header(folder / "last.png").orientation, 6);
+  EXPECT_EQ(read_image_header(folder / "last.png").height, image.height);
+  EXPECT_EQ(read_image(folder / "last.png"), image);
 }
 
 /// As Pillow's getexif() has it: XMP counts where EXIF says nothing.
