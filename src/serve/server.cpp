@@ -263,7 +263,6 @@ void Server::show_attention(const CallPointer& call, const std::string& body) {
 }
 
 void Server::answer_whole(const CallPointer& call, const Request& request) {
-  base::stop_if_asked(gone(call), "serve");
   at::set_num_threads(served_->threads);  // LibTorch counts them for each thread
   Question question;
   question.lenient = options_.requests.lenient;

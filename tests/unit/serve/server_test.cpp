@@ -24,11 +24,11 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 }
 
 /// A text of bytes without tokens, with an engine.
-infer::TextSession open_text(int64_t segment = 16, int64_t num_heads = 2) {
+infer::TextSession open_text(int64_t segment = 16, int64_t num_heads = 2, int64_t num_layers = 1) {
   const auto change = [&](models::ModelOptions& options) {
     options.embedding.vocab_size = 256;
     auto& stack = options.backbone.stack();
-    stack.num_layers = 1, stack.dim = 16, stack.num_heads = num_heads, stack.ffn_dim = 32;
+    stack.num_layers = num_layers, stack.dim = 16, stack.num_heads = num_heads, stack.ffn_dim = 32;
     stack.attention = base::Node::table({{"type", "relative"}});
     options.memory = {infer::memory("segment_cache", {{"mem_len", 16}})};
   };
@@ -145,6 +145,8 @@ TEST(Server, ComputesNoAnswersThatWaitAtItsEnd) {
   for (int i = 0; i < 3; ++i) {
     clients.push_back(std::make_unique<Client>(*server));
     clients.back()->send(request_of("POST", "/v1/translate", kQuestion));
+    for (const auto begin = std::chrono::steady_clock::now(); begun == 0 && seconds_since(begin) < 5;)
+      std::this_thread::yield();
   }
   ASSERT_TRUE(becomes(*server, kInFlight, 3));
   server.reset();
@@ -242,8 +244,8 @@ TEST(LastAttention, StopsWhenAskedAndRefusesWhatIsTooMuch) {
   int left = 6;  // inside the text
   EXPECT_THROW(last_attention(open_text(), false, std::string(200, 'a'), [&] { return --left == 0 ? 1 : 0; }),
                base::Stopped);
-  const infer::TextSession large = open_text(8192, 8);
-  EXPECT_EQ(refusal([&] { last_attention(large, false, std::string(8192, 'a')); }),
+  const infer::TextSession large = open_text(1040, 4, 64);
+  EXPECT_EQ(refusal([&] { last_attention(large, false, std::string(1040, 'a')); }),
             std::pair(400, std::string("attention_too_large")));
 }
 
