@@ -115,6 +115,9 @@ void require_arguments(const DetectArguments& arguments) {
 int write_results(const DetectArguments& arguments, const bundle::Bundle& stored) {
   base::require(!arguments.masks || models::gives_masks(stored.options()),
                 "detect: --mask-results: {} is a detector without masks", stored.folder);
+  for (const auto& file : {arguments.results, arguments.masks}) {
+    if (file) base::AtomicFile{*file};  // fail before detecting if the file cannot be written
+  }
   const recipes::Recipe recipe = experiment::detection_recipe(stored, *arguments.data);
   tasks::TaskSettings settings = recipe.task_settings();
   settings.eval_samples = INT64_MAX;
@@ -180,7 +183,9 @@ void add_detect(CLI::App& app) {
       .arguments("IMAGE", arguments->inputs,
                  "JPEG or PNG files, folders (all image files in them), or - to read one image from standard input",
                  false)
-      .option("--threshold", arguments->threshold, "SCORE", "leave out objects of a lower score (default 0.5)")
+      .option("--threshold", arguments->threshold, "SCORE",
+              "leave out objects of a lower score (default 0.5); below the model's "
+              "head.score_thresh none is found")
       .option("--top", arguments->top, "K", "at most so many objects of an image (default 100)")
       .option("--draw", arguments->draw, "PATH",
               "draw the image with boxes, masks and labels: a file .svg or .png, or a folder for SVG files")

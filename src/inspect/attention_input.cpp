@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "base/text_format.h"
 #include "inspect/attention_summary.h"
 #include "models/text_model.h"
 
@@ -165,8 +166,8 @@ InputAttention look_at_input(const models::TextModel& model, const std::vector<d
   base::require(num_segments > 0, "inspect: the input has no tokens");
   const int64_t chosen = choice.segment ? *choice.segment : fullest_segment(model, input);
   base::require(chosen >= 1 && chosen <= num_segments,
-                "inspect: --segment: the input has {} segments; expected 1 to {}, found {}", num_segments, num_segments,
-                chosen);
+                "inspect: --segment: the input has {}; expected 1 to {}, found {}",
+                base::counted(num_segments, "segment"), num_segments, chosen);
 
   AttentionRecorder recorder(model);
   InputAttention found;

@@ -62,7 +62,7 @@ TEST_F(CommandLine, InspectShowsWhereAnInputIsLookedAt) {
   const std::pair<std::vector<std::string>, std::string> wrong[] = {
       {{"--text", "line", "--layers", "1"}, "--layers: expected numbers from 0 to 0"},
       {{"--text", "line", "--heads", "0-2"}, "--heads: expected numbers from 0 to 1"},
-      {{"--text", "line", "--segment", "2"}, "--segment: the input has 1 segments; expected 1 to 1, found 2"},
+      {{"--text", "line", "--segment", "2"}, "--segment: the input has 1 segment; expected 1 to 1, found 2"},
       {{"--text", ""}, "the input has no tokens"},
       {{"--text", "a", "--tokens", "1"}, "expected one of --text, --tokens and --sample"},
       {{"--tokens", "1 x"}, "--tokens: expected numbers separated by spaces"},
