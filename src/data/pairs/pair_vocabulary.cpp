@@ -1,6 +1,7 @@
 #include "data/pairs/pair_vocabulary.h"
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "data/pairs/pair_text.h"
 #include "text/utf8_error.h"
 
@@ -34,7 +35,8 @@ std::string PairVocabulary::decode(std::span<const int64_t> ids,
   std::vector<int64_t> known;  // since the last unknown token
   const auto flush = [&] {
     if (known.empty()) return;
-    join(tokenizer_->decode(known));
+    std::string text = tokenizer_->decode(known);  // of bytes: any
+    join(base::take_valid_utf8(text, true));
     known.clear();
   };
   for (size_t place = 0; place < ids.size(); ++place) {

@@ -39,8 +39,8 @@ class PairVocabulary {
   std::vector<int64_t> encode(std::string_view line, const std::string& where) const;
   /// The tokens of a part of a line of UTF-8, blanks included.
   std::vector<int64_t> encode_part(std::string_view part, const std::string& where) const;
-  /// The line of tokens that may end with eos. Special tokens give nothing, unk gives `unknown`, with a blank to each
-  /// side of it where there is none.
+  /// The line of tokens that may end with eos. Special tokens give nothing, invalid UTF-8 gives U+FFFD, unk gives
+  /// `unknown`, with a blank to each side of it where there is none.
   std::string decode(std::span<const int64_t> ids, std::string_view unknown = "<unk>") const;
   /// The same; the token ids[place], which is unk, gives unknown(place).
   std::string decode(std::span<const int64_t> ids, const std::function<std::string(size_t place)>& unknown) const;

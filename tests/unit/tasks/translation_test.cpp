@@ -43,6 +43,15 @@ TEST(IsTarget, IsTheTextThatTheVocabularyCanWrite) {
   EXPECT_TRUE(met(pieces, "a fine day", "a \uFB01ne day")) << "NFKC";
 }
 
+// Bytes can be any; metrics and screens take UTF-8. <unk> stays as the caller asks for it.
+TEST(PairVocabulary, WritesReplacementCharactersForInvalidBytes) {
+  const data::PairVocabulary bytes(text::make_tokenizer("bytes", text::TextSource::in_memory("bytes", "a")));
+  const auto id = [&](int byte) { return bytes.of_tokenizer(byte); };
+  const std::vector<int64_t> tokens = {id('a'),  id(0xB1), id('b'), id(0xC3), data::PairVocabulary::kUnknown,
+                                       id(0xC3), id(0xA9)};
+  EXPECT_EQ(bytes.decode(tokens, "\xFF"), "a\uFFFDb\uFFFD \xFF \u00E9");
+}
+
 data::PairCorpus corpus_of(int64_t word) {
   data::PairCorpus corpus;
   for (int64_t i = 0; i < 4; ++i) {
