@@ -139,7 +139,8 @@ class Assignment {
   }
 
   Node& member(Node& node, const Part& part, const std::string& path) {
-    if (node.is_null()) node = std::move(Node::table().set_place(place_));
+    const bool is_unset = node.is_string() && node.as_string() == "unset";
+    if (node.is_null() || is_unset) node = std::move(Node::table().set_place(place_));
     if (node.is_string()) {
       // A string may stand for a table of that type; see poly().
       Node table = Node::table({{"type", node}});

@@ -50,6 +50,13 @@ TEST(SetValue, ReplacesAndCreates) {
   }
 }
 
+TEST(SetValue, ATableThatIsUnsetBeginsAnew) {
+  Node root = recipe();
+  set_value(root, "train=unset");
+  set_value(root, "train.steps=3");
+  EXPECT_EQ(root.at("train"), Node::table({{"steps", 3}})) << "no type is called unset";
+}
+
 TEST(SetValue, ANumberBeyond64BitsIsNoString) {
   expect_error<InputError>([] { after("train.steps=99999999999999999999"); },
                            {"--set 'train.steps=99999999999999999999'", "does not fit in 64 bits"});
