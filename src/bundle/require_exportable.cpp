@@ -58,7 +58,8 @@ void add_differences(const base::Node& ours, const base::Node& said, const std::
     if (value.is_table() && other != nullptr && other->is_table()) {
       add_differences(value, *other, at, reasons);
     } else {
-      reasons.add(at, other == nullptr ? "nothing" : base::to_json(*other, -1), base::to_json(value, -1));
+      const auto text = [](const base::Node& one) { return one.is_table() ? "a table" : base::to_json(one, -1); };
+      reasons.add(at, other == nullptr ? "nothing" : text(*other), text(value));
     }
   }
 }

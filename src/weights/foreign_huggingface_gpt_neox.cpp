@@ -43,9 +43,7 @@ base::Node gpt_neox_options(const base::Node& config) {
 base::Node gpt_neox_config(const models::ModelOptions& options) {
   const models::BackboneOptions& backbone = options.backbone;
   const base::Node attention = backbone.stack().attention.table();
-  base::require(attention.find("rotary") != nullptr && !attention.at("rotary").is_null(),
-                "huggingface_gpt_neox: expected backbone.attention.rotary, found none");
-  const base::Node& rotary = attention.at("rotary");
+  const base::Node rotary = rotary_of(attention);
   const base::Node* dims = rotary.find("dims");
   const int64_t turned = dims == nullptr || dims->is_null() ? backbone.stack().head_width() : dims->as_int();
   base::Node config = base::Node::table(

@@ -93,8 +93,6 @@ base::Node llama_family_config(const models::ModelOptions& options, const char* 
   const models::BackboneOptions& backbone = options.backbone;
   const base::Node attention = backbone.stack().attention.table();
   const base::Node *groups = attention.find("num_kv_heads"), *dropout = attention.find("dropout");
-  base::require(attention.find("rotary") != nullptr && !attention.at("rotary").is_null(),
-                "{}: expected backbone.attention.rotary, found none", architecture);
   base::Node config = base::Node::table(
       {{"architectures", base::Node::array({base::Node(architecture)})},
        {"model_type", type},
@@ -113,7 +111,7 @@ base::Node llama_family_config(const models::ModelOptions& options, const char* 
        {"rms_norm_eps", backbone.stack().norm_eps},
        {"tie_word_embeddings", options.head.table().at("tied")},
        {"vocab_size", options.embedding.vocab_size}});
-  write_rotary(config, attention.at("rotary"));
+  write_rotary(config, rotary_of(attention));
   return config;
 }
 

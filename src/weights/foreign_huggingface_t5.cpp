@@ -98,13 +98,8 @@ base::Node t5_options(const base::Node& config) {
 
 base::Node t5_config(const models::ModelOptions& options) {
   const models::EncoderDecoderOptions& pairs = options.backbone.pairs();
-  base::require(pairs.encoder.memory.empty(), "{}: the format has no memories: expected memory = [], found {} of them",
-                kT5, pairs.encoder.memory.size());
   const base::Node attention = pairs.encoder.attention.table();
-  base::require(base::type_of(attention) == pairs.decoder.attention.type() &&
-                    attention.find("max_distance") != nullptr && attention.find("scaled") != nullptr,
-                "{}: expected attention.type = \"relative_buckets\" in encoder and decoder, found \"{}\" and \"{}\"",
-                kT5, base::type_of(attention), pairs.decoder.attention.type());
+  const base::Node *distance = attention.find("max_distance"), *buckets = attention.find("num_buckets");
   const bool relu = pairs.activation == ops::Activation::relu, silu = pairs.activation == ops::Activation::silu;
   const std::string activation = relu ? "relu" : silu ? "silu" : "gelu";
   const bool tanh = pairs.activation == ops::Activation::gelu_tanh;
@@ -126,8 +121,8 @@ base::Node t5_config(const models::ModelOptions& options) {
                             {"num_heads", pairs.num_heads},
                             {"num_layers", pairs.encoder.num_layers},
                             {"pad_token_id", options.tokens.pad},
-                            {"relative_attention_max_distance", attention.at("max_distance")},
-                            {"relative_attention_num_buckets", attention.at("num_buckets")},
+                            {"relative_attention_max_distance", distance == nullptr ? base::Node(128) : *distance},
+                            {"relative_attention_num_buckets", buckets == nullptr ? base::Node(32) : *buckets},
                             {"scale_decoder_outputs", scaled},
                             {"tie_word_embeddings", tied},
                             {"vocab_size", options.embedding.vocab_size}});

@@ -216,6 +216,12 @@ std::string_view their_activation(ops::Activation activation) {
   throw base::InternalError("an activation is missing here");
 }
 
+base::Node rotary_of(const base::Node& attention) {
+  const base::Node* own = attention.find("rotary");
+  if (own != nullptr && !own->is_null()) return *own;
+  return base::Node::table({{"base", 10000.0}, {"scaling", base::Node::table({{"type", "none"}})}});
+}
+
 void write_rotary(base::Node& config, const base::Node& rotary) {
   config.set("rope_theta", rotary.at("base"));
   const base::Node& scaling = rotary.at("scaling");

@@ -62,6 +62,9 @@ bool has_model_type(const base::Node& config, std::string_view type);
 /// Their name for our activation.
 std::string_view their_activation(ops::Activation activation);
 
+/// The attention's rotary positions; without any the usual ones, which config.json of a format with them says then.
+base::Node rotary_of(const base::Node& attention);
+
 /// The rest of a config.json for rotary positions: rope_theta, rope_scaling, or what partial models say.
 void write_rotary(base::Node& config, const base::Node& rotary);
 

@@ -126,22 +126,27 @@ TEST(TextFolder, AWrittenConfigNamesTheTypeOfTheWrittenWeights) {
   }
 }
 
+/// The message that refuses to write a model in a format; empty if it can be written.
+std::string reasons_of(const char* name, const models::ModelOptions& options) {
+  const weights::ForeignFormat& format = weights::foreign_format(name);
+  const auto read_back = [&](const base::Node& config) {
+    return base::write_options(models::read_model_options(format.options(config)));
+  };
+  try {
+    exported_config(format, options, read_back, "who");
+  } catch (const base::InputError& error) {
+    return error.what();
+  }
+  return {};
+}
+
 TEST(TextFolder, EveryReasonAgainstAFormatIsNamedTheRealOnesFirst) {
   const models::ModelOptions options = models::read_model_options(base::parse_toml(
       "segment_size = 8\nmemory = [{ type = \"recurrent_tokens\", num_mem_tokens = 2 }]\n[embedding]\nvocab_size = 9\n"
       "[backbone]\nnum_layers = 1\ndim = 8\nnum_heads = 2\nffn_dim = 8\nnorm = \"post\"\nlayer_drop = 0.1\n"
       "attention = { type = \"relative\" }\n",
       "test"));
-  const weights::ForeignFormat& format = weights::foreign_format("huggingface_gpt2");
-  const auto read_back = [&](const base::Node& config) {
-    return base::write_options(models::read_model_options(format.options(config)));
-  };
-  std::string text;
-  try {
-    exported_config(format, options, read_back, "who");
-  } catch (const base::InputError& error) {
-    text = error.what();
-  }
+  std::string text = reasons_of("huggingface_gpt2", options);
   size_t last = 0;
   for (const char* part : {"who: the format cannot store 'backbone.attention': expected softmax, found relative; "
                            "'memory': expected none, found recurrent_tokens; ",
@@ -153,6 +158,22 @@ TEST(TextFolder, EveryReasonAgainstAFormatIsNamedTheRealOnesFirst) {
     last = at;
   }
   EXPECT_EQ(text.find("vocab_size"), std::string::npos) << text;
+  // A format of rotary positions: their lack is one reason among the others.
+  for (const char* name : {"huggingface_llama", "huggingface_mistral", "huggingface_gpt_neox"}) {
+    text = reasons_of(name, options);
+    for (const char* part : {"cannot store 'backbone.attention': expected softmax", "found relative; 'memory': ",
+                             "'backbone.norm': expected \"pre\", found \"post\"", "'head.bias': expected false"})
+      EXPECT_NE(text.find(part), std::string::npos) << name << ": " << part << " in " << text;
+    models::ModelOptions plain = models::read_model_options(base::parse_toml(
+        "segment_size = 8\n[embedding]\nvocab_size = 9\n[backbone]\nnum_layers = 1\ndim = 8\nnum_heads = 2\n"
+        "ffn_dim = 8\nnorm = \"post\"\nattention = \"softmax\"\n",
+        "test"));
+    text = reasons_of(name, plain);
+    for (const char* part : {"'backbone.norm': expected \"pre\", found \"post\"",
+                             "'backbone.attention.rotary': expected a table, found null"})
+      EXPECT_NE(text.find(part), std::string::npos) << name << ": " << part << " in " << text;
+    EXPECT_EQ(text.find("ForCausalLM"), std::string::npos) << text;
+  }
 }
 
 TEST(TextFolder, AnExportedFolderWithOurVocabularyIsReadAgain) {
