@@ -108,18 +108,32 @@ base::Node read_with_bases(const std::string& path, int depth = 0) {
   return root;
 }
 
-/// A tokenizer that is set on the command line wins over the keys of the recipe that describe a vocabulary to make.
+/// Whether a table names a file or folder under the key.
+bool names(const base::Node& table, const char* key) {
+  const base::Node* value = table.is_table() ? table.find(key) : nullptr;
+  return value != nullptr && value->is_string() && value->as_string() != "unset" && !value->as_string().empty();
+}
+
+/// Whether the recipe starts from a published model that has its tokenizer.
+bool starts_with_tokenizer(const base::Node& recipe) {
+  const base::Node* model = recipe.find("model");
+  if (model == nullptr || !names(*model, "from")) return false;
+  const std::string folder = bundle::find_model_folder(model->at("from").as_string());
+  return base::is_folder(folder) && bundle::find_published(folder).format != nullptr && text::has_tokenizer(folder);
+}
+
+/// A tokenizer that is set on the command line, or is that of a model set there, wins over the keys of the recipe that
+/// describe a vocabulary to make.
 void prefer_tokenizer(base::Node& recipe, const std::vector<std::string>& assignments) {
-  const auto assigned = [&](const std::string& key) {
+  const auto is_set = [&](const std::string& key) {
     return std::any_of(assignments.begin(), assignments.end(),
-                       [&](const std::string& one) { return one.starts_with("data." + key + "="); });
+                       [&](const std::string& one) { return one.starts_with(key + "="); });
   };
+  const auto assigned = [&](const std::string& key) { return is_set("data." + key); };
   base::Node* data = recipe.find("data");
-  if (!assigned("tokenizer") || data == nullptr || !data->is_table()) return;
-  const base::Node* tokenizer = data->find("tokenizer");
-  const bool given = tokenizer != nullptr && tokenizer->is_string() && tokenizer->as_string() != "unset" &&
-                     !tokenizer->as_string().empty();
-  if (!given) return;
+  if (data == nullptr || !data->is_table()) return;
+  const bool given = names(*data, "tokenizer"), whole = assigned("tokenizer") && given;
+  if (!whole && (given || assigned("unit") || !is_set("model.from") || !starts_with_tokenizer(recipe))) return;
   std::vector<std::string> left_out;
   for (const char* key : {"unit", "joint", "min_count", "max_vocabulary"}) {
     if (!data->contains(key) || assigned(key)) continue;
@@ -127,7 +141,8 @@ void prefer_tokenizer(base::Node& recipe, const std::vector<std::string>& assign
     left_out.push_back(fmt::format("data.{}", key));
   }
   if (!left_out.empty())
-    base::log_info("data.tokenizer is the vocabulary; the recipe's {} {} not used", base::listed(left_out, 4),
+    base::log_info("{} is the vocabulary; the recipe's {} {} not used",
+                   whole ? "data.tokenizer" : "the tokenizer of model.from", base::listed(left_out, 4),
                    left_out.size() == 1 ? "is" : "are");
 }
 
@@ -182,10 +197,7 @@ void keep_for_attention(base::Node& model, const base::Node& under) {
 void take_tokenizer(const std::string& from, base::Node& recipe) {
   base::Node data = recipe.contains("data") ? recipe.at("data") : base::Node::table();
   if (!data.is_table()) return;
-  const auto said = [&](const char* key) {
-    const base::Node* value = data.find(key);
-    return value != nullptr && value->is_string() && !value->as_string().empty() && value->as_string() != "unset";
-  };
+  const auto said = [&](const char* key) { return names(data, key); };
   const bool has_vocabulary = said("tokenizer") || said("unit");
   const std::string folder = bundle::find_model_folder(from);
   if (has_vocabulary || bundle::find_published(folder).format == nullptr) return;

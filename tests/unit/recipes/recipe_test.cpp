@@ -7,8 +7,11 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/synonyms.h"
+#include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
+#include "text/open_tokenizer.h"
 
 namespace mnemo::recipes {
 namespace {
@@ -224,6 +227,23 @@ TEST(RecipeHelp, SearchesKeysAndMeanings) {
   } catch (const base::InputError& error) {
     EXPECT_NE(std::string(error.what()).find("'mem_lem'; did you mean 'mem_len'?"), std::string::npos) << error.what();
   }
+}
+
+/// The tokenizer of a published model is the vocabulary, whatever one the recipe describes.
+TEST_F(RecipeFiles, TheTokenizerOfAPublishedModelWins) {
+  const std::string gpt2 = MNEMO_SOURCE_DIR "/tests/golden/data/text_import/gpt2", folder = folder_.path() + "/gpt2";
+  std::filesystem::copy(gpt2, folder);
+  const std::string path = write("r.toml", "[data]\ntrain = \"a.txt\"\nunit = \"words\"\nmax_vocabulary = 100\n"),
+                    from = "model.from=" + folder;
+  EXPECT_FALSE(text::has_tokenizer(folder));
+  EXPECT_EQ(read_recipe_file(path, {from}).data.at("unit").as_string(), "words") << "none to take";
+  base::write_file_atomic(folder + "/vocab.json", "{\"a\": 0}");
+  base::write_file_atomic(folder + "/merges.txt", "#version: 0.2\n");
+  const Recipe own = read_recipe_file(path, {from});
+  EXPECT_EQ(own.data.at("tokenizer").as_string(), folder);
+  EXPECT_EQ(own.data.at("max_vocabulary").as_int(), 0);
+  EXPECT_EQ(read_recipe_file(path, {from, "data.unit=characters"}).data.at("unit").as_string(), "characters")
+      << "as said";
 }
 
 TEST(RecipeHelp, EverySynonymLeadsToAKeyOfRecipes) {
