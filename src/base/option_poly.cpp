@@ -2,7 +2,24 @@
 
 #include <algorithm>
 
+#include "base/nearest.h"
+#include "base/synonyms.h"
+
 namespace mnemo::base {
+namespace {
+
+/// Throws InputError for an unknown name that the description of one type alone holds ("rmt").
+void require_no_other_name(const PolyType& types, const std::string& name) {
+  const std::vector<std::string> names = types.types();
+  if (nearest(name, names)) return;
+  std::vector<std::string> meanings;
+  for (const std::string& known : names) meanings.push_back(types.meaning(known));
+  if (const std::optional<size_t> meant = described_as(name, meanings))
+    input_error("unknown {} {}; did you mean '{}' ({})?", types.kind(), in_quotes(name, '\''), names[*meant],
+                meanings[*meant]);
+}
+
+}  // namespace
 
 void copy_places(const Node& written, Node& filled) {
   filled.set_place_deep(written.place());
@@ -19,6 +36,7 @@ TypedOptions OptionTypes::read(const Node& table) const {
   TypedOptions read;
   read.types_ = this;
   read.type_ = table.at("type").as_string();
+  if (!entries_.contains(read.type_)) require_no_other_name(*this, read.type_);
   const Entry& entry = entries_.find(read.type_);
   read.options_ = entry.read(table);
   read.write_ = entry.write;

@@ -26,6 +26,7 @@ class ReadVisitor final : public FieldVisitor {
 
   void value(const FieldInfo& info, FieldRef field) override {
     const Node* node = known(info);
+    if (const PolyType* types = poly_of(info)) tables_.emplace_back(info.name, types);
     if (node != nullptr && !keeps_default(*node, field)) {
       read_field(*node, join_path(path_, info.name), info, field);
     } else if (const PolyType* types = poly_of(info)) {
@@ -41,15 +42,30 @@ class ReadVisitor final : public FieldVisitor {
       if (has_type && member.key == "type") continue;
       if (std::find(keys_.begin(), keys_.end(), member.key) != keys_.end()) continue;
       const std::optional<std::string> synonym = key_called(member.key);
+      const std::string type = synonym || nearest(member.key, keys_) ? "" : type_called(member.key);
       const std::string more = synonym && *synonym != join_path(path_, member.key)
                                    ? fmt::format("; did you mean '{}'?", *synonym)
-                                   : suggestion(member.key, keys_);
+                               : type.empty() ? suggestion(member.key, keys_)
+                                              : type;
       input_error("{}: unknown key {}{}", member.value.place().text(), in_quotes(join_path(path_, member.key), '\''),
                   more);
     }
   }
 
  private:
+  /// "; 'recurrent_tokens' is a type of 'model.memory' (RMT: ...)" for a name of such a type; empty for others.
+  std::string type_called(const std::string& name) const {
+    for (const auto& [key, types] : tables_) {
+      const std::vector<std::string> names = types->types();
+      std::vector<std::string> meanings;
+      for (const std::string& type : names) meanings.push_back(types->meaning(type));
+      const auto own = static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+      const std::optional<size_t> meant = own < names.size() ? std::optional(own) : described_as(name, meanings);
+      if (meant)
+        return fmt::format("; '{}' is a type of '{}' ({})", names[*meant], join_path(path_, key), meanings[*meant]);
+    }
+    return {};
+  }
   const Node* known(const FieldInfo& info) {
     ensure(std::find(keys_.begin(), keys_.end(), info.name) == keys_.end(), "option '{}' is declared twice", info.name);
     keys_.emplace_back(info.name);
@@ -79,6 +95,7 @@ class ReadVisitor final : public FieldVisitor {
   const Node& table_;
   const std::string& path_;
   std::vector<std::string> keys_;
+  std::vector<std::pair<std::string, const PolyType*>> tables_;  ///< keys of tables with a type
 };
 
 void require_table(const Node& node, const std::string& path) {

@@ -21,6 +21,8 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"d_ff", "model.backbone.ffn_dim"},
     {"d_model", "model.backbone.dim"},
     {"dim_feedforward", "model.backbone.ffn_dim"},
+    {"dropout", "model.backbone.dropout"},
+    {"dropout_rate", "model.backbone.dropout"},
     {"epochs", "train.steps"},
     {"eval_steps", "train.eval_every"},
     {"fp16", "train.precision"},

@@ -15,9 +15,9 @@ namespace mnemo::recipes {
 namespace {
 
 /// Whether a word of the text begins with `start`, or is `start` where that has at most two letters (lr, but not LRA),
-/// ignoring case; '_', '.' and the like divide words.
+/// ignoring case; '_', '.' and the like divide words, and "transformer_xl" is "Transformer-XL".
 bool has_word(std::string_view text, std::string_view start) {
-  const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
+  const auto lower = [](char c) { return c == '-' || c == ' ' ? '_' : std::tolower(static_cast<unsigned char>(c)); };
   const auto inside = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || (c & 0x80) != 0; };
   for (size_t at = 0; at + start.size() <= text.size(); ++at) {
     if (at > 0 && inside(text[at - 1])) continue;

@@ -229,6 +229,24 @@ TEST(RecipeHelp, SearchesKeysAndMeanings) {
   }
 }
 
+TEST_F(RecipeFiles, NamesOfMethodsLeadToTheirTypes) {
+  const std::string path = write("r.toml", "[data]\ntrain = \"a.txt\"\n");
+  const auto refused = [&](const std::string& assignment, const std::string& said) {
+    test::expect_error<base::InputError>([&] { read_recipe_file(path, {assignment}); }, {said});
+  };
+  refused("model.rmt=4", "unknown key 'model.rmt'; 'recurrent_tokens' is a type of 'model.memory' (RMT: ");
+  refused("model.grc=4", "unknown key 'model.grc'; 'grc' is a type of 'model.memory' (");
+  refused("train.dropout=0.1", "unknown key 'train.dropout'; did you mean 'model.backbone.dropout'?");
+  refused("model.nothing=4", "unknown key 'model.nothing'; known: ");
+  const auto memory = [](const char* type) {
+    models::ModelOptions::memory_types().read(base::Node::table({{"type", type}}));
+  };
+  test::expect_error<base::InputError>([&] { memory("rmt"); },
+                                       {"unknown memory 'rmt'; did you mean 'recurrent_tokens' (RMT: "});
+  test::expect_error<base::InputError>([&] { memory("grcc"); }, {"unknown memory 'grcc'; did you mean 'grc'?"});
+  EXPECT_FALSE(find_recipe_docs({"transformer_xl"}).empty()) << "Transformer-XL";
+}
+
 /// The tokenizer of a published model is the vocabulary, whatever one the recipe describes.
 TEST_F(RecipeFiles, TheTokenizerOfAPublishedModelWins) {
   const std::string gpt2 = MNEMO_SOURCE_DIR "/tests/golden/data/text_import/gpt2", folder = folder_.path() + "/gpt2";
