@@ -61,17 +61,27 @@ void GradientWatch::look(const core::Model& model, const std::vector<layers::Par
       without_.size(), trained.size(), base::listed({without_.begin(), without_.end()}, 8));
 }
 
-void warn_of_cut_memories(const core::Model& model) {
-  std::vector<std::string> cut;
+bool warn_of_cut_memories(const core::Model& model, int64_t segments) {
+  // Rows that begin as parameters are there to be learned; a cache may be meant to have no gradient.
+  std::vector<std::string> cut, without_depth;
   for (const auto& [field, value] : model.initial_state(1).fields()) {
-    if (field.per_sequence() && value.defined() && value.is_floating_point() && model.bptt_depth(field.path) != 0)
+    if (!field.per_sequence() || !value.defined() || !value.is_floating_point()) continue;
+    if (model.bptt_depth(field.path) != 0)
       cut.push_back(field.path);
+    else if (value.requires_grad())
+      without_depth.push_back(field.path);
   }
-  if (cut.empty()) return;
+  if (!without_depth.empty())
+    base::log_warning(
+        "training: nothing learns what to remember: no gradient crosses a segment's boundary, so none reaches the "
+        "segment that wrote {}; expected a bptt_depth of 1 or more, found 0",
+        base::listed(without_depth, 3));
+  if (cut.empty() || segments > 1) return false;
   base::log_warning(
       "training: nothing learns what to remember: a step reads one segment, so no gradient reaches the segment that "
       "wrote {}; expected train.segments_per_step of 2 or more, or train.replay, found 1",
       base::listed(cut, 3));
+  return true;
 }
 
 }  // namespace mnemo::train

@@ -25,7 +25,8 @@ class GradientWatch {
   int64_t watched_ = 0;            ///< steps; -1: already reported
 };
 
-/// Warns if no gradient ever reaches what wrote the memories of sequences, where every step reads a single segment.
-void warn_of_cut_memories(const core::Model& model);
+/// Warns if no gradient ever reaches what wrote the memories of sequences: where every step reads a single segment, or
+/// learned memories have a bptt_depth of 0. segments: those of a step. Whether a single segment is the reason.
+bool warn_of_cut_memories(const core::Model& model, int64_t segments);
 
 }  // namespace mnemo::train

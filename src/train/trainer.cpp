@@ -399,7 +399,7 @@ TrainReport Trainer::run(const RunHooks& hooks) {
     tell();
   };
   tell();
-  if (carries_ && options_.segments_per_step + options_.replay <= 1) warn_of_cut_memories(model_);
+  const bool is_cut = carries_ && warn_of_cut_memories(model_, options_.segments_per_step + options_.replay);
   const std::unique_ptr<RunLog> log = writes() ? std::make_unique<RunLog>(run_folder_, steps_, options_.tensorboard)
                                                : nullptr;
   std::optional<base::Progress> progress;
@@ -423,7 +423,7 @@ TrainReport Trainer::run(const RunHooks& hooks) {
   while (!last && stopped == 0) {
     const StepOutcome outcome = step();
     tell();
-    watch_.look(model_, trained_, lora_ != nullptr, options_.steps);
+    if (!is_cut) watch_.look(model_, trained_, lora_ != nullptr, options_.steps);
     last = steps_ == options_.steps;
     try {
       if (last || every(options_.log_every)) {

@@ -492,6 +492,16 @@ TEST_F(TrainerTest, AMemoryThatCannotLearnToWriteIsNamedBeforeTheFirstStep) {
     EXPECT_EQ(log_of(1, 2, rmt, resumes).find(about), std::string::npos) << "a replay reads more than one";
     EXPECT_EQ(log_of(1, 0, memories().at("segment cache"), resumes).find(about), std::string::npos);
   }
+  const std::vector<Node> depth_0 = {
+      Node::table({{"type", "recurrent_tokens"}, {"num_mem_tokens", 2}, {"bptt_depth", 0}})};
+  const std::string without = log_of(3, 0, depth_0, false);
+  EXPECT_NE(without.find("expected a bptt_depth of 1 or more, found 0"), std::string::npos) << without;
+  // Once, not for its parameters again.
+  const std::vector<Node> grc = {
+      Node::table({{"type", "grc"}, {"cache_len", 4}, {"lifetime", "sequence"}, {"bptt_depth", 1}})};
+  const std::string once = log_of(1, 0, grc, false);
+  EXPECT_NE(once.find("no gradient reaches the segment that wrote"), std::string::npos) << once;
+  EXPECT_EQ(once.find("no gradient"), once.rfind("no gradient")) << once;
 }
 
 }  // namespace
