@@ -49,15 +49,18 @@ bool is_path_key(std::string_view key) {
   return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
 }
 
-/// The lines of [data] that say where the data is and how it is stored. Paths are those of the data; of other keys what
-/// the recipe says itself comes first.
+/// Whether a key of [data] is decided by the data, whatever the recipe says.
+bool is_of_data(std::string_view key) { return is_path_key(key) || key == "format"; }
+
+/// The lines of [data] that say where the data is and how it is stored. Paths and format are those of the data; of
+/// other keys what the recipe says itself comes first.
 std::string data_lines(const base::Node& found, const base::Node& said, const std::optional<std::string>& folder) {
   std::string lines;
   for (const auto& [key, value] : found.members()) {
     const bool empty = value.is_null() || (value.is_string() && value.as_string().empty());
     const bool usual = key == "type" && value == base::Node(tasks::TaskTypes::all().default_type);
     const bool path = is_path_key(key);
-    if (empty || usual || (said.contains(key) && !path)) continue;
+    if (empty || usual || (said.contains(key) && !is_of_data(key))) continue;
     const std::string text = path ? base::json_string(path_from(folder, value.as_string())) : base::to_json(value, -1);
     lines += fmt::format("{} = {}\n", key, text);
   }
@@ -67,7 +70,7 @@ std::string data_lines(const base::Node& found, const base::Node& said, const st
 /// Whether the line of [data] names other data, or takes a share of the training data for a part that was found with
 /// data of its own.
 bool is_replaced(const std::string& line, const base::Node& found) {
-  if (const size_t equals = line.find(" ="); equals != std::string::npos && is_path_key(line.substr(0, equals)))
+  if (const size_t equals = line.find(" ="); equals != std::string::npos && is_of_data(line.substr(0, equals)))
     return found.contains(line.substr(0, equals));
   for (const char* part : {"valid", "test"}) {
     const base::Node* own = found.find(part);

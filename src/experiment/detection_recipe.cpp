@@ -24,6 +24,7 @@ recipes::Recipe detection_recipe(const bundle::Bundle& stored, const std::string
   for (const std::string& name : bundle::class_names(stored.folder)) names.push_back(name);
   table->set("classes", std::move(names));
   table->set("splits", base::Node::array());
+  if (table->contains("valid")) table->erase("valid");
   base::Node root = base::Node::table({{"data", std::move(*table)}});
   root.set("model", base::write_options(stored.options()));
   return recipes::read_recipe(root);

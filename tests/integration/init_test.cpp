@@ -150,6 +150,29 @@ TEST_F(Init, PartsInFoldersOfTheirOwnTakeNoShareOfThePhotos) {
   EXPECT_TRUE(holds(recipe_of("val"), "held out, where there is no folder of its own for them.\nvalid_fraction = 0.1"));
 }
 
+/// The format and the parts are those of the folder, whatever the recipe says.
+TEST_F(Init, AFolderOfAnnotatedPhotosSaysItsFormat) {
+  const auto place = [&](const std::string& name, const std::string& text) {
+    fs::create_directories(fs::path(folder_ / name).parent_path());
+    write(folder_ / name, text);
+  };
+  place("voc/Annotations/a.xml",
+        "<annotation><filename>a.jpg</filename><size><width>8</width><height>6</height></size><object><name>dot</name>"
+        "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>4</xmax><ymax>4</ymax></bndbox></object></annotation>");
+  place("voc/JPEGImages/a.jpg", "");
+  const std::string voc = run({"init", "--data", folder_ / "voc"}).out;
+  EXPECT_TRUE(holds(voc, "format = \"voc\"\ntrain = \"" + (folder_ / "voc") + "\"\nsplits = []\n")) << voc;
+  EXPECT_TRUE(holds(voc, "valid_fraction = 0.1") && !holds(voc, "format = \"coco\"")) << voc;
+  place("voc/ImageSets/Main/train.txt", "a\n");
+  place("voc/ImageSets/Main/val.txt", "a\n");
+  const std::string parts = run({"init", "--data", folder_ / "voc"}).out;
+  EXPECT_TRUE(holds(parts, "splits = [\"train\",\"val\"]") && !holds(parts, "valid_fraction")) << parts;
+  place("set/annotations/instances_train.json", "{\"images\": [], \"annotations\": [], \"categories\": []}");
+  const Finished coco = run({"init", "--data", folder_ / "set"});
+  EXPECT_TRUE(holds(coco.out, "# Read as detection: ") && holds(coco.out, "instances_train.json")) << coco.out;
+  EXPECT_TRUE(holds(run({"data", folder_ / "set"}).err, "read as detection")) << "as `data` does";
+}
+
 TEST_F(Init, KeysOfRecipesAreSearched) {
   const Finished found = run({"help", "recipe", "nucleus"});
   EXPECT_TRUE(holds(found.out, "generate.sampling.top_p = 1")) << found.out;

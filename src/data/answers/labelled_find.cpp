@@ -103,9 +103,22 @@ bool is_folder_of_labels(const std::string& path) {
 
 }  // namespace
 
+std::optional<std::string> find_articles(const std::string& folder) {
+  constexpr std::string_view kArticles = "articles-";
+  if (!base::is_folder(folder)) return std::nullopt;
+  std::vector<std::string> found;
+  for (const std::string& name : base::list_folder(folder)) {
+    const bool labelled = name.starts_with(kArticles) && name.ends_with(".xml") &&
+                          base::path_exists(base::join_path(folder, "ground-truth-" + name.substr(kArticles.size())));
+    if (labelled) found.push_back(base::join_path(folder, name));
+  }
+  return found.size() == 1 ? std::optional(found.front()) : std::nullopt;
+}
+
 std::optional<LabelledColumns> find_labelled(const std::string& path) {
   if (is_pattern(path)) return std::nullopt;
-  if (base::is_folder(path)) return is_folder_of_labels(path) ? std::optional(LabelledColumns{}) : std::nullopt;
+  if (base::is_folder(path))
+    return is_folder_of_labels(path) || find_articles(path) ? std::optional(LabelledColumns{}) : std::nullopt;
   const std::string name = std::filesystem::path(path).filename().string();
   if (name.ends_with(".xml")) return name.starts_with("articles-") ? std::optional(LabelledColumns{}) : std::nullopt;
   const TableHead head = read_table_head(path);

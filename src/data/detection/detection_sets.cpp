@@ -230,4 +230,34 @@ std::optional<SetFormat> detection_format(const std::string& path) {
   return std::nullopt;
 }
 
+std::optional<DetectionOptions> find_detections(const std::string& path) {
+  DetectionOptions found;
+  if (const auto format = detection_format(path)) {
+    found.format = *format;
+    found.train = path;
+    if (found.format != SetFormat::voc) return found;
+    const auto lacks = [&](const std::string& split) {
+      return !base::path_exists(base::join_path(path, "ImageSets/Main/" + split + ".txt"));
+    };
+    found.splits.erase(std::find_if(found.splits.begin(), found.splits.end(), lacks), found.splits.end());
+    if (found.splits.size() > 1) found.valid = path;
+    return found;
+  }
+  const std::string folder = base::join_path(path, "annotations");
+  if (!base::is_folder(folder)) return std::nullopt;
+  std::vector<std::string> files;
+  for (const std::string& name : base::list_folder(folder)) {
+    const std::string file = base::join_path(folder, name);
+    if (detection_format(file) != SetFormat::coco) continue;
+    files.push_back(file);
+    if (name.starts_with("instances_train")) found.train = file;
+    if (name.starts_with("instances_val")) found.valid = file;
+  }
+  if (files.size() == 1) {
+    found.train = files.front();
+    found.valid.clear();
+  }
+  return found.train.empty() ? std::nullopt : std::optional(found);
+}
+
 }  // namespace mnemo::data

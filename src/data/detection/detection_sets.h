@@ -43,4 +43,9 @@ std::vector<int64_t> spread_numbers(int64_t size, int64_t count);
 /// Whether a path is of such data, and in which format; nothing otherwise.
 std::optional<DetectionOptions::Format> detection_format(const std::string& path);
 
+/// How such data are read, by their format, parts and VOC's lists of splits; nothing for other data. A folder without a
+/// format of its own has the layout of COCO: `annotations` with a single file, or with instances_train*.json and
+/// perhaps instances_val*.json.
+std::optional<DetectionOptions> find_detections(const std::string& path);
+
 }  // namespace mnemo::data

@@ -74,12 +74,13 @@ DetectionSpec::DetectionSpec(const base::Node& table)
     : TaskSpec(table), options_(base::read_typed_options<Options>(table)) {}
 
 std::optional<base::Node> DetectionSpec::found_in(const std::string& path) {
-  const auto format = data::detection_format(path);
-  if (!format) return std::nullopt;
-  Options options;
-  options.format = *format;
-  const base::Node found = base::write_options(options);
-  return base::Node::table({{"format", found.at("format")}, {"train", path}});
+  const std::optional<Options> options = data::find_detections(path);
+  if (!options) return std::nullopt;
+  const base::Node found = base::write_options(*options);
+  base::Node table = base::Node::table({{"format", found.at("format")}, {"train", options->train}});
+  if (!options->valid.empty()) table.set("valid", options->valid);
+  if (options->splits != Options().splits) table.set("splits", found.at("splits"));
+  return table;
 }
 
 std::string DetectionSpec::describe() const {

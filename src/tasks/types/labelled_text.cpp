@@ -48,7 +48,7 @@ ClassificationOptions labelled_text_segments(const data::LabelledTextOptions& te
 std::optional<base::Node> LabelledTextSpec::found_in(const std::string& path) {
   const std::optional<data::LabelledColumns> columns = data::find_labelled(path);
   if (!columns) return std::nullopt;
-  base::Node table = base::Node::table({{"train", path}});
+  base::Node table = base::Node::table({{"train", data::find_articles(path).value_or(path)}});
   if (columns->text.empty()) return table;
   table.set("text_column", columns->text);
   if (!columns->second.empty()) table.set("second_column", columns->second);

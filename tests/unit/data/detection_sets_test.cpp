@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <tuple>
 
 #include "base/error.h"
+#include "base/file_io.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/painted_objects.h"
 #include "tests/support/temporary_folder.h"
@@ -124,6 +127,36 @@ TEST_F(DetectionSetsTest, FormatsAreRecognised) {
   base::write_file_atomic(folder_ / "metadata.jsonl",
                           "{\"file_name\": \"a.jpg\", \"objects\": {\"bbox\": [], \"categories\": []}}\n");
   EXPECT_EQ(detection_format(folder_.path()), DetectionOptions::Format::lines);
+}
+
+// A folder in the layout of COCO has its annotations in a folder; VOC says its parts in lists, or has none.
+TEST(FindDetections, KnowsFoldersByTheirLayout) {
+  const test::TemporaryFolder folder;
+  const auto file = [&](const std::string& name, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(folder / name).parent_path());
+    base::write_file_atomic(folder / name, text);
+    return folder / name;
+  };
+  const std::string set = "{\"images\": [], \"annotations\": [], \"categories\": []}";
+  EXPECT_FALSE(find_detections(folder.path()));
+  const std::string valid = file("annotations/instances_val2017.json", set);
+  EXPECT_EQ(find_detections(folder.path())->train, valid) << "the only one";
+  const std::string train = file("annotations/instances_train2017.json", set);
+  file("annotations/person_keypoints_train2017.json", set);
+  const DetectionOptions coco = *find_detections(folder.path());
+  EXPECT_EQ(std::tie(coco.train, coco.valid), std::tie(train, valid));
+  EXPECT_EQ(coco.format, DetectionOptions::Format::coco);
+
+  file("voc/Annotations/a.xml", "");
+  file("voc/JPEGImages/a.jpg", "");
+  const DetectionOptions plain = *find_detections(folder / "voc");
+  EXPECT_EQ(plain.format, DetectionOptions::Format::voc);
+  EXPECT_TRUE(plain.splits.empty() && plain.valid.empty());
+  file("voc/ImageSets/Main/train.txt", "a\n");
+  file("voc/ImageSets/Main/val.txt", "a\n");
+  const DetectionOptions split = *find_detections(folder / "voc");
+  EXPECT_EQ(split.splits, (std::vector<std::string>{"train", "val"}));
+  EXPECT_EQ(split.valid, folder / "voc");
 }
 
 TEST(SpreadNumbers, AreEvenAndAllThereAre) {

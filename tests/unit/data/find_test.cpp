@@ -40,6 +40,19 @@ struct Find : testing::Test {
   }
 };
 
+TEST_F(Find, AFolderWithOneFileOfArticlesIsLabelled) {
+  std::filesystem::create_directory(folder / "news");
+  file("news/article.xsd", "");
+  const std::string articles = file("news/articles-a.xml", "<articles/>");
+  EXPECT_EQ(find_articles(folder / "news"), std::nullopt) << "no labels";
+  file("news/ground-truth-a.xml", "<articles/>");
+  EXPECT_EQ(find_articles(folder / "news"), articles);
+  EXPECT_EQ(columns_of(folder / "news"), "||");
+  file("news/articles-b.xml", "<articles/>");
+  file("news/ground-truth-b.xml", "<articles/>");
+  EXPECT_EQ(find_articles(folder / "news"), std::nullopt) << "several";
+}
+
 TEST_F(Find, TablesWithALabelAreLabelledTexts) {
   EXPECT_EQ(columns_of(file("a.csv", "review,sentiment\n\"good, very\",pos\nbad,neg\n")), "review||sentiment");
   EXPECT_EQ(columns_of(file("b.tsv", "id\tText\tLabel\n1\tgood\t1\n2\tbad\t0\n")), "Text||Label");
