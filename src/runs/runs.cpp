@@ -6,6 +6,7 @@
 #include <cmath>
 #include <ctime>
 #include <filesystem>
+#include <limits>
 #include <set>
 
 #include "base/error.h"
@@ -62,8 +63,8 @@ void add_values(const base::Node& line, const std::string& prefix, RunInfo& run)
   }
 }
 
-/// The last values of the log. Its last line may be incomplete.
-void read_log(const std::string& path, RunInfo& run) {
+/// The last values of the log, up to a step. Its last line may be incomplete.
+void read_log(const std::string& path, RunInfo& run, int64_t up_to) {
   if (!base::path_exists(path)) return;
   const std::string text = base::read_file(path, uint64_t{1} << 30);
   // A line of losses and one of an evaluation hold all names.
@@ -73,11 +74,12 @@ void read_log(const std::string& path, RunInfo& run) {
     const size_t before = text.rfind('\n', end - 1);
     const size_t begin = before == std::string::npos ? 0 : before + 1;
     const base::Node line = base::parse_json(std::string_view(text).substr(begin, end - begin), path, {}, number--);
+    end = before;
+    if (line.at("step").as_int() > up_to) continue;
     run.step = std::max(run.step, line.at("step").as_int());
     bool& seen = line.contains("valid") ? evaluation : losses;
     if (!seen) add_values(line, "", run);
     seen = true;
-    end = before;
   }
   std::erase_if(run.values, [](const auto& value) { return value.first == "step"; });
 }
@@ -187,7 +189,7 @@ RunInfo read_run(const std::string& folder) {
   run.recipe = base::write_options(recipe);
   run.metric = recipe.task()->metric().key();
   const std::string log = base::join_path(folder, kLogFile);
-  read_log(log, run);
+  read_log(log, run, std::numeric_limits<int64_t>::max());
   run.bytes = bytes_of(folder);
   run.changed = changed_at(base::path_exists(log) ? log : path);
 
@@ -208,6 +210,10 @@ RunInfo read_run(const std::string& folder) {
                                                 : RunState::interrupted;
   // A checkpoint may lie between two lines of the log; an interrupted run goes on from it, whatever it did since.
   const bool goes_on = run.state == RunState::interrupted && run.checkpoint;
+  if (goes_on && run.step > *run.checkpoint) {
+    run.values.clear();
+    read_log(log, run, *run.checkpoint);
+  }
   run.step = goes_on ? *run.checkpoint : std::max(run.step, run.checkpoint.value_or(0));
   return run;
 }

@@ -50,6 +50,13 @@ TEST_F(Runs, AreListedWithTheirState) {
   fs::remove_all(part + "/step-00000006");
   EXPECT_EQ(listed("part").at("checkpoint").as_int(), 3);
   EXPECT_EQ(listed("part").at("step").as_int(), 3) << "the log says 6";
+  const std::string whole_log = content(part + "/log.jsonl");
+  write(part + "/log.jsonl",
+        "{\"step\":3,\"tokens\":30,\"loss\":3}\n{\"step\":3,\"valid\":{\"nll\":0.5}}\n"
+        "{\"step\":5,\"tokens\":50,\"loss\":2}\n{\"step\":6,\"valid\":{\"nll\":0.25}}\n");
+  EXPECT_EQ(listed("part").at("last").at("tokens").as_double(), 30) << "what was lost is not shown";
+  EXPECT_EQ(listed("part").at("last").at("valid.nll").as_double(), 0.5);
+  write(part + "/log.jsonl", whole_log);
   EXPECT_TRUE(holds(run({"runs", folder_ / "runs"}).out, "interrupted at step 3  3 of 6"))
       << run({"runs", folder_ / "runs"}).out;
   write(part + "/.lock", "999999999 host boot\n");
