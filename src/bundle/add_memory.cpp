@@ -270,7 +270,9 @@ Converted add_memory(const ConvertOptions& options) {
                   *options.lora, folder);
     apply_peft(*options.lora, *published.format, *made.model);
   } else if (options.lora) {
-    weights::apply_lora(weights::read_safetensors(*options.lora), made.model->parameters().named(), *options.lora);
+    const weights::TensorFile file = weights::read_safetensors(*options.lora);
+    weights::apply_lora(file, made.model->parameters().named(), *options.lora);
+    std::erase_if(made.fresh, [&](const std::string& name) { return file.find(name) != nullptr; });
   }
   Converted result{.parameters = made.model->parameters().count()};
   for (const std::string& name : made.fresh) result.fresh += made.model->parameters().find(name).numel();

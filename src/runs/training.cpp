@@ -192,6 +192,7 @@ void finish(const TrainingOptions& options, Training& training) {
 void describe_lora(const std::string& path, const recipes::Recipe& recipe, const experiment::Experiment& experiment) {
   if (!recipe.train.lora) return;
   weights::TensorFile file = weights::read_safetensors(path);
+  file.metadata[weights::kLoraRest] = weights::digest_of_rest(file, experiment.model->parameters().named());
   file.metadata[weights::kLoraModel] = base::to_json(base::write_options(experiment.recipe.model), -1);
   if (recipe.init) file.metadata[weights::kLoraBase] = std::filesystem::path(*recipe.init).filename().string();
   weights::write_safetensors(path, file.tensors, file.metadata);

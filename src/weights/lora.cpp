@@ -23,6 +23,14 @@ std::string digest_of(const std::map<std::string, at::Tensor>& weights) {
   return digest.hex();
 }
 
+std::string digest_of_rest(const TensorFile& file, const NamedTensors& model) {
+  std::map<std::string, at::Tensor> rest;
+  for (const auto& [name, tensor] : model) {
+    if (file.find(name) == nullptr && file.find(name + std::string(kLoraA)) == nullptr) rest[name] = tensor;
+  }
+  return digest_of(rest);
+}
+
 double lora_scale(const TensorFile& file, const std::string& path) {
   const auto written = file.metadata.find(kLoraScale);
   base::require(written != file.metadata.end(), "{}: expected the metadata '{}', found none; this is no file of LoRA",
@@ -70,6 +78,11 @@ std::vector<Move> moves_of(const TensorFile& file, const NamedTensors& model, co
                 "{}: expected the model that its training started from, found another, or one that it is merged into "
                 "already: the weights that it changes differ from the digest '{}' of its metadata",
                 path, kLoraStart);
+  const auto rest = file.metadata.find(kLoraRest);
+  base::require(rest == file.metadata.end() || digest_of_rest(file, model) == rest->second,
+                "{}: expected the model that its training started from, found another: the weights that it leaves "
+                "alone differ from the digest '{}' of its metadata",
+                path, kLoraRest);
   return moves;
 }
 

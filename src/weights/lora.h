@@ -24,6 +24,11 @@ at::Tensor lora_weight(const at::Tensor& start, const at::Tensor& a, const at::T
 /// SHA-256 of the bytes of weights, one after another in the order of their names.
 std::string digest_of(const std::map<std::string, at::Tensor>& weights);
 
+/// SHA-256 of the parameters of a model that a file of LoRA leaves alone, in the order of their names.
+std::string digest_of_rest(const TensorFile& file, const NamedTensors& model);
+
+/// digest_of_rest of the model that was trained.
+inline constexpr const char* kLoraRest = "lora_rest";
 /// The model that was trained, as JSON of its [model] table: its memory and segment with the rest.
 inline constexpr const char* kLoraModel = "lora_model";
 /// The folder that the training started from.
@@ -37,7 +42,8 @@ void require_lora(const TensorFile& file, const NamedTensors& model, const std::
 
 /// Moves the tensors of a model to where the file's training left them. Throws InputError naming file and tensor for a
 /// parameter that the model lacks, another shape, or a factor without the other. If the file has `lora_start`, also
-/// throws for a model that the training did not start from, or that the file was merged into before.
+/// throws for a model that the training did not start from, or that the file was merged into before; if it has
+/// `lora_rest`, for one whose other weights differ.
 void apply_lora(const TensorFile& file, const NamedTensors& model, const std::string& path);
 
 }  // namespace mnemo::weights

@@ -108,12 +108,23 @@ TEST_F(LowRankTest, TargetsMoveByTheirRankAndNothingElseButOnly) {
 
   // The small file makes the trained model out of the one it started from.
   run.trainer->write_lora(folder / "lora.safetensors");
-  const auto file = weights::read_safetensors(folder / "lora.safetensors");
+  auto file = weights::read_safetensors(folder / "lora.safetensors");
   EXPECT_EQ(file.tensors.size(), 5U);
+  file.metadata[weights::kLoraRest] = weights::digest_of_rest(file, run.model->parameters().named());
   const auto again = make();
   weights::apply_lora(file, again.model->parameters().named(), "lora.safetensors");
   for (const auto& [name, tensor] : again.model->parameters().named())
     EXPECT_TRUE(at::allclose(tensor, run.model->parameters().find(name), 1e-6, 1e-7)) << name;
+
+  // Another model is refused, also where it differs in what the training left alone.
+  const auto other = make();
+  {
+    const at::NoGradGuard no_grad;
+    at::Tensor(other.model->parameters().find("embed.weight")).flatten()[0] += 1e-3;
+  }
+  test::expect_error<base::InputError>(
+      [&] { weights::apply_lora(file, other.model->parameters().named(), "lora.safetensors"); },
+      {"lora.safetensors: expected the model that its training started from, found another", "'lora_rest'"});
 }
 
 TEST_F(LowRankTest, AResumedRunHasTheBitsOfTheUninterruptedOne) {
