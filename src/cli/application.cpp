@@ -220,6 +220,20 @@ std::shared_ptr<CLI::App> make_application() {
   return app;
 }
 
+namespace {
+
+/// Whether `mnemo help recipe WORD` finds a key.
+bool is_in_recipes(const std::string& word) {
+  try {
+    recipes::find_recipe_docs({word});
+  } catch (const base::InputError&) {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 std::string help_text(const std::string& command) {
   const std::shared_ptr<CLI::App> app = make_application();
   if (command.empty()) return app->help();
@@ -228,7 +242,10 @@ std::string help_text(const std::string& command) {
   }
   std::vector<std::string> known = known_words(*app, false);
   for (const char* subject : {"recipe", "presets", "man"}) known.emplace_back(subject);
-  base::input_error("help: unknown subject '{}'{}", base::printable(command), base::suggestion(command, known));
+  const bool of_keys = !base::nearest(command, known) && is_in_recipes(command);
+  base::input_error("help: unknown subject '{}'{}", base::printable(command),
+                    of_keys ? "; keys of a recipe: mnemo help recipe " + base::shell_quoted(command)
+                            : base::suggestion(command, known));
 }
 
 int run(int argc, char** argv, const std::function<std::shared_ptr<CLI::App>()>& make) {

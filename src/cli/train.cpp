@@ -10,6 +10,7 @@
 #include "base/json_value.h"
 #include "base/log.h"
 #include "base/output.h"
+#include "base/printable.h"
 #include "base/progress.h"
 #include "base/require_folder.h"
 #include "base/text_format.h"
@@ -105,6 +106,11 @@ Plan training_plan(const TrainArguments& options) {
     base::require(base::path_exists(plan.source), "{}: not a training run (recipe.toml is missing)", plan.folder);
   } else {
     plan.source = plain ? command : recipe_path(options.recipe, true);
+    const bool is_recipe = plain || plan.source.ends_with(".toml") || plan.source.ends_with(".json");
+    base::require(is_recipe || !base::path_exists(plan.source),
+                  "{0}: {1}: expected a recipe (.toml or .json); data are given as --data {2}: mnemo {0} RECIPE --data "
+                  "{2}",
+                  command, base::printable(plan.source, 400), base::shell_quoted(plan.source));
     plan.folder = options.out.value_or(
         "runs/" + (plain ? options.name.value_or("task") : std::filesystem::path(options.recipe).stem().string()));
   }

@@ -16,6 +16,7 @@
 #include "bundle/bundle.h"
 #include "bundle/class_names.h"
 #include "bundle/published_config.h"
+#include "bundle/require_model_folder.h"
 #include "bundle/take_weights.h"
 #include "core/head.h"
 #include "core/model_outline.h"
@@ -62,9 +63,11 @@ void warn_of_other_vocabulary(const std::string& folder, const models::ModelOpti
   const int64_t words = model.embedding.vocab_size, spare = words - data.vocabulary;
   if (data.vocabulary == 0 || spare <= 128 + data.vocabulary / 20) return;
   base::log_warning(
-      "{}: the model has {} tokens and the data {}: expected the tokenizer that the model was trained with "
-      "(data.tokenizer = \"{}\"), with another one its token ids mean other words",
-      folder, words, data.vocabulary, folder);
+      "{}: the model has {} tokens and the data {}: expected the tokenizer that the model was trained with ({}), with "
+      "another one its token ids mean other words",
+      folder, words, data.vocabulary,
+      text::has_tokenizer(folder) ? fmt::format("data.tokenizer = \"{}\"", folder)
+                                  : std::string("its files, which this folder lacks, by data.tokenizer"));
 }
 
 /// Refuses a model that this machine cannot hold before any of it is allocated. `copies` of its parameters: with
@@ -387,6 +390,7 @@ Experiment make_experiment(const recipes::Recipe& recipe) {
   bench.tokenizer = loaded.tokenizer;
   if (recipe.init) {
     const std::string folder = bundle::find_model_folder(*recipe.init);
+    bundle::require_model_folder(folder);
     // A published model may have got more words, and come without a tokenizer.
     const bool has_own = !bench.files.empty() || text::has_tokenizer(folder);
     if (has_own && bundle::find_published(folder).format == nullptr)
