@@ -11,6 +11,7 @@ namespace {
 /// Reads at most `limit` bytes in chunks, so that pipes work and an endless file ends.
 std::string read_limited(const std::string& name, size_t limit) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(name.c_str(), "rb"), std::fclose);
+  require(file != nullptr || errno != ENOENT, "{}: no such file", name);
   require(file != nullptr, "cannot read {}: {}", name, std::strerror(errno));
   std::string text;
   char piece[16384];

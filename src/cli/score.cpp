@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/exit_status.h"
+#include "base/file_io.h"
 #include "base/json_value.h"
 #include "base/output.h"
 #include "base/text_table.h"
@@ -72,6 +73,7 @@ Metric chrf(const References& references) {
 }
 
 int score_files(const ScoreArguments& arguments) {
+  base::require(base::path_exists(arguments.hypotheses), "score: {}: no such file", arguments.hypotheses);
   base::require(!arguments.references.empty(), "score: expected --references FILE, found none");
   base::require(arguments.against || (!arguments.samples && !arguments.seed),
                 "score: --samples and --seed compare two systems; add --against FILE or drop them");

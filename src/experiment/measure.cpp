@@ -33,6 +33,12 @@
 namespace mnemo::experiment {
 namespace {
 
+/// What helps where a recipe has no such part.
+constexpr const char* kOtherPart =
+    "choose another with --part (train, valid or test), give data with --data, or train with held-out data: "
+    "data.valid, "
+    "or data.valid_fraction = 0.05";
+
 void require_no_text_options(const MeasureOptions& options) {
   base::require(!options.segment_size && !options.precision && !options.documents && !options.separator &&
                     !options.reset && !options.context && !options.strict,
@@ -203,7 +209,7 @@ Measured measure_own(const bundle::Bundle& stored, const recipes::Recipe& recipe
     const std::optional<text::TextSource> source = part == data::Part::train   ? split.train
                                                    : part == data::Part::valid ? split.valid
                                                                                : split.test;
-    base::require(source.has_value(), "{}: its recipe has no {} part; give a text with --data", stored.folder, name);
+    base::require(source.has_value(), "{}: its recipe has no {} part; {}", stored.folder, name, kOtherPart);
     return measure_text(
         stored,
         data::encode_text(*stored.tokenizer, *source, text->document_rule(), text->token_between(*stored.tokenizer)),
@@ -216,7 +222,7 @@ Measured measure_own(const bundle::Bundle& stored, const recipes::Recipe& recipe
                           base::printable(images.train, 400));
   }
   const auto found = evaluated(stored, recipe, options, part);
-  base::require(found.has_value(), "{}: its recipe has no {} part", stored.folder, name);
+  base::require(found.has_value(), "{}: its recipe has no {} part; {}", stored.folder, name, kOtherPart);
   return {task->describe() + " Part " + name + ".", found->predictions, found->metrics, 0, found->notes};
 }
 
@@ -317,7 +323,7 @@ Measured measure_detector(const bundle::Bundle& stored, const MeasureOptions& op
   if (options.data) recipe = detection_recipe(stored, *options.data);
   const std::string name = options.part.value_or("valid");
   const auto found = evaluated(stored, *recipe, options, data::part_of(name, "eval: --part"));
-  base::require(found.has_value(), "{}: has no {} part", recipe->data.at("train").as_string(), name);
+  base::require(found.has_value(), "{}: has no {} part; {}", recipe->data.at("train").as_string(), name, kOtherPart);
   const std::string part = options.data ? "" : " Part " + name + ".";
   return {recipe->task()->describe() + part, found->predictions, found->metrics, 0, found->notes};
 }

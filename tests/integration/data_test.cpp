@@ -82,7 +82,8 @@ TEST_F(DataCommands, SamplesOfAMadeTaskAreATaskFileThatTrains) {
   EXPECT_EQ(measured.at("predictions").as_int(), 5 * 6);
   EXPECT_EQ(measured.at("accuracy").as_double(), held_out.at("accuracy").as_double());
   EXPECT_EQ(json({"eval", folder_ / "run", "--part", "train", "--json"}).at("predictions").as_int(), 20 * 6);
-  expect_mistake({"eval", folder_ / "run", "--part", "test"}, "has no test part");
+  expect_mistake({"eval", folder_ / "run", "--part", "test"},
+                 "has no test part; choose another with --part (train, valid or test), give data with --data");
 
   write("valid.tsv", "input\ttarget\tanswer\n2 3\t3 x\t0 1\n");
   expect_mistake({"train", folder_ / "task.toml", "--out", folder_ / "other"},

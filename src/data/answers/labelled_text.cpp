@@ -49,11 +49,13 @@ void require_text_in_utf8(const LabelledText& text, std::string_view advice) {
   }
 }
 
-int64_t class_of(const LabelledText& text, const std::vector<std::string>& labels) {
+/// remedy: the end of the message about another label.
+int64_t class_of(const LabelledText& text, const std::vector<std::string>& labels, const char* remedy = "") {
   const auto found = std::find(labels.begin(), labels.end(), text.label);
   if (found == labels.end())
-    base::input_error("{}: expected a label of {}, found {}", text.where,
-                      base::printable(fmt::format("{}", fmt::join(labels, ", ")), 400), base::in_quotes(text.label));
+    base::input_error("{}: expected a label of {}, found {}{}", text.where,
+                      base::printable(fmt::format("{}", fmt::join(labels, ", ")), 400), base::in_quotes(text.label),
+                      remedy);
   return found - labels.begin();
 }
 
@@ -257,8 +259,12 @@ LabelledTextSets read_labelled_texts(const LabelledTextOptions& options) {
     hold_out(sets.train, sets.test, options.test_fraction, whole, random);
   }
   base::require(!sets.train.empty(), "{}: expected at least one text for training, found none", options.train);
+  // A header of one's own may be that of a published table, such as SST-2's.
+  const char* remedy = options.text_column.empty() && !base::is_folder(options.train) && options.labels.empty()
+                           ? "; for a table of your own name its columns: data.text_column, data.label_column"
+                           : "";
   for (const auto* part : {&sets.train, &sets.valid, &sets.test}) {
-    for (const LabelledText& text : *part) class_of(text, sets.labels);
+    for (const LabelledText& text : *part) class_of(text, sets.labels, remedy);
   }
   return sets;
 }

@@ -83,13 +83,17 @@ LoadedTask TextSpec::load(const models::ModelOptions& model, const TaskSettings&
   data::Corpus corpus = data::load_corpus(options_);
   // The last segment of a document may be short, so any size works; a stream has a fixed length.
   const int64_t tokens = corpus.train->size(), stream = (tokens - 2) / settings.batch_size + 1;
-  base::require(corpus.train->has_documents() || tokens <= settings.batch_size || model.segment_size <= stream,
-                "recipe: 'model.segment_size': expected at most {}, the length of a stream (the {} training tokens in "
-                "train.batch_size = {} streams), found {}{}",
-                stream, tokens, settings.batch_size, model.segment_size,
-                model.segment_size < tokens
-                    ? fmt::format("; or train.batch_size of at most {}", (tokens - 2) / (model.segment_size - 1))
-                    : "");
+  if (!corpus.train->has_documents() && tokens > settings.batch_size && model.segment_size > stream) {
+    const std::string streams = fmt::format("(the {} training tokens in train.batch_size = {} streams)", tokens,
+                                            settings.batch_size);
+    base::require(
+        model.segment_size >= tokens,
+        "recipe: 'train.batch_size': expected at most {}, so that a stream is as long as model.segment_size = "
+        "{} {}, found {}; or model.segment_size of at most {}",
+        (tokens - 2) / (model.segment_size - 1), model.segment_size, streams, settings.batch_size, stream);
+    base::input_error("recipe: 'model.segment_size': expected at most {}, the length of a stream {}, found {}", stream,
+                      streams, model.segment_size);
+  }
   base::require(
       corpus.valid == nullptr || corpus.valid->size() > 1,
       "{}: the validation part has {} token, at least 2 are needed; expected a larger data.valid_fraction, 0, "

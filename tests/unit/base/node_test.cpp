@@ -115,7 +115,7 @@ TEST(ConfigFile, IsReadByItsExtension) {
   EXPECT_EQ(read_config_file(write("b.toml", "\n\na = 1")).at("a").place().text(), (folder / "b.toml").string() + ":3");
   expect_error<InputError>([&] { read_config_file(write("list.json", "[1]")); }, {"list.json", "expected a table"});
   expect_error<InputError>([&] { read_config_file(write("a.yaml", "")); }, {"a.yaml", ".toml or .json"});
-  expect_error<InputError>([&] { read_config_file(folder / "none.toml"); }, {"none.toml", "No such file"});
+  expect_error<InputError>([&] { read_config_file(folder / "none.toml"); }, {"none.toml: no such file"});
   std::filesystem::create_directory(folder / "folder.toml");
   expect_error<InputError>([&] { read_config_file(folder / "folder.toml"); }, {"folder.toml", "directory"});
   const std::string large((size_t{1} << 20) + 1, ' ');

@@ -143,7 +143,9 @@ TEST_F(LabelledTextFiles, AFixedSplitListsTheIdsOfArticles) {
 
 TEST_F(LabelledTextFiles, MistakesInTablesAreToldWithTheirLine) {
   refused("sentence\tlabel\nfine\t1\nbad\n", {"bad.tsv:3:1: expected 2 tab-separated columns, as in line 1, found 1"});
-  refused("sentence\tlabel\nfine\t2\n", {"bad.tsv:2: expected a label of 0, 1, found \"2\""});
+  refused(
+      "sentence\tlabel\nfine\t2\n",
+      {"bad.tsv:2: expected a label of 0, 1, found \"2\"; for a table of your own name its columns: data.text_column"});
   refused("index\tsentence\n0\tof the test set\n", {"bad.tsv:1:1: expected the first line of SST-2"});
   refused("sentence\tlabel\nno " + std::string(70'000, 'x') + "\t1\n",
           {"bad.tsv:2:4: expected words of at most 65536 bytes, found one of 70000"});
