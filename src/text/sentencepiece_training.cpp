@@ -20,8 +20,9 @@ namespace {
 /// SentencePiece skips longer lines than this by default; we set its limit to the longest line.
 constexpr size_t kUsualLine = 4192;
 constexpr size_t kLongestTrainingLine = size_t{1} << 20;
-/// The library compares repetitions inside a line with one another, in time that grows with their length.
-constexpr size_t kLongestUnigramLine = 8192;
+/// For unigram the library compares repetitions inside a line with one another, in time that grows with their length.
+/// For BPE it ends the process at a word of more than 65,535 characters; its rules make at most 18 of three bytes.
+constexpr size_t kLongestPart = 8192;
 constexpr std::string_view kMarkOfSpace = "\u2581", kUnknownMark = "\u2585";
 
 class Lines final : public sentencepiece::SentenceIterator {
@@ -70,10 +71,10 @@ void cut_lines(std::vector<std::string>& lines, const std::string& where) {
   int64_t long_lines = 0;
   for (std::string& line : lines) {
     std::string_view rest = line;
-    long_lines += rest.size() > kLongestUnigramLine;
-    while (rest.size() > kLongestUnigramLine) {
-      size_t end = rest.rfind(' ', kLongestUnigramLine);
-      if (end == std::string_view::npos || end == 0) end = kLongestUnigramLine;
+    long_lines += rest.size() > kLongestPart;
+    while (rest.size() > kLongestPart) {
+      size_t end = rest.rfind(' ', kLongestPart);
+      if (end == std::string_view::npos || end == 0) end = kLongestPart;
       while ((static_cast<unsigned char>(rest[end]) & 0xC0) == 0x80) --end;
       cut.emplace_back(rest.substr(0, end));
       rest.remove_prefix(end);
@@ -86,7 +87,7 @@ void cut_lines(std::vector<std::string>& lines, const std::string& where) {
   }
   if (long_lines > 0)
     base::log_info("{}: {} of more than {} bytes: cut for the training of the tokenizer", where,
-                   base::counted(long_lines, "line"), kLongestUnigramLine);
+                   base::counted(long_lines, "line"), kLongestPart);
   lines = std::move(cut);
 }
 
@@ -150,7 +151,7 @@ std::shared_ptr<const Tokenizer> train_sentencepiece(std::string_view type, cons
                 "{}: expected characters to train a tokenizer on, found only white space, "
                 "control characters and the like",
                 where);
-  if (type == "unigram") cut_lines(lines, where);
+  cut_lines(lines, where);
   const std::string file = train(std::string(type), vocab_size, lines, where);
   return open_tokenizer_files({{kTrainedModelFile, file}}, where);
 }

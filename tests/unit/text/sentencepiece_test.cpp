@@ -121,6 +121,24 @@ TEST(SentencePiece, TextsWithoutCharactersAreNoTextToTrainOn) {
   }
 }
 
+// The library ends the process at a word of more than 65,535 characters; a line of words gives the same model.
+TEST(SentencePiece, LongLinesAreCutForTraining) {
+  std::string log, word, words, lines;
+  const base::ConsoleScope scope(std::make_shared<base::Console>([&](std::string_view line) { log += line; }));
+  for (int i = 0; i < 7'000; ++i) word += "abcdefghij";
+  for (int i = 0; i < 900; ++i) words += "abcde fghij ", lines += "abcde fghij\n";
+  for (const char* type : {"unigram", "bpe"}) {
+    log.clear();
+    EXPECT_GE(trained_pieces(type, 20, word + "\n")->size(), 4 + 10) << type;
+    EXPECT_NE(log.find("1 line of more than 8192 bytes: cut for the training of the tokenizer"), std::string::npos);
+  }
+  std::string wide;  // each becomes 18 characters
+  for (int i = 0; i < 4'000; ++i) wide += "\uFDFA";
+  EXPECT_EQ(trained_pieces("bpe", 20, wide)->size(), 20);
+  EXPECT_EQ(trained_pieces("bpe", 18, words)->encode("abcde fghij"),
+            trained_pieces("bpe", 18, lines)->encode("abcde fghij"));
+}
+
 TEST(SentencePiece, ExtraIdsOfT5StandBehindThePieces) {
   const auto t5 = open_tokenizer(kT5);
   const int64_t pieces = t5->size() - 100;
