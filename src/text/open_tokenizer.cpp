@@ -318,6 +318,27 @@ class Folder {
     return added;
   }
 
+  /// Whether the config names a class that takes all its rules from tokenizer.json.
+  bool is_generic(const base::Node& config) const {
+    const std::string name = text(config, "tokenizer_class");
+    return name == "PreTrainedTokenizerFast" || name == "TokenizersBackend";
+  }
+
+  /// What transformers 5 makes of a Llama's model: byte-pair encoding behind rules of its own for spaces.
+  void set_llama(const base::Node& config, const SentencePieceModel& model, std::string_view file,
+                 SentencePieceOptions& options) const {
+    const std::string name = text(config, "tokenizer_class");
+    base::require(name == "LlamaTokenizer" || name == "LlamaTokenizerFast",
+                  "{}: tokenizer_class: unsupported beside {}: expected \"LlamaTokenizer\", found {}; add its "
+                  "tokenizer.json and leave out {}, or leave out tokenizer_class for the model's own rules",
+                  path(kConfig), file, base::in_quotes(name), file);
+    base::require(model.kind == SentencePieceModel::Kind::bpe,
+                  "{}: tokenizer_class {}: unsupported for a unigram model; leave it out for the model's own rules",
+                  path(kConfig), base::in_quotes(name));
+    options.llama = options.space_where_missing = true;
+    options.no_first_space = !flag(config, "add_prefix_space").value_or(true);
+  }
+
   std::shared_ptr<const Tokenizer> sentencepiece(std::string_view name) {
     const std::string& file = use(name);
     const SentencePieceModel model = read_sentencepiece_model(file, path(name));
@@ -325,18 +346,21 @@ class Folder {
     const auto find = [&](std::string_view token) { return index.find(token); };
     TokenizerSettings all = settings();
     const base::Node& config = all.plain;
+    if (is_generic(config) && has("tokenizer.json")) return tokenizer_json();
     // ALBERT's files have <pad>, those of DeBERTa [PAD], Llama's neither.
     const bool bert = find("[CLS]") >= 0 && find("[SEP]") >= 0, albert = bert && find("<pad>") >= 0,
                llama = !bert && find("<s>") >= 0 && find("<pad>") < 0,
                t5 = !bert && find("<pad>") == 0 && find("</s>") == 1 && find("<s>") < 0;
-    if ((t5 || albert) && all.is_extra_of_map) all.extra.clear();  // as transformers reads these classes
-    if (albert) require_flag(config, "add_prefix_space", true);
+    const bool own_rules = !llama || text(config, "tokenizer_class").empty();
+    if ((t5 || bert || !own_rules) && all.is_extra_of_map) all.extra.clear();  // as transformers reads these classes
+    if (bert) require_flag(config, "add_prefix_space", true);
     for (const char* key : {"add_bos_token", "add_eos_token"})
       base::require(!albert || !flag(config, key), "{}: {}: unsupported for ALBERT's tokens; leave it out",
                     path(kConfig), key);
     AddedTokens behind = tokens_behind(model, index, config, t5);
-    if (bert && !albert && find("[PAD]") >= 0 && find("[MASK]") < 0 && behind.size() == 0)
-      behind.add(model.pieces.size(), "[MASK]", {.special = true, .normalised = false});
+    if (bert && !albert && find("[PAD]") >= 0 && find("[MASK]") < 0 && behind.size() == 0 &&
+        all.token("mask_token") == nullptr)
+      all.named.emplace_back("mask_token", NamedToken{"[MASK]"});
     const ResolvedTokens tokens = resolve(all,
                                           albert  ? kAlbertTokens
                                           : bert  ? kDebertaTokens
@@ -352,8 +376,12 @@ class Folder {
       require_flag(config, "split_by_punct", false);
       options.strip_accents = albert && !flag(config, "keep_accents").value_or(false);
     } else if (llama) {
+      if (own_rules)
+        require_flag(config, "add_prefix_space", true);
+      else
+        set_llama(config, model, name, options);
       options.first_space_once = !flag(config, "legacy").value_or(false);
-      parts.sequences = bounded_sequences(config, tokens, true);
+      parts.sequences = bounded_sequences(config, tokens, own_rules || has("tokenizer.json"));
     } else if (tokens.eos() >= 0) {
       parts.sequences = SequenceTemplate::ending(static_cast<int32_t>(tokens.eos()));
     }
@@ -363,14 +391,20 @@ class Folder {
   }
 
   std::shared_ptr<const Tokenizer> marian() {
-    const TokenizerSettings all = settings();
+    TokenizerSettings all = settings();
     require_flag(all.plain, "separate_vocabs", false);
+    if (all.is_extra_of_map) all.extra.clear();  // as transformers reads this class
     const TokenizerJson json = parse_vocab_json(use("vocab.json"), path("vocab.json"));
     SentencePieceOptions options{.pieces_by_id = tokens_by_id(json.tokens, json.ids, path("vocab.json"))};
     if (has("target.spm")) options.target = use("target.spm");
     const std::string& file = use("source.spm");
     const WordIndex index(*options.pieces_by_id);
-    const ResolvedTokens tokens = resolve(all, kT5Tokens, index, options.pieces_by_id->size());
+    ResolvedTokens tokens = resolve(all, kT5Tokens, index, options.pieces_by_id->size());
+    for (size_t i = 0; i < tokens.added.size(); ++i) {
+      base::require(!tokens.added.rules[i].single_word, "{}: added token {}: single_word: unsupported for Marian",
+                    where_, base::in_quotes(tokens.added.text(i)));
+      tokens.added.rules[i].normalised = false;  // transformers looks for them in the text as it is
+    }
     PretrainedParts parts = give_files(tokens.special);
     if (tokens.eos() >= 0) parts.sequences = SequenceTemplate::ending(static_cast<int32_t>(tokens.eos()));
     return make_sentencepiece(file, std::move(options), std::move(parts), path("source.spm"), tokens.added);

@@ -24,9 +24,15 @@ constexpr std::string_view kUnknownText = " \u2047 ";
 /// A model of the library, and the content of its file.
 class Model {
  public:
-  Model(std::string_view file, bool space_where_missing, const std::string& where)
+  Model(std::string_view file, const SentencePieceOptions& options, const std::string& where)
       : model_(read_sentencepiece_model(file, where)) {
-    model_.space_where_missing = space_where_missing;
+    model_.space_where_missing = options.space_where_missing;
+    if (options.llama) {
+      model_.normaliser.clear();
+      model_.single_spaces = model_.space_last = false;
+      model_.marks_spaces = true;
+      model_.space_first = !options.no_first_space;
+    }
     require_ok(processor_.LoadFromSerializedProto({file.data(), file.size()}), where);
     encoder_ = make_piece_encoder(model_, where);
   }
@@ -94,14 +100,14 @@ class SentencePieceTokenizer final : public PretrainedTokenizer {
       : PretrainedTokenizer(std::move(parts)),
         options_(std::move(options)),
         where_(where),
-        model_(file, options_.space_where_missing, where) {
+        model_(file, options_, where) {
     if (options_.pieces_by_id) {
       index_ = std::make_unique<WordIndex>(*options_.pieces_by_id);
       if (const int64_t twice = index_->duplicate(); twice >= 0)
         base::input_error("{}: the piece {} appears twice", where, base::in_quotes((*options_.pieces_by_id)[twice]));
       unknown_ = index_->find("<unk>");
       base::require(unknown_ >= 0, "{}: expected the piece <unk> in the vocabulary, found none", where);
-      if (!options_.target.empty()) target_ = std::make_unique<Model>(options_.target, false, where);
+      if (!options_.target.empty()) target_ = std::make_unique<Model>(options_.target, SentencePieceOptions{}, where);
       options_.target.clear();
       for (int64_t id = 0; id < options_.pieces_by_id->size(); ++id) {
         const std::string_view piece = (*options_.pieces_by_id)[id];
@@ -146,7 +152,7 @@ class SentencePieceTokenizer final : public PretrainedTokenizer {
     std::vector<int> pieces;
     for (const int64_t id : ids) {
       require_id(id);
-      if (index_) return Tokenizer::decode(ids);
+      if (index_ || options_.llama) return Tokenizer::decode(ids);
       pieces.push_back(static_cast<int>(id));
     }
     std::string out;

@@ -22,6 +22,9 @@ struct SentencePieceOptions {
   /// Hugging Face's Metaspace: the space in front of a text is put only where the text does not begin with one.
   bool space_where_missing = false;
   bool first_space_once = false;  ///< no space in front of a text behind an added token
+  /// transformers' Llama: not the model's own rules of characters and spaces; space_where_missing, or none.
+  bool llama = false;
+  bool no_first_space = false;  ///< with `llama`
   /// Marian: ids of pieces (vocab.json), and the model of the language that ids are decoded to, if not the same. A text
   /// may begin with one of the pieces >>CODE<<, the language to translate to; another code is an InputError.
   std::optional<EntryList> pieces_by_id = {};

@@ -320,6 +320,18 @@ void check_bpe_decoder(const JsonPart& root, const BpeOptions& options) {
   }
 }
 
+/// The class has rules of its own for spaces and unknown characters, whatever the file says.
+void set_llama(const Beside& beside, BpeOptions& options) {
+  options.compose = false;
+  options.patterns.clear();
+  options.space_mark = kSpaceMark;
+  options.first_space = beside.flag("add_prefix_space", true) ? BpeOptions::FirstSpace::where_missing
+                                                              : BpeOptions::FirstSpace::never;
+  options.first_space_once = !beside.flag("legacy", false);
+  options.byte_fallback = options.fuse_unknown = true;
+  options.ignore_merges = false;
+}
+
 std::shared_ptr<const Tokenizer> bpe(const JsonPart& root, TokenizerJson& json, PretrainedParts parts,
                                      const Beside& beside, const std::string& where) {
   const JsonPart model = root.at("model");
@@ -334,6 +346,7 @@ std::shared_ptr<const Tokenizer> bpe(const JsonPart& root, TokenizerJson& json, 
   base::require(model.at("dropout").empty(), "{}.dropout: unsupported", model.where);
   read_bpe_normalizer(root, options);
   read_bpe_splitter(root, options);
+  if (!options.bytes && beside.is_class("Llama")) set_llama(beside, options);
   check_bpe_decoder(root, options);
   base::require(!options.bytes || options.space_mark.empty(), "{}: unsupported: bytes and a mark for spaces", where);
   const bool own_spaces = beside.is_class("GPT2") || beside.is_class("Roberta") || beside.is_class("GPTNeoX") ||

@@ -156,14 +156,14 @@ std::string model_of(const std::vector<std::string>& pieces) {
     return std::string(1, tag) + static_cast<char>(content.size()) + content;
   };
   for (const std::string& piece : pieces) {
-    const char type = piece == "<unk>" ? 2 : piece.front() == '[' || piece.front() == '<' ? 3 : 1;
+    const char type = piece == "<unk>" || piece == "[UNK]" ? 2 : piece.front() == '[' || piece.front() == '<' ? 3 : 1;
     model += field('\x0a', field('\x0a', piece) + std::string("\x15\0\0\x80\xbf\x18", 6) + type);
   }
   return model;
 }
 
 TEST(SentencePiece, DebertasMaskStandsBehindThePieces) {
-  const std::string file = model_of({"[PAD]", "[CLS]", "[SEP]", "<unk>", "\u2581a", "b", "a"});
+  const std::string file = model_of({"[PAD]", "[CLS]", "[SEP]", "[UNK]", "\u2581a", "b", "a"});
   const auto tokenizer = open_tokenizer_files({{"spm.model", file}}, "folder");
   EXPECT_EQ(tokenizer->size(), 8);
   EXPECT_EQ(tokenizer->special_tokens().mask, 7);
@@ -175,6 +175,10 @@ TEST(SentencePiece, DebertasMaskStandsBehindThePieces) {
   EXPECT_EQ(tokenizer->encode("A"), PieceIds{3});
   EXPECT_EQ(with(R"({"do_lower_case": true})")->encode("A"), PieceIds{4});
   EXPECT_THROW(with(R"({"split_by_punct": true})"), base::InputError);
+  EXPECT_THROW(with(R"({"add_prefix_space": false})"), base::InputError);
+  const auto own = with(R"({"sep_token": "NEW"})");
+  EXPECT_EQ(own->find("NEW"), 7);
+  EXPECT_EQ(own->find("[MASK]"), 8) << "in the order of the keys";
 }
 
 TEST(SentencePiece, SettingsOfItsTokensAreFollowedOrRefused) {
@@ -203,6 +207,57 @@ TEST(SentencePiece, SettingsOfItsTokensAreFollowedOrRefused) {
     EXPECT_THROW(with("spiece.model", albert, config), base::InputError) << config;
   for (const char* count : {"-1", "10001", "\"2\""})
     EXPECT_THROW(with("spiece.model", t5, fmt::format(R"({{"extra_ids": {}}})", count)), base::InputError) << count;
+}
+
+// Ids as transformers' LlamaTokenizer has them: a space in front only where none is, whatever the model says.
+TEST(SentencePiece, SettingsOfLlamaAreFollowedOrRefused) {
+  SentencePieceModel model;
+  for (const char* piece : {"<unk>", "<s>", "</s>", "\u2581", "a", "\u2581a", "N"}) {
+    model.pieces.push_back(piece);
+    model.scores.push_back(-static_cast<float>(model.scores.size()));
+    model.types.push_back(model.types.empty() ? PieceType::unknown : PieceType::normal);
+  }
+  model.types[1] = model.types[2] = PieceType::control;
+  model.kind = SentencePieceModel::Kind::bpe;
+  model.single_spaces = false;
+  const auto with = [&](const std::string& settings, const Files& more = {}) {
+    Files files = {{"tokenizer.model", write_sentencepiece_model(model)},
+                   {"tokenizer_config.json", R"({"added_tokens_decoder": {"7": {"content": "NEW"}})" + settings + "}"}};
+    files.insert(more.begin(), more.end());
+    return open_tokenizer_files(files, "folder");
+  };
+  const std::string named = R"(, "tokenizer_class": "LlamaTokenizer")", text = " aNEWa NEW a";
+  EXPECT_EQ(with(named)->encode(text), (PieceIds{5, 7, 4, 3, 7, 5}));
+  EXPECT_EQ(with(named)->encode("a"), PieceIds{5});
+  EXPECT_EQ(with(named + R"(, "legacy": true)")->encode(text), (PieceIds{5, 7, 5, 3, 7, 5}));
+  const auto bare = with(named + R"(, "add_prefix_space": false)");
+  EXPECT_EQ(bare->encode("a" + text), (PieceIds{4, 5, 7, 4, 3, 7, 5}));
+  EXPECT_EQ(bare->decode(std::vector<int64_t>{5, 5}), " a a");
+  EXPECT_EQ(with(named)->decode(std::vector<int64_t>{5, 5}), "a a");
+  EXPECT_TRUE(with(named)->leading_tokens().empty()) << "transformers 5 adds it where the settings ask for it";
+  EXPECT_EQ(with(named + R"(, "add_bos_token": true)")->leading_tokens(), PieceIds{1});
+  EXPECT_EQ(with("")->encode(" a"), (PieceIds{3, 5})) << "the model's own";
+  const Files json = {{"tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})"}};
+  const std::string generic = R"(, "tokenizer_class": "PreTrainedTokenizerFast")";
+  EXPECT_EQ(open_tokenizer_files({{"tokenizer.model", write_sentencepiece_model(model)},
+                                  *json.begin(),
+                                  {"tokenizer_config.json", "{" + generic.substr(2) + "}"}},
+                                 "folder")
+                ->size(),
+            1);
+  const auto refused = [&](const std::string& settings, const std::string& what) {
+    try {
+      with(settings);
+      FAIL() << "expected: " << what;
+    } catch (const base::InputError& error) {
+      EXPECT_NE(std::string(error.what()).find("folder/tokenizer_config.json: " + what), std::string::npos)
+          << error.what();
+    }
+  };
+  refused(generic, "tokenizer_class: unsupported beside tokenizer.model: expected \"LlamaTokenizer\", found");
+  refused(R"(, "add_prefix_space": false)", "add_prefix_space: unsupported");
+  model.kind = SentencePieceModel::Kind::unigram;
+  refused(named, "tokenizer_class \"LlamaTokenizer\": unsupported for a unigram model");
 }
 
 /// Tokens that were added after the model was trained stand in tokenizer.json alone.
@@ -334,6 +389,12 @@ TEST(SentencePiece, MarianHasIdsOfItsOwn) {
   more["tokenizer_config.json"] = "{\"separate_vocabs\": false}";
   more["special_tokens_map.json"] = "{}";
   EXPECT_EQ(open_tokenizer_files(more, "folder")->save(), more);
+  const auto added = [&](const std::string& rule) {
+    more["tokenizer_config.json"] = R"({"added_tokens_decoder": {"5": {"content": "NEK")" + rule + "}}}";
+    return open_tokenizer_files(more, "folder");
+  };
+  EXPECT_EQ(added(R"(, "normalized": true)")->encode("NEK\u0301").front(), 5) << "in the text as it is";
+  EXPECT_THROW(added(R"(, "single_word": true)"), base::InputError);
 }
 
 // Ids as transformers' MarianTokenizer has them: the code is a token, the rest goes through SentencePiece.

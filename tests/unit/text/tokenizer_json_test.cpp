@@ -117,6 +117,23 @@ TEST(TokenizerJson, LlamaMarksSpacesAndFallsBackToBytes) {
   EXPECT_EQ(tokenizer->with_special_tokens(JsonIds{260}).ids, (JsonIds{1, 260}));
 }
 
+// As transformers' LlamaTokenizer, which takes the vocabulary and the merges of the file and nothing else.
+TEST(TokenizerJson, SettingsOfLlamaCountMoreThanTheFile) {
+  const auto with = [](const std::string& settings) {
+    return open_tokenizer_files({{"tokenizer.json", R"({"added_tokens": [{"id": 4, "content": "NEW"}],
+      "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]}, "model": {"type": "BPE", "unk_token": "<unk>",
+      "merges": ["▁ a"], "vocab": {"<unk>": 0, "▁": 1, "a": 2, "▁a": 3}}})"},
+                                 {"tokenizer_config.json", "{\"tokenizer_class\": " + settings + "}"}},
+                                "folder")
+        ->encode("aNEWa NEW a");
+  };
+  EXPECT_EQ(with(R"("LlamaTokenizer")"), (JsonIds{3, 4, 2, 1, 4, 3}));
+  EXPECT_EQ(with(R"("LlamaTokenizerFast", "legacy": true)"), (JsonIds{3, 4, 3, 1, 4, 3}));
+  EXPECT_EQ(with(R"("LlamaTokenizer", "add_prefix_space": false)"), (JsonIds{2, 4, 2, 1, 4, 3}));
+  EXPECT_EQ(with(R"("PreTrainedTokenizerFast")"), (JsonIds{3, 4, 3, 1, 4, 1, 3})) << "the file's own";
+}
+
 TEST(TokenizerJson, OtherKindsAreRefusedByName) {
   const auto refused = [](std::string json, const std::string& from, const std::string& to, const std::string& what) {
     const size_t at = json.find(from);
