@@ -25,7 +25,11 @@ std::shared_ptr<const Engine> make_engine(std::shared_ptr<const models::Model> m
 
 TextSession open_text(const bundle::Bundle& bundle, const GenerateOptions& options, EngineCache* engines) {
   const std::shared_ptr<models::TextModel> model = bundle.text("generate");
-  bundle.words("generate");
+  const int64_t words = bundle.words("generate").size(), tokens = model->vocab_size();
+  base::require(words <= tokens,
+                "generate: {}: expected a tokenizer of at most the model's {} tokens, found {}; take the one that the "
+                "model was trained with",
+                bundle.folder, tokens, words);
   const auto precision = options.precision.empty() ? std::nullopt : std::optional(options.precision);
   const std::shared_ptr<const Engine> engine = engines != nullptr ? engines->get(model, precision, "generate")
                                                                   : make_engine(model, precision, "generate");

@@ -9,8 +9,10 @@
 #include "base/json_value.h"
 #include "base/printable.h"
 #include "base/utf8.h"
+#include "infer/open_text.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/unit/infer/decoding_cases.h"
 #include "tests/unit/infer/fake_model.h"
 #include "text/open_tokenizer.h"
 
@@ -312,6 +314,19 @@ TEST(TextSession, ErrorsOfThePromptAndOfTheVocabulary) {
   EXPECT_EQ(session.session().position(), 0);
   test::expect_error<base::InputError>([&] { TextSession(Session(std::make_shared<FakeModel>(3, 4)), characters); },
                                        {"at most the model's 3", "found 4"});
+}
+
+TEST(TextSession, ATokenizerLargerThanTheModelIsRefusedWithTheFolder) {
+  const test::TemporaryFolder folder;
+  std::string text;
+  for (int c = 0; c < kVocabulary; ++c) text += fmt::format("{}", static_cast<char>('A' + c));
+  const bundle::Bundle bundle{.folder = "models/small",
+                              .model = build(cases().front()),
+                              .tokenizer = text::make_character_tokenizer(text_file(folder, text))};
+  test::expect_error<base::InputError>(
+      [&] { open_text(bundle, {}); },
+      {fmt::format("generate: models/small: expected a tokenizer of at most the model's {} tokens, found {}",
+                   kVocabulary, bundle.tokenizer->size())});
 }
 
 }  // namespace
