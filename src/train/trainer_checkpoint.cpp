@@ -130,6 +130,7 @@ void Trainer::load_optimiser(const weights::TensorFile& file, const std::string&
   const weights::NamedTensors whole = shards_ ? shards_->room(optimiser_->state()) : optimiser_->state();
   weights::NamedTensors named = whole;
   for (const auto& [name, tensor] : schedule_->state()) named.emplace_back("schedule." + name, tensor);
+  weights::load_into(file, whole, where, {.strict = false, .finite = true, .compare_only = true});
   weights::load_into(file, named, where, {.strict = true, .convert_floating = false});
   if (shards_) shards_->take(whole, optimiser_->state());
 }
@@ -258,6 +259,8 @@ void Trainer::load(const weights::CheckpointReader& reader) {
   base::require(counters[0] >= 0 && counters[1] >= 0 && counters[2] >= 0,
                 "{}: \"counters\": expected counts, found {}, {}, {}", where(kTrainer), counters[0], counters[1],
                 counters[2]);
+  base::require(std::all_of(sums, sums + 3, [](double sum) { return std::isfinite(sum); }),
+                "{}: \"sums\": expected finite numbers, found {}, {}, {}", where(kTrainer), sums[0], sums[1], sums[2]);
   base::require(counters[0] == reader.info().step,
                 "{}: expected the state of step {}, as the manifest says, found step {}", where(kTrainer),
                 reader.info().step, counters[0]);

@@ -26,8 +26,9 @@ TEST_F(TrainerTest, AMemoryThatTheModelLacksIsAnotherModel) {
 TEST_F(TrainerTest, AGeneratorThatIsNoneAndAnotherStepAreDamage) {
   const std::string run_folder = folder_ / "run";
   const TrainReport report = make(small_options(), {}, run_folder).trainer->run(quiet());
-  const auto refused = [&](const std::string& name, const at::Tensor& tensor, const std::string& what) {
-    const std::string file = report.checkpoint + "/trainer.safetensors", before = base::read_file(file);
+  const auto refused = [&](const std::string& name, const at::Tensor& tensor, const std::string& what,
+                           const std::string& of = "trainer") {
+    const std::string file = report.checkpoint + "/" + of + ".safetensors", before = base::read_file(file);
     const std::string manifest = report.checkpoint + "/manifest.json", listed = base::read_file(manifest);
     weights::TensorFile content = weights::read_safetensors(file);
     for (auto& [known, value] : content.tensors) {
@@ -47,6 +48,16 @@ TEST_F(TrainerTest, AGeneratorThatIsNoneAndAnotherStepAreDamage) {
   at::Tensor counters = content.at("counters", "").clone();
   counters[0] = 5;
   refused("counters", counters, "expected the state of step 6, as the manifest says, found step 5");
+  for (const int64_t sum : {0, 1, 2}) {
+    at::Tensor sums = content.at("sums", "").clone();
+    sums[sum] = sum == 1 ? INFINITY : NAN;
+    refused("sums", sums, "\"sums\": expected finite numbers, found ");
+  }
+  for (const auto& [name, moment] : weights::read_safetensors(report.checkpoint + "/optimiser.safetensors").tensors) {
+    if (!name.starts_with("schedule.") && moment.is_floating_point())
+      refused(name, at::full_like(moment, NAN), "'" + name + "' expected finite numbers, found nan or inf",
+              "optimiser");
+  }
 }
 
 TEST_F(TrainerTest, ResumedRunIsBitwiseTheUninterruptedOne) {
