@@ -1,10 +1,13 @@
 """Folders of tokenizers with every setting that changes ids, for scripts/test-transformers: transformers' ids of a few texts, and
 how `mnemo-verify` reads the same folder. Each setting is followed, or refused by name."""
 
+import io
 import json
 import pathlib
 import shutil
 
+import google.protobuf  # pylint: disable=unused-import  # without it transformers reads no tokenizer.model
+import sentencepiece
 import tokenizers
 import transformers as tf
 
@@ -49,6 +52,35 @@ def copied(name, file):
     return lambda folder: shutil.copy(GOLDEN / name / file, folder / file)
 
 
+def piece_model(**options):
+    """A SentencePiece model of a few words."""
+    lines = ["the quick brown fox jumps over the lazy dog, hello world hell"] * 50 + ["number one two three: Hello World a b c x!"] * 30
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=model, hard_vocab_limit=False, num_threads=1,
+                                             minloglevel=2, **options)
+    return model.getvalue()
+
+
+def llama(folder):
+    (folder / "tokenizer.model").write_bytes(piece_model(
+        model_type="bpe", vocab_size=340, byte_fallback=True, pad_id=-1, normalization_rule_name="identity", remove_extra_whitespaces=False))
+
+
+def marian(folder):
+    model = piece_model(model_type="unigram", vocab_size=80, bos_id=-1, eos_id=0, unk_id=1)
+    for name in ("source.spm", "target.spm"):
+        (folder / name).write_bytes(model)
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
+    words = ["</s>", "<unk>", ">>fra<<"] + [pieces.id_to_piece(i) for i in range(2, pieces.get_piece_size())] + ["<pad>"]
+    write(folder, "vocab.json", {word: i for i, word in enumerate(words)})
+
+
+def deberta(folder):
+    (folder / "spm.model").write_bytes(piece_model(
+        model_type="unigram", vocab_size=80, pad_id=0, bos_id=1, eos_id=2, unk_id=3, pad_piece="[PAD]", bos_piece="[CLS]",
+        eos_piece="[SEP]", unk_piece="[UNK]"))
+
+
 def as_json(make, name):
     """The same tokenizer as transformers saves it."""
     def files(folder):
@@ -67,8 +99,11 @@ KINDS = {
     "T5Tokenizer": (copied("tokenizer_t5", "spiece.model"), "\u2581the"),
     "AlbertTokenizer": (copied("tokenizer_albert", "spiece.model"), "\u2581the"),
 }
-for known in ("GPT2Tokenizer", "RobertaTokenizer", "BertTokenizer"):
+KINDS.update({"LlamaTokenizer": (llama, "\u2581the"), "MarianTokenizer": (marian, "\u2581the"), "DebertaV2Tokenizer": (deberta, "\u2581the")})
+for known in ("GPT2Tokenizer", "RobertaTokenizer", "BertTokenizer", "LlamaTokenizer", "T5Tokenizer"):
     KINDS[known + ", tokenizer.json"] = (as_json(KINDS[known][0], known), KINDS[known][1])
+KINDS["PreTrainedTokenizerFast, tokenizer.json of Unigram"] = KINDS["T5Tokenizer, tokenizer.json"]
+KINDS["PreTrainedTokenizerFast, tokenizer.json of Llama"] = KINDS["LlamaTokenizer, tokenizer.json"]
 
 
 def token(content, **flags):
@@ -129,7 +164,12 @@ def json_settings(size):
 
 
 def expected(folder):
-    backend = tf.AutoTokenizer.from_pretrained(folder).backend_tokenizer
+    tokenizer = tf.AutoTokenizer.from_pretrained(folder)
+    if not hasattr(tokenizer, "backend_tokenizer"):  # Marian's
+        special = {*tokenizer.all_special_tokens, *(one.content for one in tokenizer.added_tokens_decoder.values() if one.special)}
+        texts = [text for text in TEXTS if not any(one in text for one in special)]
+        return [dict(text=text, ids=tokenizer.encode(text, add_special_tokens=False), input_ids=tokenizer.encode(text)) for text in texts]
+    backend = tokenizer.backend_tokenizer
     backend.encode_special_tokens = True  # text that looks like a special token is text
     backend.no_truncation()
     backend.no_padding()
