@@ -217,6 +217,8 @@ AddedTokens set_special(const JsonPart& root, const EntryList& tokens, const Add
   const auto cls = static_cast<int32_t>(all.cls()), sep = static_cast<int32_t>(all.sep());
   if (cls >= 0 && sep >= 0 && beside.is_class("Bert")) parts.sequences = SequenceTemplate::bert(cls, sep);
   if (cls >= 0 && sep >= 0 && beside.is_class("Roberta")) parts.sequences = SequenceTemplate::roberta(cls, sep);
+  if (all.eos() >= 0 && beside.is_class("T5"))
+    parts.sequences = SequenceTemplate::ending(static_cast<int32_t>(all.eos()));
   return all.added;
 }
 

@@ -238,6 +238,20 @@ std::string precompiled() {
          base::to_base64(read_sentencepiece_model(base::read_file(path), path).normaliser) + "\"}";
 }
 
+// As transformers' T5Tokenizer, which sets up the end of a text itself.
+TEST(TokenizerJson, TheEndOfT5IsThatOfTheSettings) {
+  const auto ended = [](const std::string& config) {
+    return open_tokenizer_files({{"tokenizer.json", R"({"pre_tokenizer": {"type": "Metaspace"}, "model": {"type":
+      "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["\u2581a", -3], ["a", -2]]}})"},
+                                 {"tokenizer_config.json", config}},
+                                "folder")
+        ->with_special_tokens(JsonIds{1})
+        .ids;
+  };
+  EXPECT_EQ(ended(R"({"tokenizer_class": "T5Tokenizer", "eos_token": "END"})"), (JsonIds{1, 3}));
+  EXPECT_EQ(ended(R"({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "END"})"), JsonIds{1});
+}
+
 TEST(TokenizerJson, UnigramKeepsSpacesThatNoPartOfItTakes) {
   const std::string metaspace = R"({"type": "Metaspace"})";
   const auto kept = unigram("null", metaspace);
