@@ -18,13 +18,12 @@ recipes::Recipe detection_recipe(const bundle::Bundle& stored, const std::string
   const base::Node keys = base::write_options(reads);
   for (const auto& [key, value] : keys.members())
     table->set(key, key == "shorter" ? base::Node::array({value.as_int()}) : value);
-  // Training annotations are cleaned, held-out ones stay as they are: part `valid` is measured.
-  table->set("valid", path);
   base::Node names = base::Node::array();
   for (const std::string& name : bundle::class_names(stored.folder)) names.push_back(name);
   table->set("classes", std::move(names));
   table->set("splits", base::Node::array());
-  if (table->contains("valid")) table->erase("valid");
+  // Training annotations are cleaned, held-out ones stay as they are: part `valid` is measured.
+  table->set("valid", table->at("train"));
   base::Node root = base::Node::table({{"data", std::move(*table)}});
   root.set("model", base::write_options(stored.options()));
   return recipes::read_recipe(root);
