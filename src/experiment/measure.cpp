@@ -33,11 +33,10 @@
 namespace mnemo::experiment {
 namespace {
 
-/// What helps where a recipe has no such part.
+/// The remedy where a recipe lacks the part to measure.
 constexpr const char* kOtherPart =
     "choose another with --part (train, valid or test), give data with --data, or train with held-out data: "
-    "data.valid, "
-    "or data.valid_fraction = 0.05";
+    "data.valid, or data.valid_fraction = 0.05";
 
 void require_no_text_options(const MeasureOptions& options) {
   base::require(!options.segment_size && !options.precision && !options.documents && !options.separator &&

@@ -281,7 +281,7 @@ void Sessions::commit(const std::string& id, infer::TextSession text, const std:
   ++entry.version;
   const auto results = key.empty() ? decltype(entry.results)() : entry.results;
   if (!key.empty()) {
-    // Of an answer that is too large to keep, that it was given: nothing is read twice.
+    // The key of an answer that is too large is kept without it: so nothing is read twice.
     entry.results.emplace_back(key, result.size() > kMostResult ? "" : result);
     if (entry.results.size() > kResults) entry.results.erase(entry.results.begin());
   }

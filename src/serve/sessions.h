@@ -55,7 +55,7 @@ class Sessions {
   void commit(const std::string& id, infer::TextSession text, const std::string& key, const std::string& result,
               int64_t now);
   void release(const std::string& id);
-  /// What a request with this Idempotency-Key was answered; nothing for a new one. Throws ApiError 422
+  /// The answer to an earlier request with this Idempotency-Key; nothing for a new one. Throws ApiError 422
   /// "answer_not_kept" for one that was answered with more than kMostResult.
   std::optional<std::string> result(const std::string& id, const std::string& key, int64_t now);
 

@@ -324,7 +324,7 @@ class Folder {
     return name == "PreTrainedTokenizerFast" || name == "TokenizersBackend";
   }
 
-  /// What transformers 5 makes of a Llama's model: byte-pair encoding behind rules of its own for spaces.
+  /// Reads a Llama's model as transformers 5 does: byte-pair encoding, with the class's own rules for spaces.
   void set_llama(const base::Node& config, const SentencePieceModel& model, std::string_view file,
                  SentencePieceOptions& options) const {
     const std::string name = text(config, "tokenizer_class");

@@ -25,7 +25,7 @@ bool reaches_out(const XywhBox& box, const CocoImage& image) {
 
 bool is_empty(const XywhBox& box) { return !(box[2] > 0 && box[3] > 0); }
 
-/// Of a box inside of its image: farther out float32 may not reach.
+/// Whether float32 has one number for two edges of a box. The box is inside its image: float32 may not reach farther.
 bool is_thin(const XywhBox& box) { return !has_area({box[0], box[1], box[0] + box[2], box[1] + box[3]}); }
 
 /// Throws if a box is odd.

@@ -81,7 +81,7 @@ TEST(HostileSession, RowsThatContradictTheOpenSegmentAreRefused) {
                  {"[compressive]", "expected at most 8 rows of the segment"});
 }
 
-/// What a tensor of flags or of whole numbers could be replaced by.
+/// Damaged copies of a tensor of flags or of whole numbers; none of other tensors.
 std::vector<at::Tensor> damages(const at::Tensor& tensor) {
   std::vector<at::Tensor> all;
   if (tensor.scalar_type() == at::kBool) {

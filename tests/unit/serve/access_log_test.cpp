@@ -7,7 +7,7 @@
 namespace mnemo::serve {
 namespace {
 
-/// What a pipe has.
+/// Reads all that a pipe holds.
 std::string taken(int descriptor) {
   std::string all;
   char part[65536];

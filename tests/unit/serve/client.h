@@ -28,7 +28,7 @@ class Client {
   }
   int socket() const { return socket_; }
   void send(const std::string& bytes) const { ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
-  /// What comes until the server closes, `end` has come, or nothing has come for `wait` milliseconds.
+  /// Reads until the server closes, `end` has come, or nothing has come for `wait` milliseconds.
   std::string receive(const std::string& end = "\x01", int wait = 3000) const {
     std::string all;
     for (char part[65536]; all.find(end) == std::string::npos;) {
