@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <new>
 
 #include "base/error.h"
@@ -28,6 +29,8 @@ constexpr std::array<std::pair<Precision, std::string_view>, 6> kNames = {{{Prec
                                                                            {Precision::w8a8, "w8a8"},
                                                                            {Precision::int4, "int4"},
                                                                            {Precision::int4_offset, "int4_offset"}}};
+
+constexpr size_t kLine = 64, kHuge = size_t{1} << 21;  ///< bytes of a cache line and of a huge page
 
 /// Multiplications that justify a second thread.
 constexpr int64_t kMultiplicationsWorthAThread = 1 << 17;
@@ -149,12 +152,32 @@ std::vector<std::string> precision_names() {
 std::string_view name_of(Precision precision) { return kNames[static_cast<size_t>(precision)].second; }
 
 AlignedBytes::AlignedBytes(int64_t bytes) : size(bytes) {
-  constexpr size_t kLine = 64, kHuge = size_t{1} << 21;
   if (bytes == 0) return;
   const size_t alignment = static_cast<size_t>(bytes) >= kHuge ? kHuge : kLine;
   const size_t whole = (static_cast<size_t>(bytes) + alignment - 1) / alignment * alignment;
   memory = {static_cast<std::byte*>(::operator new(whole, std::align_val_t(alignment))), FreeAligned{alignment}};
   if (alignment == kHuge) ::madvise(memory.get(), whole, MADV_HUGEPAGE);  // only a hint
+}
+
+// With pages of 4 KiB, a token of GPT-2 small in 8 bits takes 5 % longer (Zen 4).
+AlignedBytes AlignedBytes::in_chunk(int64_t bytes) {
+  constexpr int64_t kChunk = int64_t{64} << 20, kMost = kChunk / 4, kLeast = kChunk / 256;
+  if (bytes < kLeast || bytes > kMost) return AlignedBytes(bytes);
+  static std::mutex mutex;
+  static std::weak_ptr<std::byte> open;
+  static int64_t used = 0;
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<std::byte> chunk = open.lock();
+  if (chunk == nullptr || used + bytes > kChunk) {
+    chunk = AlignedBytes(kChunk).memory;  // what is not written takes no memory
+    open = chunk;
+    used = 0;
+  }
+  AlignedBytes block;
+  block.size = bytes;
+  block.memory = {chunk.get() + used, FreeAligned{.chunk = chunk}};
+  used += (bytes + static_cast<int64_t>(kLine) - 1) / static_cast<int64_t>(kLine) * static_cast<int64_t>(kLine);
+  return block;
 }
 
 AlignedBytes::AlignedBytes(const AlignedBytes& other) : AlignedBytes(other.size) {
@@ -167,7 +190,9 @@ AlignedBytes& AlignedBytes::operator=(AlignedBytes other) noexcept {
   return *this;
 }
 
-void FreeAligned::operator()(void* block) const { ::operator delete(block, std::align_val_t(alignment)); }
+void FreeAligned::operator()(void* block) const {
+  if (chunk == nullptr) ::operator delete(block, std::align_val_t(alignment));
+}
 
 PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Precision precision)
     : precision_(precision), in_(weight.size(1)), out_(weight.size(0)) {
@@ -183,7 +208,7 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pre
     const at::Tensor start = bias.detach().to(at::kCPU, at::kFloat).contiguous();
     std::copy_n(start.const_data_ptr<float>(), out_, bias_.data());
   }
-  weights_ = AlignedBytes(panels * bytes);
+  weights_ = AlignedBytes::in_chunk(panels * bytes);
   if (!is_float && !is_bf16 && !four_bits) scales_.assign(static_cast<size_t>(panels * kPanel), 0.0f);
   const int64_t blocks = (panels + kTogether - 1) / kTogether;
   at::parallel_for(

@@ -28,6 +28,7 @@ std::string_view name_of(Precision precision);
 
 struct FreeAligned {
   size_t alignment = 1;
+  std::shared_ptr<std::byte> chunk = {};  ///< that the block is a part of, and that lives as long as its blocks
   void operator()(void* block) const;
 };
 
@@ -35,6 +36,8 @@ struct FreeAligned {
 struct AlignedBytes {
   AlignedBytes() = default;
   explicit AlignedBytes(int64_t size);
+  /// For what stays as long as a model: blocks of medium size share chunks of huge pages.
+  static AlignedBytes in_chunk(int64_t size);
   AlignedBytes(const AlignedBytes& other);
   AlignedBytes(AlignedBytes&&) noexcept = default;
   AlignedBytes& operator=(AlignedBytes other) noexcept;

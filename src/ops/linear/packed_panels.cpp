@@ -83,10 +83,14 @@ constexpr int kTileRows = kVectors == 1 ? 12
                                         : 6;
 template <class K>
 constexpr int kTilePanels = kVectors == 1 && !K::kGroups ? 2 : 1;
+/// Panels that one row reads at a time: what comes from memory four at a time comes sooner than eight (Zen 4: 30 and 27
+/// GB/s), but weights of one byte and less wait for the arithmetic, and eight share more of it.
+template <class K>
+constexpr int kPanelsOfOneRow = sizeof(typename K::Weight) / K::kPerStep > 1 ? 4 : 8;
 /// Few rows leave registers for the sums of more panels.
 template <class K>
 constexpr int panels_of(int rows) {
-  if (kVectors == 1) return rows == 1 ? 8 : rows == 2 ? 2 : kTilePanels<K>;
+  if (kVectors == 1) return rows == 1 ? kPanelsOfOneRow<K> : rows == 2 ? 2 : kTilePanels<K>;
   return rows > 2 ? 1 : (K::kGroups ? 2 : 4) / rows;
 }
 

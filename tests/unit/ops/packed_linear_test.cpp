@@ -7,6 +7,8 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <vector>
 
 #include "base/error.h"
 #include "tests/support/expect_error.h"
@@ -230,6 +232,29 @@ TEST(PackedLinear, TakesLessMemoryWithFewerBits) {
   EXPECT_EQ(bytes(Precision::w8a8), 512 * 512 + 8 * 512);
   EXPECT_EQ(bytes(Precision::int4), 512 * 512 * 18 / 32 + 4 * 512);
   EXPECT_EQ(bytes(Precision::int4_offset), 512 * 512 * 20 / 32 + 4 * 512);
+}
+
+TEST(PackedLinear, WeightsOfOneChunkOutliveEachOther) {
+  const at::Tensor x = gaussian({1, 512}, 1);
+  const auto packed = [](int64_t out) {
+    return std::make_unique<PackedLinear>(gaussian({out, 512}, static_cast<uint64_t>(out)), at::Tensor(),
+                                          Precision::float32);
+  };
+  std::vector<int64_t> sizes = {160, 208, 5000, 176, 8000, 192};  // 0.3 to 16 MB
+  std::vector<std::unique_ptr<PackedLinear>> maps;
+  for (const int64_t out : sizes) maps.push_back(packed(out));
+  for (const size_t gone : {size_t{2}, size_t{0}}) {
+    maps.erase(maps.begin() + static_cast<int64_t>(gone));
+    sizes.erase(sizes.begin() + static_cast<int64_t>(gone));
+    maps.push_back(packed(100 * (static_cast<int64_t>(gone) + 2)));
+    sizes.push_back(maps.back()->out());
+    const PackedLinear copy = *maps.front();
+    EXPECT_TRUE(at::equal(apply(copy, x), apply(*maps.front(), x)));
+  }
+  for (size_t i = 0; i < maps.size(); ++i) {
+    const at::Tensor wanted = x.matmul(gaussian({sizes[i], 512}, static_cast<uint64_t>(sizes[i])).t());
+    EXPECT_LT((apply(*maps[i], x) - wanted).abs().max().item<double>(), 1e-3) << sizes[i];
+  }
 }
 
 TEST(Precision, HasNames) {
