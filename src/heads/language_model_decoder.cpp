@@ -1,3 +1,5 @@
+#include <torch/types.h>
+
 #include "core/decode.h"
 #include "heads/language_model.h"
 
