@@ -14,15 +14,20 @@
 namespace mnemo::bundle {
 namespace {
 
-/// The settings that a format cannot store, each as "'KEY': expected X, found Y".
+/// The settings that a format cannot store, each as "'KEY': expected X, found Y": types, which no other setting makes up
+/// for, what else is computed, and what only a training sees.
 struct Reasons {
-  std::vector<std::string> computed, trained;
+  std::vector<std::string> types, computed, trained;
   std::set<std::string> replaced;  ///< keys of attentions that the format lacks
 
   void add(const std::string& key, const std::string& expected, const std::string& found) {
     // Dropout is off where a model is used, so its outputs do not depend on it.
-    const bool trains = key.substr(key.rfind('.') + 1).find("drop") != std::string::npos;
-    (trains ? trained : computed).push_back(fmt::format("'{}': expected {}, found {}", key, expected, found));
+    const std::string last = key.substr(key.rfind('.') + 1);
+    const bool trains = last.find("drop") != std::string::npos, kind = last == "type" || last == "memory";
+    (trains                           ? trained
+     : kind || replaced.contains(key) ? types
+                                      : computed)
+        .push_back(fmt::format("'{}': expected {}, found {}", key, expected, found));
   }
 };
 
@@ -39,8 +44,8 @@ void replace_mechanisms(base::Node& table, const std::string& path, const std::v
     } else if (key.ends_with("attention") && value.is_table()) {
       const std::string type = base::type_of(value);
       if (attentions.empty() || std::find(attentions.begin(), attentions.end(), type) != attentions.end()) continue;
-      reasons.add(at, fmt::format("{}", fmt::join(attentions, " or ")), type);
       reasons.replaced.insert(at);
+      reasons.add(at, fmt::format("{}", fmt::join(attentions, " or ")), type);
       value = base::Node::table({{"type", attentions.front()}});
     } else if (value.is_table()) {
       replace_mechanisms(value, at, attentions, reasons);
@@ -54,11 +59,16 @@ void add_differences(const base::Node& ours, const base::Node& said, const std::
   for (const auto& [key, value] : ours.members()) {
     const base::Node* other = said.find(key);
     const std::string at = path.empty() ? key : path + "." + key;
-    if (kNotNeeded.contains(key) || reasons.replaced.contains(at) || (other != nullptr && value == *other)) continue;
+    const bool same = other == nullptr ? value.is_null() : value == *other;
+    if (kNotNeeded.contains(key) || reasons.replaced.contains(at) || same) continue;
+    const auto text = [](const base::Node& one) { return one.is_table() ? "a table" : base::to_json(one, -1); };
     if (value.is_table() && other != nullptr && other->is_table()) {
-      add_differences(value, *other, at, reasons);
+      const base::Node *type = value.find("type"), *their_type = other->find("type");
+      if (type != nullptr && their_type != nullptr && *type != *their_type)  // the rest of two kinds is not compared
+        reasons.add(at + ".type", text(*their_type), text(*type));
+      else
+        add_differences(value, *other, at, reasons);
     } else {
-      const auto text = [](const base::Node& one) { return one.is_table() ? "a table" : base::to_json(one, -1); };
       reasons.add(at, other == nullptr ? "nothing" : text(*other), text(value));
     }
   }
@@ -72,14 +82,15 @@ base::Node exported_config(const weights::ForeignFormat& format, const models::M
   base::Node ours = base::write_options(options), config;
   replace_mechanisms(ours, "", format.attentions, reasons);
   try {
-    config = format.config(reasons.computed.empty() ? options : models::read_model_options(ours));
+    config = format.config(reasons.types.empty() ? options : models::read_model_options(ours));
     const base::Node said = read_back(config);
     add_differences(format.variants ? with_segments_of(ours, said) : ours, said, "", reasons);
   } catch (const base::InputError& error) {
     // Without the model's own attention the rest may not fit together.
     if (reasons.replaced.empty()) reasons.computed.emplace_back(error.what());
   }
-  std::vector<std::string> all = reasons.computed;
+  std::vector<std::string> all = std::move(reasons.types);
+  all.insert(all.end(), reasons.computed.begin(), reasons.computed.end());
   all.insert(all.end(), reasons.trained.begin(), reasons.trained.end());
   if (all.empty()) return config;
   base::input_error("{}: the format cannot store {}{}", who, fmt::join(all, "; "),

@@ -146,6 +146,25 @@ void prefer_tokenizer(base::Node& recipe, const std::vector<std::string>& assign
                    left_out.size() == 1 ? "is" : "are");
 }
 
+/// A model set on the command line wins over the recipe's preset and what changes that.
+void prefer_model(base::Node& recipe, const std::vector<std::string>& assignments) {
+  constexpr std::string_view kFrom = "model.from=";
+  base::Node* model = recipe.find("model");
+  const auto set = std::ranges::find_if(assignments, [&](const std::string& one) { return one.starts_with(kFrom); });
+  if (set == assignments.end() || set->substr(kFrom.size()) == "unset" || model == nullptr || !model->is_table() ||
+      !names(*model, "preset"))
+    return;
+  std::vector<std::string> left_out;
+  for (const char* key : {"preset", "embedding", "backbone", "head", "tokens"}) {
+    if (!model->contains(key)) continue;
+    model->erase(key);
+    left_out.push_back(fmt::format("model.{}", key));
+  }
+  if (!left_out.empty())
+    base::log_info("model.from is the model; the recipe's {} {} not used", base::listed(left_out, 5),
+                   left_out.size() == 1 ? "is" : "are");
+}
+
 bool changes_study(const std::string& assignment) {
   constexpr std::array<std::string_view, 5> kStarts = {"study.", "study[", "sweep.", "name=", "about="};
   return std::any_of(kStarts.begin(), kStarts.end(),
@@ -221,7 +240,8 @@ base::Node with_folder(const base::Node& recipe) {
   const base::Node* from = model.find("from");
   const base::Node* preset = model.find("preset");
   base::require(preset == nullptr || preset->is_null() || preset->as_string() == "unset",
-                "{}: 'model.from' and 'preset' are mutually exclusive", from->place().text());
+                "{}: 'model.from' and 'model.preset' are mutually exclusive; leave one out, or set it to \"unset\"",
+                from->place().text());
   if (from->is_string() && from->as_string().empty()) {  // to be given; see experiment::make_experiment
     base::Node open = recipe, fresh = model;
     fresh.erase("from");
@@ -337,6 +357,7 @@ RecipeFile RecipeFile::of(base::Node root, const std::string& name, const std::v
     if (changes_study(assignment)) assign(file.root_, assignment);
   }
   const auto finish = [&](base::Node recipe, bool is_chosen) {
+    if (is_chosen) prefer_model(recipe, assignments);
     for (const std::string& assignment : assignments) {
       if (is_chosen && !changes_study(assignment)) assign(recipe, assignment);
     }

@@ -53,6 +53,8 @@ class Exchange {
 
 struct HttpLimits {
   size_t header_bytes = 16 << 10, target_bytes = 8 << 10, body_bytes = 8 << 20;
+  /// A PUT, which brings a session, may be larger if its header says so, on so many connections at a time.
+  size_t put_bytes = 64 << 20, large_puts = 4;
   size_t header_fields = 100;
   size_t connections = 1024;
   /// Seconds for the header once it has begun, the body, a write without progress, a connection between requests, and

@@ -71,6 +71,7 @@ struct Shared {
   Handler handler;
   Refused refused;
   std::atomic<int64_t> connections = 0, answering = 0;
+  size_t large_puts = 0;       // in the server's thread
   std::set<Connection*> open;  // in the server's thread
 };
 
@@ -184,6 +185,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
   ~Connection() {
     --shared_->connections;
+    if (large_put_) --shared_->large_puts;
     shared_->open.erase(this);
   }
 
@@ -237,7 +239,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     const HttpLimits& limits = shared_->limits;
     parser_.emplace();
     parser_->header_limit(static_cast<uint32_t>(limits.header_bytes));
-    parser_->body_limit(limits.body_bytes);
+    parser_->body_limit(limits.put_bytes);  // until the method is known
+    if (std::exchange(large_put_, false)) --shared_->large_puts;
     deadline(timer_, limits.header_s, [](Connection& self) { self.refuse(408, "the header took too long"); });
     http::async_read_header(socket_, buffer_, *parser_,
                             [self = shared_from_this()](error_code error, size_t) { self->has_header(error); });
@@ -252,6 +255,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
       return refuse(431, fmt::format("expected at most {} header fields", limits.header_fields));
     if (message.target().size() > limits.target_bytes)
       return refuse(414, fmt::format("expected a target of at most {} bytes", limits.target_bytes));
+    if (parser_->content_length_remaining().value_or(0) > limits.body_bytes) {
+      if (message.method() != http::verb::put) return refuse(http::error::body_limit);
+      if (shared_->large_puts >= limits.large_puts)
+        return refuse(503, "other sessions are being read; try again later");
+      large_put_ = true;
+      ++shared_->large_puts;
+    } else {
+      parser_->body_limit(limits.body_bytes);
+    }
     deadline(timer_, limits.body_s, [](Connection& self) { self.refuse(408, "the body took too long"); });
     if (boost::beast::iequals(message[http::field::expect], "100-continue") && !parser_->is_done()) {
       static constexpr std::string_view kGoOn = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -374,7 +386,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (error == http::error::header_limit)
       return refuse(431, fmt::format("expected a header of at most {} bytes", limits.header_bytes));
     if (error == http::error::body_limit)
-      return refuse(413, fmt::format("expected a body of at most {} bytes", limits.body_bytes));
+      return refuse(413, fmt::format("expected a body of at most {} bytes, of PUT at most {} by its Content-Length",
+                                     limits.body_bytes, limits.put_bytes));
     if (error == http::error::end_of_stream || error == http::error::partial_message) return close();
     if (error.category() == http::make_error_code(http::error::bad_method).category())
       return refuse(400, fmt::format("not a request of HTTP: {}", error.message()));
@@ -410,6 +423,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   asio::steady_timer timer_, write_timer_;
   boost::beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
+  bool large_put_ = false;
   std::shared_ptr<Live> current_;
   std::deque<std::pair<std::shared_ptr<Live>, std::string>> out_;
   size_t written_ = 0, lingered_ = 0;

@@ -189,7 +189,7 @@ void Server::route(const Request& request, const CallPointer& call) {
                    what.substr(0, what.find('/')) + "_not_supported");
   }
   if (served_->answers) return admit(call, [this, call, request] { answer_whole(call, request); });
-  call->idempotency_key = request.header("idempotency-key");
+  call->idempotency_key = request_key(request.header("idempotency-key"), request.body);
   admit(call, [this, call, body = request.body] { complete(call, body); });
 }
 

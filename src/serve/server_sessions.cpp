@@ -112,6 +112,9 @@ void Server::route_sessions(const Request& request, const CallPointer& call) {
   const auto other_method = [&] {
     return ApiError(405, fmt::format("{} has no method {}", call->route, base::json_text(method)));
   };
+  if (method == "POST" && !request.header("idempotency-key").empty())
+    throw ApiError(400, "Idempotency-Key is for /v1/completions; /feed and /score take if_position instead", "",
+                   "idempotency_key_not_supported");
   if (request.path == "/v1/sessions") {
     if (method == "POST") return admit(call, [this, call, body = request.body] { create_session(call, body); });
     if (method == "PUT") return admit(call, [this, call, body = request.body] { import_session(call, body); });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/json_value.h"
 #include "base/log.h"
@@ -297,9 +298,20 @@ void Sessions::release(const std::string& id) {
   if (const auto found = entries_.find(id); found != entries_.end()) found->second.busy = false;
 }
 
+std::string request_key(const std::string& idempotency_key, std::string_view body) {
+  if (idempotency_key.empty()) return {};
+  base::Sha256 hash;
+  hash.update(body);
+  return idempotency_key + "\n" + hash.hex();
+}
+
 std::optional<std::string> Sessions::result(const std::string& id, const std::string& key, int64_t now) {
+  const auto name_of = [](std::string_view one) { return one.substr(0, one.find('\n')); };
   for (const auto& [known, result] : find(id, now).results) {
-    if (known != key) continue;
+    if (name_of(known) != name_of(key)) continue;
+    if (known != key && known.find('\n') != std::string::npos)  // earlier versions kept no digest
+      throw ApiError(422, "this Idempotency-Key was that of another request; expected a key of its own for each", "",
+                     "idempotency_key_reused");
     if (result.empty())
       throw ApiError(422,
                      fmt::format("the request with this Idempotency-Key was done, and its answer of more than {} "

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,9 @@ std::unique_ptr<SessionStore> open_store(const SessionOptions& options);
 /// 404: there is no session of that id.
 ApiError no_session(const std::string& id);
 
+/// An Idempotency-Key with a digest of its request, which tells it from another with the same key; empty for no key.
+std::string request_key(const std::string& idempotency_key, std::string_view body);
+
 /// The sessions of a server, by id. A session changes as a whole: a request takes a copy with begin() and gives back
 /// the next version with commit(), or nothing with release(). One thread uses it.
 ///
@@ -55,8 +59,9 @@ class Sessions {
   void commit(const std::string& id, infer::TextSession text, const std::string& key, const std::string& result,
               int64_t now);
   void release(const std::string& id);
-  /// The answer to an earlier request with this Idempotency-Key; nothing for a new one. Throws ApiError 422
-  /// "answer_not_kept" for one that was answered with more than kMostResult.
+  /// The answer to an earlier request with this request_key(); nothing for a new one. Throws ApiError 422
+  /// "answer_not_kept" for one that was answered with more than kMostResult, and "idempotency_key_reused" if the
+  /// request with that Idempotency-Key was another.
   std::optional<std::string> result(const std::string& id, const std::string& key, int64_t now);
 
   void mark(const std::string& id, const std::string& name, int64_t now);

@@ -46,14 +46,12 @@ base::Node bert_options_of(const base::Node& config, const BertKind& kind) {
 
 base::Node bert_config_of(const models::ModelOptions& options, const BertKind& kind) {
   const models::BackboneOptions& backbone = options.backbone;
+  const backbones::PositionOptions& position = backbone.stack().position;
   base::Node config = encoder_config(options, kind.names);
-  const int64_t pad = kind.roberta ? backbone.stack().position.first - 1 : 0;
-  base::require(backbone.stack().position.type == backbones::PositionOptions::Type::learned &&
-                    backbone.stack().embed_norm && pad >= 0,
-                "{}: expected learned positions{} and embed_norm", kind.names.of(options),
-                kind.roberta ? " with position.first of at least 1" : "");
+  // Other positions than the format's are found where the config is read back.
+  const int64_t pad = kind.roberta ? std::max<int64_t>(position.first - 1, 0) : 0;
   config.set("model_type", kind.roberta ? "roberta" : "bert");
-  config.set("max_position_embeddings", backbone.stack().position.max_len);
+  config.set("max_position_embeddings", std::max<int64_t>(position.max_len, 1));
   config.set("type_vocab_size", backbone.stack().token_types);
   config.set("pad_token_id", pad);
   config.set("attention_probs_dropout_prob", backbone.stack().attention.table().at("dropout"));

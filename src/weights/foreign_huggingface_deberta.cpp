@@ -113,10 +113,8 @@ base::Node deberta_config(const models::ModelOptions& options) {
   config.set("pooler_hidden_size", backbone.stack().dim);
   if (kDeberta.of(options) == kDeberta.classifier) {
     const std::string pooler = options.head.table().at("pooler").as_string();
-    base::require(pooler != "none" && pooler != "tanh",
-                  "huggingface_deberta_v2: expected head.pooler = \"gelu\", \"gelu_tanh\" or \"relu\", found \"{}\"",
-                  pooler);
-    config.set("pooler_hidden_act", pooler == "gelu_tanh" ? "gelu_new" : pooler);
+    // Another function than the format's is found where the config is read back.
+    config.set("pooler_hidden_act", pooler == "gelu_tanh" ? "gelu_new" : pooler == "relu" ? "relu" : "gelu");
   }
   return config;
 }

@@ -60,9 +60,11 @@ std::vector<Move> moves_of(const TensorFile& file, const NamedTensors& model, co
     const bool factor = name.ends_with(kLoraA);
     const std::string weight = factor ? name.substr(0, name.size() - kLoraA.size()) : name;
     const auto found = std::find_if(model.begin(), model.end(), [&](const auto& one) { return one.first == weight; });
-    base::require(found != model.end(),
-                  "{}: the model has no parameter '{}': expected the one that the training began with, with its head",
-                  path, base::printable(weight));
+    base::require(
+        found != model.end(),
+        "{}: the model has no parameter '{}': expected the one that the training began with, with its head and its "
+        "memory; the lora.safetensors of the run's folder, beside its model, names them",
+        path, base::printable(weight));
     const at::Tensor& target = found->second;
     const at::Tensor b = factor ? file.at(weight + std::string(kLoraB), path) : at::Tensor();
     const bool fits = factor ? tensor.dim() == 2 && b.dim() == 2 && b.size(1) == tensor.size(0) &&

@@ -337,6 +337,9 @@ def check_sessions(server):
     once = server.ask("POST", "/v1/completions", body, key)
     again = server.ask("POST", "/v1/completions", body, key)
     assert once[1] == again[1] and again[2]["X-Mnemo-Replayed"] == "true" and facts(whole)["position"] == 64 + 9
+    assert server.ask("POST", "/v1/completions", {**body, "prompt": "other"}, key)[0] == 422
+    for path in "/v1/sessions", f"/v1/sessions/{whole}/feed":
+        assert server.ask("POST", path, {"prompt": "other"}, key)[0] == 400
     likely = {**body, "session": create(), "logprobs": 2}
     once, again = (server.ask("POST", "/v1/completions", likely, key) for _ in range(2))
     assert once[1] == again[1] and len(once[1]["choices"][0]["logprobs"]["tokens"]) == 5, (once, again)

@@ -176,6 +176,22 @@ TEST(TextFolder, EveryReasonAgainstAFormatIsNamedTheRealOnesFirst) {
   }
 }
 
+TEST(TextFolder, EveryReasonAgainstAFormatOfEncodersIsNamed) {
+  const models::ModelOptions options = models::read_model_options(base::parse_toml(
+      "segment_size = 8\n[embedding]\nvocab_size = 9\n"
+      "[backbone]\ntype = \"encoder\"\nnum_layers = 1\ndim = 8\nnum_heads = 2\nffn_dim = 8\n"
+      "attention = { type = \"relative\" }\n[head]\ntype = \"classification\"\nnum_classes = 2\npool = \"mean\"\n",
+      "test"));
+  for (const char* name : {"huggingface_bert", "huggingface_roberta", "huggingface_deberta_v2"}) {
+    const std::string text = reasons_of(name, options);
+    for (const char* part :
+         {"cannot store 'backbone.attention': expected ", "found relative; ",
+          "'backbone.embed_norm': ", "'backbone.norm': ", "'head.pool': expected \"first\", found \"mean\""})
+      EXPECT_NE(text.find(part), std::string::npos) << name << ": " << part << " in " << text;
+    EXPECT_EQ(text.find("found null"), std::string::npos) << text;
+  }
+}
+
 TEST(TextFolder, AnExportedFolderWithOurVocabularyIsReadAgain) {
   const test::TemporaryFolder folder;
   convert({.model = kTexts + std::string("gpt2"), .to = "mnemo", .out = folder / "ours"});

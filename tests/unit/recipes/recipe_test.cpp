@@ -264,6 +264,22 @@ TEST_F(RecipeFiles, TheTokenizerOfAPublishedModelWins) {
       << "as said";
 }
 
+TEST_F(RecipeFiles, AModelSetOnTheCommandLineWinsOverAPreset) {
+  const std::string from = std::string("model.from=") + MNEMO_SOURCE_DIR "/tests/golden/data/text_import/gpt2",
+                    path = write("r.toml",
+                                 "[data]\ntrain = \"a.txt\"\n[model]\npreset = \"rmt_wt103\"\n"
+                                 "segment_size = 4\n[model.backbone]\ndim = 6\n");
+  const models::ModelOptions model = read_recipe_file(path, {from}).model;
+  EXPECT_EQ(model.segment_size, 4);
+  EXPECT_TRUE(model.memory.empty());
+  EXPECT_NE(model.backbone.stack().dim, 6);
+  test::expect_error<base::InputError>(
+      [&] {
+        read_recipe_file(path, {from, "model.preset=rmt_wt103"});
+      },
+      {"'model.from' and 'model.preset' are mutually exclusive; leave one out"});
+}
+
 TEST(RecipeHelp, EverySynonymLeadsToAKeyOfRecipes) {
   std::set<std::string> keys;
   for (const base::OptionDoc& doc : recipe_docs()) keys.insert(doc.path);

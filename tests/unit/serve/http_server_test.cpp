@@ -114,6 +114,36 @@ TEST_F(HttpServerTest, RefusesWhatIsBeyondItsLimits) {
   EXPECT_TRUE(kept_.empty());
 }
 
+TEST_F(HttpServerTest, APutMayBeLargerThanOtherBodiesAFewAtATime) {
+  const HttpServer server = make({.body_bytes = 100, .put_bytes = 1000, .large_puts = 1});
+  const auto request = [](const char* method, int bytes) {
+    return fmt::format("{} /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", method, bytes);
+  };
+  const std::string body(1000, 'b');
+  const Client large(server);
+  for (int i = 0; i < 2; ++i) {  // one after the other on one connection
+    large.send(request("PUT", 1000) + body.substr(1));
+    const Client second(server);
+    second.send(request("PUT", 101));
+    EXPECT_NE(second.receive().find("HTTP/1.1 503 "), std::string::npos);
+    const Client small(server);
+    small.send(request("PUT", 100) + body.substr(0, 100));
+    EXPECT_NE(small.receive("bbb").find("HTTP/1.1 200 "), std::string::npos);
+    large.send("b");
+    EXPECT_NE(large.receive(body).find("HTTP/1.1 200 "), std::string::npos);
+    large.send(request("GET", 0));
+    EXPECT_NE(large.receive("GET   ").find("HTTP/1.1 200 "), std::string::npos);
+  }
+  for (const auto& [method, bytes] : {std::pair("PUT", 1001), std::pair("POST", 101)}) {
+    const Client client(server);
+    client.send(request(method, bytes));
+    EXPECT_NE(client.receive().find("HTTP/1.1 413 "), std::string::npos) << method;
+  }
+  const Client chunked(server);
+  chunked.send("PUT /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n65\r\n" + body.substr(0, 101));
+  EXPECT_NE(chunked.receive().find("HTTP/1.1 413 "), std::string::npos);
+}
+
 TEST_F(HttpServerTest, EndsWhatIsTooSlow) {
   HttpLimits limits;
   limits.header_s = limits.body_s = limits.idle_s = 0.2;

@@ -166,6 +166,19 @@ TEST(Sessions, StoreAllThatCanBeStored) {
   EXPECT_EQ(sessions.save_all(), 0);
 }
 
+TEST(Sessions, TellARequestFromAnotherWithItsKey) {
+  Sessions sessions({}, byte_text(), nullptr);
+  const std::string id = sessions.create(byte_text(), {}, 100), first = request_key("a", "one body");
+  sessions.commit(id, fed(sessions.begin(id, {}, 100), "a"), first, "answer", 100);
+  sessions.commit(id, fed(sessions.begin(id, {}, 100), "b"), "old", "of an earlier version", 100);
+  EXPECT_EQ(sessions.result(id, first, 100), "answer");
+  EXPECT_EQ(sessions.result(id, request_key("b", "one body"), 100), std::nullopt);
+  EXPECT_EQ(sessions.result(id, request_key("old", "any body"), 100), "of an earlier version");
+  EXPECT_EQ(refusal([&] { sessions.result(id, request_key("a", "another body"), 100); }),
+            std::pair(422, std::string("idempotency_key_reused")));
+  EXPECT_EQ(request_key("", "body"), "");
+}
+
 TEST(Sessions, CountTheAnswersThatTheyKeep) {
   test::TemporaryFolder folder;
   const SessionOptions options{.folder = folder.path(), .durable = true};
