@@ -8,12 +8,18 @@
 
 namespace mnemo::text {
 
-/// A text file, or a byte range of it. It is read in chunks and never held in memory as a whole. Or a text in memory.
+/// A text file, or a byte range of it. It is read in chunks and never held in memory as a whole. Or a text that is made
+/// piece by piece whenever it is read (packed, or of several files), or one in memory.
 class TextSource {
  public:
   /// The whole file. Throws InputError if it cannot be opened or is not a regular file.
   explicit TextSource(std::string path);
-  /// A text in memory; `name` is its path in error messages.
+  /// Calls the function with a text piece by piece, always the same.
+  using Reader = std::function<void(const std::function<void(std::string_view)>& use)>;
+  /// The text that `reader` gives, which is read once for its size; `name` is its path in error messages. The start of a
+  /// range is read, too, to find it.
+  static TextSource streamed(std::string name, Reader reader);
+  /// A text in memory; `name` likewise.
   static TextSource in_memory(std::string name, std::string text);
 
   /// Bytes [begin, end) of the same file.
@@ -33,9 +39,11 @@ class TextSource {
 
  private:
   TextSource() = default;
+  void stream(const std::function<bool(std::string_view)>& use, int64_t chunk_size) const;
 
   std::string path_;
-  std::shared_ptr<const std::string> text_;  ///< null: a file
+  std::shared_ptr<const std::string> text_;  ///< null: a file, or
+  Reader reader_;
   int64_t begin_ = 0;
   int64_t end_ = 0;
 };

@@ -51,36 +51,28 @@ bool is_file(const fs::directory_entry& entry) {
   return found;
 }
 
-/// One text after another.
+/// One text after another, each piece by piece.
 class Joined {
  public:
-  Joined(const std::string& name, const TextFileOptions& options) : name_(name), options_(options) {}
-
-  /// For that many bytes of text: a string that grows would take three times its size.
-  void reserve(uint64_t bytes) {
-    base::require(bytes <= static_cast<uint64_t>(kMaxJoinedText), "{}: expected at most {} bytes of text, found {}",
-                  base::printable(name_, 400), kMaxJoinedText, bytes);
-    text_.reserve(bytes);
-  }
+  using Use = std::function<void(std::string_view)>;
+  Joined(const std::string& between, const Use& use) : between_(between), use_(use) {}
 
   void put(std::string_view piece) {
     if (piece.empty()) return;
-    if (ended_ && !text_.empty()) {
-      if (!text_.ends_with('\n')) text_ += '\n';
-      text_ += options_.between;
+    if (ended_ && !last_.empty()) {
+      if (last_ != "\n") use_("\n");
+      if (!between_.empty()) use_(between_);
     }
     ended_ = false;
-    text_ += piece;
-    base::require(static_cast<int64_t>(text_.size()) <= kMaxJoinedText,
-                  "{}: expected at most {} bytes of text, found more", base::printable(name_, 400), kMaxJoinedText);
+    last_ = piece.back();
+    use_(piece);
   }
   void end() { ended_ = true; }
-  std::string take() { return std::move(text_); }
 
  private:
-  const std::string& name_;
-  const TextFileOptions& options_;
-  std::string text_;
+  const std::string& between_;
+  const Use& use_;
+  std::string last_;  // character; empty: nothing has come yet
   bool ended_ = true;
 };
 
@@ -201,19 +193,32 @@ text::TextSource open_text(const std::string& path, const TextFileOptions& optio
   const std::vector<std::string> files = text_files(path, options);
   if (files.size() == 1 && options.json_key.empty() && packing_of(files[0]) == Packing::none)
     return text::TextSource(files[0]);
-  Joined joined(path, options);
+  const auto read = [files, options](const Joined::Use& use) {
+    Joined joined(options.between, use);
+    for (const std::string& file : files) {
+      if (options.json_key.empty())
+        unpack_text(file, options.any_bytes, [&](std::string_view piece) { joined.put(piece); });
+      else
+        add_records(file, options.json_key, joined);
+      joined.end();
+    }
+  };
+  if (options.json_key.empty()) return text::TextSource::streamed(path, read);
+  // Records are parsed once, for that takes longer than the rest: the text stays in memory.
+  const auto require_few = [&](uint64_t bytes) {
+    base::require(bytes <= static_cast<uint64_t>(kMaxJoinedText), "{}: expected at most {} bytes of text, found {}",
+                  base::printable(path, 400), kMaxJoinedText, bytes);
+    return bytes;
+  };
   uint64_t bytes = 0;
   for (const std::string& file : files) bytes += unpacked_size(file, packing_of(file)) + 1 + options.between.size();
-  joined.reserve(bytes);
-  for (const std::string& file : files) {
-    if (options.json_key.empty()) {
-      unpack_text(file, options.any_bytes, [&](std::string_view piece) { joined.put(piece); });
-      joined.end();
-    } else {
-      add_records(file, options.json_key, joined);
-    }
-  }
-  return text::TextSource::in_memory(path, joined.take());
+  std::string all;
+  all.reserve(require_few(bytes));  // a string that grows would take three times its size
+  read([&](std::string_view piece) {
+    require_few(all.size() + piece.size());
+    all += piece;
+  });
+  return text::TextSource::in_memory(path, std::move(all));
 }
 
 void for_each_text_line(const std::string& path, int64_t max_line,

@@ -42,9 +42,9 @@ void for_each_file(const std::string& folder, bool hidden, const std::function<b
 /// README and LICENSE. False if there is no text. json: of JSON lines, NAME.jsonl, .ndjson or .json.
 bool is_folder_of_texts(const std::string& path, bool json = false);
 
-/// Opens a text. A plain file is read in chunks. Everything else is unpacked and joined in memory, which takes the
-/// size of the text: in order of the files, with a line end between two files, or two records' texts, where there is
-/// none. Packed files are unpacked twice, first to measure them. Throws InputError naming file and line for a record
+/// Opens a text, which is read in chunks: of several files in their order, with a line end between two files, or two
+/// records' texts, where there is none. Packed files are unpacked whenever the text is read, and once to measure them;
+/// the texts of JSON lines are held in memory. Throws InputError naming file and line for a record
 /// that is no object or lacks a string at the key, and for a text beyond kMaxJoinedText.
 text::TextSource open_text(const std::string& path, const TextFileOptions& options = {});
 

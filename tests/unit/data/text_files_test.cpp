@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <tuple>
 
 #include "base/error.h"
@@ -81,6 +83,56 @@ TEST_F(TextFiles, ATextInMemoryComesInChunks) {
   std::vector<std::string> chunks;
   source.range(1, 7).for_each_chunk([&](std::string_view chunk) { return chunks.emplace_back(chunk), true; }, 4);
   EXPECT_EQ(chunks, (std::vector<std::string>{"bcde", "fg"}));
+}
+
+/// And one that is made whenever it is read, whatever pieces it is made of.
+TEST_F(TextFiles, ATextThatIsStreamedComesInTheChunksOfOneInMemory) {
+  const std::string text = "abcdefghijklmnop";
+  const auto held = text::TextSource::in_memory("name", text);
+  for (const size_t size : {1, 2, 5, 16}) {
+    int passes = 0;
+    const auto streamed = text::TextSource::streamed("name", [&](const auto& use) {
+      ++passes;
+      for (size_t at = 0; at < text.size(); at += size) use(std::string_view(text).substr(at, size));
+    });
+    EXPECT_EQ(streamed.size(), 16);
+    for (const auto& [begin, end] : {std::pair(0, 16), {3, 9}, {15, 16}, {4, 4}}) {
+      for (const int64_t chunk : {1, 4, 7, 100}) {
+        const auto chunks_of = [&](const text::TextSource& source, size_t most) {
+          std::vector<std::string> chunks;
+          source.range(begin, end)
+              .for_each_chunk([&](std::string_view one) { return chunks.emplace_back(one), chunks.size() < most; },
+                              chunk);
+          return chunks;
+        };
+        for (const size_t most : {1, 100}) EXPECT_EQ(chunks_of(streamed, most), chunks_of(held, most)) << size << chunk;
+      }
+    }
+    EXPECT_GT(passes, 8);
+  }
+  bool changed = false;
+  const auto source = text::TextSource::streamed("name", [&](const auto& use) { use(changed ? "abc" : "abcd"); });
+  changed = true;
+  expect_error<InputError>([&] { source.for_each_chunk([](std::string_view) { return true; }); },
+                           {"name: expected 4 bytes of text as before, found 3"});
+}
+
+/// Packed, it needs no more memory than as it is.
+TEST_F(TextFiles, APackedTextIsNotHeldInMemory) {
+  ASSERT_EQ(std::system(("yes | head -c 100000000 | gzip > '" + at("large.gz") + "'").c_str()), 0);
+  const auto resident = [] {
+    int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages >> pages;
+    return pages * ::sysconf(_SC_PAGESIZE);
+  };
+  const int64_t before = resident();
+  int64_t size = 0, most = 0;
+  open_text(at("large.gz")).for_each_chunk([&](std::string_view chunk) {
+    most = std::max(most, resident() - before);
+    return size += static_cast<int64_t>(chunk.size()), true;
+  });
+  EXPECT_EQ(size, 100'000'000);
+  EXPECT_LT(most, 50'000'000);
 }
 
 TEST_F(TextFiles, ThatUnpackToHundredsOfTimesTheirSizeAreRefused) {

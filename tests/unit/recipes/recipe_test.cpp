@@ -267,7 +267,7 @@ TEST_F(RecipeFiles, TheTokenizerOfAPublishedModelWins) {
 TEST_F(RecipeFiles, AModelSetOnTheCommandLineWinsOverAPreset) {
   const std::string from = std::string("model.from=") + MNEMO_SOURCE_DIR "/tests/golden/data/text_import/gpt2",
                     path = write("r.toml",
-                                 "[data]\ntrain = \"a.txt\"\n[model]\npreset = \"rmt_wt103\"\n"
+                                 "[data]\ntrain = \"a.txt\"\nunit = \"words\"\n[model]\npreset = \"rmt_wt103\"\n"
                                  "segment_size = 4\n[model.backbone]\ndim = 6\n");
   const models::ModelOptions model = read_recipe_file(path, {from}).model;
   EXPECT_EQ(model.segment_size, 4);
