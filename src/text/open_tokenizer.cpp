@@ -187,6 +187,7 @@ class Folder {
         .lowercase = flag(config, "do_lower_case").value_or(name.find("-cased") == std::string::npos)};
     options.strip_accents = flag(config, "strip_accents").value_or(options.lowercase);
     options.split_cjk = flag(config, "tokenize_chinese_chars").value_or(true);
+    require_family(all.plain, "Bert", name);
     if (const std::string* unknown = all.token("unk_token")) options.unknown = *unknown;
     EntryList tokens = tokens_by_line(use(name), path(name));
     const WordIndex index = WordIndex::of_last(tokens);
@@ -214,6 +215,16 @@ class Folder {
     };
     return SequenceTemplate::bounded(id("add_bos_token", begins, tokens.bos()),
                                      id("add_eos_token", false, tokens.eos()));
+  }
+
+  /// Throws InputError where the config names a class of another family, whose rules the files do not have.
+  void require_family(const base::Node& config, std::string_view own, std::string_view file) const {
+    const std::string name = text(config, "tokenizer_class");
+    for (const std::string_view family : {"Albert", "Bert", "DebertaV2", "GPT2", "Llama", "Marian", "Roberta", "T5"})
+      base::require(family == own || !name.starts_with(std::string(family) + "Tokenizer"),
+                    "{}: tokenizer_class: expected {}'s for the file {}, found {}; leave it out, or give that class's "
+                    "own files",
+                    path(kConfig), own, file, base::in_quotes(name));
   }
 
   /// Whether byte-level files are RoBERTa's: by the class of the config, otherwise by the tokens.
@@ -353,6 +364,7 @@ class Folder {
                t5 = !bert && find("<pad>") == 0 && find("</s>") == 1 && find("<s>") < 0;
     const bool own_rules = !llama || text(config, "tokenizer_class").empty();
     if ((t5 || bert || !own_rules) && all.is_extra_of_map) all.extra.clear();  // as transformers reads these classes
+    if (bert || t5) require_family(config, t5 ? "T5" : albert ? "Albert" : "DebertaV2", name);
     if (bert) require_flag(config, "add_prefix_space", true);
     for (const char* key : {"add_bos_token", "add_eos_token"})
       base::require(!albert || !flag(config, key), "{}: {}: unsupported for ALBERT's tokens; leave it out",
@@ -392,6 +404,7 @@ class Folder {
 
   std::shared_ptr<const Tokenizer> marian() {
     TokenizerSettings all = settings();
+    require_family(all.plain, "Marian", "source.spm");
     require_flag(all.plain, "separate_vocabs", false);
     if (all.is_extra_of_map) all.extra.clear();  // as transformers reads this class
     const TokenizerJson json = parse_vocab_json(use("vocab.json"), path("vocab.json"));

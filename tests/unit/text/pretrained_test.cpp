@@ -328,6 +328,19 @@ TEST(TextSplitter, ATextHasALimitOfSteps) {
 }
 
 // With a new hash of every prefix this takes minutes.
+TEST(Pretrained, AClassOfAnotherFamilyIsRefused) {
+  const auto opened = [](const std::string& name) {
+    return open_tokenizer_files({{"vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n"},
+                                 {"tokenizer_config.json", "{\"tokenizer_class\": \"" + name + "\"}"}},
+                                "folder", {});
+  };
+  for (const char* name : {"BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "ElectraTokenizer"})
+    EXPECT_EQ(opened(name)->size(), 6) << name;
+  for (const char* name : {"T5Tokenizer", "GPT2Tokenizer", "LlamaTokenizerFast"})
+    test::expect_error<base::InputError>([&] { opened(name); },
+                                         {"tokenizer_class: expected Bert's for the file vocab.txt, found", name});
+}
+
 TEST(Pretrained, LongTokensOfWordPieceTakeLinearTime) {
   const auto json = [&](int64_t longest) {
     return open_tokenizer_files(
