@@ -54,11 +54,11 @@ int terminal_columns() {
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-/// Whether the lines before the first blank one do not fit into the terminal that they are for.
+/// Whether the lines do not fit into the terminal that they are for.
 bool is_too_wide(std::string_view text) {
   if (isatty(STDOUT_FILENO) != 1) return false;
   const auto columns = static_cast<size_t>(terminal_columns());
-  for (std::string_view left = text.substr(0, text.find("\n\n")); !left.empty();) {
+  for (std::string_view left = text; !left.empty();) {
     const size_t end = std::min(left.find('\n'), left.size());
     if (end > columns) return true;
     left.remove_prefix(std::min(end + 1, left.size()));
@@ -128,7 +128,9 @@ bool answer(const std::string& folder, int count, char** words) {
   if (answers.empty()) answers = content_of(folder + "/" MNEMO_ANSWERS);
   const bool of_version = asked == "--version";
   const auto text = find_answer(answers, of_version ? mnemo::cli::kOfBuild : asked);
-  if (!text || (asked == "recipes" && is_too_wide(*text))) return false;
+  if (!text) return false;
+  const bool recipes_table = asked == "recipes", table = recipes_table || asked == "help presets";
+  if (table && is_too_wide(recipes_table ? text->substr(0, text->find("\n\n")) : *text)) return false;
   std::string shown = of_version ? version(*text) : std::string(*text);
   if (shown.empty()) return false;
   if (asked == "recipes" || asked.starts_with("completion ")) {

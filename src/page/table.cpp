@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/html.h"
+#include "base/output.h"
 #include "base/text_table.h"
 
 namespace mnemo::page {
@@ -35,7 +36,7 @@ std::string text_of(const Table& cells) {
   std::fill_n(align.begin(), std::min(cells.left, align.size()), Align::left);
   base::TextTable table(cells.header, align);
   for (const auto& row : cells.rows) table.add_row(row);
-  return table.text();
+  return table.text(base::output_columns());
 }
 
 std::string html_of(const Table& cells) {
