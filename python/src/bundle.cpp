@@ -165,10 +165,12 @@ py::list classify_texts(const ModelHandle& handle, const std::vector<TextOrPair>
     const experiment::TextClassifier classifier(handle.parts(), experiment::own_recipe(handle.parts()), "classify");
     experiment::TextClassifier::ReadCount count;
     for (size_t from = 0; from < texts.size(); from += static_cast<size_t>(batch)) {
-      std::vector<data::LabelledText> part;
+      data::LabelledTextList part;
       for (size_t i = from; i < std::min(texts.size(), from + static_cast<size_t>(batch)); ++i)
-        part.push_back(
-            {.where = fmt::format("text {}", i), .first = texts[i].first, .second = texts[i].second, .label = {}});
+        part.push_back({.file = std::make_shared<const std::string>(fmt::format("text {}", i)),
+                        .first = texts[i].first,
+                        .second = texts[i].second,
+                        .label = {}});
       for (auto& answer : classifier(std::move(part), top, count, asked_by_signals))
         answers.push_back(std::move(answer));
     }

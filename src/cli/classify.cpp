@@ -73,14 +73,17 @@ base::Node to_node(const infer::ImageAnswer& answer) {
 
 /// A text, or the two of a pair with a tab between them.
 data::LabelledText text_of_line(std::string line, std::string where) {
-  data::LabelledText text{.where = std::move(where), .first = std::move(line), .second = {}, .label = {}};
-  data::require_words(text.where, text.first, 1);
+  data::LabelledText text{.file = std::make_shared<const std::string>(std::move(where)),
+                          .first = std::move(line),
+                          .second = {},
+                          .label = {}};
+  data::require_words(text.where(), text.first, 1);
   const size_t tab = text.first.find('\t');
   if (tab == std::string::npos) return text;
   text.second = text.first.substr(tab + 1);
   text.first.resize(tab);
   base::require(text.second->find('\t') == std::string::npos,
-                "{}: expected a text, or two with a tab between them, found more than one tab", text.where);
+                "{}: expected a text, or two with a tab between them, found more than one tab", text.where());
   return text;
 }
 
@@ -99,8 +102,8 @@ void classify_texts(const ClassifyArguments& arguments, const bundle::Bundle& st
   const int64_t top = arguments.top.value_or(1);
   base::Node results = base::Node::array();
   experiment::TextClassifier::ReadCount count;
-  const auto answer = [&](std::vector<data::LabelledText>& texts) {
-    std::vector<data::LabelledText> with_words;
+  const auto answer = [&](data::LabelledTextList& texts) {
+    data::LabelledTextList with_words;
     for (const data::LabelledText& text : texts)
       if (has_words(text)) with_words.push_back(text);
     if (texts.empty()) return;
@@ -117,12 +120,12 @@ void classify_texts(const ClassifyArguments& arguments, const bundle::Bundle& st
                             share.probability);
       }
       if (arguments.json)
-        results.push_back(base::Node::table({{"where", text.where}, {"classes", std::move(classes)}}));
+        results.push_back(base::Node::table({{"where", text.where()}, {"classes", std::move(classes)}}));
       else
         base::print(line + "\n");
     }
   };
-  std::vector<data::LabelledText> texts;
+  data::LabelledTextList texts;
   const auto take = [&](std::string line, const std::string& file, int64_t number) {
     texts.push_back(text_of_line(std::move(line), fmt::format("{}:{}", file, number)));
     if (static_cast<int64_t>(texts.size()) == arguments.batch) answer(texts);

@@ -45,12 +45,12 @@ data::LabelledSets TextClassifier::encode(const data::LabelledTextSets& sets) co
   for (const data::LabelledText& text : sets.train)
     base::require(!text.second || pairs,
                   "{}: expected one text, since the model's vocabulary has no token between the texts of a pair",
-                  text.where);
+                  text.where());
   return data::encode_labelled_texts(sets, *tokenizer_, tasks::labelled_text_shape(model_->options(), max_length_));
 }
 
-std::vector<std::vector<infer::ClassShare>> TextClassifier::operator()(std::vector<data::LabelledText> texts,
-                                                                       int64_t top, ReadCount& count,
+std::vector<std::vector<infer::ClassShare>> TextClassifier::operator()(data::LabelledTextList texts, int64_t top,
+                                                                       ReadCount& count,
                                                                        const base::ShouldStop& should_stop) const {
   std::vector<std::string> classes;
   for (int64_t i = 0; i < head_.num_classes; ++i) classes.push_back(head_.label(i));

@@ -38,8 +38,7 @@ class TextClassifier {
   struct ReadCount {
     int64_t words = 0, unknown = 0;
   };
-  std::vector<std::vector<infer::ClassShare>> operator()(std::vector<data::LabelledText> texts, int64_t top,
-                                                         ReadCount& count,
+  std::vector<std::vector<infer::ClassShare>> operator()(data::LabelledTextList texts, int64_t top, ReadCount& count,
                                                          const base::ShouldStop& should_stop = {}) const;
   /// Warns if the vocabulary lacks any of these words; `where`: of what.
   void report_unknown(const ReadCount& count, const std::string& where) const;

@@ -153,9 +153,10 @@ class TextClassAnswers : public Answers {
     require_texts(question);
     require_members(question, {kInput, "top"});
     const int64_t top = number(question.body, "top", kTop, 5);
-    std::vector<data::LabelledText> texts;
+    data::LabelledTextList texts;
     for (const base::Node& input : inputs(question.body, kMostTexts)) {
-      data::LabelledText text{.where = kInput, .first = {}, .second = {}, .label = {}};
+      data::LabelledText text{
+          .file = std::make_shared<const std::string>(kInput), .first = {}, .second = {}, .label = {}};
       if (input.is_array() && input.size() == 2) {  // a pair
         text.first = text_of(input.items().front());
         text.second = text_of(input.items().back());

@@ -19,7 +19,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::only_input_errors([&] {
       for (const data::LabelledText& text : data::read_labelled_table(path, columns).texts) {
         fuzz::demand(text.second.has_value() != columns.second.empty() || columns.text.empty(), "two texts");
-        fuzz::demand(text.where.starts_with(path), "a place");
+        fuzz::demand(text.where().starts_with(path), "a place");
       }
     });
   }

@@ -49,7 +49,7 @@ class Articles final : public XmlReader {
  public:
   Articles(const Labels& labels, const std::string& labels_path) : labels_(labels), labels_path_(labels_path) {}
 
-  std::vector<LabelledText> texts;
+  LabelledTextList texts;
 
  private:
   void starts(std::string_view name, const XmlAttributes& attributes) override {
@@ -59,7 +59,11 @@ class Articles final : public XmlReader {
     const auto label = labels_.of_id.find(id);
     base::require(label != labels_.of_id.end(), "{}: expected a label of article {} in {}, found none", where(),
                   base::in_quotes(id), labels_path_);
-    texts.push_back({where(), {}, {}, label->second.text, false, id});
+    texts.push_back({.file = std::make_shared<const std::string>(where()),
+                     .first = {},
+                     .second = {},
+                     .label = label->second.text,
+                     .id = id});
     inside_ = true;
   }
 
@@ -68,7 +72,7 @@ class Articles final : public XmlReader {
     if (name != "article") return;
     inside_ = false;
     if (texts.back().first.ends_with(' ')) texts.back().first.pop_back();
-    require_words(texts.back().where, texts.back().first, std::nullopt);
+    require_words(texts.back().where(), texts.back().first, std::nullopt);
   }
 
   void characters(std::string_view text) override {

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,17 +13,23 @@ namespace mnemo::data {
 
 /// A text, or a pair of texts, and its label.
 struct LabelledText {
-  std::string where;  ///< "FILE:LINE" or "FILE", for messages
+  std::shared_ptr<const std::string> file;  ///< its path, which the texts of a file share
+  int64_t line = 0;                         ///< from 1; 0: the whole file, or the path says the line
   std::string first;
   std::optional<std::string> second;
   std::string label;
-  bool whole_file = false;  ///< `where` is a file, whose lines are those of `first`
+  bool whole_file = false;  ///< `first` is the file
   std::string id = {};      ///< of an article; empty: the format has none
+
+  /// "FILE:LINE" or "FILE", for messages.
+  std::string where() const;
 };
+/// Not a vector, which takes three times as much while it grows: tables have millions of short lines.
+using LabelledTextList = std::deque<LabelledText>;
 
 /// The texts of a file.
 struct LabelledTexts {
-  std::vector<LabelledText> texts;
+  LabelledTextList texts;
   std::vector<std::string> labels;  ///< all that its format has, in order; empty: any
 };
 

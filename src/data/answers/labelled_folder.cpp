@@ -26,7 +26,11 @@ LabelledTexts read_labelled_folder(const std::string& path, const std::vector<st
                   "{}: expected a folder for each label, found none for {}", base::printable(path, 400),
                   base::in_quotes(label));
     for (const std::string& file : text_files(folder)) {
-      LabelledText text{.where = file, .first = {}, .second = {}, .label = label, .whole_file = true};
+      LabelledText text{.file = std::make_shared<const std::string>(file),
+                        .first = {},
+                        .second = {},
+                        .label = label,
+                        .whole_file = true};
       open_text(file).without_byte_order_mark().for_each_chunk([&](std::string_view chunk) {
         text.first += chunk;
         return true;

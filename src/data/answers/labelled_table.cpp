@@ -77,16 +77,24 @@ std::string value_of(const base::Node& record, const std::string& key, bool is_l
   return value->as_string();
 }
 
+/// A text of that line; `file`: the path of the line before, or null.
+LabelledText at(const LinePlace& place, std::shared_ptr<const std::string>& file) {
+  if (file == nullptr || *file != place.file) file = std::make_shared<const std::string>(place.file);
+  return {.file = file, .line = place.line, .first = {}, .second = {}, .label = {}};
+}
+
 LabelledTexts read_labelled_records(const std::string& path, const LabelledColumns& names) {
   base::require(!names.text.empty(),
                 "{}: expected data.text_column and data.label_column, the keys of text and label in its JSON lines",
                 base::printable(path, 400));
   LabelledTexts read;
+  std::shared_ptr<const std::string> file;
   for_each_text_line(path, TableSplitter::kMaxRecord, [&](const LinePlace& place, std::string_view line) {
     if (line.find_first_not_of(" \t") == std::string_view::npos) return;
     const std::string where = fmt::format("{}:{}", place.file, place.line);
     const base::Node record = parse_record(line, where);
-    LabelledText text{where, value_of(record, names.text, false, where), {}, {}};
+    LabelledText text = at(place, file);
+    text.first = value_of(record, names.text, false, where);
     if (!names.second.empty()) text.second = value_of(record, names.second, false, where);
     text.label = value_of(record, names.label, true, where);
     for (const std::string* words : {&text.first, text.second ? &*text.second : nullptr})
@@ -97,6 +105,8 @@ LabelledTexts read_labelled_records(const std::string& path, const LabelledColum
 }
 
 }  // namespace
+
+std::string LabelledText::where() const { return line > 0 ? fmt::format("{}:{}", *file, line) : *file; }
 
 void require_words(const std::string& where, std::string_view text, std::optional<size_t> column) {
   size_t begin = 0;
@@ -115,6 +125,7 @@ LabelledTexts read_labelled_table(const std::string& path, const LabelledColumns
   Format format;
   size_t count = 0;  // of columns
   int64_t broken = 0;
+  std::shared_ptr<const std::string> file;
   const auto start = [&](const LinePlace& place, const std::vector<TableField>& columns) {
     count = columns.size();
     if (!names.text.empty()) {
@@ -146,9 +157,9 @@ LabelledTexts read_labelled_table(const std::string& path, const LabelledColumns
     }
     base::require(columns.size() == count, "{}: expected {} {}columns, as in line 1, found {}", place.at(1), count,
                   kind == TableKind::tabs ? "tab-separated " : "", columns.size());
-    LabelledText text{fmt::format("{}:{}", place.file, place.line), {}, {}, {}};
+    LabelledText text = at(place, file);
     const auto take = [&](size_t column) {
-      require_words(text.where, columns[column].text, columns[column].column);
+      require_words(text.where(), columns[column].text, columns[column].column);
       return columns[column].text;
     };
     text.first = take(format.first);

@@ -26,7 +26,7 @@ bool is_whole_number(const std::string& text) {
   return !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
-std::vector<std::string> sorted_labels(const std::vector<LabelledText>& texts) {
+std::vector<std::string> sorted_labels(const LabelledTextList& texts) {
   std::set<std::string> found;
   for (const LabelledText& text : texts) found.insert(text.label);
   std::vector<std::string> labels(found.begin(), found.end());
@@ -44,7 +44,7 @@ void require_text_in_utf8(const LabelledText& text, std::string_view advice) {
     const std::optional<size_t> bad = base::first_invalid_utf8(part);
     if (!bad) continue;
     const auto lines = std::count(part.begin(), part.begin() + static_cast<std::ptrdiff_t>(*bad), '\n');
-    text::invalid_utf8(text.whole_file ? fmt::format("{}:{}", text.where, lines + 1) : text.where,
+    text::invalid_utf8(text.whole_file ? fmt::format("{}:{}", text.where(), lines + 1) : text.where(),
                        static_cast<int64_t>(*bad), part.substr(*bad), advice);
   }
 }
@@ -53,7 +53,7 @@ void require_text_in_utf8(const LabelledText& text, std::string_view advice) {
 int64_t class_of(const LabelledText& text, const std::vector<std::string>& labels, const char* remedy = "") {
   const auto found = std::find(labels.begin(), labels.end(), text.label);
   if (found == labels.end())
-    base::input_error("{}: expected a label of {}, found {}{}", text.where,
+    base::input_error("{}: expected a label of {}, found {}{}", text.where(),
                       base::printable(fmt::format("{}", fmt::join(labels, ", ")), 400), base::in_quotes(text.label),
                       remedy);
   return found - labels.begin();
@@ -61,18 +61,17 @@ int64_t class_of(const LabelledText& text, const std::vector<std::string>& label
 
 /// Moves the texts for which chosen(place, text) is true to the end of `to`; both stay in order.
 template <class F>
-void move_chosen(std::vector<LabelledText>& from, std::vector<LabelledText>& to, F&& chosen) {
-  std::vector<LabelledText> kept;
-  for (size_t i = 0; i < from.size(); ++i) {
-    const bool moves = chosen(i, std::as_const(from[i]));
-    (moves ? to : kept).push_back(std::move(from[i]));
+void move_chosen(LabelledTextList& from, LabelledTextList& to, F&& chosen) {
+  LabelledTextList kept;
+  for (size_t i = 0; !from.empty(); ++i, from.pop_front()) {
+    const bool moves = chosen(i, std::as_const(from.front()));
+    (moves ? to : kept).push_back(std::move(from.front()));
   }
   from = std::move(kept);
 }
 
 /// Moves a fraction of the texts, chosen by the seed, into a part of its own; both stay in order.
-void hold_out(std::vector<LabelledText>& from, std::vector<LabelledText>& to, double fraction, size_t whole,
-              base::Random& random) {
+void hold_out(LabelledTextList& from, LabelledTextList& to, double fraction, size_t whole, base::Random& random) {
   std::vector<size_t> order(from.size());
   std::iota(order.begin(), order.end(), size_t{0});
   random.shuffle(order);
@@ -82,8 +81,7 @@ void hold_out(std::vector<LabelledText>& from, std::vector<LabelledText>& to, do
 }
 
 /// Moves every `folds`-th of the texts, in an order drawn by the seed, into a part of its own; both stay in order.
-void deal_out(std::vector<LabelledText>& from, std::vector<LabelledText>& to, int64_t folds, int64_t fold,
-              base::Random& random) {
+void deal_out(LabelledTextList& from, LabelledTextList& to, int64_t folds, int64_t fold, base::Random& random) {
   std::vector<size_t> order(from.size());
   std::iota(order.begin(), order.end(), size_t{0});
   random.shuffle(order);
@@ -99,7 +97,7 @@ bool is_list_of_ids(const std::string& path) { return path.ends_with(".json"); }
 std::string plain_id(std::string id) { return id.erase(0, std::min(id.find_first_not_of('0'), id.size() - 1)); }
 
 /// Moves the texts whose ids a file lists under one of the names into a part of its own, in their order.
-void hold_out_listed(std::vector<LabelledText>& from, std::vector<LabelledText>& to, const std::string& path,
+void hold_out_listed(LabelledTextList& from, LabelledTextList& to, const std::string& path,
                      const std::vector<const char*>& names) {
   const base::Node lists = base::parse_json(base::read_file(path, kMaxListOfIds), path);
   const auto found = std::find_if(names.begin(), names.end(), [&](const char* name) { return lists.contains(name); });
@@ -135,8 +133,7 @@ void strip(text::ModelInput& input, const text::SpecialTokens& special) {
   if (!input.ids.empty() && input.ids.front() == special.begin) drop(0);
 }
 
-std::shared_ptr<const LabelledDocuments> encode(const std::vector<LabelledText>& texts,
-                                                const std::vector<std::string>& labels,
+std::shared_ptr<const LabelledDocuments> encode(const LabelledTextList& texts, const std::vector<std::string>& labels,
                                                 const text::Tokenizer& tokenizer, const LabelledTextShape& shape) {
   if (texts.empty()) return nullptr;
   const text::SpecialTokens special = tokenizer.special_tokens();
@@ -163,17 +160,17 @@ std::shared_ptr<const LabelledDocuments> encode(const std::vector<LabelledText>&
     return ids;
   };
   for (const LabelledText& text : texts) {
-    std::vector<int32_t> first = tokens_of(text.first, text.where), second;
+    std::vector<int32_t> first = tokens_of(text.first, text.where()), second;
     std::optional<std::span<const int32_t>> other;
     if (text.second) {
-      second = tokens_of(*text.second, text.where);
+      second = tokens_of(*text.second, text.where());
       truncate(first, second, room(std::span<const int32_t>()));
       other = second;
     } else {
       first.resize(std::min(first.size(), room({})));
     }
     const text::ModelInput input = made(first, other);
-    base::require(!input.ids.empty(), "{}: the text is empty", text.where);
+    base::require(!input.ids.empty(), "{}: the text is empty", text.where());
     documents->add(input.ids, class_of(text, labels), shape.token_types ? input.types : std::span<const int32_t>());
   }
   return documents;
@@ -289,9 +286,7 @@ std::shared_ptr<const text::Tokenizer> tokenizer_of(const LabelledTextOptions& o
 
 LabelledSets encode_labelled_texts(const LabelledTextSets& sets, const text::Tokenizer& tokenizer,
                                    const LabelledTextShape& shape) {
-  const auto part = [&](const std::vector<LabelledText>& texts) {
-    return encode(texts, sets.labels, tokenizer, shape);
-  };
+  const auto part = [&](const LabelledTextList& texts) { return encode(texts, sets.labels, tokenizer, shape); };
   return {part(sets.train), part(sets.valid), part(sets.test)};
 }
 

@@ -86,10 +86,10 @@ struct LabelledTextOptions {
 
 /// The texts of all parts, and the labels in the order of their classes.
 struct LabelledTextSets {
-  std::vector<LabelledText> train, valid, test;
+  LabelledTextList train, valid, test;
   std::vector<std::string> labels;
 
-  const std::vector<LabelledText>& part(Part part) const {
+  const LabelledTextList& part(Part part) const {
     return part == Part::train ? train : part == Part::valid ? valid : test;
   }
 };

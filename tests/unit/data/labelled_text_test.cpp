@@ -1,6 +1,7 @@
 #include "data/answers/labelled_text.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -245,8 +246,8 @@ TEST_F(LabelledTextFiles, FractionsAreDrawnOnceAndKeepTheOrder) {
   EXPECT_EQ(all.size(), 100U);
   EXPECT_EQ(sets.valid[3].first, again.valid[3].first);
   options.seed = 1;
-  EXPECT_NE(read_labelled_texts(options).valid[0].where + read_labelled_texts(options).valid[1].where,
-            sets.valid[0].where + sets.valid[1].where);
+  EXPECT_NE(read_labelled_texts(options).valid[0].where() + read_labelled_texts(options).valid[1].where(),
+            sets.valid[0].where() + sets.valid[1].where());
 }
 
 TEST_F(LabelledTextFiles, ArticlesHaveTheirLabelsBesideThem) {
@@ -303,10 +304,33 @@ TEST_F(LabelledTextFiles, ArticlesHaveTheirLabelsBesideThem) {
   EXPECT_EQ(read_hyperpartisan(articles).texts.size(), 1U);
 }
 
+/// Tables of short lines take little more than their texts' objects, packed or not.
+TEST_F(LabelledTextFiles, ALineTakesAFewHundredBytes) {
+  constexpr int64_t kLines = 300'000;
+  std::string table = "t\tlabel\n";
+  for (int64_t i = 0; i < kLines; ++i) table += i % 2 == 0 ? "a\t0\n" : "b\t1\n";
+  LabelledTextOptions options;
+  options.train = write("short.tsv", table);
+  options.text_column = "t";
+  const auto resident = [] {
+    int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages >> pages;
+    return pages * ::sysconf(_SC_PAGESIZE);
+  };
+  const int64_t before = resident();
+  const LabelledTextSets sets = read_labelled_texts(options);
+  EXPECT_EQ(std::ssize(sets.train) + std::ssize(sets.valid), kLines);
+  EXPECT_LT((resident() - before) / kLines, 250);
+  EXPECT_EQ(sets.train.front().where(), options.train + ":2");
+}
+
 TEST_F(LabelledTextFiles, TextsGetTheSpecialTokensOfTheirModel) {
   const auto tokenizer = bert();
-  LabelledTextSets sets{
-      .train = {{"f:1", "a b", "c d e", "1"}, {"f:2", "f", "a", "0"}}, .valid = {}, .test = {}, .labels = {"0", "1"}};
+  const auto file = std::make_shared<const std::string>("f");
+  LabelledTextSets sets{.train = {{file, 1, "a b", "c d e", "1"}, {file, 2, "f", "a", "0"}},
+                        .valid = {},
+                        .test = {},
+                        .labels = {"0", "1"}};
   const auto pairs = encode_labelled_texts(sets, *tokenizer, {.token_types = true, .max_length = 20}).train;
   EXPECT_EQ(tokens_of(*pairs, 0), (std::vector<int64_t>{2, 5, 6, 3, 7, 8, 9, 3}));
   std::vector<int64_t> types(8);
@@ -322,7 +346,7 @@ TEST_F(LabelledTextFiles, TextsGetTheSpecialTokensOfTheirModel) {
   EXPECT_EQ(tokens_of(*bare, 0), (std::vector<int64_t>{5, 6, 3, 7, 8, 9}));
   test::expect_error<base::InputError>([&] { encode_labelled_texts(sets, *tokenizer, {.max_length = 3}); },
                                        {"data.max_length: expected more than the 3 special tokens"});
-  sets.train = {{"f:9", " ", {}, "0"}};
+  sets.train = {{file, 9, " ", {}, "0"}};
   test::expect_error<base::InputError>(
       [&] { encode_labelled_texts(sets, *tokenizer, {.special_tokens = false, .max_length = 9}); },
       {"f:9: the text is empty"});
