@@ -183,7 +183,7 @@ TEST_F(Find, RecordsOfCsvMayHoldQuotesAndLineEnds) {
   const LabelledTextSets sets = read_labelled_texts(options);
   ASSERT_EQ(sets.train.size(), 2U);
   EXPECT_EQ(sets.train[0].first, "two\nlines, \"quoted\"");
-  EXPECT_EQ(sets.train[1].where, options.train + ":5");
+  EXPECT_EQ(sets.train[1].where(), options.train + ":5");
   options.train = file("b.csv", "text,label\n\"open,1\nplain,0\n");
   expect_error<InputError>([&] { read_labelled_texts(options); }, {"b.csv:2:1: a quote is not closed"});
   options.train = file("c.csv", "text,label\none,two,1\n");
