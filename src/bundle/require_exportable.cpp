@@ -14,8 +14,8 @@
 namespace mnemo::bundle {
 namespace {
 
-/// The settings that a format cannot store, each as "'KEY': expected X, found Y": types, which no other setting makes up
-/// for, what else is computed, and what only a training sees.
+/// The settings that a format cannot store, each as "'KEY': expected X, found Y": types, which no other setting makes
+/// up for, what else is computed, and what only a training sees.
 struct Reasons {
   std::vector<std::string> types, computed, trained;
   std::set<std::string> replaced;  ///< keys of attentions that the format lacks

@@ -16,8 +16,8 @@ class TextSource {
   explicit TextSource(std::string path);
   /// Calls the function with a text piece by piece, always the same.
   using Reader = std::function<void(const std::function<void(std::string_view)>& use)>;
-  /// The text that `reader` gives, which is read once for its size; `name` is its path in error messages. The start of a
-  /// range is read, too, to find it.
+  /// The text that `reader` gives, which is read once for its size; `name` is its path in error messages. To find the
+  /// start of a range, all before it is read.
   static TextSource streamed(std::string name, Reader reader);
   /// A text in memory; `name` likewise.
   static TextSource in_memory(std::string name, std::string text);
