@@ -7,6 +7,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/number.h"
+#include "base/printable.h"
 
 namespace mnemo::weights {
 
