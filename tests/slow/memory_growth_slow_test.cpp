@@ -1,14 +1,13 @@
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 
 #include "base/options.h"
 #include "infer/batcher.h"
 #include "infer/session.h"
 #include "models/model.h"
+#include "tests/support/resident_memory.h"
 
 namespace mnemo::infer {
 namespace {
@@ -33,14 +32,6 @@ Session started(const std::shared_ptr<models::Model>& model, int64_t seed) {
   return session;
 }
 
-/// Resident memory of this process in bytes.
-int64_t resident() {
-  std::ifstream statm("/proc/self/statm");
-  int64_t total = 0, pages = 0;
-  statm >> total >> pages;
-  return pages * sysconf(_SC_PAGESIZE);
-}
-
 /// Runs `steps` times; after the first tenth, memory may grow by no more than a megabyte: about one byte per token.
 template <class Step>
 void expect_flat(int64_t steps, const Step& step) {
@@ -48,8 +39,8 @@ void expect_flat(int64_t steps, const Step& step) {
   int64_t after_warm_up = 0, most = 0;
   for (int64_t i = 0; i < steps; ++i) {
     step(i);
-    if (i + 1 == warm) after_warm_up = resident();
-    if (i >= warm && i % 1000 == 0) most = std::max(most, resident());
+    if (i + 1 == warm) after_warm_up = test::resident_memory();
+    if (i >= warm && i % 1000 == 0) most = std::max(most, test::resident_memory());
   }
   ASSERT_GT(after_warm_up, 0);
   std::printf("resident after warm-up %.1f MB, at most %.1f MB\n", after_warm_up / 1e6, most / 1e6);

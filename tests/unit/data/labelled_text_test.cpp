@@ -1,7 +1,6 @@
 #include "data/answers/labelled_text.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -10,6 +9,7 @@
 #include "base/error.h"
 #include "data/answers/hyperpartisan.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/resident_memory.h"
 #include "tests/support/temporary_folder.h"
 #include "text/open_tokenizer.h"
 
@@ -312,15 +312,10 @@ TEST_F(LabelledTextFiles, ALineTakesAFewHundredBytes) {
   LabelledTextOptions options;
   options.train = write("short.tsv", table);
   options.text_column = "t";
-  const auto resident = [] {
-    int64_t pages = 0;
-    std::ifstream("/proc/self/statm") >> pages >> pages;
-    return pages * ::sysconf(_SC_PAGESIZE);
-  };
-  const int64_t before = resident();
+  const int64_t before = test::resident_memory();
   const LabelledTextSets sets = read_labelled_texts(options);
   EXPECT_EQ(std::ssize(sets.train) + std::ssize(sets.valid), kLines);
-  EXPECT_LT((resident() - before) / kLines, 250);
+  EXPECT_LT((test::resident_memory() - before) / kLines, 250);
   EXPECT_EQ(sets.train.front().where(), options.train + ":2");
 }
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <tuple>
 
 #include "base/error.h"
@@ -14,6 +13,7 @@
 #include "data/text/corpus.h"
 #include "data/unpack.h"
 #include "tests/support/expect_error.h"
+#include "tests/support/resident_memory.h"
 #include "tests/support/temporary_folder.h"
 
 namespace mnemo::data {
@@ -120,15 +120,10 @@ TEST_F(TextFiles, ATextThatIsStreamedComesInTheChunksOfOneInMemory) {
 /// Packed, it needs no more memory than as it is.
 TEST_F(TextFiles, APackedTextIsNotHeldInMemory) {
   ASSERT_EQ(std::system(("yes | head -c 100000000 | gzip > '" + at("large.gz") + "'").c_str()), 0);
-  const auto resident = [] {
-    int64_t pages = 0;
-    std::ifstream("/proc/self/statm") >> pages >> pages;
-    return pages * ::sysconf(_SC_PAGESIZE);
-  };
-  const int64_t before = resident();
+  const int64_t before = test::resident_memory();
   int64_t size = 0, most = 0;
   open_text(at("large.gz")).for_each_chunk([&](std::string_view chunk) {
-    most = std::max(most, resident() - before);
+    most = std::max(most, test::resident_memory() - before);
     return size += static_cast<int64_t>(chunk.size()), true;
   });
   EXPECT_EQ(size, 100'000'000);
