@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/machine.h"
 #include "base/text_table.h"
 #include "bundle/bundle.h"
 #include "infer/open_text.h"
@@ -214,7 +215,7 @@ void send_slowly(const std::vector<Client>& clients, const std::atomic<bool>& st
 
 base::Node bench_slow_clients(const Subject& subject, base::TextTable& table, Bars& bars) {
   const Healthy idle = healthy_clients(subject);
-  const int64_t memory = serve::resident_bytes();
+  const int64_t memory = base::resident_memory();
   std::vector<Client> slow, silent;
   for (int i = 0; i < kSlow; ++i) slow.emplace_back(subject.server.port());
   std::atomic<bool> stop = false;
@@ -222,7 +223,7 @@ base::Node bench_slow_clients(const Subject& subject, base::TextTable& table, Ba
   int64_t most = 0;
   std::thread watcher([&] {
     for (; !stop; std::this_thread::sleep_for(std::chrono::milliseconds(10)))
-      most = std::max(most, serve::resident_bytes() - memory);
+      most = std::max(most, base::resident_memory() - memory);
   });
   for (int i = 0; i < kSilent; ++i) {
     silent.emplace_back(subject.server.port(), 16 << 10);
@@ -235,7 +236,7 @@ base::Node bench_slow_clients(const Subject& subject, base::TextTable& table, Ba
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   const bool all_held = subject.server.writing() == 0;
   const Healthy held = healthy_clients(subject);
-  const int64_t grown = serve::resident_bytes() - memory;
+  const int64_t grown = base::resident_memory() - memory;
   stop = true;
   sender.join();
   watcher.join();

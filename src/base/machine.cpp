@@ -38,6 +38,12 @@ int64_t peak_memory() {
 #endif
 }
 
+int64_t resident_memory() {
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages >> pages;  // the second number
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
 Machine this_machine() {
   Machine machine;
   machine.cpu = processor_name();

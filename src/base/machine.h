@@ -32,4 +32,7 @@ int64_t usable_memory();
 /// Peak memory of this process in bytes, including LibTorch's code.
 int64_t peak_memory();
 
+/// Bytes of this process that are in memory now.
+int64_t resident_memory();
+
 }  // namespace mnemo::base

@@ -10,13 +10,10 @@ namespace {
 
 /// Throws InputError for an unknown name that the description of one type alone holds ("rmt").
 void require_no_other_name(const PolyType& types, const std::string& name) {
-  const std::vector<std::string> names = types.types();
-  if (nearest(name, names)) return;
-  std::vector<std::string> meanings;
-  for (const std::string& known : names) meanings.push_back(types.meaning(known));
-  if (const std::optional<size_t> meant = described_as(name, meanings))
-    input_error("unknown {} {}; did you mean '{}' ({})?", types.kind(), in_quotes(name, '\''), names[*meant],
-                meanings[*meant]);
+  if (nearest(name, types.types())) return;
+  if (const std::optional<std::string> meant = type_described_as(name, types))
+    input_error("unknown {} {}; did you mean '{}' ({})?", types.kind(), in_quotes(name, '\''), *meant,
+                types.meaning(*meant));
 }
 
 }  // namespace

@@ -57,12 +57,9 @@ class ReadVisitor final : public FieldVisitor {
   std::string type_called(const std::string& name) const {
     for (const auto& [key, types] : tables_) {
       const std::vector<std::string> names = types->types();
-      std::vector<std::string> meanings;
-      for (const std::string& type : names) meanings.push_back(types->meaning(type));
-      const auto own = static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin());
-      const std::optional<size_t> meant = own < names.size() ? std::optional(own) : described_as(name, meanings);
-      if (meant)
-        return fmt::format("; '{}' is a type of '{}' ({})", names[*meant], join_path(path_, key), meanings[*meant]);
+      const bool own = std::find(names.begin(), names.end(), name) != names.end();
+      if (const std::optional<std::string> meant = own ? name : type_described_as(name, *types))
+        return fmt::format("; '{}' is a type of '{}' ({})", *meant, join_path(path_, key), types->meaning(*meant));
     }
     return {};
   }

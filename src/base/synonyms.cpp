@@ -123,4 +123,12 @@ std::optional<size_t> described_as(std::string_view name, const std::vector<std:
   return found;
 }
 
+std::optional<std::string> type_described_as(std::string_view name, const PolyType& types) {
+  const std::vector<std::string> names = types.types();
+  std::vector<std::string> meanings;
+  for (const std::string& type : names) meanings.push_back(types.meaning(type));
+  const std::optional<size_t> found = described_as(name, meanings);
+  return found ? std::optional(names[*found]) : std::nullopt;
+}
+
 }  // namespace mnemo::base

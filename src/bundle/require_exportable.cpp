@@ -24,10 +24,8 @@ struct Reasons {
     // Dropout is off where a model is used, so its outputs do not depend on it.
     const std::string last = key.substr(key.rfind('.') + 1);
     const bool trains = last.find("drop") != std::string::npos, kind = last == "type" || last == "memory";
-    (trains                           ? trained
-     : kind || replaced.contains(key) ? types
-                                      : computed)
-        .push_back(fmt::format("'{}': expected {}, found {}", key, expected, found));
+    std::vector<std::string>& reasons = trains ? trained : kind || replaced.contains(key) ? types : computed;
+    reasons.push_back(fmt::format("'{}': expected {}, found {}", key, expected, found));
   }
 };
 

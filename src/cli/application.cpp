@@ -111,6 +111,8 @@ std::string remedy(const CLI::App& command, const std::string& word, bool is_opt
   }
   if (!is_option && takes("--data") && base::path_exists(word))
     return fmt::format("; data are given as --data {}", base::shell_quoted(word));
+  if (!is_option && takes("--prompt"))
+    return fmt::format("; a text is given as --prompt {}", base::shell_quoted(base::printable(word)));
   const bool may_suggest = is_option || command.get_parent() == nullptr;
   return may_suggest ? base::suggestion(name, known_words(command, is_option)) : std::string();
 }

@@ -14,6 +14,7 @@
 #include "cli/signals.h"
 #include "data/detection/detection_sets.h"
 #include "data/prepare/registry.h"
+#include "data/text/text_files.h"
 #include "recipes/recipe.h"
 #include "tasks/registry.h"
 #include "text/train_tokenizer.h"
@@ -135,7 +136,7 @@ int make_tokenizer(const DataArguments& options) {
   options.require_nothing_shown("tokenizer");
   base::require(options.set.empty(), "data: tokenizer: has no keys to set");
   std::vector<text::TextSource> texts;
-  for (const std::string& file : options.more) texts.push_back(text::TextSource(file).without_byte_order_mark());
+  for (const std::string& file : options.more) texts.push_back(data::open_text(file).without_byte_order_mark());
   const auto tokenizer = text::train_tokenizer(*options.type, texts, options.vocab_size.value_or(0));
   const text::Files files = tokenizer->save();
   std::vector<std::string> names, written;

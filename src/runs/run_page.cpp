@@ -367,8 +367,8 @@ std::string run_page(const RunPageContent& content) {
   return page.html();
 }
 
-RunPageWriter::RunPageWriter(RunPageContent content, std::string folder)
-    : path_(base::join_path(folder, kFile)), content_(std::move(content)) {
+RunPageWriter::RunPageWriter(RunPageContent content, const std::string& folder, const base::FolderLock& lock)
+    : path_(base::join_path(folder, kFile)), lock_(lock), content_(std::move(content)) {
   content_.begun = seconds_now();
   content_.machine = base::to_node(base::this_machine());
   write(content_);
@@ -450,10 +450,11 @@ void RunPageWriter::write(const RunPageContent& content) {
     shown.written = seconds_now();
     shown.peak_memory = base::peak_memory();
     shown.peak_device_memory = experiment::peak_device_memory(at::Device(shown.device));
+    lock_.require_same_folder();
     base::write_file_atomic(path_, run_page(shown));
   } catch (const std::exception& error) {
     broken_ = true;
-    base::log_warning("{}; training continues without its page", error.what());
+    base::log_warning("{}; the run's page is not written any more", error.what());
   }
 }
 

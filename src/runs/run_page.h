@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/folder_lock.h"
 #include "base/node.h"
 #include "runs/run_samples.h"
 #include "tasks/task_spec.h"
@@ -50,12 +51,14 @@ std::string run_page(const RunPageContent& content);
 
 /// Keeps report.html of a run's folder up to date during its lifetime. A thread of its own writes the page when
 /// something was added, and every `beat` seconds anyway, so the page of a process that was killed is soon known to be
-/// old. A page that cannot be written is a warning, and no page is written from then on.
+/// old. A page that cannot be written, or whose folder is another one by now, is a warning, and no page is written from
+/// then on.
 class RunPageWriter {
  public:
   static constexpr const char* kFile = "report.html";
 
-  RunPageWriter(RunPageContent content, std::string folder);
+  /// `lock` keeps the folder.
+  RunPageWriter(RunPageContent content, const std::string& folder, const base::FolderLock& lock);
   /// Without end() before: the training has failed.
   ~RunPageWriter();
   RunPageWriter(const RunPageWriter&) = delete;
@@ -73,6 +76,7 @@ class RunPageWriter {
   void write(const RunPageContent& content);
 
   std::string path_;
+  const base::FolderLock& lock_;
   std::mutex mutex_;
   std::condition_variable wake_;
   RunPageContent content_;

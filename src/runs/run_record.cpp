@@ -36,7 +36,7 @@ RunPageContent page_content(const experiment::Experiment& experiment, const trai
 }  // namespace
 
 RunRecord::RunRecord(const experiment::Experiment& experiment, const train::Trainer& trainer, const std::string& folder,
-                     const RunWords& words)
+                     const base::FolderLock& lock, const RunWords& words)
     : experiment_(experiment),
       picture_(base::join_path(folder, kPicture)),
       samples_(experiment, folder, trainer.steps_done()) {
@@ -46,7 +46,7 @@ RunRecord::RunRecord(const experiment::Experiment& experiment, const train::Trai
   for (train::LossPoint& point : content.history.losses) point = shown(point);
   content.samples = samples_.all();
   if (trainer.steps_done() > 0 && base::path_exists(picture_)) content.picture = base::read_file(picture_, 1 << 26);
-  page_.emplace(std::move(content), folder);
+  page_.emplace(std::move(content), folder, lock);
 }
 
 train::LossPoint RunRecord::shown(train::LossPoint point) const {

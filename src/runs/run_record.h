@@ -20,9 +20,10 @@ struct RunWords {
 /// train.report), and picture.svg, what the model makes of held-out data, where its task draws that.
 class RunRecord {
  public:
-  /// After the trainer has resumed. Throws InputError if the recipe asks for samples and its task is no text.
+  /// After the trainer has resumed; `lock` keeps the folder. Throws InputError if the recipe asks for samples and its
+  /// task is no text.
   RunRecord(const experiment::Experiment& experiment, const train::Trainer& trainer, const std::string& folder,
-            const RunWords& words);
+            const base::FolderLock& lock, const RunWords& words);
 
   /// Adds its own hooks to those of a run, after existing ones.
   void listen(train::RunHooks& hooks);

@@ -309,7 +309,7 @@ Training run_training(const TrainingOptions& options) {
   std::optional<RunRecord> record;
   if (writes) {
     const std::string command = base::read_file(base::join_path(options.folder, kCommandFile));
-    record.emplace(experiment, trainer, options.folder,
+    record.emplace(experiment, trainer, options.folder, *lock,
                    RunWords{.command = command.substr(0, command.size() - 1), .resume = resume_command(options)});
     record->listen(hooks);
   }

@@ -19,6 +19,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "serve/live_exchange.h"
 
 namespace mnemo::serve {
 namespace {
@@ -29,25 +30,24 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 class Connection;
-class Live;
 
-/// Wakes the server's thread for what others have written: at once, and while more comes, every kPause. So a fast
-/// stream costs its writer no system call a token, and what comes within a pause leaves in one write.
-class Handover {
+/// The server's thread, as answers reach it.
+class Handover final : public ServerThread {
  public:
   explicit Handover(asio::io_context& io) : io_(io), timer_(io) {}
-  void put(std::shared_ptr<Live> live) {
+  void post(std::function<void()> call) override { asio::post(io_, std::move(call)); }
+  void put(std::shared_ptr<LiveExchange> live) override {
     {
       const std::scoped_lock lock(mutex_);
       if (stopped_) return;
       lives_.push_back(std::move(live));
       if (std::exchange(awake_, true)) return;
     }
-    asio::post(io_, [this] { take(); });
+    post([this] { take(); });
   }
   /// Lets go of all: nothing is sent any more.
   void stop() {
-    std::vector<std::shared_ptr<Live>> lives;
+    std::vector<std::shared_ptr<LiveExchange>> lives;
     const std::scoped_lock lock(mutex_);
     stopped_ = true;
     lives.swap(lives_);
@@ -55,12 +55,29 @@ class Handover {
 
  private:
   static constexpr std::chrono::milliseconds kPause{2};
-  void take();
+  /// Passes on what is kept: at once, and while more comes, every kPause. So a fast stream costs its writer no system
+  /// call a token, and what comes within a pause leaves in one write.
+  void take() {
+    std::vector<std::shared_ptr<LiveExchange>> lives;
+    {
+      const std::scoped_lock lock(mutex_);
+      lives.swap(lives_);
+      if (lives.empty()) {
+        awake_ = false;
+        return;
+      }
+    }
+    for (const auto& live : lives) live->pass_on();
+    timer_.expires_after(kPause);
+    timer_.async_wait([this](error_code error) {
+      if (!error) take();
+    });
+  }
 
   asio::io_context& io_;
   asio::steady_timer timer_;
   std::mutex mutex_;
-  std::vector<std::shared_ptr<Live>> lives_;
+  std::vector<std::shared_ptr<LiveExchange>> lives_;
   bool awake_ = false;  // take() comes
   bool stopped_ = false;
 };
@@ -75,98 +92,7 @@ struct Shared {
   std::set<Connection*> open;  // in the server's thread
 };
 
-std::string head_of(int status, std::string_view type, const Headers& headers, bool keeps) {
-  std::string head = fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\n", status, reason_of(status), type);
-  for (const auto& [name, value] : headers) head += fmt::format("{}: {}\r\n", name, value);
-  if (!keeps) head += "Connection: close\r\n";
-  return head;
-}
-
-/// A request in progress on a connection.
-class Live : public Exchange, public std::enable_shared_from_this<Live> {
- public:
-  Live(std::shared_ptr<Connection> connection, asio::any_io_executor executor, Handover& handover, bool keeps,
-       bool chunks, bool is_head)
-      : connection_(std::move(connection)),
-        executor_(std::move(executor)),
-        handover_(handover),
-        keeps_(keeps),
-        chunks_(chunks),
-        is_head_(is_head) {}
-
-  void respond(Response response) override {
-    std::string out = head_of(response.status, response.type, response.headers, keeps_) +
-                      fmt::format("Content-Length: {}\r\n\r\n", response.body.size());
-    if (!is_head_) out += response.body;
-    keep(out);
-    end(true);
-  }
-  void start(int status, std::string type, Headers headers) override {
-    keeps_ = keeps_ && chunks_;
-    keep(head_of(status, type, headers, keeps_) + (chunks_ ? "Transfer-Encoding: chunked\r\n\r\n" : "\r\n"));
-  }
-  void write(std::string part) override {
-    if (part.empty()) return;
-    keep(chunks_ ? fmt::format("{:x}\r\n{}\r\n", part.size(), part) : part);
-    if (!closed_ && !awaited_.exchange(true)) handover_.put(shared_from_this());
-  }
-  void finish() override {
-    if (chunks_) keep("0\r\n\r\n");
-    end(true);
-  }
-  void abort() override { end(false); }
-  bool closed() const override { return closed_; }
-  size_t unsent() const override { return unsent_; }
-  void on_close(std::function<void()> callback) override {
-    asio::post(executor_, [self = shared_from_this(), callback = std::move(callback)]() mutable {
-      if (self->gone_) return callback();
-      self->close_callback_ = std::move(callback);
-    });
-  }
-  void on_drained(std::function<void()> callback) override {
-    asio::post(executor_, [self = shared_from_this(), callback = std::move(callback)]() mutable {
-      self->drained_callback_ = std::move(callback);
-      self->sent(0);  // it may all be taken by now
-    });
-  }
-
-  /// In the server's thread: the client is gone.
-  void gone() {
-    gone_ = closed_ = true;
-    drained_callback_ = nullptr;
-    if (const auto callback = std::exchange(close_callback_, nullptr)) callback();
-  }
-  void sent(size_t bytes) {
-    unsent_ -= bytes;
-    if (unsent_ == 0 && drained_callback_) drained_callback_();
-  }
-  void ended() {
-    closed_ = true;
-    close_callback_ = drained_callback_ = nullptr;
-    connection_.reset();
-  }
-  bool keeps() const { return keeps_; }
-  /// Sends what is kept.
-  void pass_on();
-
- private:
-  /// Keeps bytes for the server's thread.
-  void keep(std::string_view bytes);
-  void end(bool whole);
-
-  std::shared_ptr<Connection> connection_;  // in the server's thread
-  asio::any_io_executor executor_;
-  Handover& handover_;
-  bool keeps_, chunks_, is_head_, gone_ = false;
-  std::atomic<bool> closed_ = false;
-  std::atomic<size_t> unsent_ = 0;
-  std::atomic<bool> awaited_ = false;  // the handover will pass on what is kept
-  std::mutex mutex_;
-  std::string kept_;
-  std::function<void()> close_callback_, drained_callback_;
-};
-
-class Connection : public std::enable_shared_from_this<Connection> {
+class Connection final : public AnswerSink, public std::enable_shared_from_this<Connection> {
  public:
   Connection(tcp::socket socket, std::shared_ptr<Shared> shared)
       : socket_(std::move(socket)),
@@ -183,7 +109,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     const int unsent = 64 << 10;
     ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
   }
-  ~Connection() {
+  ~Connection() override {
     --shared_->connections;
     if (large_put_) --shared_->large_puts;
     shared_->open.erase(this);
@@ -207,7 +133,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     });
   }
 
-  void send(std::shared_ptr<Live> live, std::string bytes) {
+  void send(std::shared_ptr<LiveExchange> live, std::string bytes) override {
     if (!socket_.is_open() || live != current_) return live->sent(bytes.size());
     // Behind what is being written; in parts, since a text that grows takes up to twice its size.
     if (out_.size() > 1 && out_.back().first == live && out_.back().second.size() < kPart) {
@@ -217,8 +143,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
     if (!writing_) write_now();
   }
-  /// The answer is complete, or (not `whole`) is broken off.
-  void end(const std::shared_ptr<Live>& live, bool whole) {
+  void end(const std::shared_ptr<LiveExchange>& live, bool whole) override {
     if (live != current_) return;
     ended_ = true;
     if (!whole) return close();
@@ -298,8 +223,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     request.body = std::move(message.body());
     request.remote = remote_;
     ended_ = false;
-    current_ = std::make_shared<Live>(shared_from_this(), socket_.get_executor(), *shared_->handover,
-                                      message.keep_alive(), message.version() >= 11, request.method == "HEAD");
+    current_ = std::make_shared<LiveExchange>(shared_from_this(), *shared_->handover, message.keep_alive(),
+                                              message.version() >= 11, request.method == "HEAD");
     deadline(timer_, shared_->limits.request_s, [](Connection& self) { self.close(); });
     ++shared_->answering;
     watch(current_);
@@ -307,7 +232,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   /// Notices that the client leaves while it waits for its answer.
-  void watch(const std::shared_ptr<Live>& live) {
+  void watch(const std::shared_ptr<LiveExchange>& live) {
     socket_.async_wait(tcp::socket::wait_read, [self = shared_from_this(), live](error_code error) {
       if (error || live != self->current_ || !self->socket_.is_open()) return;
       char next = 0;
@@ -399,9 +324,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (refused_ || !socket_.is_open()) return;
     refused_ = ended_ = true;
     shared_->refused(status);
-    const Response response = error_response(status, message);
-    out_.emplace_back(nullptr, head_of(status, response.type, response.headers, false) +
-                                   fmt::format("Content-Length: {}\r\n\r\n{}", response.body.size(), response.body));
+    out_.emplace_back(nullptr, text_of(error_response(status, message), false));
     if (!writing_) write_now();
   }
 
@@ -424,57 +347,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
   bool large_put_ = false;
-  std::shared_ptr<Live> current_;
-  std::deque<std::pair<std::shared_ptr<Live>, std::string>> out_;
+  std::shared_ptr<LiveExchange> current_;
+  std::deque<std::pair<std::shared_ptr<LiveExchange>, std::string>> out_;
   size_t written_ = 0, lingered_ = 0;
   bool writing_ = false, ended_ = false, refused_ = false;
   std::string remote_;
 };
-
-void Live::keep(std::string_view bytes) {
-  if (closed_) return;
-  unsent_ += bytes.size();
-  const std::scoped_lock lock(mutex_);
-  kept_ += bytes;
-}
-
-void Live::pass_on() {
-  awaited_ = false;  // first: what is kept from now on is passed on later, if not now
-  std::string bytes;
-  {
-    const std::scoped_lock lock(mutex_);
-    bytes.swap(kept_);
-  }
-  if (bytes.empty()) return;
-  if (const auto connection = connection_) return connection->send(shared_from_this(), std::move(bytes));
-  unsent_ -= bytes.size();
-}
-
-void Live::end(bool whole) {
-  if (closed_.exchange(true)) return;
-  asio::post(executor_, [self = shared_from_this(), whole] {
-    self->pass_on();
-    // A copy: the end of an answer takes the connection from it, which may be the last to hold it.
-    if (const auto connection = self->connection_) connection->end(self, whole);
-  });
-}
-
-void Handover::take() {
-  std::vector<std::shared_ptr<Live>> lives;
-  {
-    const std::scoped_lock lock(mutex_);
-    lives.swap(lives_);
-    if (lives.empty()) {
-      awake_ = false;
-      return;
-    }
-  }
-  for (const auto& live : lives) live->pass_on();
-  timer_.expires_after(kPause);
-  timer_.async_wait([this](error_code error) {
-    if (!error) take();
-  });
-}
 
 }  // namespace
 
@@ -494,9 +372,7 @@ struct HttpServer::Impl {
         });
       }
       if (shared->connections >= static_cast<int64_t>(shared->limits.connections)) {
-        const Response full = error_response(503, "too many connections", "too_many_connections");
-        const std::string answer = head_of(503, full.type, full.headers, false) +
-                                   fmt::format("Content-Length: {}\r\n\r\n{}", full.body.size(), full.body);
+        const std::string answer = text_of(error_response(503, "too many connections", "too_many_connections"), false);
         shared->refused(503);
         ::send(socket.native_handle(), answer.data(), answer.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
       } else {

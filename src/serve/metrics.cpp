@@ -1,11 +1,10 @@
 #include "serve/metrics.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <fstream>
 
 #include <fmt/format.h>
+
+#include "base/machine.h"
 
 namespace mnemo::serve {
 namespace {
@@ -89,14 +88,7 @@ std::string Metrics::text(const Now& now) const {
   out += one("mnemo_sessions", "gauge", "sessions, in memory or stored", now.sessions);
   out += one("mnemo_session_bytes", "gauge", "bytes of sessions in memory", now.session_bytes);
   out += one("mnemo_session_stored_bytes", "gauge", "bytes of sessions in --session-dir", now.stored_bytes);
-  return out + one("process_resident_memory_bytes", "gauge", "bytes of the process in memory", resident_bytes());
-}
-
-int64_t resident_bytes() {
-  std::ifstream file("/proc/self/statm");
-  int64_t total = 0, resident = 0;
-  file >> total >> resident;
-  return resident * ::sysconf(_SC_PAGESIZE);
+  return out + one("process_resident_memory_bytes", "gauge", "bytes of the process in memory", base::resident_memory());
 }
 
 }  // namespace mnemo::serve

@@ -44,7 +44,4 @@ class Metrics {
   Histogram first_token_, token_gap_, pass_, segment_end_;
 };
 
-/// Bytes of this process that are in memory.
-int64_t resident_bytes();
-
 }  // namespace mnemo::serve

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -153,7 +155,7 @@ class Server {
   std::atomic<int64_t> in_flight_ = 0;
   std::vector<std::atomic<int64_t>> of_key_;
   std::shared_ptr<base::Console> console_ = base::console();
-  AccessLog access_log_{1};
+  AccessLog access_log_{STDOUT_FILENO};
   TaskQueue checks_, long_;
   std::thread checker_, long_worker_;
   std::optional<Sessions> sessions_;  // in the engine's thread

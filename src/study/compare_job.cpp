@@ -242,7 +242,8 @@ RunResult result_of(const CompareJob& job, const experiment::Experiment& bench, 
   return result;
 }
 
-int run_locked(const CompareJob& job, const std::optional<std::string>& device, const JobHooks& asked) {
+int run_locked(const CompareJob& job, const base::FolderLock& lock, const std::optional<std::string>& device,
+               const JobHooks& asked) {
   const at::Device where = experiment::device_named(device);
   experiment::Experiment bench = experiment::make_experiment(job.recipe);
   experiment::settle_fresh(bench, true);
@@ -254,7 +255,7 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
   } catch (const base::InputError& error) {
     base::log_warning("{}; starting from scratch", error.what());
     remove_checkpoints(job.folder);
-    return run_locked(job, device, asked);
+    return run_locked(job, lock, device, asked);
   }
   const std::shared_ptr<void> guard = asked.stop_guard ? asked.stop_guard() : nullptr;
   const auto stopped = [&] { return asked.should_stop ? asked.should_stop() : 0; };
@@ -268,7 +269,7 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
     if (const int reason = stopped(); reason != 0) return reason;
     return job.max_seconds > 0 && trainer.seconds() > job.max_seconds ? kOutOfTime : 0;
   };
-  runs::RunRecord record(bench, trainer, job.folder,
+  runs::RunRecord record(bench, trainer, job.folder, lock,
                          {.title = job.variant + (job.point.empty() ? "" : ", " + job.point),
                           .command = "mnemo compare (study " + base::shell_quoted(job.study) + ")",
                           .resume = "the same mnemo compare again"});
@@ -326,7 +327,7 @@ int run_locked(const CompareJob& job, const std::optional<std::string>& device, 
 
 int run_job(const CompareJob& job, const std::optional<std::string>& device, const JobHooks& hooks) {
   const base::FolderLock lock(job.folder);
-  return run_locked(job, device, hooks);
+  return run_locked(job, lock, device, hooks);
 }
 
 }  // namespace mnemo::study

@@ -65,6 +65,7 @@ TEST_F(CommandLine, MistakesAreToldWithStatusTwo) {
       {{"train", recipe_, "--data", text_, "--set", "train.clip_norm=0"}, "for none write \"unset\""},
       {{"train", recipe_, "--batch-size", "8"}, "a key of the recipe is set with --set train.batch_size=VALUE"},
       {{"train", recipe_, text_}, "data are given as --data "},
+      {{"generate", "run", "Once upon a time"}, "a text is given as --prompt 'Once upon a time'"},
       {{"eval", "gpt2"}, "`hf download gpt2 --local-dir models/gpt2`"},
       {{"train", recipe_, "--data", text_, "--set", "model.from=some/model"},
        "some/model: no such folder; Mnemo does not download models"},

@@ -128,8 +128,20 @@ TEST_F(RunPage, APageThatCannotBeWrittenIsAWarning) {
   fs::create_directories(folder_ / "run/report.html");  // a folder where the file should be
   const Finished outcome = run({"train", recipe_, "--data", text_, "--out", folder_ / "run", "-q"});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_TRUE(holds(outcome.err, "report.html") && holds(outcome.err, "training continues without its page"))
+  EXPECT_TRUE(holds(outcome.err, "report.html") && holds(outcome.err, "the run's page is not written any more"))
       << outcome.err;
+}
+
+TEST_F(RunPage, IsNotWrittenIntoAFolderThatReplacedTheRuns) {
+  const std::string folder = folder_ / "run";
+  Process process(folder_, {"train", recipe_, "--data", text_, "--out", folder, "-q", "--set", "train.steps=1000000"});
+  ASSERT_TRUE(wait_for([&] { return fs::exists(folder + "/report.html"); }));
+  fs::rename(folder, folder_ / "moved");
+  fs::create_directory(folder);
+  const Finished finished = process.finish();
+  EXPECT_EQ(finished.status, 2) << finished.err;
+  EXPECT_TRUE(holds(finished.err, "moved, removed or replaced")) << finished.err;
+  EXPECT_TRUE(fs::is_empty(folder));
 }
 
 TEST_F(RunPage, PatienceKeepsTheBestModel) {

@@ -25,7 +25,9 @@ TEST_F(CommandLine, TokenizersAreTrainedAndReadAgain) {
     EXPECT_EQ(verify({folder_ / "strings.jsonl", "--tokenizer", out}).status, 0);
   }
   EXPECT_EQ(run({"data", "tokenizer", folder_ / "a.txt", "--type", "characters", "--out", folder_ / "c"}).status, 0);
-  EXPECT_TRUE(std::filesystem::exists(folder_ / "c/vocabulary.json"));
+  ASSERT_EQ(std::system(("gzip '" + (folder_ / "a.txt") + "'").c_str()), 0);
+  EXPECT_EQ(run({"data", "tokenizer", folder_ / "a.txt.gz", "--type", "characters", "--out", folder_ / "p"}).status, 0);
+  EXPECT_EQ(content(folder_ / "p/vocabulary.json"), content(folder_ / "c/vocabulary.json"));
 }
 
 TEST_F(CommandLine, ATokenizerReplacesOneOfItsFilesAndNothingElse) {

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/machine.h"
 #include "base/options.h"
 #include "infer/batcher.h"
 #include "infer/session.h"
 #include "models/model.h"
-#include "tests/support/resident_memory.h"
 
 namespace mnemo::infer {
 namespace {
@@ -39,8 +39,8 @@ void expect_flat(int64_t steps, const Step& step) {
   int64_t after_warm_up = 0, most = 0;
   for (int64_t i = 0; i < steps; ++i) {
     step(i);
-    if (i + 1 == warm) after_warm_up = test::resident_memory();
-    if (i >= warm && i % 1000 == 0) most = std::max(most, test::resident_memory());
+    if (i + 1 == warm) after_warm_up = base::resident_memory();
+    if (i >= warm && i % 1000 == 0) most = std::max(most, base::resident_memory());
   }
   ASSERT_GT(after_warm_up, 0);
   std::printf("resident after warm-up %.1f MB, at most %.1f MB\n", after_warm_up / 1e6, most / 1e6);

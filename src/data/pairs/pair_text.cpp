@@ -45,13 +45,12 @@ void add(TextPairs& pairs, std::string_view source, std::string_view target, Tex
   }
 }
 
-/// Calls `use` with the lines of a file, without a byte order mark.
+/// Calls `use` with the lines of a file, which may be packed.
 void for_each_pair_line(const std::string& path, const std::function<void(const LinePlace&, std::string_view)>& use) {
-  for_each_line(text::TextSource(path).without_byte_order_mark(), kMaxLine,
-                [&](const LinePlace& place, std::string_view line) {
-                  require_utf8_line(place, line);
-                  use(place, line);
-                });
+  for_each_text_line(path, kMaxLine, [&](const LinePlace& place, std::string_view line) {
+    require_utf8_line(place, line);
+    use(place, line);
+  });
 }
 
 /// `document`: the name of the document that the file is; empty: it is none.

@@ -7,9 +7,9 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/machine.h"
 #include "data/answers/hyperpartisan.h"
 #include "tests/support/expect_error.h"
-#include "tests/support/resident_memory.h"
 #include "tests/support/temporary_folder.h"
 #include "text/open_tokenizer.h"
 
@@ -312,10 +312,10 @@ TEST_F(LabelledTextFiles, ALineTakesAFewHundredBytes) {
   LabelledTextOptions options;
   options.train = write("short.tsv", table);
   options.text_column = "t";
-  const int64_t before = test::resident_memory();
+  const int64_t before = base::resident_memory();
   const LabelledTextSets sets = read_labelled_texts(options);
   EXPECT_EQ(std::ssize(sets.train) + std::ssize(sets.valid), kLines);
-  EXPECT_LT((test::resident_memory() - before) / kLines, 250);
+  EXPECT_LT((base::resident_memory() - before) / kLines, 250);
   EXPECT_EQ(sets.train.front().where(), options.train + ":2");
 }
 

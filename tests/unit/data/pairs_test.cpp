@@ -47,6 +47,25 @@ TEST_F(Pairs, ColumnsAndTwoFilesGiveTheSame) {
   }
 }
 
+TEST_F(Pairs, FilesMayBePacked) {
+  const auto pack = [](const std::string& path) {
+    EXPECT_EQ(std::system(("gzip '" + path + "'").c_str()), 0);
+    return path + ".gz";
+  };
+  PairOptions columns = options(pack(write("a.tsv", "\xEF\xBB\xBFgood day\tguten Tag\nyes\tja\n")));
+  PairOptions files = options(pack(write("a.en", "good day\nyes\n")));
+  files.train_target = pack(write("a.de", "guten Tag\nja\n"));
+  for (const PairOptions& which : {columns, files}) {
+    const PairSets sets = read_pairs(which);
+    ASSERT_EQ(sets.train.pairs.size(), 2u);
+    EXPECT_EQ(sets.train.pairs[0].source, "good day");
+    EXPECT_EQ(sets.train.pairs[1].target, "ja");
+  }
+  write("bad.tsv", "yes\tja\nno\t\xFF\n");
+  test::expect_error<base::InputError>([&] { read_pairs(options(pack(folder / "bad.tsv"))); },
+                                       {"bad.tsv.gz:2: invalid UTF-8"});
+}
+
 TEST_F(Pairs, JsonLinesGiveTheSameAsColumns) {
   PairOptions named = options(write("a.jsonl",
                                     "\xEF\xBB\xBF{\"en\": \"good day\", \"of\": {\"x\": {\"y\": \"guten\\nTag\"}}}\n\n"

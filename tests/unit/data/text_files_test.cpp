@@ -10,10 +10,10 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/machine.h"
 #include "data/text/corpus.h"
 #include "data/unpack.h"
 #include "tests/support/expect_error.h"
-#include "tests/support/resident_memory.h"
 #include "tests/support/temporary_folder.h"
 
 namespace mnemo::data {
@@ -120,10 +120,10 @@ TEST_F(TextFiles, ATextThatIsStreamedComesInTheChunksOfOneInMemory) {
 /// Packed, it needs no more memory than as it is.
 TEST_F(TextFiles, APackedTextIsNotHeldInMemory) {
   ASSERT_EQ(std::system(("yes | head -c 100000000 | gzip > '" + at("large.gz") + "'").c_str()), 0);
-  const int64_t before = test::resident_memory();
+  const int64_t before = base::resident_memory();
   int64_t size = 0, most = 0;
   open_text(at("large.gz")).for_each_chunk([&](std::string_view chunk) {
-    most = std::max(most, test::resident_memory() - before);
+    most = std::max(most, base::resident_memory() - before);
     return size += static_cast<int64_t>(chunk.size()), true;
   });
   EXPECT_EQ(size, 100'000'000);

@@ -43,7 +43,10 @@ TEST(Metrics, AreInPrometheusFormat) {
         "mnemo_first_token_seconds_count 2\n", "# TYPE mnemo_first_token_seconds histogram\n", "mnemo_ready 1\n",
         "mnemo_connections 2\n"})
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
-  EXPECT_GT(resident_bytes(), 1 << 20);
+  constexpr std::string_view kResident = "process_resident_memory_bytes ";
+  const size_t resident = text.rfind(kResident);
+  ASSERT_NE(resident, std::string::npos) << text;
+  EXPECT_GT(std::stoll(text.substr(resident + kResident.size())), 1 << 20);
 }
 
 }  // namespace
