@@ -18,6 +18,7 @@ Numbers keep the digits they were written with (2.40 stays 2.40).
 
 import decimal
 import json
+import math
 import pathlib
 import re
 import sys
@@ -33,6 +34,58 @@ MARKS = {"better": " ▲", "worse": " ▼"}
 
 class Fault(Exception):
     """What is wrong with a file; the message names it."""
+
+
+SIGNIFICANT = 0.05
+
+
+def t_tail(t, freedom, steps=4000):
+    """P(|T| > |t|) of Student's t: T = sqrt(freedom) tan(u), so the tail is an integral of cos(u)^(freedom - 1)."""
+    begin = math.atan(abs(t) / math.sqrt(freedom))
+    width = (math.pi / 2 - begin) / steps
+    weights = [1 if i in (0, steps) else 4 if i % 2 else 2 for i in range(steps + 1)]
+    inside = sum(w * max(0.0, math.cos(begin + i * width)) ** (freedom - 1) for i, w in enumerate(weights)) * width / 3
+    return inside * 2 / math.sqrt(math.pi) * math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2))
+
+
+def t_critical(freedom, tail=SIGNIFICANT):
+    """t with P(|T| > t) = tail, by bisection."""
+    low, high = 0.0, 1e4
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if t_tail(middle, freedom) > tail else (low, middle)
+    return high
+
+
+def welch(mean, variance, count, other_mean, other_variance, other_count):
+    """Difference of two means, its standard error, degrees of freedom; variances are those of the means."""
+    error = math.sqrt(variance + other_variance)
+    parts = variance**2 / (count - 1) + other_variance**2 / (other_count - 1)
+    return mean - other_mean, error, (variance + other_variance) ** 2 / parts if error else 1
+
+
+def verdict_of(test, difference, error, freedom, higher_is_better):
+    """Verdict of a claim that "expects" one side to be "better", or both to be "level" within a "margin"; and a sentence
+    with the numbers."""
+    gain = difference if higher_is_better else -difference
+    if error == 0:
+        p = 0.0 if difference else 1.0
+        resolution = 0.0
+    else:
+        p = t_tail(difference / error, freedom)
+        resolution = t_critical(freedom) * error
+    text = (f"difference {difference:+.4g}, {'for' if gain > 0 else 'against'} the claim's model, p = {p:.2g}; "
+            f"resolution {resolution:.2g}")
+    if test["expects"] == "better":
+        if p < SIGNIFICANT:
+            return ("reproduced" if gain > 0 else "not reproduced"), text
+        return "undecided", text
+    margin = float(test["margin"])
+    # Two one-sided tests: level if the 90 % interval is within the margin; apart if the 95 % interval is outside of it.
+    inside = abs(difference) + (t_critical(freedom, 2 * SIGNIFICANT) * error if error else 0) < margin
+    if inside:
+        return "reproduced", f"{text}; level within {margin:g}"
+    return ("not reproduced" if -gain - resolution > margin else "undecided"), f"{text}; margin {margin:g}"
 
 
 def load(path):
