@@ -23,7 +23,7 @@ struct CompareArguments {
   std::string recipe;
   std::optional<std::string> out, job, device;
   std::optional<int64_t> jobs, seeds, rank_timeout;
-  std::vector<std::string> set;
+  std::vector<std::string> set, only;
   bool again = false;
   bool json = false;
 };
@@ -31,6 +31,7 @@ struct CompareArguments {
 std::string command_line(const CompareArguments& options) {
   std::string line = "mnemo compare " + base::shell_quoted(options.recipe);
   for (const std::string& assignment : options.set) line += " --set " + base::shell_quoted(assignment);
+  for (const std::string& name : options.only) line += " --only " + base::shell_quoted(name);
   if (options.out) line += " --out " + base::shell_quoted(*options.out);
   if (options.seeds) line += fmt::format(" --seeds {}", *options.seeds);
   if (options.jobs) line += fmt::format(" --jobs {}", *options.jobs);
@@ -58,6 +59,7 @@ std::string best_writer(const study::ComparisonOutcome& outcome) {
 int compare(const CompareArguments& options, const std::shared_ptr<distributed::Group>& group) {
   const study::ComparisonOutcome outcome = study::run_comparison({.recipe = recipe_path(options.recipe, true),
                                                                   .set = options.set,
+                                                                  .only = options.only,
                                                                   .out = options.out.value_or(""),
                                                                   .seeds = options.seeds,
                                                                   .jobs = options.jobs,
@@ -117,6 +119,8 @@ void add_compare(CLI::App& app) {
               base::range(5, 1 << 20))
       .option("--set", options->set, "KEY=VALUE",
               "set a key for all studies, or for one (study[0].train.steps=9); may be repeated")
+      .option("--only", options->only, "NAME",
+              "train and show this variant alone, VARIANT or STUDY/VARIANT; may be repeated (default: all)")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
       .flag("--again", options->again,
             "train everything again (default: keep finished runs in --out and train the rest)")

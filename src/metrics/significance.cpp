@@ -68,6 +68,18 @@ WelchTest welch(const Spread& a, const Spread& b) {
   return test;
 }
 
+double resolution(const Spread& a, const Spread& b, double alpha) {
+  const WelchTest test = welch(a, b);
+  double low = 0, high = 1;
+  while (student_t_two_sided(high, test.df) > alpha) high *= 2;
+  constexpr int kHalvings = 60;
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (low + high) / 2;
+    (student_t_two_sided(middle, test.df) > alpha ? low : high) = middle;
+  }
+  return high * test.error;
+}
+
 bool is_equivalent(const Spread& a, const Spread& b, double margin, double alpha) {
   const WelchTest test = welch(a, b);
   const double room = margin - std::abs(a.mean - b.mean);

@@ -27,6 +27,10 @@ struct WelchTest {
 /// Throws InputError for fewer than two values on a side. NaN stays NaN.
 WelchTest welch(const Spread& a, const Spread& b);
 
+/// The smallest difference of two means that would be significant (p < alpha) with these spreads and counts: the test's
+/// resolution, t_{1 - alpha / 2, df} error. Throws InputError as welch() does.
+double resolution(const Spread& a, const Spread& b, double alpha);
+
 /// Whether the two-sided 1 - alpha interval of the difference of two means (Welch's) lies within ±margin. Throws
 /// InputError as welch() does.
 bool is_equivalent(const Spread& a, const Spread& b, double margin, double alpha);

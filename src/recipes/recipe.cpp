@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <set>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -427,6 +428,27 @@ base::Node RecipeFile::recipe(const std::optional<std::string>& variant) const {
                       fmt::join(names, "; "));
   }
   base::input_error("{}: no variant '{}'{}", path_, *variant, base::suggestion(*variant, names));
+}
+
+void RecipeFile::keep_only(const std::vector<std::string>& names) {
+  std::vector<std::string> known;
+  std::set<std::string> found;
+  for (RecipeStudy& study : studies_) {
+    std::erase_if(study.variants, [&](const RecipeVariant& variant) {
+      const std::string in_full = study.name + "/" + variant.name;
+      known.push_back(studies_.size() > 1 ? in_full : variant.name);
+      bool kept = false;
+      for (const std::string& name : names) {
+        if (name != variant.name && name != in_full) continue;
+        found.insert(name);
+        kept = true;
+      }
+      return !kept;
+    });
+  }
+  for (const std::string& name : names)
+    base::require(found.contains(name), "{}: no variant '{}'{}", path_, name, base::suggestion(name, known));
+  std::erase_if(studies_, [](const RecipeStudy& study) { return study.variants.empty(); });
 }
 
 std::string RecipeFile::name() const {

@@ -99,6 +99,10 @@ class RecipeFile {
   /// unknown or that of several.
   base::Node recipe(const std::optional<std::string>& variant = {}) const;
 
+  /// Leaves the variants of these names alone, "VARIANT" or "STUDY/VARIANT", at every point of their sweep, and drops
+  /// studies without any. Throws InputError for a name that no variant has.
+  void keep_only(const std::vector<std::string>& names);
+
   const std::string& path() const { return path_; }
   const base::Node& root() const { return root_; }
   std::string name() const;

@@ -279,7 +279,8 @@ void require_shared(const ComparisonOptions& options, const recipes::RecipeFile&
       options.group->size(), options.group->size(), options.jobs.value_or(0));
   auto entries = distributed::program_entries();
   entries.emplace_back("recipe",
-                       base::sha256(fmt::format("{}\n{}", base::to_toml(file.root()), fmt::join(options.set, "\n"))));
+                       base::sha256(fmt::format("{}\n{}\n{}", base::to_toml(file.root()), fmt::join(options.set, "\n"),
+                                                fmt::join(options.only, "\n"))));
   options.group->require_same(entries, "compare");
 }
 
@@ -291,11 +292,12 @@ ComparisonOutcome run_comparison(const ComparisonOptions& options) {
   base::require(!options.jobs || (*options.jobs >= 1 && *options.jobs <= 1024),
                 "compare: --jobs: expected 1 to 1024, found {}", options.jobs.value_or(0));
   experiment::device_named(options.device);
-  const recipes::RecipeFile file = recipes::RecipeFile::read(options.recipe, options.set);
+  recipes::RecipeFile file = recipes::RecipeFile::read(options.recipe, options.set);
   base::require(!file.studies().empty(),
                 "{}: has no [[study]] to compare and no [sweep]; `mnemo train` trains one model, `mnemo help recipe` "
                 "shows the keys of a study",
                 options.recipe);
+  if (!options.only.empty()) file.keep_only(options.only);
   check_same_data(file);
   ComparisonOutcome outcome;
   outcome.folder = options.out.empty() ? "runs/" + std::filesystem::path(options.recipe).stem().string() : options.out;

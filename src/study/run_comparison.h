@@ -16,6 +16,7 @@ namespace mnemo::study {
 struct ComparisonOptions {
   std::string recipe;                      ///< a file with [[study]] tables or a [sweep]
   std::vector<std::string> set = {};       ///< "KEY=VALUE", applied to every recipe or to a study
+  std::vector<std::string> only = {};      ///< variants as RecipeFile::keep_only() takes them; empty: all
   std::string out = {};                    ///< folder of the report, results and runs; empty: runs/NAME of the recipe
   std::optional<int64_t> seeds = {};       ///< training runs per variant; unset: as in the recipe
   std::optional<int64_t> jobs = {};        ///< training runs at the same time; unset: as many as there are cores

@@ -171,6 +171,7 @@ void summarise(StudySummary& study) {
     variant.corrected_p.reset();
     variant.beats_chance = true;
     variant.seeds_needed.reset();
+    variant.resolution.reset();
     variant.verdict = variant.failed() ? Verdict::failed : Verdict::one_seed;
   }
   if (study.variants.empty() || study.variants.front().failed()) return;
@@ -189,6 +190,9 @@ void summarise(StudySummary& study) {
   for (size_t i = 0; i < tested.size(); ++i) {
     VariantSummary& variant = *tested[i].first;
     variant.corrected_p = p[i];
+    // Each test by itself at the level that the correction may ask of it.
+    variant.resolution = metrics::resolution(baseline, variant.value,
+                                             kSignificant / static_cast<double>(tested.size()));
     const bool equivalent = metrics::is_equivalent(baseline, variant.value, study.least_gain, kSignificant);
     variant.verdict = judge(*variant.difference, p[i], study.metric.higher_is_better, equivalent);
     if (variant.verdict == Verdict::undecided)
@@ -209,11 +213,18 @@ std::string sentence(std::string_view start, const std::vector<std::string>& nam
   return names.empty() ? "" : fmt::format(" {}: {}.", start, listed(names));
 }
 
-/// "RMT (about 7 seeds would decide)"
-std::string undecided_text(const VariantSummary& variant) {
+/// "0.12"; of a percentage "3.4 points"
+std::string difference_text(const StudyMetric& metric, double difference) {
+  return metric.percent ? fmt::format("{:.2g} points", difference * 100) : fmt::format("{:.2g}", difference);
+}
+
+/// "RMT (these seeds would show 0.12, about 7 would decide)"
+std::string undecided_text(const VariantSummary& variant, const StudyMetric& metric) {
   if (!variant.beats_chance) return variant.name;
-  return variant.seeds_needed ? fmt::format("{} (about {} seeds would decide)", variant.name, *variant.seeds_needed)
-                              : fmt::format("{} (more than {} seeds would decide)", variant.name, kManySeeds);
+  const std::string seeds = variant.seeds_needed ? fmt::format("about {}", *variant.seeds_needed)
+                                                 : fmt::format("more than {}", kManySeeds);
+  return fmt::format("{} (these seeds would show {}, {} would decide)", variant.name,
+                     difference_text(metric, *variant.resolution), seeds);
 }
 
 }  // namespace
@@ -224,7 +235,8 @@ std::string StudySummary::conclusion() const {
   std::map<Verdict, std::vector<std::string>> named;
   for (size_t i = 1; i < variants.size(); ++i) {
     const VariantSummary& variant = variants[i];
-    named[variant.verdict].push_back(variant.verdict == Verdict::undecided ? undecided_text(variant) : variant.name);
+    named[variant.verdict].push_back(variant.verdict == Verdict::undecided ? undecided_text(variant, metric)
+                                                                           : variant.name);
   }
   const std::string& baseline = variants.front().name;
   const size_t compared = variants.size() - 1 - named[Verdict::failed].size() - named[Verdict::one_seed].size();

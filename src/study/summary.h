@@ -63,6 +63,8 @@ struct VariantSummary {
   Verdict verdict = Verdict::failed;
   /// With `undecided`: seeds with which this mean and spread would give another verdict; unset: more than kManySeeds.
   std::optional<int64_t> seeds_needed = {};
+  /// The smallest difference that these seeds would have shown, after the same correction; set where there is p.
+  std::optional<double> resolution = {};
   std::vector<RunResult> runs = {};  ///< one per seed
 
   bool failed() const { return value.count == 0; }

@@ -37,6 +37,7 @@ base::Node variants_node(const StudySummary& study) {
     node.set("difference", optional_number(variant.difference));
     node.set("p", optional_number(variant.p));
     node.set("corrected_p", optional_number(variant.corrected_p));
+    node.set("resolution", optional_number(variant.resolution));
     if (variant.seeds_needed) node.set("seeds_needed", *variant.seeds_needed);
     if (study.metric.chance) node.set("beats_chance", variant.beats_chance);
     node.set("runs", std::move(runs));

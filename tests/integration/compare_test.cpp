@@ -185,6 +185,28 @@ TEST_F(CommandLine, ATrainingThatIsStoppedFromOutsideIsNamed) {
   EXPECT_TRUE(std::filesystem::exists(out + "/report.html"));
 }
 
+TEST_F(CommandLine, CompareTrainsTheVariantsThatAreNamed) {
+  write(folder_ / "studies.toml", kStudies);
+  const std::string out = folder_ / "out";
+  const auto compare = [&](std::vector<std::string> only) {
+    only.insert(only.begin(), {"compare", folder_ / "studies.toml", "--out", out, "--jobs", "1", "--json"});
+    return run(only);
+  };
+  const Finished one = compare({"--only", "GRC & more"});
+  ASSERT_EQ(one.status, 0) << one.err;
+  ASSERT_EQ(json(one.out).at("studies").size(), 1u);
+  EXPECT_EQ(json(one.out).at("studies").items()[0].at("variants").size(), 1u);
+  const Finished other = compare({"--only", "Copy/no memory"});
+  ASSERT_EQ(other.status, 0) << other.err;
+  EXPECT_EQ(json(other.out).at("studies").items()[0].at("name").as_string(), "Copy");
+  EXPECT_EQ(compare({"--only", "no memory"}).status, 0);
+  const auto runs = std::filesystem::directory_iterator(out + "/runs");
+  EXPECT_EQ(std::distance(begin(runs), end(runs)), 3) << "none is trained twice";
+  const Finished unknown = compare({"--only", "Text/no memry"});
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_TRUE(holds(unknown.err, "no variant 'Text/no memry'; did you mean 'Text/no memory'?")) << unknown.err;
+}
+
 TEST_F(CommandLine, ComparisonsHaveOneMetric) {
   write(folder_ / "studies.toml", kStudies);
   const Finished outcome = run(

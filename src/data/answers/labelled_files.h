@@ -44,6 +44,9 @@ struct LabelledColumns {
 /// number of columns, an unknown header, or a word of more than kMaxLabelledWord bytes.
 LabelledTexts read_labelled_table(const std::string& path, const LabelledColumns& columns);
 
+/// Whether a table begins with the header line of such a file, or is CoLA, which has none.
+bool is_published_table(const std::vector<std::string>& first_row);
+
 /// A folder with a folder of text files for each label (IMDB: neg/, pos/), in order of their names. wanted: the labels
 /// to read; empty: all. Throws InputError if one is missing or has no file NAME.txt.
 LabelledTexts read_labelled_folder(const std::string& path, const std::vector<std::string>& wanted);

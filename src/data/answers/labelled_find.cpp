@@ -60,13 +60,6 @@ std::vector<std::string> names_of(const base::Node& record) {
   return names;
 }
 
-/// GLUE's CoLA, which has no header: source, label, the author's mark, sentence.
-bool has_rows_of_cola(const TableHead& head) {
-  return head.columns() == 4 && std::all_of(head.rows.begin(), head.rows.end(), [](const auto& row) {
-           return (row[1] == "0" || row[1] == "1") && (row[2].empty() || row[2] == "*");
-         });
-}
-
 constexpr size_t kEnough = 8, kRepeats = 4;
 
 /// A text by its name, beside one column of few values; empty otherwise.
@@ -126,7 +119,7 @@ std::optional<LabelledColumns> find_labelled(const std::string& path) {
     const LabelledColumns found = named_columns(names_of(head.records.front()));
     return found.text.empty() ? std::nullopt : std::optional(found);
   }
-  if (has_rows_of_cola(head)) return LabelledColumns{};
+  if (!head.rows.empty() && is_published_table(head.rows.front())) return LabelledColumns{};
   const size_t columns = head.columns();
   if (columns < 2 || head.rows.size() < 2) return std::nullopt;
   for (const LabelledColumns& found : {named_columns(head.rows.front()), label_by_values(head)})

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -49,15 +50,24 @@ constexpr std::array<Format, 7> kWithHeader = {{
 /// CoLA: source, label, the author's mark, sentence; no header.
 constexpr Format kCola = {"", 3, {}, 1, {"0", "1"}};
 
-bool is_cola(const std::vector<TableField>& columns) {
-  const auto is = [&](size_t i, std::string_view text) { return columns[i].text == text; };
-  return columns.size() == 4 && (is(1, "0") || is(1, "1")) && (is(2, "") || is(2, "*"));
+/// The format of a table by its first row; null if it is none of them.
+const Format* published_format(const std::vector<std::string>& row) {
+  const std::string line = fmt::format("{}", fmt::join(row, "\t"));
+  const auto known = std::find_if(kWithHeader.begin(), kWithHeader.end(),
+                                  [&](const Format& one) { return one.header == line; });
+  if (known != kWithHeader.end()) return &*known;
+  const bool cola = row.size() == 4 && (row[1] == "0" || row[1] == "1") && (row[2].empty() || row[2] == "*");
+  return cola ? &kCola : nullptr;
+}
+
+std::vector<std::string> texts_of(const std::vector<TableField>& fields) {
+  std::vector<std::string> texts;
+  for (const TableField& field : fields) texts.push_back(field.text);
+  return texts;
 }
 
 std::string joined(const std::vector<TableField>& fields, const char* between) {
-  std::string text;
-  for (const TableField& field : fields) (text += text.empty() ? "" : between) += field.text;
-  return text;
+  return fmt::format("{}", fmt::join(texts_of(fields), between));
 }
 
 size_t named_column(const LinePlace& place, const std::vector<TableField>& header, const std::string& name) {
@@ -118,6 +128,8 @@ void require_words(const std::string& where, std::string_view text, std::optiona
   }
 }
 
+bool is_published_table(const std::vector<std::string>& first_row) { return published_format(first_row) != nullptr; }
+
 LabelledTexts read_labelled_table(const std::string& path, const LabelledColumns& names) {
   const TableKind kind = table_kind(path);
   if (kind == TableKind::json_lines) return read_labelled_records(path, names);
@@ -134,19 +146,17 @@ LabelledTexts read_labelled_table(const std::string& path, const LabelledColumns
       format.label = named_column(place, columns, names.label);
       return true;
     }
-    const std::string line = joined(columns, "\t");
-    const auto known = std::find_if(kWithHeader.begin(), kWithHeader.end(),
-                                    [&](const Format& one) { return one.header == line; });
+    const Format* known = published_format(texts_of(columns));
     base::require(
-        known != kWithHeader.end() || is_cola(columns),
+        known != nullptr,
         "{}: expected the first line of SST-2, CoLA, MRPC, RTE, QNLI, QQP or MNLI with labels, or data.text_column and "
         "data.label_column, found {}",
-        place.at(1), base::in_quotes(line));
-    format = known != kWithHeader.end() ? *known : kCola;
+        place.at(1), base::in_quotes(joined(columns, "\t")));
+    format = *known;
     for (const char* label : format.labels) {
       if (label != nullptr) read.labels.emplace_back(label);
     }
-    return known != kWithHeader.end();
+    return !format.header.empty();
   };
   bool begun = false;
   TableSplitter records(kind, [&](const LinePlace& place, const std::vector<TableField>& columns) {

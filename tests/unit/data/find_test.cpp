@@ -58,10 +58,19 @@ TEST_F(Find, TablesWithALabelAreLabelledTexts) {
   EXPECT_EQ(columns_of(file("b.tsv", "id\tText\tLabel\n1\tgood\t1\n2\tbad\t0\n")), "Text||Label");
   EXPECT_EQ(columns_of(file("c.jsonl", "{\"text\": \"good\", \"label\": 1}\n")), "text||label");
   EXPECT_EQ(columns_of(file("d.tsv", "words\tclass\ngood\tp\nbad\tn\n")), "words||class") << "the only other column";
-  EXPECT_EQ(columns_of(file("e.tsv", "index\tsentence1\tsentence2\tlabel\n0\tx\ty\tentailment\n")),
+  EXPECT_EQ(columns_of(file("e.tsv", "number\tsentence1\tsentence2\tlabel\n0\tx\ty\tentailment\n")),
             "sentence1|sentence2|label");
   EXPECT_EQ(columns_of(file("f.csv", "text;label\ngood;p\nbad;n\n")), "text||label") << "semicolons";
   EXPECT_EQ(columns_of(file("cola.tsv", "gj04\t1\t\tThey left.\ncj99\t0\t*\tLeft they the.\n")), "||");
+  EXPECT_EQ(columns_of(file("qqp.tsv", "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n1\t2\t3\twho\twhat\t0\n")),
+            "||");
+  const std::string mnli =
+      "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\t"
+      "sentence1_parse\tsentence2_parse\tsentence1\tsentence2\tlabel1\tgold_label\n";
+  EXPECT_EQ(columns_of(lines(
+                "mnli.tsv", 9,
+                [](int i) { return fmt::format("{}\t1\t1c\tf\t(a)\t(b)\t(a)\t(b)\ta {}\tb\tn\tn", i, i); }, mnli)),
+            "||");
   EXPECT_EQ(columns_of(file("articles-a.xml", "<articles/>")), "||");
   EXPECT_EQ(columns_of(file("g.csv", "date,text\n1,good\n2,bad\n")), "none") << "no label";
   EXPECT_EQ(columns_of(file("h.tsv", "source\ttarget\nhello\thallo\n")), "none") << "a target is no label";

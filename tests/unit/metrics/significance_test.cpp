@@ -83,6 +83,16 @@ TEST(Welch, WithoutSpreadMeansDecide) {
   EXPECT_THROW(welch(over({1}), over({1, 2})), base::InputError);
 }
 
+TEST(Welch, ResolutionIsTheSmallestSignificantDifference) {
+  // As below: t_{.975, 4} * 0.001 * sqrt(2/3) = 2.7764 * 0.00081650
+  const Spread a = over({3.0, 3.001, 3.002}), b = over({3.0005, 3.0015, 3.0025});
+  EXPECT_NEAR(resolution(a, b, 0.05), 2.7764 * 0.0008165, 1e-7);
+  Spread apart = a;
+  apart.mean += resolution(a, b, 0.01);
+  EXPECT_NEAR(welch(a, apart).p, 0.01, 1e-9);
+  EXPECT_EQ(resolution(over({1, 1}), over({2, 2}), 0.05), 0.0);
+}
+
 TEST(Welch, EquivalentWithinAnInterval) {
   // Deviation 0.001 of three seeds each: 0.0005 ± t_{.975, 4} * 0.001 * sqrt(2/3) = 0.0005 ± 2.7764 * 0.00081650
   const Spread a = over({3.0, 3.001, 3.002}), b = over({3.0005, 3.0015, 3.0025});
