@@ -151,6 +151,7 @@ struct AbcKernels {
 
   static AbcOutput run(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
                        const AbcMemory& memory, double scale) {
+    if (v.numel() == 0) return {v.to(q.scalar_type()), memory};  // no token, or no sequence
     const at::ScalarType held = memory.k.scalar_type(), wide = wide_type(q);
     auto typed = [&](const at::Tensor& tensor) { return with_rows(tensor.to(q.scalar_type())); };
     const AbcOperands in{with_rows(q), typed(k), typed(v), typed(s), scale};

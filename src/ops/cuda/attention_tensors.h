@@ -2,11 +2,8 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/matmul.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
@@ -14,104 +11,24 @@
 #include "ops/attention/attention.h"
 #include "ops/attention/heads.h"
 #include "ops/cuda/attention_body.h"
+#include "ops/cuda/attention_library.h"
 #include "ops/cuda/tensors.h"
 #include "ops/fixed_shapes.h"
-#include "ops/naive/attention.h"
 
 namespace mnemo::ops::cuda {
 
-/// Whether queries see a quarter of the keys or more. LibTorch's own attention computes every pair under a mask, but
-/// several times as fast as our kernels, which skip tiles that no query sees and use no tensor cores.
-inline bool sees_much(const KeyRanges& ranges) {
-  const at::Tensor seen = (ranges.bounds.select(1, 1) - ranges.bounds.select(1, 0)).sum();
-  return 4 * seen.item<int64_t>() >= ranges.queries() * ranges.keys;
-}
-
-/// mask() of ranges on a device, true = may attend.
-struct DeviceMask {
-  at::Tensor open;     ///< [Q,K], or [B,1,Q,K] if there is padding
-  bool blind = false;  ///< there may be queries without keys
-};
-
-/// The mask without padding. All layers use the ranges of the same table, so the last copy is kept.
-inline DeviceMask open_mask_on_device(const KeyRanges& ranges, at::Device device) {
-  if (FixedShapes* work = FixedShapes::now()) {
-    const at::Tensor mask = KeyRanges{ranges.keys, ranges.offsets, ranges.bounds}.mask();
-    return {work->there(mask, device), !mask.any(-1).all().item<bool>()};
-  }
-  thread_local KeyRanges from;
-  thread_local DeviceMask there;
-  if (!there.open.defined() || !from.offsets.is_same(ranges.offsets) || !from.bounds.is_same(ranges.bounds) ||
-      there.open.device() != device) {
-    // They outlive this call: if made in inference mode, they could not be used for training later.
-    const c10::InferenceMode ordinary(false);
-    from = {ranges.keys, ranges.offsets, ranges.bounds};
-    const at::Tensor mask = from.mask();
-    there = {mask.to(device), !mask.any(-1).all().item<bool>()};
-  }
-  return there;
-}
-
-inline DeviceMask mask_on_device(const KeyRanges& ranges, at::Device device) {
-  const DeviceMask there = open_mask_on_device(ranges, device);
-  if (!ranges.valid.defined()) return there;
-  return {there.open.logical_and(ranges.valid.to(device).unsqueeze(1)).unsqueeze(1), true};
-}
-
-/// With ATen operations: needs buffers [B,H,Q,K]. Sums of bfloat16 inputs are in float32.
-inline at::Tensor attention_of_any_size(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                        const Positions& positions, const KeyRanges& ranges, double scale) {
-  const at::ScalarType type = q.scalar_type() == at::kBFloat16 ? at::kFloat : q.scalar_type();
-  const auto wide = [type](const at::Tensor& x) { return x.defined() ? x.to(type) : x; };
-  const at::Tensor queries = wide(q), r = wide(positions.r);
-  const auto biased = [&](const at::Tensor& bias) {
-    return bias.defined() ? queries + wide(bias).unsqueeze(1) : queries;
-  };
-  const at::Tensor scores = r.defined() ? at::matmul(biased(positions.v), r.permute({1, 2, 0}))
-                                        : wide(positions.scores);
-  const at::Tensor mask = mask_on_device(ranges, q.device()).open;
-  return attention_naive(biased(positions.u), wide(k), wide(v), scores,
-                         scores.defined() ? RelShift::signed_ : RelShift::none,
-                         mask.dim() == 4 ? mask.squeeze(1) : mask, scale)
-      .to(q.scalar_type());
-}
-
-/// Whether the scores of all pairs are few enough to be kept for the backward pass: 2 GB in float32.
-inline bool scores_fit(const at::Tensor& q, const KeyRanges& ranges) {
-  return q.size(0) * q.size(1) * ranges.queries() * ranges.keys <= int64_t{1} << 29;
-}
-
-/// Attention without position terms by LibTorch's own, with a mask where no plain form will do.
-inline at::Tensor attention_by_content(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                                       const KeyRanges& ranges, double scale) {
-  const at::Tensor keys = k.to(q.scalar_type()), values = v.to(q.scalar_type());
-  const Plain plain = plain_form(ranges);
-  if (plain != Plain::no)
-    return at::scaled_dot_product_attention(q, keys, values, {}, 0.0, plain == Plain::causal, scale);
-  const DeviceMask mask = mask_on_device(ranges, q.device());
-  if (!mask.blind) return at::scaled_dot_product_attention(q, keys, values, mask.open, 0.0, false, scale);
-  // A query without keys sees all of them, since not every device's kernel gives it zeros, and its output becomes 0.
-  const at::Tensor blind = mask.open.any(-1, true).logical_not();
-  return at::scaled_dot_product_attention(q, keys, values, mask.open.logical_or(blind), 0.0, false, scale)
-      .masked_fill(blind, 0);
-}
-
-/// Copies offsets and bounds to a device, without waiting. All layers use the ranges of the same table, so the last
-/// copy is kept there.
+/// Offsets, bounds and padding on a device.
 inline KeyRanges on_device(const KeyRanges& ranges, at::Device device) {
-  const at::Tensor valid = ranges.valid.defined() ? ranges.valid.to(device).contiguous() : ranges.valid;
-  if (FixedShapes* work = FixedShapes::now())
-    return {ranges.keys, work->there(ranges.offsets, device), work->there(ranges.bounds, device), valid};
-  thread_local KeyRanges from, there;
-  if (!from.offsets.is_same(ranges.offsets) || !from.bounds.is_same(ranges.bounds) ||
-      there.offsets.device() != device) {
-    // They outlive this call: if made in inference mode, they could not be used for training later.
-    const c10::InferenceMode ordinary(false);
-    from = {ranges.keys, ranges.offsets, ranges.bounds};
-    there = {ranges.keys, ranges.offsets.to(device, at::kInt, /*non_blocking=*/true),
-             ranges.bounds.to(device, at::kInt, /*non_blocking=*/true)};
-  }
-  return {ranges.keys, there.offsets, there.bounds, valid};
+  const auto made = [&ranges](const auto& send) {
+    return KeyRanges{ranges.keys, send(ranges.offsets), send(ranges.bounds)};
+  };
+  FixedShapes* work = FixedShapes::now();
+  KeyRanges there = work != nullptr ? made([&](const at::Tensor& table) { return work->there(table, device); })
+                                    : made_once<KeyRanges>(ranges, device, [&] {
+                                        return made([device](const at::Tensor& table) { return sent(table, device); });
+                                      });
+  if (ranges.valid.defined()) there.valid = ranges.valid.to(device).contiguous();
+  return there;
 }
 
 /// All inputs of attention, in the form that the kernels use.

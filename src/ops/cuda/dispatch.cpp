@@ -6,6 +6,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "ops/cuda/abc_tensors.h"
+#include "ops/cuda/attention_parts.h"
 #include "ops/cuda/attention_tensors.h"
 #include "ops/cuda/launch.h"
 #include "ops/naive/abc.h"
@@ -20,7 +21,7 @@ AbcOutput abc_exp_scan(const at::Tensor& q, const at::Tensor& k, const at::Tenso
                        const AbcMemory& memory, double scale) {
   using Kernels = AbcKernels<Launch>;
   const c10::DeviceGuard guard(q.device());
-  if (!Kernels::fits(q, v, s)) {
+  if (v.numel() > 0 && !Kernels::fits(q, v, s)) {
     // As on the CPU, sums of bfloat16 inputs are in float32, whatever type the memory has.
     const bool narrow = q.scalar_type() == at::kBFloat16;
     const auto wide = [&](const at::Tensor& x) { return narrow ? x.to(at::kFloat) : x; };
@@ -40,7 +41,7 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   const bool relative = positions.u.defined() || positions.r.defined() || positions.scores.defined();
   const bool much = sees_much(ranges);
   if (much && !relative) return attention_by_content(q, k, v, ranges, scale);
-  if ((much && scores_fit(q, ranges)) || !Kernels::fits(q, v))
+  if ((much && head_fits(q, ranges)) || !Kernels::fits(q, v))
     return attention_of_any_size(q, k, v, positions, ranges, scale);
   return Kernels::run(AttentionOperands::of(q, k, v, positions, ranges, scale));
 }

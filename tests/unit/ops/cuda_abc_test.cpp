@@ -166,6 +166,16 @@ TEST(CudaAbc, OneTokenWithoutAGraphIsTheSameStep) {
   }
 }
 
+TEST(CudaAbc, WithoutTokensOrSequencesTheMemoryStays) {
+  for (const Case& c : {Case{2, 3, 0, 5, 16, 24}, Case{0, 3, 7, 5, 16, 24}}) {
+    const Tensors in = tensors_of(c);
+    const AbcOutput found = run<InParts>(in);
+    EXPECT_EQ(found.o.sizes(), in.v.sizes());
+    EXPECT_TRUE(test::same_bits(found.memory.k, in.memory.k) && test::same_bits(found.memory.v, in.memory.v) &&
+                test::same_bits(found.memory.z, in.memory.z));
+  }
+}
+
 // A float of size 1e4 has a resolution of 5e-4: weights must be computed from differences of logits.
 TEST(CudaAbc, LogitsOfTenThousandAreExactInFloat) {
   const at::NoGradGuard no_grad;

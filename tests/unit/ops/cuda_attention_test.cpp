@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include "ops/cuda/attention_parts.h"
 #include "ops/cuda/attention_tensors.h"
 #include "tests/support/block_emulator.h"
 #include "tests/support/numbers.h"
@@ -157,6 +158,71 @@ TEST(CudaAttention, WithoutPositionsLibTorchsOwnIsTheNaiveTwin) {
       expect_all_near(attention_gradients(in, by_content), attention_gradients(in, naive_attention), 1e-11);
     }
   }
+}
+
+TEST(CudaAttention, PositionsInBfloat16AreLibTorchsOwnBias) {
+  for (const Terms terms : {Terms::none, Terms::distances, Terms::scores}) {
+    for (const Seen seen : {Seen::all, Seen::causal, Seen::banded, Seen::holes}) {
+      for (const bool padded : {false, true}) {
+        SCOPED_TRACE(
+            fmt::format("seen {}, terms {}, padded {}", static_cast<int>(seen), static_cast<int>(terms), padded));
+        AttentionTensors in = attention_tensors({2, 2, 19, 30, 16, 24, seen, terms, padded}).to(at::kBFloat16);
+        if (padded) in.ranges.valid.select(0, 1).fill_(false);
+        const std::vector<at::Tensor> found = attention_gradients(in, naive_attention);
+        for (const at::Tensor& tensor : found) EXPECT_EQ(tensor.scalar_type(), at::kBFloat16);
+        expect_all_near(found, attention_gradients(in.to(at::kDouble), naive_attention), 0.01);
+      }
+    }
+  }
+}
+
+TEST(CudaAttention, ProductsInFloat32AreThoseOfTheDefinition) {
+  const auto by_definition = [](const AttentionTensors& in) {
+    return attention_naive(in.q, in.k, in.v, in.positions, in.ranges, kAttentionScale);
+  };
+  for (const Terms terms : {Terms::none, Terms::distances, Terms::scores}) {
+    const AttentionTensors in = attention_tensors({2, 2, 9, 14, 16, 7, Seen::holes, terms, true}).to(at::kFloat);
+    const std::vector<at::Tensor> found = attention_gradients(in, naive_attention),
+                                  expected = attention_gradients(in, by_definition);
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(test::same_bits(found[i], expected[i])) << "tensor " << i;
+  }
+}
+
+// Two sequences at a time and then one; two heads and then one; one head.
+TEST(CudaAttention, ScoresInPartsAreTheWhole) {
+  constexpr int64_t kHead = 9 * 14;
+  for (const int64_t part : {2 * 3 * kHead, 2 * kHead, int64_t{0}}) {
+    for (const Terms terms : {Terms::none, Terms::distances, Terms::scores}) {
+      for (const at::ScalarType dtype : {at::kDouble, at::kBFloat16}) {
+        SCOPED_TRACE(fmt::format("{} scores, terms {}, {}", part, static_cast<int>(terms), c10::toString(dtype)));
+        const AttentionTensors in = attention_tensors({3, 3, 9, 14, 16, 7, Seen::holes, terms, true}).to(dtype);
+        const auto in_parts = [&](const AttentionTensors& x) {
+          const auto bytes = part * static_cast<int64_t>(x.q.element_size());
+          return attention_of_any_size(x.q, x.k, x.v, x.positions, x.ranges, kAttentionScale, 0, bytes);
+        };
+        const double tolerance = dtype == at::kDouble ? 1e-12 : 0.01;
+        expect_all_near(attention_gradients(in, in_parts), attention_gradients(in, naive_attention), tolerance);
+        const at::NoGradGuard no_grad;
+        expect_all_near({in_parts(in)}, {naive_attention(in)}, tolerance);
+      }
+    }
+  }
+}
+
+TEST(CudaAttention, TablesAreKnownByTheirContents) {
+  const KeyRanges ranges = KeyRanges::causal(3, 5), again = KeyRanges::causal(3, 5),
+                  wider{7, ranges.offsets, ranges.bounds}, moved{5, ranges.offsets, ranges.bounds.clamp_max(4)};
+  const auto mask = [](const KeyRanges& of) { return mask_on_device(of, at::kCPU).open; };
+  const at::Tensor first = mask(ranges), offsets = on_device(ranges, at::kCPU).offsets;
+  EXPECT_TRUE(mask(again).is_same(first));
+  EXPECT_TRUE(on_device(again, at::kCPU).offsets.is_same(offsets));
+  for (const KeyRanges& other : {wider, moved}) {
+    EXPECT_TRUE(at::equal(mask(other), other.mask()));
+    EXPECT_TRUE(at::equal(on_device(other, at::kCPU).bounds, other.bounds));
+    EXPECT_EQ(on_device(other, at::kCPU).keys, other.keys);
+  }
+  EXPECT_TRUE(mask(ranges).is_same(first));  // several are kept
 }
 
 TEST(CudaAttention, NarrowBandsAreNotForLibTorchsOwn) {
