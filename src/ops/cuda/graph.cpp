@@ -1,5 +1,6 @@
 #include <torch/types.h>
 
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -15,17 +16,27 @@
 namespace mnemo::ops::cuda {
 namespace {
 
-/// Ends a recording that an error has made invalid, as far as LibTorch lets it end.
+/// Ends a recording that has failed, and gives its memory back, as far as LibTorch lets it: of its versions some leave
+/// the pools to the caller if the recording itself was refused, others release them with the graph, and a pool that is
+/// released twice ends the process.
 void abandon(at::cuda::CUDAGraph& graph, c10::DeviceIndex device, c10::MempoolId_t pool) {
+  namespace on_device = c10::cuda::CUDACachingAllocator;
+  at::HostAllocator* on_host = at::getHostAllocator(at::kCUDA);
   const auto attempt = [](const auto& step) {
     try {
       step();
-    } catch (const c10::Error&) {  // it was done already, or cannot be
+    } catch (const std::exception&) {  // it was done already, or cannot be
     }
   };
   attempt([&] { graph.capture_end(); });
-  attempt([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(device, pool); });
-  attempt([&] { c10::cuda::CUDACachingAllocator::releasePool(device, pool); });
+  attempt([&] { graph.reset(); });
+  attempt([&] { on_device::endAllocateToPool(device, pool); });
+  attempt([&] { on_host->end_allocate_to_pool(pool); });
+  attempt([&] {
+    if (on_device::getPoolUseCount(device, pool) == 0) return;
+    on_device::releasePool(device, pool);
+    on_host->release_pool(pool);
+  });
   (void)cudaGetLastError();
 }
 
@@ -49,17 +60,11 @@ std::function<void()> recorded(at::Device device, const std::function<void()>& w
     work();  // libraries make their handles and workspaces of the stream now
     side.synchronize();
     const c10::MempoolId_t pool = at::cuda::graph_pool_handle();
-    graph->capture_begin(pool, cudaStreamCaptureModeThreadLocal);
     try {
+      graph->capture_begin(pool, cudaStreamCaptureModeThreadLocal);
       work();
-    } catch (...) {
-      const std::exception_ptr why = std::current_exception();
-      abandon(*graph, index, pool);
-      std::rethrow_exception(why);
-    }
-    try {
       graph->capture_end();
-    } catch (const c10::Error&) {
+    } catch (...) {
       const std::exception_ptr why = std::current_exception();
       abandon(*graph, index, pool);
       std::rethrow_exception(why);
