@@ -6,11 +6,13 @@
 #include <functional>
 #include <optional>
 
+#include "base/error.h"
 #include "core/state.h"
 #include "distributed/reducer.h"
 #include "infer/session.h"
 #include "ops/abc/abc.h"
 #include "ops/attention/attention.h"
+#include "ops/cuda/attention_parts.h"
 #include "ops/naive/abc.h"
 #include "ops/naive/attention.h"
 #include "tests/cuda/device.h"
@@ -116,7 +118,16 @@ void expect_scan_of_abc(at::ScalarType dtype, int64_t time, int64_t slots, int64
   expect_all_near(run(inputs), {expected.begin(), expected.begin() + 4}, tolerance_of(dtype));
 }
 
-enum class Form { content, relative, band };
+/// With many keys, attention is LibTorch's; in a band it is ours. parts: relative, a few heads at a time.
+enum class Form { content, relative, parts, band, relative_band, scores_band };
+
+ops::KeyRanges ranges_of(int64_t queries, int64_t keys, Form form) {
+  const at::Tensor open = at::ones({queries, keys}, at::kBool).tril(keys - queries);
+  if (form < Form::band) return ops::KeyRanges::from_mask(open);
+  const ops::KeyRanges band = ops::KeyRanges::from_mask(open.triu(keys - queries - 4));
+  EXPECT_EQ(ops::cuda::sees_much(band), keys == 1) << "the band is not for our kernels";
+  return band;
+}
 
 /// Attention on the device against the naive reference in float64.
 void expect_attention(at::ScalarType dtype, int64_t queries, int64_t keys, int64_t width, Form form, bool padded) {
@@ -126,19 +137,23 @@ void expect_attention(at::ScalarType dtype, int64_t queries, int64_t keys, int64
   std::vector<at::Tensor> inputs = {numbers.normal({2, 3, queries, width}).to(dtype),
                                     numbers.normal({2, 3, keys, width}).to(dtype),
                                     numbers.normal({2, 3, keys, width}).to(dtype)};
-  inputs.resize(6);
-  if (form == Form::relative) {
-    inputs[3] = numbers.normal({3, width}).to(dtype), inputs[4] = numbers.normal({3, width}).to(dtype);
+  inputs.resize(7);
+  if (form != Form::content && form != Form::band) inputs[3] = numbers.normal({3, width}).to(dtype);
+  if (form == Form::relative || form == Form::parts || form == Form::relative_band) {
+    inputs[4] = numbers.normal({3, width}).to(dtype);
     inputs[5] = numbers.normal({keys, 3, width}).to(dtype);
   }
+  if (form == Form::scores_band) inputs[6] = numbers.normal({2, 3, queries, keys}).to(dtype);
   const at::Tensor valid = padded ? numbers.flags({2, keys}, 0.7) : at::Tensor();
   auto run = [&](const std::vector<at::Tensor>& x) {
-    const at::Tensor open = at::ones({queries, keys}, at::kBool).tril(keys - queries);
-    ops::KeyRanges ranges = ops::KeyRanges::from_mask(form == Form::band ? open.triu(keys - queries - 4) : open);
+    ops::KeyRanges ranges = ranges_of(queries, keys, form);
     if (padded) ranges.valid = valid.to(x[0].device());
-    const ops::Positions positions{x[3], x[4], x[5], {}};
-    return std::vector<at::Tensor>{x[0].is_cuda() ? ops::attention(x[0], x[1], x[2], positions, ranges, 0.2)
-                                                  : ops::attention_naive(x[0], x[1], x[2], positions, ranges, 0.2)};
+    const ops::Positions positions{x[3], x[4], x[5], x[6]};
+    if (!x[0].is_cuda()) return std::vector<at::Tensor>{ops::attention_naive(x[0], x[1], x[2], positions, ranges, 0.2)};
+    if (form != Form::parts) return std::vector<at::Tensor>{ops::attention(x[0], x[1], x[2], positions, ranges, 0.2)};
+    const int64_t two_heads = 2 * queries * keys * static_cast<int64_t>(x[0].element_size());
+    return std::vector<at::Tensor>{
+        ops::cuda::attention_of_any_size(x[0], x[1], x[2], positions, ranges, 0.2, 0, two_heads)};
   };
   expect_all_near(with_gradients(inputs, at::kCUDA, run), in_float64(inputs, run), tolerance_of(dtype));
 }
@@ -157,7 +172,8 @@ TEST_P(CudaKernel, AttentionIsItsNaiveTwin) {
   NEEDS_A_DEVICE;
   for (const auto& [queries, keys] : {std::pair<int64_t, int64_t>{1, 1}, {2, 70}, {63, 63}, {65, 130}, {130, 130}}) {
     for (const int64_t width : {17, 64, 128}) {
-      for (const Form form : {Form::content, Form::relative, Form::band}) {
+      for (const Form form :
+           {Form::content, Form::relative, Form::parts, Form::band, Form::relative_band, Form::scores_band}) {
         for (const bool padded : {false, true}) expect_attention(GetParam(), queries, keys, width, form, padded);
       }
     }
@@ -175,7 +191,12 @@ TEST(CudaRace, ScanOfAbc) {
 
 TEST(CudaRace, RelativeAttention) {
   NEEDS_A_DEVICE;
-  expect_attention(at::kFloat, 33, 66, 17, Form::relative, true);
+  expect_attention(at::kFloat, 33, 66, 17, Form::relative_band, true);
+}
+
+TEST(CudaRace, AttentionWithScores) {
+  NEEDS_A_DEVICE;
+  expect_attention(at::kFloat, 33, 66, 17, Form::scores_band, false);
 }
 
 TEST(CudaRace, AttentionInABand) {
@@ -297,6 +318,26 @@ TEST(CudaGraph, WhatCannotBeRecordedThrowsAndTheDeviceGoesOn) {
   const std::function<void()> again = ops::cuda::recorded(x.device(), [&] { x.mul_(2); });
   EXPECT_EQ(x.sum().item<double>(), 16);
   for (int i = 0; i < 2; ++i) again();
+  EXPECT_EQ(x.sum().item<double>(), 64);
+}
+
+// The work throws while it is recorded, of itself: nothing has made the recording invalid.
+TEST(CudaGraph, AnErrorOfTheWorkEndsTheRecordingAndTheDeviceGoesOn) {
+  NEEDS_A_DEVICE;
+  const at::Tensor x = at::ones({4}, at::device(at::kCUDA));
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    int calls = 0;
+    EXPECT_THROW(ops::cuda::recorded(x.device(),
+                                     [&] {
+                                       x.copy_(x * 2);
+                                       if (++calls == 2) base::input_error("a token's shapes changed");
+                                     }),
+                 base::InputError);
+    EXPECT_EQ(calls, 2);
+  }
+  EXPECT_EQ(x.sum().item<double>(), 16);
+  const std::function<void()> again = ops::cuda::recorded(x.device(), [&] { x.copy_(x * 2); });
+  again();
   EXPECT_EQ(x.sum().item<double>(), 64);
 }
 

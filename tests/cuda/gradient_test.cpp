@@ -4,6 +4,7 @@
 
 #include "ops/abc/abc.h"
 #include "ops/attention/attention.h"
+#include "ops/cuda/attention_library.h"
 #include "tests/cuda/device.h"
 #include "tests/gradcheck/check.h"
 
@@ -51,35 +52,42 @@ TEST(CudaGradient, OfAbcIsThatOfDifferences) {
   }
 }
 
+enum class Terms { none, distances, scores };
+
+/// In a band, attention is our kernel; of all keys to the left it is LibTorch's.
+void expect_gradients_of_attention(int64_t queries, int64_t keys, Terms terms, bool padded, bool band) {
+  SCOPED_TRACE(fmt::format("{} queries, {} keys, terms {}, padded {}, band {}", queries, keys, static_cast<int>(terms),
+                           padded, band));
+  test::Numbers numbers(7);
+  const int64_t batch = 2, heads = 2, width = 3;
+  const at::Tensor q = leaf_there(numbers, {batch, heads, queries, width}),
+                   k = leaf_there(numbers, {batch, heads, keys, width}),
+                   v = leaf_there(numbers, {batch, heads, keys, width});
+  test::Inputs inputs = {{"q", q}, {"k", k}, {"v", v}};
+  ops::Positions positions;
+  if (terms == Terms::distances) {
+    positions.u = leaf_there(numbers, {heads, width}), positions.v = leaf_there(numbers, {heads, width});
+    positions.r = leaf_there(numbers, {keys, heads, width});
+    inputs.insert(inputs.end(), {{"u", positions.u}, {"v bias", positions.v}, {"r", positions.r}});
+  } else if (terms == Terms::scores) {
+    positions.scores = leaf_there(numbers, {batch, heads, queries, keys});
+    inputs.emplace_back("scores", positions.scores);
+  }
+  const at::Tensor open = at::ones({queries, keys}, at::kBool).tril(keys - queries);
+  ops::KeyRanges ranges = ops::KeyRanges::from_mask(band ? open.triu(keys - queries - 4) : open);
+  EXPECT_EQ(ops::cuda::sees_much(ranges), !band);
+  if (padded) ranges.valid = numbers.flags({batch, keys}, 0.6).to(kDevice);
+  const at::Tensor weights = normal(numbers, {batch, heads, queries, width});
+  test::expect_gradients([&] { return (ops::attention(q, k, v, positions, ranges, 0.7) * weights).sum(); }, inputs);
+}
+
 TEST(CudaGradient, OfAttentionIsThatOfDifferences) {
   NEEDS_A_DEVICE;
-  enum Terms { kNone, kDistances, kScores };
-  for (const auto& [queries, keys] : {std::pair<int64_t, int64_t>{1, 4}, {3, 5}, {17, 40}}) {
-    for (const Terms terms : {kNone, kDistances, kScores}) {
-      for (const bool padded : {false, true}) {
-        SCOPED_TRACE(
-            fmt::format("{} queries, {} keys, terms {}, padded {}", queries, keys, static_cast<int>(terms), padded));
-        test::Numbers numbers(7);
-        const int64_t batch = 2, heads = 2, width = 3;
-        const at::Tensor q = leaf_there(numbers, {batch, heads, queries, width}),
-                         k = leaf_there(numbers, {batch, heads, keys, width}),
-                         v = leaf_there(numbers, {batch, heads, keys, width});
-        test::Inputs inputs = {{"q", q}, {"k", k}, {"v", v}};
-        ops::Positions positions;
-        if (terms == kDistances) {
-          positions.u = leaf_there(numbers, {heads, width}), positions.v = leaf_there(numbers, {heads, width});
-          positions.r = leaf_there(numbers, {keys, heads, width});
-          inputs.insert(inputs.end(), {{"u", positions.u}, {"v bias", positions.v}, {"r", positions.r}});
-        } else if (terms == kScores) {
-          positions.scores = leaf_there(numbers, {batch, heads, queries, keys});
-          inputs.emplace_back("scores", positions.scores);
-        }
-        ops::KeyRanges ranges = ops::KeyRanges::causal(queries, keys);
-        if (padded) ranges.valid = numbers.flags({batch, keys}, 0.6).to(kDevice);
-        const at::Tensor weights = normal(numbers, {batch, heads, queries, width});
-        test::expect_gradients([&] { return (ops::attention(q, k, v, positions, ranges, 0.7) * weights).sum(); },
-                               inputs);
-      }
+  for (const Terms terms : {Terms::none, Terms::distances, Terms::scores}) {
+    for (const bool padded : {false, true}) {
+      for (const auto& [queries, keys] : {std::pair<int64_t, int64_t>{1, 4}, {3, 5}, {17, 40}})
+        expect_gradients_of_attention(queries, keys, terms, padded, false);
+      expect_gradients_of_attention(17, 40, terms, padded, true);
     }
   }
 }
