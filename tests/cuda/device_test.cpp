@@ -1,15 +1,19 @@
 // On a CUDA device: the kernels against their naive twins, every model of the conformance suite against the CPU, and
 // every golden file. Without a device, all are skipped.
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <exception>
 #include <functional>
 #include <optional>
 
 #include "base/error.h"
 #include "core/state.h"
 #include "distributed/reducer.h"
+#include "infer/progress.h"
 #include "infer/session.h"
+#include "infer/token_graphs.h"
 #include "ops/abc/abc.h"
 #include "ops/attention/attention.h"
 #include "ops/cuda/attention_parts.h"
@@ -287,6 +291,37 @@ void expect_graphs(const std::string& name, const std::vector<std::string>& assi
   by_graphs.rewind(mark.value());
   plain.rewind(mark.value());
   for (int64_t i = 0; i < 20; ++i) EXPECT_EQ(plain.next(), by_graphs.next());
+}
+
+// A refusal says which operation the device would not record.
+TEST(CudaGraph, TokensCanBeRecorded) {
+  NEEDS_A_DEVICE;
+  const c10::InferenceMode inference;
+  const auto expect_recording = [](const std::string& name, const std::vector<std::string>& assignments) {
+    SCOPED_TRACE(name);
+    models::ModelOptions options = test::configuration(name, assignments).options;
+    options.segment_size = 12;
+    const std::shared_ptr<models::Model> model = test::make_model(options);
+    model->parameters().to(at::kFloat, at::kCUDA);
+    infer::TokenGraphs graphs(model, [](const infer::TokenGraphs::Work& work) {
+      try {
+        return ops::cuda::recorded(at::kCUDA, work);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << error.what();
+        throw;
+      }
+    });
+    infer::Progress progress = infer::begin(*model);
+    for (int64_t i = 0; i < 8; ++i) {
+      progress.pending = i;
+      progress.append(i);
+      graphs.run_pending(progress);
+    }
+    EXPECT_GT(graphs.tokens(), 0);
+  };
+  expect_recording("softmax", {"backbone.attention.type=softmax", "backbone.position.type=sinusoidal"});
+  expect_recording("relative", {"backbone.attention.type=relative"});
+  expect_recording("abc", {"backbone.attention.type=abc", "backbone.attention.num_slots=3"});
 }
 
 TEST(CudaGraph, TokensAreThoseOfTheOrdinaryStep) {
