@@ -159,6 +159,24 @@ TEST(Bench, AFigureThatFallsShortOfItsBarIsNamed) {
   EXPECT_TRUE(none.missed().empty());
 }
 
+TEST(Bench, BarsOfAKindOfProcessorGoBeforeTheOthers) {
+  EXPECT_EQ(kind_of_processor("avx2 fma avx512f"), "avx2");
+  EXPECT_EQ(kind_of_processor("avx2 avx512f avx512_vnni"), "avx512");
+  EXPECT_EQ(kind_of_processor("avx512_vnni amx_tile amx_bf16"), "avx512");
+  EXPECT_EQ(kind_of_processor("avx512_vnni amx_tile amx_int8"), "amx");
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / "bars.toml") << "[a.b]\nx = 1\ny = 1\n[on.avx512.a.b]\nx = 2\n[on.amx.a.b]\nx = 3\n";
+  const auto missed = [&](const std::string& kind) {
+    Bars bars(folder / "bars.toml", kind);
+    for (const double value : {1.0, 2.0}) bars.at_least("a.b", "x", value, kind);
+    bars.at_least("a.b", "y", 1, "no bar of a kind");
+    return bars.missed();
+  };
+  EXPECT_EQ(missed("avx2"), std::vector<std::string>());
+  EXPECT_EQ(missed("avx512"), std::vector<std::string>{"avx512: 1, expected at least 2"});
+  EXPECT_EQ(missed("amx").size(), 2u);
+}
+
 TEST(Bench, RoundsKeepTheMiddleAndTheEnds) {
   const Rounds odd = rounds_of({3, 1, 2}), even = rounds_of({4, 1, 2, 9});
   EXPECT_EQ(odd.median, 2);
