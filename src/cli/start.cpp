@@ -108,7 +108,8 @@ std::string version(std::string_view build) {
   const size_t libtorch = build.find('\n');
   const std::string capability = libtorch_capability();
   const int64_t threads = libtorch_threads();
-  if (libtorch == build.npos || capability.empty() || threads == 0) return {};
+  const bool amx = mnemo::base::processor_features().find("amx_int8") != std::string::npos;  // are tiles used?
+  if (libtorch == build.npos || capability.empty() || threads == 0 || amx) return {};
   mnemo::base::init_process();
   return mnemo::cli::version_text({MNEMO_VERSION, std::string(build.substr(0, libtorch)),
                                    std::string(build.substr(libtorch + 1)), capability, threads});

@@ -19,6 +19,7 @@
 #include "ops/linear/four_bits.h"
 #include "ops/linear/packed_panels.h"
 #include "ops/linear/quantise_panel.h"
+#include "ops/linear/tile_products.h"
 
 namespace mnemo::ops {
 namespace {
@@ -244,7 +245,8 @@ void PackedLinear::operator()(const float* x, int64_t rows, int64_t x_stride, fl
   thread_local std::vector<float> scales;
   thread_local std::vector<int32_t> groups;
   constexpr int64_t kStepInts = sizeof(FourBitInputs) / sizeof(int32_t);
-  const bool four_bits = has_four_bits(precision_);
+  const bool four_bits = has_four_bits(precision_),
+             eight_bits = precision_ == Precision::int8 || precision_ == Precision::w8a8;
   const int64_t together = inputs_together(precision_),
                 width = four_bits ? (in_ + 63) / 64 * kStepInts : (in_ + together - 1) / together;
   const Panels panels{weights_.as<void>(),
@@ -254,7 +256,7 @@ void PackedLinear::operator()(const float* x, int64_t rows, int64_t x_stride, fl
                       out_,
                       precision_ == Precision::int4_offset};
   PanelInputs inputs{x, x_stride, nullptr, nullptr, rows};
-  if (precision_ == Precision::int8 || precision_ == Precision::w8a8) {
+  if (eight_bits) {
     int32_t* to = kept(groups, rows * width);
     float* scale = kept(scales, rows);
     for (int64_t row = 0; row < rows; ++row) {
@@ -278,10 +280,12 @@ void PackedLinear::operator()(const float* x, int64_t rows, int64_t x_stride, fl
     }
     inputs.groups = to;
   }
+  const bool by_tiles = eight_bits && rows >= kRowsWorthTiles && has_tiles();
   const auto run = precision_ == Precision::float32 ? run_panels_float32
                    : precision_ == Precision::bf16  ? run_panels_bf16
-                   : precision_ == Precision::int8  ? run_panels_int8
+                   : precision_ == Precision::int8  ? (by_tiles ? run_tiles_int8 : run_panels_int8)
                    : four_bits                      ? run_panels_int4
+                   : by_tiles                       ? run_tiles_w8a8
                                                     : run_panels_w8a8;
   const int64_t count = (out_ + kPanel - 1) / kPanel, block = std::max<int64_t>(kNumbersOfRows / in_, 1);
   at::parallel_for(0, count, std::max<int64_t>(4, kMultiplicationsWorthAThread / (in_ * kPanel * rows)),

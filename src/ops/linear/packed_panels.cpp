@@ -25,6 +25,23 @@ namespace mnemo::ops::HWY_NAMESPACE {
 HWY_INLINE hn::Vec<F> as_float(hn::Vec<F> sum) { return sum; }
 HWY_INLINE hn::Vec<F> as_float(hn::Vec<I> sum) { return hn::ConvertTo(F(), sum); }
 
+// Scales a value of int8 or w8a8, and adds it to the outputs from `output` on at y, or to their start.
+HWY_INLINE void put(const Panels& panels, const PanelInputs& inputs, int64_t row, int64_t output, hn::Vec<F> value,
+                    bool first, float* y) {
+  const F d;
+  if (panels.scales != nullptr) {
+    value = hn::Mul(value, hn::Mul(hn::LoadU(d, panels.scales + output), hn::Set(d, inputs.scales[row])));
+  }
+  float* to = y + output;
+  if (output + kLanes <= panels.out) {
+    hn::StoreU(hn::Add(value, hn::LoadU(d, first ? panels.start + output : to)), d, to);
+    return;
+  }
+  float last[kLanes];
+  hn::StoreU(value, d, last);
+  for (int64_t i = 0; i < panels.out - output; ++i) to[i] = last[i] + (first ? panels.start[output + i] : to[i]);
+}
+
 // Weights that a tile of rows prefetches for the next step: `lines` cache lines of each of P panels, one every `every`
 // steps. With this much computation between two lines, the hardware prefetcher is too late.
 struct Ahead {
@@ -38,7 +55,6 @@ template <class K, int MR, int P>
 HWY_INLINE void block(const Panels& panels, const PanelInputs& inputs, const typename K::Input* x, int64_t stride,
                       float* y, int64_t y_stride, int64_t panel, int64_t row, int64_t from, int64_t steps,
                       const Ahead& ahead) {
-  const F d;
   const int64_t size = (panels.in + K::kPerStep - 1) / K::kPerStep * 16;  // of one panel, in weights
   const auto* w = static_cast<const typename K::Weight*>(panels.weights) + panel * size + from / K::kPerStep * 16;
   const InputRows<typename K::Input, MR> rows(x, stride);
@@ -58,20 +74,7 @@ HWY_INLINE void block(const Panels& panels, const PanelInputs& inputs, const typ
   for (; k < steps; ++k) K::template step<MR, P>(w, size, rows, k, sums);
   HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
     HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
-      const int64_t output = panel * 16 + v * kLanes;
-      auto value = as_float(sums[r][v]);
-      if (panels.scales != nullptr) {
-        value = hn::Mul(value, hn::Mul(hn::LoadU(d, panels.scales + output), hn::Set(d, inputs.scales[row + r])));
-      }
-      float* to = y + (row + r) * y_stride + output;
-      if (output + kLanes <= panels.out) {
-        hn::StoreU(hn::Add(value, hn::LoadU(d, from == 0 ? panels.start + output : to)), d, to);
-        continue;
-      }
-      float last[kLanes];
-      hn::StoreU(value, d, last);
-      for (int64_t i = 0; i < panels.out - output; ++i)
-        to[i] = last[i] + (from == 0 ? panels.start[output + i] : to[i]);
+      put(panels, inputs, row + r, panel * 16 + v * kLanes, as_float(sums[r][v]), from == 0, y + (row + r) * y_stride);
     }
   }
 }
@@ -111,9 +114,7 @@ HWY_INLINE void run_panels(const Panels& panels, const PanelInputs& inputs, cons
                            float* y, int64_t y_stride, int64_t first, int64_t last) {
   const int64_t together = inputs.rows == 1 ? 8 : 4;
   const int64_t in = (panels.in + K::kPerStep - 1) / K::kPerStep * K::kPerStep;
-  constexpr int64_t kWhole = HWY_MAX(2, K::kPerStep);
-  const int64_t parts = (in + K::kMost - 1) / K::kMost,
-                part = ((in + parts - 1) / parts + kWhole - 1) / kWhole * kWhole;  // inputs per part, similar in size
+  const int64_t part = inputs_of_part(in, K::kPerStep, K::kMost);
   const int64_t size = in / K::kPerStep * 16 * static_cast<int64_t>(sizeof(typename K::Weight));  // bytes of a panel
   const int64_t tiles = (inputs.rows + kTileRows<K> - 1) / kTileRows<K>;  // of rows, as even as possible
   const int64_t fetching = inputs.rows > 1 ? HWY_MIN(tiles, 8) : 0;       // one row only reads: the processor fetches
@@ -192,6 +193,17 @@ void PanelsInt4(const Panels& panels, const PanelInputs& inputs, float* y, int64
     run_panels<FourBit<false>>(panels, inputs, x, stride, y, y_stride, first, last);
 }
 
+void AddSums(const Panels& panels, const PanelInputs& inputs, const PanelSums& sums, float* y, int64_t y_stride) {
+  const I d;
+  for (int64_t r = 0; r < sums.rows; ++r) {
+    for (int64_t o = 0; o < sums.panels * 16; o += kLanes) {
+      auto sum = hn::LoadU(d, sums.sums + r * sums.stride + o);
+      if (sums.low != nullptr) sum = hn::Add(hn::ShiftLeft<7>(sum), hn::LoadU(d, sums.low + r * sums.stride + o));
+      put(panels, inputs, sums.row + r, sums.panel * 16 + o, as_float(sum), sums.first, y + (sums.row + r) * y_stride);
+    }
+  }
+}
+
 template <int kSteps, int64_t kGroup, class T>
 float quantise(const float* x, int64_t size, T* to) {
   const F d;
@@ -248,6 +260,7 @@ HWY_EXPORT(PanelsBf16);
 HWY_EXPORT(PanelsInt8);
 HWY_EXPORT(PanelsW8A8);
 HWY_EXPORT(PanelsInt4);
+HWY_EXPORT(AddSums);
 HWY_EXPORT(QuantiseGroups);
 HWY_EXPORT(QuantisePairs);
 HWY_EXPORT(QuantiseFours);
@@ -271,6 +284,9 @@ void run_panels_w8a8(const Panels& panels, const PanelInputs& inputs, float* y, 
 void run_panels_int4(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
                      int64_t last) {
   HWY_DYNAMIC_DISPATCH(PanelsInt4)(panels, inputs, y, y_stride, first, last);
+}
+void add_sums(const Panels& panels, const PanelInputs& inputs, const PanelSums& sums, float* y, int64_t y_stride) {
+  HWY_DYNAMIC_DISPATCH(AddSums)(panels, inputs, sums, y, y_stride);
 }
 void quantise_groups(const float* x, int64_t size, FourBitInputs* to) {
   HWY_DYNAMIC_DISPATCH(QuantiseGroups)(x, size, to);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace mnemo::ops {
@@ -9,6 +10,12 @@ inline constexpr int64_t kPanel = 16;
 /// Inputs processed at once, or twice as many of w8a8: the panel's part and the rows' part stay in the first-level
 /// cache, and this many products of 8 by 15 bits fit into 32.
 inline constexpr int64_t kInputs = 512;
+/// Inputs of a part, at most `most`, where `step` are multiplied at once; the parts of `in` are similar in size.
+/// Sums of parts are added in float32, so all kernels of a precision have the same parts.
+constexpr int64_t inputs_of_part(int64_t in, int64_t step, int64_t most) {
+  const int64_t parts = (in + most - 1) / most, whole = std::max<int64_t>(2, step);
+  return ((in + parts - 1) / parts + whole - 1) / whole * whole;
+}
 
 /// Weights in panels. Panel p holds outputs 16p .. 16p+15:
 ///   float32  [in][16]
@@ -60,6 +67,17 @@ void run_panels_w8a8(const Panels& panels, const PanelInputs& inputs, float* y, 
                      int64_t last);
 void run_panels_int4(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
                      int64_t last);
+
+/// Exact sums of products of some rows with `panels` panels: [rows][stride].
+struct PanelSums {
+  const int32_t* sums;
+  const int32_t* low;  ///< null, or likewise: the sums are 128 * sums + low
+  int64_t stride;
+  int64_t row, rows, panel, panels;
+  bool first;  ///< of the first part of the inputs
+};
+/// Scales sums of int8 and w8a8 and adds them to y, as run_panels_int8 and run_panels_w8a8 do with theirs.
+void add_sums(const Panels& panels, const PanelInputs& inputs, const PanelSums& sums, float* y, int64_t y_stride);
 
 /// Quantizes one row of `size` values in groups of 32; writes ceil(size / 64) elements.
 void quantise_groups(const float* x, int64_t size, FourBitInputs* to);
