@@ -100,9 +100,10 @@ struct EvaluateOptions {
   std::string reset = {};      ///< reset memory at "documents" only or at "segments"; empty: as in training
   /// Use the decoding engine: "float32", "bf16", "int8", "w8a8", "int4" or "int4_offset"; empty: as in training.
   std::string precision = {};
-  std::string task = {};     ///< for image models, the head to evaluate; empty: "base", or the run's task
-  int64_t segment_size = 0;  ///< tokens per segment; 0: the model's
-  int64_t batch = 1;         ///< parallel parts of a text, or samples per batch
+  std::string kv_precision = {};  ///< the same, with keys and values in "int8"; empty: as GenerateOptions
+  std::string task = {};          ///< for image models, the head to evaluate; empty: "base", or the run's task
+  int64_t segment_size = 0;       ///< tokens per segment; 0: the model's
+  int64_t batch = 1;              ///< parallel parts of a text, or samples per batch
   Watch watch = {};
 };
 

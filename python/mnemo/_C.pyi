@@ -30,6 +30,7 @@ class GenerateOptions:
         sample_unknown: bool = False,
         seed: int = 0,
         precision: str = "",
+        kv_precision: str = "",
     ) -> None: ...
 
 class MeasureOptions:
@@ -42,6 +43,7 @@ class MeasureOptions:
         separator: Optional[str] = None,
         reset: Optional[str] = None,
         precision: Optional[str] = None,
+        kv_precision: Optional[str] = None,
         task: Optional[str] = None,
         segment_size: Optional[int] = None,
         context: Optional[int] = None,

@@ -94,7 +94,7 @@ class Model(ModelModule):
 
         Options: max_tokens=256, temperature=0.8 (0: always the most likely token), top_k, top_p, min_p,
         repetition_penalty, frequency_penalty, presence_penalty, stop (texts that end it), past_end, sample_unknown,
-        seed=0, precision ("float32", "bf16", "int8", "w8a8").
+        seed=0, precision ("float32", "bf16", "int8", "w8a8"), kv_precision ("auto", "int8").
         """
         expect_text("generate", prompt=prompt)
         return self._bound().generate(prompt, generate_options(options))
@@ -129,6 +129,7 @@ class Model(ModelModule):
         separator: Optional[str] = None,
         reset: Optional[str] = None,
         precision: Optional[str] = None,
+        kv_precision: Optional[str] = None,
         task: Optional[str] = None,
         segment_size: Optional[int] = None,
         context: Optional[int] = None,
@@ -145,6 +146,7 @@ class Model(ModelModule):
             "separator": separator,
             "reset": reset,
             "precision": precision,
+            "kv_precision": kv_precision,
             "task": task,
             "segment_size": segment_size,
             "context": context,

@@ -31,6 +31,7 @@ class Sampling(TypedDict, total=False):
     sample_unknown: bool
     seed: int
     precision: str
+    kv_precision: str
 
 
 def generate_options(options: Sampling) -> _C.GenerateOptions:

@@ -25,7 +25,7 @@ using Strings = std::vector<std::string>;
 GenerateOptions generate_options(int64_t max_tokens, double temperature, int64_t top_k, double top_p, double min_p,
                                  double repetition_penalty, double frequency_penalty, double presence_penalty,
                                  const Strings& stop, bool past_end, bool sample_unknown, int64_t seed,
-                                 const std::string& precision) {
+                                 const std::string& precision, const std::string& kv_precision) {
   GenerateOptions options{.max_tokens = max_tokens,
                           .temperature = temperature,
                           .top_k = top_k,
@@ -39,6 +39,7 @@ GenerateOptions generate_options(int64_t max_tokens, double temperature, int64_t
                           .sample_unknown = sample_unknown,
                           .seed = seed,
                           .precision = precision,
+                          .kv_precision = kv_precision,
                           .should_stop = asked_by_signals};
   options.check_length();
   base::check_options(options);
@@ -338,15 +339,17 @@ void add_inspection(py::module_& m) {
 experiment::MeasureOptions measure_options(std::optional<std::string> data, std::optional<std::string> part,
                                            std::optional<std::string> documents, std::optional<std::string> separator,
                                            std::optional<std::string> reset, std::optional<std::string> precision,
-                                           std::optional<std::string> task, std::optional<int64_t> segment_size,
-                                           std::optional<int64_t> context, std::optional<std::string> memory,
-                                           std::optional<int64_t> translated, bool strict, int64_t batch) {
+                                           std::optional<std::string> kv_precision, std::optional<std::string> task,
+                                           std::optional<int64_t> segment_size, std::optional<int64_t> context,
+                                           std::optional<std::string> memory, std::optional<int64_t> translated,
+                                           bool strict, int64_t batch) {
   return {.data = std::move(data),
           .part = std::move(part),
           .documents = std::move(documents),
           .separator = std::move(separator),
           .reset = std::move(reset),
           .precision = std::move(precision),
+          .kv_precision = std::move(kv_precision),
           .task = std::move(task),
           .segment_size = segment_size,
           .context = context,
@@ -362,12 +365,13 @@ void add_options(py::module_& m) {
       .def(py::init(&generate_options), py::kw_only(), "max_tokens"_a = 256, "temperature"_a = 0.8, "top_k"_a = 0,
            "top_p"_a = 1.0, "min_p"_a = 0.0, "repetition_penalty"_a = 1.0, "frequency_penalty"_a = 0.0,
            "presence_penalty"_a = 0.0, "stop"_a = Strings(), "past_end"_a = false, "sample_unknown"_a = false,
-           "seed"_a = 0, "precision"_a = "");
+           "seed"_a = 0, "precision"_a = "", "kv_precision"_a = "");
   py::class_<experiment::MeasureOptions>(m, "MeasureOptions")
       .def(py::init(&measure_options), py::kw_only(), "data"_a = py::none(), "part"_a = py::none(),
            "documents"_a = py::none(), "separator"_a = py::none(), "reset"_a = py::none(), "precision"_a = py::none(),
-           "task"_a = py::none(), "segment_size"_a = py::none(), "context"_a = py::none(), "memory"_a = py::none(),
-           "translated"_a = py::none(), "strict"_a = false, "batch"_a = 1);
+           "kv_precision"_a = py::none(), "task"_a = py::none(), "segment_size"_a = py::none(),
+           "context"_a = py::none(), "memory"_a = py::none(), "translated"_a = py::none(), "strict"_a = false,
+           "batch"_a = 1);
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ experiment::MeasureOptions measure_options(const EvaluateOptions& options) {
   out.separator = given(options.separator);
   out.reset = given(options.reset);
   out.precision = given(options.precision);
+  out.kv_precision = given(options.kv_precision);
   out.task = given(options.task);
   if (options.segment_size != 0) out.segment_size = options.segment_size;
   out.batch = options.batch;
@@ -145,7 +146,7 @@ infer::TextSession Bundle::resume_text(const std::string& session_file) const {
 }
 
 infer::TextSession Bundle::resume_text(const std::string& session_file, const GenerateOptions& options) const {
-  infer::TextSession text = infer::resume_text(*parts_, session_file, options.precision, engines_.get());
+  infer::TextSession text = infer::resume_text(*parts_, session_file, options, engines_.get());
   text.session().set_sampling(options);
   return text;
 }

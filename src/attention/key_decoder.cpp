@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 
 #include "base/error.h"
 #include "core/kv_state.h"
@@ -25,9 +26,10 @@ std::vector<float> padded_heads(const at::Tensor& heads, int64_t width, float sc
   return core::plain_numbers(at::constant_pad_nd(heads.detach() * scale, {0, width - heads.size(1)}));
 }
 
-KeyLayout layout_of(const core::DecodeBuild& build, const layers::AttentionProjections& maps) {
+/// Distance terms have no int8 form.
+KeyLayout layout_of(const core::DecodeBuild& build, const layers::AttentionProjections& maps, bool distances) {
   return {maps.num_kv_heads, maps.head_dim, (maps.head_dim + ops::kHeadStep - 1) / ops::kHeadStep * ops::kHeadStep,
-          build.wide_keys()};
+          build.wide_keys(), build.int8_keys && !distances};
 }
 
 }  // namespace
@@ -73,7 +75,7 @@ std::shared_ptr<const DistanceBiases::Rows> DistanceBiases::reach(int64_t longes
 
 KeyDecoder::KeyDecoder(const core::DecodeBuild& build, const layers::AttentionProjections& maps,
                        const KeyDecoderOptions& options)
-    : layout_(layout_of(build, maps)),
+    : layout_(layout_of(build, maps, options.distances.r.defined())),
       num_heads_(maps.num_heads),
       window_(options.window),
       dim_(maps.q.weight.size(1)),
@@ -176,7 +178,9 @@ void KeyDecoder::heads(const core::DecodePass& pass, const float* x, float* head
     static_cast<KeyRowsState*>(pass.states[piece])->append(pass.pieces[piece].rows());
   const std::shared_ptr<const DistanceRows::Rows> distances = distances_ ? distances_->reach(longest, right) : nullptr;
   const std::shared_ptr<const DistanceBiases::Rows> biases = biases_ ? biases_->reach(longest, right) : nullptr;
-  if (layout_.wide) {
+  if (layout_.int8) {
+    attend<int8_t>(pass, q, qr, distances.get(), biases.get(), heads);
+  } else if (layout_.wide) {
     attend<float>(pass, q, qr, distances.get(), biases.get(), heads);
   } else {
     attend<ops::Bf16Bits>(pass, q, qr, distances.get(), biases.get(), heads);
@@ -236,11 +240,14 @@ void KeyDecoder::attend_alone(const core::DecodePass& pass, int64_t i, int64_t o
   const int64_t at = (i * num_heads_ + head) * width, seen = hi - lo;
   float* scores = core::at_least(memory, share * (seen + width + 1));
   float *o = scores + share * seen, *sums = o + share * width;
-  if (distances != nullptr) {
-    const T* r = distances->memory.template as<T>() +
-                 (head * distances->count + row.key - lo + distances->right) * width;
-    ops::key_scores<T>(q + at, qr + at, state.key<T>(of_keys, lo), r, seen, width, scores);
-  } else {
+  if constexpr (!std::is_same_v<T, int8_t>) {
+    if (distances != nullptr) {
+      const T* r = distances->memory.template as<T>() +
+                   (head * distances->count + row.key - lo + distances->right) * width;
+      ops::key_scores<T>(q + at, qr + at, state.key<T>(of_keys, lo), r, seen, width, scores);
+    }
+  }
+  if (distances == nullptr) {
     ops::key_scores_of_queries<T>(q + at, share, state.key<T>(of_keys, lo), seen, width, scores, seen);
   }
   for (int64_t member = 0; member < share; ++member)
@@ -326,8 +333,7 @@ bool KeyDecoder::end_segment(core::DecodeState& state, std::span<const core::Kep
 
 int64_t KeyDecoder::bytes_per_token(int64_t keys) const {
   const int64_t seen = window_ > 0 ? std::min(keys, window_) : keys;
-  return maps_.num_bytes() + output_.num_bytes() +
-         seen * layout_.heads * layout_.head_dim * (layout_.wide ? 4 : 2) * (distances_ ? 3 : 2);
+  return maps_.num_bytes() + output_.num_bytes() + seen * layout_.heads * layout_.bytes_in_use() * (distances_ ? 3 : 2);
 }
 
 }  // namespace mnemo::attention

@@ -91,6 +91,7 @@ class KeyDecoder final : public core::DecodeAttention {
   core::State export_state(const core::DecodeState& state, bool open) const override;
   void heads(const core::DecodePass& pass, const float* x, float* heads) const override;
   const ops::PackedLinear& output() const override { return output_; }
+  bool int8_keys() const override { return layout_.int8; }
   bool end_segment(core::DecodeState& state, std::span<const core::KeptKeys> kept) const override;
   int64_t bytes_per_token(int64_t keys) const override;
 

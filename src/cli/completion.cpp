@@ -47,6 +47,7 @@ const std::vector<OptionWords>& option_words() {
        "--checkpoint",
        {"latest", "best"}},
       {{"eval", "generate", "serve", "translate"}, "--precision", ops::precision_names()},
+      {{"eval", "generate", "serve"}, "--kv-precision", {"auto", "int8"}},
       {{"data", "eval"}, "--part", {"train", "valid", "test"}},
       {{"data"}, "--unit", {"bytes", "characters", "words"}},
       {{"data"}, "--type", {text::tokenizer_types().begin(), text::tokenizer_types().end()}},

@@ -135,7 +135,9 @@ void add_eval(CLI::App& app) {
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (cpu)")
       .option("--precision", options->measure.precision, "P",
               fmt::format("use the decoding engine with weights in one of {} (default: the model as trained)",
-                          fmt::join(ops::precision_names(), ", ")));
+                          fmt::join(ops::precision_names(), ", ")))
+      .option("--kv-precision", options->measure.kv_precision, "P",
+              "use the decoding engine with keys and values in auto or int8 (docs/generation.md)");
   add_ranks(command, options->ranks, "measure on N processes of this machine, each with its share");
   command.flag("--strict", options->measure.strict, "refuse a text with characters or words outside the vocabulary")
       .flag("--json", options->json, "print JSON")

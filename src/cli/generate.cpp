@@ -42,7 +42,8 @@ namespace {
 
 struct GenerateArguments {
   std::string model;
-  std::optional<std::string> checkpoint, prompt, prompt_file, session, save, device, precision, score, logits;
+  std::optional<std::string> checkpoint, prompt, prompt_file, session, save, device, precision, kv_precision, score,
+      logits;
   std::optional<int64_t> tokens;
   std::map<std::string, std::optional<double>> numbers;    // of sampling, by key
   std::map<std::string, std::optional<int64_t>> integers;  // likewise
@@ -76,6 +77,7 @@ infer::GenerateOptions asked_text(const GenerateArguments& options, const infer:
   infer::GenerateOptions asked = base::read_options<recipes::Writing>(node).options;
   asked.past_end = options.no_stop;
   asked.precision = options.precision.value_or("");
+  asked.kv_precision = options.kv_precision.value_or("");
   return asked;
 }
 
@@ -363,7 +365,7 @@ int generate(const GenerateArguments& options, const std::shared_ptr<distributed
   experiment::move_to(*stored.model, device);
   if (options.prompt_file) prompt = without_mark(std::move(prompt), stored.tokenizer.get());
   begin_sharing(group, "generate", *stored.model);
-  infer::TextSession session = options.session ? infer::resume_text(stored, *options.session, asked.precision)
+  infer::TextSession session = options.session ? infer::resume_text(stored, *options.session, asked)
                                                : infer::open_text(stored, asked);
   choose_threads(stored.model->parameters().count(), 1);  // after packing, which all share
   if (options.session) {
@@ -441,7 +443,9 @@ void add_generate(CLI::App& app) {
           "write no text, but the tokens of the prompt and the logits after each, in float32, as a safetensors file")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)")
       .option("--precision", options->precision, "P",
-              fmt::format("weights on the CPU: {} (default float32)", fmt::join(ops::precision_names(), ", ")));
+              fmt::format("weights on the CPU: {} (default float32)", fmt::join(ops::precision_names(), ", ")))
+      .option("--kv-precision", options->kv_precision, "P",
+              "keys and values on the CPU: auto, which is float32 or bf16 as the weights, or int8 (default auto)");
   add_ranks(command, options->ranks, "write the texts of --num-samples on N processes of this machine");
   command.flag("--json", options->json, "print one JSON object at the end instead of streaming")
       .footer(

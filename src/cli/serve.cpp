@@ -25,7 +25,7 @@ namespace {
 
 struct ServeArguments {
   std::string model;
-  std::optional<std::string> checkpoint, precision, name;
+  std::optional<std::string> checkpoint, precision, kv_precision, name;
   int64_t session_megabytes = 1024;
   bool no_access_log = false;
   serve::ServerOptions server;
@@ -64,9 +64,12 @@ int serve_model(ServeArguments arguments) {
                        .answers = serve::open_answers(stored, arguments.precision),
                        .resets_segments = stored.conventions.resets_segments(),
                        .has_chat_template = has_chat_template(stored.folder)};
+  base::require(!served.answers || !arguments.kv_precision,
+                "serve: --kv-precision is for models that continue texts; leave it out");
   if (!served.answers) {
     stored.words("serve");
-    served.text = infer::open_text(stored, {.precision = arguments.precision.value_or("")});
+    served.text = infer::open_text(
+        stored, {.precision = arguments.precision.value_or(""), .kv_precision = arguments.kv_precision.value_or("")});
   }
   choose_threads(stored.model->parameters().count(), served.answers ? 8 : 1);
   served.threads = at::get_num_threads();
@@ -104,6 +107,8 @@ void add_serve(CLI::App& app) {
       .option("--name", arguments->name, "NAME", "the model's name in requests (default: that of its folder)")
       .option("--precision", arguments->precision, "P",
               fmt::format("weights: {} (default float32)", fmt::join(ops::precision_names(), ", ")))
+      .option("--kv-precision", arguments->kv_precision, "P",
+              "keys and values of texts: auto, which is float32 or bf16 as the weights, or int8 (default auto)")
       .option("--max-tokens", server.requests.max_tokens, "N", "tokens that a request may ask for (default 4096)",
               base::range(1, 1 << 24))
       .option("--max-requests", server.max_requests, "N", "texts that are written at once (default 32)",

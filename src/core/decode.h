@@ -30,6 +30,8 @@ struct DecodeBuild {
   bool runs = true;
   /// Rows that see keys to their right: 0, or the length of the block of memory rows that do.
   int64_t looks_right = 0;
+  /// Keys and values of the past are to be stored as int8. DecodeAttention::int8_keys() says whether a decoder does.
+  bool int8_keys = false;
 
   ops::PackedLinear pack(const at::Tensor& weight, const at::Tensor& bias) const;
   /// Several maps of the same input, stacked; a missing bias is zero if another map has one.
@@ -106,6 +108,8 @@ class DecodeAttention {
   /// sequences.
   virtual void heads(const DecodePass& pass, const float* x, float* heads) const = 0;
   virtual const ops::PackedLinear& output() const = 0;
+  /// Whether all keys and values that it keeps are int8.
+  virtual bool int8_keys() const { return false; }
   /// Throws InputError, before anything has run, if a sequence has no positions left for `rows` more rows.
   virtual void require_places(const DecodeState& /*state*/, int64_t /*rows*/) const {}
   /// Called when the segment has ended. The layer keeps these keys, in ascending order; their rows are as passed to

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "ops/decode/decode_rows.h"
 
 namespace mnemo::core {
 namespace {
@@ -66,7 +65,10 @@ void KeyRowsState::reserve(int64_t more) {
 void KeyRowsState::store(int64_t number, const float* k, const float* v) {
   for (int64_t head = 0; head < layout_.heads; ++head) {
     const int64_t d = layout_.head_dim;
-    if (layout_.wide) {
+    if (layout_.int8) {
+      ops::quantise_row(k + head * d, d, layout_.width, key<int8_t>(head, number));
+      ops::quantise_row(v + head * d, d, layout_.width, value<int8_t>(head, number));
+    } else if (layout_.wide) {
       ops::copy_row(k + head * d, d, key<float>(head, number));
       ops::copy_row(v + head * d, d, value<float>(head, number));
     } else {
@@ -126,6 +128,16 @@ void KeyRowsState::drop_to(std::span<const KeptKeys> kept, int64_t first) {
 at::Tensor KeyRowsState::tensor(bool values, int64_t count) const {
   const at::ScalarType type = layout_.wide ? at::kFloat : at::kBFloat16;
   if (count == 0) return at::empty({1, layout_.heads, 0, layout_.head_dim}, at::kFloat);
+  if (layout_.int8) {
+    at::Tensor rows = at::empty({1, layout_.heads, count, layout_.head_dim}, at::kFloat);
+    auto* to = rows.mutable_data_ptr<float>();
+    for (int64_t head = 0; head < layout_.heads; ++head) {
+      for (int64_t number = keys_ - count; number < keys_; ++number, to += layout_.head_dim)
+        ops::read_row(values ? value<int8_t>(head, number) : key<int8_t>(head, number), layout_.head_dim, layout_.width,
+                      to);
+    }
+    return rows;
+  }
   const std::byte* data = (values ? v_ : k_).as<std::byte>() +
                           (first_ + keys_ - missing_ - count) * layout_.bytes_of_row();
   return at::from_blob(const_cast<std::byte*>(data), {1, layout_.heads, count, layout_.head_dim},
@@ -146,8 +158,6 @@ void KeyRowsState::take(const at::Tensor& k, const at::Tensor& v, int64_t count)
   append(count);
 }
 
-int64_t KeyRowsState::num_bytes() const {
-  return 2 * (keys_ - missing_) * layout_.heads * layout_.head_dim * (layout_.wide ? 4 : 2);
-}
+int64_t KeyRowsState::num_bytes() const { return 2 * (keys_ - missing_) * layout_.heads * layout_.bytes_in_use(); }
 
 }  // namespace mnemo::core

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "core/decode.h"
+#include "ops/decode/decode_rows.h"
 #include "ops/linear/packed_linear.h"
 
 namespace mnemo::core {
@@ -15,8 +16,14 @@ namespace mnemo::core {
 /// vectors.
 struct KeyLayout {
   int64_t heads = 0, head_dim = 0, width = 0;
-  bool wide = true;  ///< float32, else bf16
-  int64_t bytes_of_row() const { return width * (wide ? 4 : 2); }
+  bool wide = true;   ///< float32, else bf16
+  bool int8 = false;  ///< int8 with a scale for each row (ops::row_pitch), whatever `wide` says
+  int64_t bytes_of_row() const { return bytes_of(width); }
+  /// Bytes of a row's numbers without padding, and of its scale.
+  int64_t bytes_in_use() const { return bytes_of(head_dim); }
+
+ private:
+  int64_t bytes_of(int64_t numbers) const { return int8 ? ops::row_pitch<int8_t>(numbers) : numbers * (wide ? 4 : 2); }
 };
 
 /// Keys and values of one layer of one sequence, [context; open segment], in memory that grows by a quarter. Keys of
@@ -53,11 +60,11 @@ class KeyRowsState final : public CopiedState<KeyRowsState> {
   /// The key or value row of a head.
   template <class T>
   T* key(int64_t head, int64_t number) const {
-    return k_.as<T>() + (head * capacity_ + first_ + number - missing_) * layout_.width;
+    return k_.as<T>() + (head * capacity_ + first_ + number - missing_) * ops::row_pitch<T>(layout_.width);
   }
   template <class T>
   T* value(int64_t head, int64_t number) const {
-    return v_.as<T>() + (head * capacity_ + first_ + number - missing_) * layout_.width;
+    return v_.as<T>() + (head * capacity_ + first_ + number - missing_) * ops::row_pitch<T>(layout_.width);
   }
   /// The last `count` keys or values as a tensor [1,H,count,d]; take() is the inverse.
   at::Tensor tensor(bool values, int64_t count) const;

@@ -39,9 +39,10 @@ constexpr const char* kOtherPart =
     "data.valid, or data.valid_fraction = 0.05";
 
 void require_no_text_options(const MeasureOptions& options) {
-  base::require(!options.segment_size && !options.precision && !options.documents && !options.separator &&
+  base::require(!options.segment_size && !options.by_engine() && !options.documents && !options.separator &&
                     !options.reset && !options.context && !options.strict,
-                "eval: --segment-size, --precision, --documents, --separator, --reset, --context and --strict go with "
+                "eval: --segment-size, --precision, --kv-precision, --documents, --separator, --reset, --context and "
+                "--strict go with "
                 "texts of language models");
 }
 
@@ -60,7 +61,7 @@ Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::
                        options.strict ? text::Unknown::refuse : text::Unknown::warn);
   const int64_t batch = std::min(options.batch, text->size() - 1);
   if (options.group && options.group->size() > 1) {
-    base::require(!options.precision, "eval: --precision: the decoding engine runs on one process; drop one of them");
+    base::require(!options.by_engine(), "eval: --precision: the decoding engine runs on one process; drop one of them");
     base::require(batch >= options.group->size(),
                   "eval: --batch: every process needs a part of the text; expected at least {}, found {}",
                   options.group->size(), batch);
@@ -68,10 +69,11 @@ Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::
   if (options.reset) reset_segments = *options.reset == "segments";
   const int64_t context = options.context.value_or(reset_segments ? own_context : 0);
   models::require_next_token_model(*stored.model, "eval");
-  const metrics::Likelihood likelihood = options.precision
+  const metrics::Likelihood likelihood = options.by_engine()
                                              ? infer::evaluate_text(
                                                    *infer::make_engine(stored.text("eval: --precision"),
-                                                                       options.precision, "eval"),
+                                                                       options.precision, "eval",
+                                                                       options.kv_precision.value_or("")),
                                                    text, reset_segments, context, options.should_stop)
                                              : tasks::evaluate_text(*measured_model(stored, options), text,
                                                                     {batch, options.segment_size.value_or(0),
@@ -284,12 +286,12 @@ void MeasureOptions::validate() const {
                 (1 << 20) - 1, context.value_or(0));
   base::require(!reset || *reset == "documents" || *reset == "segments",
                 "eval: --reset: expected documents or segments, found '{}'", base::printable(reset.value_or("")));
-  base::require(!precision || (batch == 1 && !segment_size),
+  base::require(!by_engine() || (batch == 1 && !segment_size),
                 "eval: --precision: the decoding engine reads one stream in the model's own segments; leave --batch "
                 "and --segment-size out");
   base::require(!translated || *translated >= 0, "eval: --translated: expected at least 0, found {}",
                 translated.value_or(0));
-  base::require(!memory || !precision, "eval: --memory: the decoding engine keeps its own; drop it or --precision");
+  base::require(!memory || !by_engine(), "eval: --memory: the decoding engine keeps its own; drop it or --precision");
   base::require(memory != "noise" || !group || group->size() == 1,
                 "eval: --memory noise: drawn by one process, segment after segment; drop it or --processes");
 }

@@ -23,9 +23,10 @@ struct MeasureOptions {
   std::optional<std::string> reset = {};      ///< "documents" or "segments"; unset: as the model was trained
   std::optional<std::string> precision =
       {};  ///< by the decoding engine: "float32", "bf16", "int8", "w8a8", "int4" or "int4_offset"
-  std::optional<std::string> task = {};      ///< of a model of images: the head that is measured
-  std::optional<int64_t> segment_size = {};  ///< tokens a segment; unset: the model's
-  std::optional<int64_t> context = {};       ///< tokens in front of the scored ones; unset: as the run evaluated
+  std::optional<std::string> kv_precision = {};  ///< likewise: "auto" or "int8" (infer::GenerateOptions)
+  std::optional<std::string> task = {};          ///< of a model of images: the head that is measured
+  std::optional<int64_t> segment_size = {};      ///< tokens a segment; unset: the model's
+  std::optional<int64_t> context = {};           ///< tokens in front of the scored ones; unset: as the run evaluated
   /// What stands in the place of the model's memory at the start of each segment: "zeros" or "noise"
   /// (models::replaced_memory); unset: the memory itself.
   std::optional<std::string> memory = {};
@@ -36,6 +37,8 @@ struct MeasureOptions {
   /// Ranks that share the measurement, with the same options; null: one process.
   std::shared_ptr<distributed::Group> group = {};
 
+  /// Whether the decoding engine runs the model.
+  bool by_engine() const { return precision || kv_precision; }
   /// Throws InputError for a value out of range, and for options that exclude each other.
   void validate() const;
 };

@@ -17,6 +17,7 @@ namespace {
 core::DecodeBuild build_of(const EngineOptions& options) {
   core::DecodeBuild build;
   build.precision = options.precision;
+  build.int8_keys = options.int8_keys;
   return build;
 }
 

@@ -26,10 +26,14 @@ namespace mnemo::infer {
 struct EngineOptions {
   /// Precision of the weights. Keys and values of the past are stored as float32 with float32 weights, else as bf16.
   ops::Precision precision = ops::Precision::float32;
+  /// Keys and values are int8 instead, with a scale for each row and head (ops::quantise_row). Only for attentions over
+  /// individual keys, without distance terms or a memory around them.
+  bool int8_keys = false;
+  bool operator==(const EngineOptions&) const = default;
 };
 
-/// Why the decoding engine cannot run a model; empty if it can.
-std::string unsupported_reason(const core::Model& model);
+/// Why the decoding engine cannot run a model with these options; empty if it can.
+std::string unsupported_reason(const core::Model& model, const EngineOptions& options = {});
 
 /// A model with its weights packed for decoding. The engine is a loop over layers that implements norms and
 /// feed-forward layers; everything else is done by the decoders of the model's attentions, memories and head
@@ -88,9 +92,9 @@ class Engine {
   int64_t bytes_per_token(int64_t keys) const;
 
  private:
-  friend std::string unsupported_reason(const core::Model& model);
+  friend std::string unsupported_reason(const core::Model& model, const EngineOptions& options);
   /// Throws InputError naming whatever cannot be decoded; packs no weights.
-  static void require_supported(const models::Model& model);
+  static void require_supported(const models::Model& model, const EngineOptions& options);
 
   struct Parts;
   struct Piece;

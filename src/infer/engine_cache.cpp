@@ -30,13 +30,16 @@ EngineCache::Weights EngineCache::weights_of(const models::Model& model) {
 }
 
 std::shared_ptr<const Engine> EngineCache::get(const std::shared_ptr<const models::Model>& model,
-                                               const std::optional<std::string>& precision, std::string_view who) {
-  if (!unsupported_reason(*model).empty()) return make_engine(model, precision, who);
+                                               const std::optional<std::string>& precision, std::string_view who,
+                                               const std::string& kv_precision) {
+  if (!unsupported_reason(*model).empty()) return make_engine(model, precision, who, kv_precision);
   const std::scoped_lock lock(mutex_);
   Weights weights = weights_of(*model);
-  if (engine_ == nullptr || engine_->model() != model || precision_ != precision || !weights_.equals(weights)) {
-    engine_ = make_engine(model, precision, who);
+  if (engine_ == nullptr || engine_->model() != model || precision_ != precision || kv_precision_ != kv_precision ||
+      !weights_.equals(weights)) {
+    engine_ = make_engine(model, precision, who, kv_precision);
     precision_ = precision;
+    kv_precision_ = kv_precision;
     weights_ = std::move(weights);
   }
   return engine_;

@@ -19,7 +19,8 @@ class EngineCache {
  public:
   /// As make_engine().
   std::shared_ptr<const Engine> get(const std::shared_ptr<const models::Model>& model,
-                                    const std::optional<std::string>& precision, std::string_view who);
+                                    const std::optional<std::string>& precision, std::string_view who,
+                                    const std::string& kv_precision = {});
 
  private:
   /// Shows that weights are no longer what they were.
@@ -34,6 +35,7 @@ class EngineCache {
   std::mutex mutex_;
   std::shared_ptr<const Engine> engine_;
   std::optional<std::string> precision_;
+  std::string kv_precision_;
   Weights weights_;
 };
 

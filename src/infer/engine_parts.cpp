@@ -58,6 +58,16 @@ bool keeps_nothing(const core::DecodeAttention& attention, const core::State& st
   return std::ranges::none_of(kept, [](const auto& field) { return field.second.defined(); });
 }
 
+/// Throws InputError if keys are to be int8 and those of a layer are not.
+void require_keys(const core::DecodeBuild& build, const core::DecodeAttention& attention, bool crosses,
+                  const std::string& what) {
+  base::require(
+      !build.int8_keys || (attention.int8_keys() && !crosses),
+      "unsupported: keys and values in int8 of {}; only attentions over individual keys keep them so, without "
+      "distance terms, cross-attention or a memory around them",
+      what);
+}
+
 }  // namespace
 
 Engine::Parts::Norm Engine::Parts::norm_of(const layers::Norm& norm) const {
@@ -113,6 +123,7 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
     Layer layer;
     layer.name = of_stack.name;
     layer.attention = decoder_of(attention, [&] { return of_stack.attention->decoder(build); });
+    require_keys(build, *layer.attention, of_stack.cross != nullptr, attention);
     layer.only_keys = build.runs && keeps_nothing(*layer.attention, start.child(layer.name));
     layer.context = static_cast<int>(beside.context_of(static_cast<int64_t>(layers.size())));
     if (std::find(views.begin(), views.end(), layer.context) == views.end()) views.push_back(layer.context);
@@ -142,19 +153,20 @@ Engine::Parts::Parts(const models::Model& model, const core::DecodeBuild& of) {
   if (build.runs) embedding = table.plain ? EmbeddingRows(*table.plain) : EmbeddingRows(build, *table.adaptive, dim);
 }
 
-std::string unsupported_reason(const core::Model& model) {
+std::string unsupported_reason(const core::Model& model, const EngineOptions& options) {
   const auto* built = dynamic_cast<const models::Model*>(&model);
   if (built == nullptr) return "the model was not built from options";
   try {
-    Engine::require_supported(*built);
+    Engine::require_supported(*built, options);
   } catch (const base::InputError& error) {
     return error.what();
   }
   return {};
 }
 
-void Engine::require_supported(const models::Model& model) {
+void Engine::require_supported(const models::Model& model, const EngineOptions& options) {
   core::DecodeBuild build;
+  build.int8_keys = options.int8_keys;
   build.runs = false;
   const Parts parts(model, build);
 }

@@ -32,6 +32,8 @@ struct GenerateOptions {
   /// Weights of the decoding engine, a name of ops::Precision; empty: float32 if the engine supports the model, else
   /// the model itself.
   std::string precision = {};
+  /// Keys and values of the decoding engine: "int8", or "auto" or empty: float32 beside float32 weights, else bf16.
+  std::string kv_precision = {};
   /// Asked before each token and every 64 tokens that are read; then base::Stopped is thrown, and the session is as it
   /// was before the call, or after the last token.
   base::ShouldStop should_stop = {};

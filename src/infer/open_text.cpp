@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "core/mapped_tensor.h"
 #include "infer/generation_settings.h"
 #include "models/text_model.h"
@@ -10,10 +11,20 @@
 namespace mnemo::infer {
 
 std::shared_ptr<const Engine> make_engine(std::shared_ptr<const models::Model> model,
-                                          const std::optional<std::string>& precision, std::string_view who) {
+                                          const std::optional<std::string>& precision, std::string_view who,
+                                          const std::string& kv_precision) {
   EngineOptions options;
   const std::string where = fmt::format("{}: --precision", who);
   if (precision) options.precision = ops::precision_of(*precision, where);
+  options.int8_keys = kv_precision == "int8";
+  base::require(options.int8_keys || kv_precision.empty() || kv_precision == "auto",
+                "{}: --kv-precision: expected auto or int8, found '{}'", who, base::printable(kv_precision, 40));
+  if (options.int8_keys) {
+    const std::string reason = unsupported_reason(*model, options);
+    base::require(reason.empty(),
+                  "{}: --kv-precision int8: the decoding engine cannot run this model so: {}; leave the option out",
+                  who, reason);
+  }
   const std::string reason = unsupported_reason(*model);
   if (!reason.empty()) {
     base::require(!precision, "{} {}: the decoding engine cannot run this model: {}; leave the option out", where,
@@ -31,8 +42,9 @@ TextSession open_text(const bundle::Bundle& bundle, const GenerateOptions& optio
                 "model was trained with",
                 bundle.folder, tokens, words);
   const auto precision = options.precision.empty() ? std::nullopt : std::optional(options.precision);
-  const std::shared_ptr<const Engine> engine = engines != nullptr ? engines->get(model, precision, "generate")
-                                                                  : make_engine(model, precision, "generate");
+  const std::shared_ptr<const Engine> engine = engines != nullptr
+                                                   ? engines->get(model, precision, "generate", options.kv_precision)
+                                                   : make_engine(model, precision, "generate", options.kv_precision);
   if (!engine) {
     // The model reads its weights for every token.
     for (const layers::Parameter& parameter : model->parameters().all()) {
@@ -45,9 +57,10 @@ TextSession open_text(const bundle::Bundle& bundle, const GenerateOptions& optio
   return {std::move(session), bundle.tokenizer, end_tokens(bundle)};
 }
 
-TextSession resume_text(const bundle::Bundle& bundle, const std::string& session_file, const std::string& precision,
+TextSession resume_text(const bundle::Bundle& bundle, const std::string& session_file, const GenerateOptions& options,
                         EngineCache* engines) {
-  return open_text(bundle, {.precision = precision}, engines).load(session_file);
+  const GenerateOptions precisions{.precision = options.precision, .kv_precision = options.kv_precision};
+  return open_text(bundle, precisions, engines).load(session_file);
 }
 
 }  // namespace mnemo::infer

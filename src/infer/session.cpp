@@ -229,12 +229,15 @@ Session::Mark Session::mark() const {
   mark.progress_ = progress_;
   mark.counts_ = counts_;
   mark.decoding_ = decoding_;
+  if (engine_) mark.options_ = engine_->options();
   return mark;
 }
 
 void Session::rewind(const Mark& mark) {
   base::require(mark.model_ == model_ && mark.decoding_.has_value() == decoding_.has_value(),
                 "session: the mark belongs to a session of another model");
+  base::require(!engine_ || mark.options_ == engine_->options(),
+                "session: the mark belongs to a session of another precision");
   progress_ = mark.progress_;
   counts_ = mark.counts_;
   decoding_ = mark.decoding_;

@@ -78,16 +78,18 @@ class Session {
     Progress progress_;
     TokenCounts counts_;
     std::optional<Decoding> decoding_;
+    EngineOptions options_;
   };
   Mark mark() const;
-  /// Undoes everything since the mark, which can be used again. Throws InputError if the mark belongs to another model.
+  /// Undoes everything since the mark, which can be used again. Throws InputError if the mark belongs to another model
+  /// or precision.
   void rewind(const Mark& mark);
 
   /// Writes the session (not the model) as a safetensors file, or to memory.
   void save(const std::string& path) const;
   std::string save_bytes() const;
   /// Continues from such a file exactly. Throws InputError if the file is damaged, is not a session, or belongs to a
-  /// model with other options or weights.
+  /// model with other options or weights, or if its keys are int8 and the engine's are not, or the other way round.
   static Session load(const std::string& path, std::shared_ptr<const core::Model> model);
   static Session load(const std::string& path, std::shared_ptr<const Engine> engine);
   /// Same from memory.

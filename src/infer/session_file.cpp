@@ -28,6 +28,7 @@ constexpr const char* kRepetition = "repetition_penalty";
 constexpr const char* kFrequency = "frequency_penalty";
 constexpr const char* kPresence = "presence_penalty";
 constexpr const char* kResets = "reset_segments";
+constexpr const char* kKeys = "kv_precision";  // only of int8
 constexpr const char* kRead = "counts.read";
 constexpr const char* kWritten = "counts.written";
 
@@ -235,6 +236,7 @@ weights::TensorFile Session::to_file() const {
                    {kRepetition, fmt::format("{}", options.repetition_penalty)},
                    {kFrequency, fmt::format("{}", options.frequency_penalty)},
                    {kPresence, fmt::format("{}", options.presence_penalty)}};
+  if (engine_ && engine_->options().int8_keys) file.metadata[kKeys] = "int8";
   return file;
 }
 
@@ -257,6 +259,12 @@ Progress Session::read_progress(const weights::TensorFile& file, const std::stri
                 "{}: this session belongs to a model with other options or weights (fingerprint {}, this model's is "
                 "{}); load it with the model it was saved with",
                 name, base::printable(header.text("model"), 64), fingerprint_.text());
+  const std::string keys = header.has(kKeys) ? header.text(kKeys) : "auto",
+                    own = engine_ && engine_->options().int8_keys ? "int8" : "auto";
+  base::require(keys == own,
+                "{}: expected a session with kv_precision {}, found {}; continue it with the kv_precision that it was "
+                "saved with",
+                name, own, base::printable(keys, 40));
   try {
     set_sampling({.temperature = header.number<double>("temperature"),
                   .top_k = header.number<int64_t>("top_k"),

@@ -8,6 +8,7 @@ namespace mnemo::test {
 namespace {
 
 using infer::Engine;
+using infer::EngineOptions;
 using infer::GenerateOptions;
 using infer::Scheduler;
 using infer::Session;
@@ -33,14 +34,12 @@ class Sessions : public Conformance {
   }
 
   /// Read and written in parts, and carried to another engine of the same weights after each.
-  static std::vector<int64_t> in_parts(const std::shared_ptr<const models::Model>& model, ops::Precision precision,
+  static std::vector<int64_t> in_parts(const std::shared_ptr<const models::Model>& model, const EngineOptions& options,
                                        bool reset) {
     const auto moved = [&](const Session& session) {
-      return Session::load_bytes(session.save_bytes(),
-                                 std::make_shared<const Engine>(model, infer::EngineOptions{precision}));
+      return Session::load_bytes(session.save_bytes(), std::make_shared<const Engine>(model, options));
     };
-    Session session = moved(
-        open(std::make_shared<const Engine>(model, infer::EngineOptions{precision}), 3, reset).session());
+    Session session = moved(open(std::make_shared<const Engine>(model, options), 3, reset).session());
     const std::vector<int64_t> tokens = prompt(9, 20);
     size_t fed = 0;
     for (const size_t count : {1, 2, 4, 2}) {
@@ -84,14 +83,19 @@ TEST_P(Sessions, WriteTheSameTokensInPartsElsewhereAndBesideOthers) {
   const std::shared_ptr<models::Model> model = make_model(config().options, at::kFloat);
   warm_state(*model, 2);
   if (!infer::unsupported_reason(*model).empty()) return;
-  for (const ops::Precision precision : {ops::Precision::float32, ops::Precision::bf16, ops::Precision::int8}) {
+  for (const EngineOptions& options : {EngineOptions{},
+                                       {.precision = ops::Precision::bf16},
+                                       {.precision = ops::Precision::int8},
+                                       {.int8_keys = true}}) {
+    if (!infer::unsupported_reason(*model, options).empty()) continue;
     for (const bool reset : {false, true}) {
-      const std::string where = fmt::format("{}{}", ops::name_of(precision), reset ? ", reset" : "");
-      const auto engine = std::make_shared<const Engine>(model, infer::EngineOptions{precision});
+      const std::string where = fmt::format("{}{}{}", ops::name_of(options.precision),
+                                            options.int8_keys ? ", int8 keys" : "", reset ? ", reset" : "");
+      const auto engine = std::make_shared<const Engine>(model, options);
       TextSession whole = open(engine, 3, reset);
       whole.session().feed(prompt(9, 20));
       const std::vector<int64_t> expected = take(whole.session(), kWritten);
-      EXPECT_EQ(in_parts(model, precision, reset), expected) << where;
+      EXPECT_EQ(in_parts(model, options, reset), expected) << where;
       EXPECT_EQ(beside(engine, reset), expected) << where;
     }
   }

@@ -89,6 +89,10 @@ TEST_F(CommandLine, CompareGivesTablesAndAReport) {
   EXPECT_TRUE(holds(wrong.err,
                     "generate: --precision: expected one of float32, bf16, int8, w8a8, int4, int4_offset, found 'fp8'"))
       << wrong.err;
+  const Finished keys = run({"generate", out + "/runs/text-grc-more-seed0", "--kv-precision", "int8"});
+  EXPECT_EQ(keys.status, 2);
+  EXPECT_TRUE(holds(keys.err, "generate: --kv-precision int8: the decoding engine cannot run this model so: "))
+      << keys.err;
 
   // It is in a run's folder with its recipe, so its data is known; nothing else of the run is left.
   const Finished measured = run({"eval", out + "/runs/text-no-memory-seed1", "--json"});

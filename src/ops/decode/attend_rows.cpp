@@ -25,7 +25,8 @@ HWY_INLINE void transpose_keys(const T* k, int64_t keys, int64_t width, float* t
   const F d;
   for (int64_t c = 0; c < width; c += kLanes) {
     hn::Vec<F> rows[kLanes], turned[kLanes];
-    HWY_UNROLL(16) for (int i = 0; i < kLanes; ++i) rows[i] = i < keys ? load(k + i * width + c) : hn::Zero(d);
+    HWY_UNROLL(16)
+    for (int i = 0; i < kLanes; ++i) rows[i] = i < keys ? load(k + i * row_pitch<T>(width) + c) : hn::Zero(d);
     HWY_UNROLL(4) for (int step = 1; step < kLanes; step *= 2) {
       HWY_UNROLL(8) for (int i = 0; i < kLanes / 2; ++i) {
         turned[i] = hn::ConcatEven(d, rows[2 * i + 1], rows[2 * i]);
@@ -66,7 +67,7 @@ HWY_INLINE void key_scores_of_rows_impl(const float* q, int64_t queries, const T
   if (static_cast<int64_t>(memory.size()) < width * kLanes) memory.resize(static_cast<size_t>(width * kLanes));
   float* keys = memory.data();
   for (int64_t j = 0; j < count; j += kLanes) {
-    transpose_keys(k + j * width, std::min<int64_t>(kLanes, count - j), width, keys);
+    transpose_keys(k + j * row_pitch<T>(width), std::min<int64_t>(kLanes, count - j), width, keys);
     for (int64_t first = 0; first < queries; first += kMostQueries) {
       with_queries<kMostQueries>(queries - first, [&](auto some) HWY_ATTR {
         constexpr int kQueries = some();
@@ -87,9 +88,13 @@ HWY_INLINE void key_scores_of_rows_impl(const float* q, int64_t queries, const T
 template <class T>
 HWY_INLINE void weigh_values_of_rows_impl(const float* p, int64_t queries, int64_t p_stride, const T* v,
                                           const int64_t* counts, int64_t width, float* o) {
-  weigh_blocks(
-      p, queries, p_stride, v, [&](int64_t query) { return counts[query]; },
-      *std::max_element(counts, counts + queries), width, o);
+  const int64_t most = *std::max_element(counts, counts + queries);
+  const auto count = [&](int64_t query) { return counts[query]; };
+  if constexpr (std::is_same_v<T, int8_t>) {
+    weigh_scaled_blocks(p, queries, p_stride, v, count, most, width, o);
+  } else {
+    weigh_blocks(p, queries, p_stride, v, count, most, width, o);
+  }
 }
 
 void KeyScoresOfRowsFloat(const float* q, int64_t queries, const float* k, int64_t count, int64_t width, float* s,
@@ -100,11 +105,20 @@ void KeyScoresOfRowsBf16(const float* q, int64_t queries, const Bf16Bits* k, int
                          int64_t s_stride) {
   key_scores_of_rows_impl(q, queries, k, count, width, s, s_stride);
 }
+void KeyScoresOfRowsInt8(const float* q, int64_t queries, const int8_t* k, int64_t count, int64_t width, float* s,
+                         int64_t s_stride) {
+  key_scores_of_rows_impl(q, queries, k, count, width, s, s_stride);
+  scale_scores(k, queries, count, width, s, s_stride);
+}
 void WeighValuesOfRowsFloat(const float* p, int64_t queries, int64_t p_stride, const float* v, const int64_t* counts,
                             int64_t width, float* o) {
   weigh_values_of_rows_impl(p, queries, p_stride, v, counts, width, o);
 }
 void WeighValuesOfRowsBf16(const float* p, int64_t queries, int64_t p_stride, const Bf16Bits* v, const int64_t* counts,
+                           int64_t width, float* o) {
+  weigh_values_of_rows_impl(p, queries, p_stride, v, counts, width, o);
+}
+void WeighValuesOfRowsInt8(const float* p, int64_t queries, int64_t p_stride, const int8_t* v, const int64_t* counts,
                            int64_t width, float* o) {
   weigh_values_of_rows_impl(p, queries, p_stride, v, counts, width, o);
 }
@@ -117,8 +131,10 @@ namespace mnemo::ops {
 
 HWY_EXPORT(KeyScoresOfRowsFloat);
 HWY_EXPORT(KeyScoresOfRowsBf16);
+HWY_EXPORT(KeyScoresOfRowsInt8);
 HWY_EXPORT(WeighValuesOfRowsFloat);
 HWY_EXPORT(WeighValuesOfRowsBf16);
+HWY_EXPORT(WeighValuesOfRowsInt8);
 
 template <>
 void key_scores_of_rows(const float* q, int64_t queries, const float* k, int64_t count, int64_t width, float* s,
@@ -131,6 +147,11 @@ void key_scores_of_rows(const float* q, int64_t queries, const Bf16Bits* k, int6
   HWY_DYNAMIC_DISPATCH(KeyScoresOfRowsBf16)(q, queries, k, count, width, s, s_stride);
 }
 template <>
+void key_scores_of_rows(const float* q, int64_t queries, const int8_t* k, int64_t count, int64_t width, float* s,
+                        int64_t s_stride) {
+  HWY_DYNAMIC_DISPATCH(KeyScoresOfRowsInt8)(q, queries, k, count, width, s, s_stride);
+}
+template <>
 void weigh_values_of_rows(const float* p, int64_t queries, int64_t p_stride, const float* v, const int64_t* counts,
                           int64_t width, float* o) {
   HWY_DYNAMIC_DISPATCH(WeighValuesOfRowsFloat)(p, queries, p_stride, v, counts, width, o);
@@ -139,6 +160,11 @@ template <>
 void weigh_values_of_rows(const float* p, int64_t queries, int64_t p_stride, const Bf16Bits* v, const int64_t* counts,
                           int64_t width, float* o) {
   HWY_DYNAMIC_DISPATCH(WeighValuesOfRowsBf16)(p, queries, p_stride, v, counts, width, o);
+}
+template <>
+void weigh_values_of_rows(const float* p, int64_t queries, int64_t p_stride, const int8_t* v, const int64_t* counts,
+                          int64_t width, float* o) {
+  HWY_DYNAMIC_DISPATCH(WeighValuesOfRowsInt8)(p, queries, p_stride, v, counts, width, o);
 }
 
 }  // namespace mnemo::ops

@@ -7,7 +7,9 @@
 #include <hwy/contrib/math/math-inl.h>
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
+#include <cstring>
 #include <type_traits>
 
 #include "ops/activation.h"
@@ -56,7 +58,7 @@ HWY_INLINE void store_sums(hn::Vec<F> (&sums)[N], int64_t step, float* to) {
 template <int Q, int N, class T>
 HWY_INLINE void score_block(const float* q, const T* k, int64_t step, int64_t width, float* s, int64_t s_stride) {
   const F d;
-  const int64_t stride = step * width;
+  const int64_t stride = step * row_pitch<T>(width);
   hn::Vec<F> sums[Q][N];
   HWY_UNROLL(4) for (int i = 0; i < Q; ++i) { HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[i][n] = hn::Zero(d); }
   for (int64_t c = 0; c < width; c += kLanes) {
@@ -118,8 +120,8 @@ HWY_INLINE void key_scores_of_queries_impl(const float* q, int64_t queries, cons
       // Sums of all queries and keys of a block stay in registers.
       each_block<(some() == 1 || (some() < 4 && kLanes == 16)) ? kStreams : kStreams / 2>(
           count, [&](auto keys, int64_t j, int64_t step) HWY_ATTR {
-            score_block<some(), keys()>(q + first * width, k + j * width, step, width, s + first * s_stride + j,
-                                        s_stride);
+            score_block<some(), keys()>(q + first * width, k + j * row_pitch<T>(width), step, width,
+                                        s + first * s_stride + j, s_stride);
           });
     });
   }
@@ -128,8 +130,12 @@ HWY_INLINE void key_scores_of_queries_impl(const float* q, int64_t queries, cons
 template <class T>
 HWY_INLINE void weigh_values_of_queries_impl(const float* p, int64_t queries, int64_t p_stride, const T* v,
                                              int64_t count, int64_t width, float* o) {
-  weigh_blocks(
-      p, queries, p_stride, v, [&](int64_t) { return count; }, count, width, o);
+  const auto all = [&](int64_t) { return count; };
+  if constexpr (std::is_same_v<T, int8_t>) {
+    weigh_scaled_blocks(p, queries, p_stride, v, all, count, width, o);
+  } else {
+    weigh_blocks(p, queries, p_stride, v, all, count, width, o);
+  }
 }
 
 void KeyScoresAtDistanceFloat(const float* q, const float* qr, const float* k, const float* r, int64_t count,
@@ -148,11 +154,20 @@ void KeyScoresOfQueriesBf16(const float* q, int64_t queries, const Bf16Bits* k, 
                             int64_t s_stride) {
   key_scores_of_queries_impl(q, queries, k, count, width, s, s_stride);
 }
+void KeyScoresOfQueriesInt8(const float* q, int64_t queries, const int8_t* k, int64_t count, int64_t width, float* s,
+                            int64_t s_stride) {
+  key_scores_of_queries_impl(q, queries, k, count, width, s, s_stride);
+  scale_scores(k, queries, count, width, s, s_stride);
+}
 void WeighValuesOfQueriesFloat(const float* p, int64_t queries, int64_t p_stride, const float* v, int64_t count,
                                int64_t width, float* o) {
   weigh_values_of_queries_impl(p, queries, p_stride, v, count, width, o);
 }
 void WeighValuesOfQueriesBf16(const float* p, int64_t queries, int64_t p_stride, const Bf16Bits* v, int64_t count,
+                              int64_t width, float* o) {
+  weigh_values_of_queries_impl(p, queries, p_stride, v, count, width, o);
+}
+void WeighValuesOfQueriesInt8(const float* p, int64_t queries, int64_t p_stride, const int8_t* v, int64_t count,
                               int64_t width, float* o) {
   weigh_values_of_queries_impl(p, queries, p_stride, v, count, width, o);
 }
@@ -168,6 +183,15 @@ void CopyBf16(const float* x, int64_t size, Bf16Bits* to) {
     const auto nearest = hn::ShiftRight<16>(hn::Add(bits, half)), quiet = hn::Or(high, hn::Set(whole, 0x40u));
     const auto rounded = hn::IfThenElse(hn::RebindMask(whole, hn::IsNaN(value)), quiet, nearest);
     hn::StoreU(hn::DemoteTo(narrow, hn::BitCast(with_sign, rounded)), narrow, to + i);
+  });
+}
+
+// x / scale to the nearest numbers, which are -127 .. 127.
+void DivideToInt8(const float* x, int64_t size, float scale, int8_t* to) {
+  each(size, [&](auto d, int64_t i) HWY_ATTR {
+    const hn::Rebind<int8_t, decltype(d)> narrow;
+    const auto number = hn::NearestInt(hn::Div(hn::LoadU(d, x + i), hn::Set(d, scale)));
+    hn::StoreU(hn::DemoteTo(narrow, number), narrow, to + i);
   });
 }
 
@@ -319,9 +343,12 @@ HWY_EXPORT(KeyScoresAtDistanceFloat);
 HWY_EXPORT(KeyScoresAtDistanceBf16);
 HWY_EXPORT(KeyScoresOfQueriesFloat);
 HWY_EXPORT(KeyScoresOfQueriesBf16);
+HWY_EXPORT(KeyScoresOfQueriesInt8);
 HWY_EXPORT(WeighValuesOfQueriesFloat);
 HWY_EXPORT(WeighValuesOfQueriesBf16);
+HWY_EXPORT(WeighValuesOfQueriesInt8);
 HWY_EXPORT(CopyBf16);
+HWY_EXPORT(DivideToInt8);
 HWY_EXPORT(AbcStep);
 HWY_EXPORT(WriteRows);
 HWY_EXPORT(NormaliseRow);
@@ -339,6 +366,11 @@ void key_scores_of_queries(const float* q, int64_t queries, const Bf16Bits* k, i
   HWY_DYNAMIC_DISPATCH(KeyScoresOfQueriesBf16)(q, queries, k, count, width, s, s_stride);
 }
 template <>
+void key_scores_of_queries(const float* q, int64_t queries, const int8_t* k, int64_t count, int64_t width, float* s,
+                           int64_t s_stride) {
+  HWY_DYNAMIC_DISPATCH(KeyScoresOfQueriesInt8)(q, queries, k, count, width, s, s_stride);
+}
+template <>
 void weigh_values_of_queries(const float* p, int64_t queries, int64_t p_stride, const float* v, int64_t count,
                              int64_t width, float* o) {
   HWY_DYNAMIC_DISPATCH(WeighValuesOfQueriesFloat)(p, queries, p_stride, v, count, width, o);
@@ -347,6 +379,11 @@ template <>
 void weigh_values_of_queries(const float* p, int64_t queries, int64_t p_stride, const Bf16Bits* v, int64_t count,
                              int64_t width, float* o) {
   HWY_DYNAMIC_DISPATCH(WeighValuesOfQueriesBf16)(p, queries, p_stride, v, count, width, o);
+}
+template <>
+void weigh_values_of_queries(const float* p, int64_t queries, int64_t p_stride, const int8_t* v, int64_t count,
+                             int64_t width, float* o) {
+  HWY_DYNAMIC_DISPATCH(WeighValuesOfQueriesInt8)(p, queries, p_stride, v, count, width, o);
 }
 template <>
 void key_scores(const float* q, const float* qr, const float* k, const float* r, int64_t count, int64_t width,
@@ -370,6 +407,23 @@ void weigh_values(const float* p, const Bf16Bits* v, int64_t count, int64_t widt
 }
 void copy_row(const float* x, int64_t size, float* to) { std::copy_n(x, size, to); }
 void copy_row(const float* x, int64_t size, Bf16Bits* to) { HWY_DYNAMIC_DISPATCH(CopyBf16)(x, size, to); }
+void quantise_row(const float* x, int64_t size, int64_t width, int8_t* to) {
+  // The bits of numbers without their signs are in the order of the numbers; those of infinity and NaN come last.
+  uint32_t most = 0;
+  for (int64_t c = 0; c < size; ++c) most = std::max(most, std::bit_cast<uint32_t>(x[c]) & 0x7FFFFFFFu);
+  const auto largest = std::bit_cast<float>(most);
+  const float exact = std::isfinite(largest) ? largest / 127.0f : NAN;
+  Bf16Bits rounded;
+  copy_row(&exact, 1, &rounded);
+  std::fill_n(to, width, int8_t{0});
+  std::memcpy(to + width, &rounded, sizeof rounded);
+  const float scale = row_scale(to, width);
+  if (scale >= FLT_MIN) HWY_DYNAMIC_DISPATCH(DivideToInt8)(x, size, scale, to);
+}
+void read_row(const int8_t* row, int64_t size, int64_t width, float* to) {
+  const float scale = row_scale(row, width);
+  for (int64_t c = 0; c < size; ++c) to[c] = scale * static_cast<float>(row[c]);
+}
 void abc_step(const AbcSlots& slots, const float* q, const float* k, const float* v, const float* control,
               AbcActivation activation, float eps, float* scratch, float* o) {
   HWY_DYNAMIC_DISPATCH(AbcStep)(slots, q, k, v, control, activation, eps, scratch, o);

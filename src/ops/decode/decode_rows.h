@@ -1,6 +1,9 @@
 #pragma once
 
+#include <bit>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include "ops/abc/abc.h"
 
@@ -15,6 +18,19 @@ inline constexpr int64_t kHeadStep = 16;
 /// bfloat16 in memory.
 using Bf16Bits = uint16_t;
 
+/// Values from a row of keys or values to the next. A row of int8 is its numbers and then its scale, a bfloat16:
+///   x = scale * number,   number = round(x / scale) in -127 .. 127,   scale = max |x| / 127 rounded to bfloat16
+/// so that scale * number has no rounding error in float32, and rows made of such products get the same bits.
+template <class T>
+constexpr int64_t row_pitch(int64_t width) {
+  return width + (std::is_same_v<T, int8_t> ? static_cast<int64_t>(sizeof(Bf16Bits)) : 0);
+}
+inline float row_scale(const int8_t* row, int64_t width) {
+  Bf16Bits bits;
+  std::memcpy(&bits, row + width, sizeof bits);
+  return std::bit_cast<float>(uint32_t{bits} << 16);
+}
+
 /// s_j = q . k_j + qr . r_j for `count` keys. k: rows starting at the first key; r: rows starting at the first key's
 /// distance, in DESCENDING order, null = no position term. T: float or Bf16Bits.
 template <class T>
@@ -25,7 +41,7 @@ template <class T>
 void weigh_values(const float* p, const T* v, int64_t count, int64_t width, float* o);
 
 /// key_scores() of several queries over shared keys, read once for up to four queries: q [queries,width],
-/// s [queries,s_stride], without a position term.
+/// s [queries,s_stride], without a position term. T: also int8_t.
 template <class T>
 void key_scores_of_queries(const float* q, int64_t queries, const T* k, int64_t count, int64_t width, float* s,
                            int64_t s_stride);
@@ -38,6 +54,12 @@ void weigh_values_of_queries(const float* p, int64_t queries, int64_t p_stride, 
 /// Copies values, rounding to nearest.
 void copy_row(const float* x, int64_t size, float* to);
 void copy_row(const float* x, int64_t size, Bf16Bits* to);
+
+/// Writes a row of int8 [row_pitch(width)] with zeros behind its `size` numbers. The scale of numbers that are not all
+/// finite is NaN.
+void quantise_row(const float* x, int64_t size, int64_t width, int8_t* to);
+/// The first `size` numbers of such a row, times the scale.
+void read_row(const int8_t* row, int64_t size, int64_t width, float* to);
 
 /// One head's slots of attention with bounded memory (ops/abc.h): k, v [n,width], z [n].
 struct AbcSlots {

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <vector>
 
 #include "ops/decode/decode_rows.h"
 
@@ -26,6 +27,10 @@ using U = hn::FixedTag<uint32_t, kLanes>;
 HWY_INLINE hn::Vec<F> load(const float* x) { return hn::LoadU(F(), x); }
 HWY_INLINE hn::Vec<F> load(const Bf16Bits* x) {
   return hn::BitCast(F(), hn::ShiftLeft<16>(hn::PromoteTo(U(), hn::LoadU(hn::FixedTag<uint16_t, kLanes>(), x))));
+}
+HWY_INLINE hn::Vec<F> load(const int8_t* x) {
+  return hn::ConvertTo(F(),
+                       hn::PromoteTo(hn::FixedTag<int32_t, kLanes>(), hn::LoadU(hn::FixedTag<int8_t, kLanes>(), x)));
 }
 
 HWY_INLINE float sum_of(hn::Vec<F> x) { return hn::GetLane(hn::SumOfLanes(F(), x)); }
@@ -55,14 +60,15 @@ template <int Q, int N, class T>
 HWY_INLINE void weigh_block(const float* p, int64_t p_stride, const T* v, const int64_t (&counts)[Q], int64_t width,
                             float* o, bool more) {
   const F d;
+  const int64_t pitch = row_pitch<T>(width);
   hn::Vec<F> sums[Q][N];
   HWY_UNROLL(4) for (int i = 0; i < Q; ++i) { HWY_UNROLL(8) for (int n = 0; n < N; ++n) sums[i][n] = hn::Zero(d); }
   const auto add = [&](int64_t j) HWY_ATTR {
     hn::Vec<F> weight[Q];
     HWY_UNROLL(4) for (int i = 0; i < Q; ++i) weight[i] = hn::Set(d, p[i * p_stride + j]);
     HWY_UNROLL(8) for (int n = 0; n < N; ++n) {
-      const auto value = load(v + j * width + n * kLanes);
-      __builtin_prefetch(v + j * width + n * kLanes + kAhead / sizeof(T), 0, 3);
+      const auto value = load(v + j * pitch + n * kLanes);
+      __builtin_prefetch(v + j * pitch + n * kLanes + kAhead / sizeof(T), 0, 3);
       HWY_UNROLL(4) for (int i = 0; i < Q; ++i) sums[i][n] = hn::MulAdd(weight[i], value, sums[i][n]);
     }
   };
@@ -80,7 +86,7 @@ HWY_INLINE void weigh_block(const float* p, int64_t p_stride, const T* v, const 
       if (j >= counts[i]) continue;
       const auto weight = hn::Set(d, p[i * p_stride + j]);
       HWY_UNROLL(8)
-      for (int n = 0; n < N; ++n) sums[i][n] = hn::MulAdd(weight, load(v + j * width + n * kLanes), sums[i][n]);
+      for (int n = 0; n < N; ++n) sums[i][n] = hn::MulAdd(weight, load(v + j * pitch + n * kLanes), sums[i][n]);
     }
   }
   HWY_UNROLL(4) for (int i = 0; i < Q; ++i) {
@@ -117,11 +123,43 @@ HWY_INLINE void weigh_blocks(const float* p, int64_t queries, int64_t p_stride, 
       with_queries<kMostQueries>(together, [&](auto some) HWY_ATTR {
         int64_t values[some()];
         for (int i = 0; i < some(); ++i) values[i] = left(first + i);
-        weigh_channels<some()>(p + first * p_stride + from, p_stride, v + from * width, values, width,
+        weigh_channels<some()>(p + first * p_stride + from, p_stride, v + from * row_pitch<T>(width), values, width,
                                o + first * width, from > 0);
       });
     }
   }
+}
+
+// The scales of rows of int8, until the next call.
+HWY_INLINE const float* scales_of(const int8_t* rows, int64_t count, int64_t width) {
+  thread_local std::vector<float> memory;
+  if (static_cast<int64_t>(memory.size()) < count) memory.resize(static_cast<size_t>(count + count / 2));
+  for (int64_t j = 0; j < count; ++j)
+    memory[static_cast<size_t>(j)] = row_scale(rows + j * row_pitch<int8_t>(width), width);
+  return memory.data();
+}
+
+// Scores of the numbers of int8 keys, times the keys' scales.
+HWY_INLINE void scale_scores(const int8_t* k, int64_t queries, int64_t count, int64_t width, float* s,
+                             int64_t s_stride) {
+  const float* scales = scales_of(k, count, width);
+  for (int64_t i = 0; i < queries; ++i) {
+    for (int64_t j = 0; j < count; ++j) s[i * s_stride + j] *= scales[j];
+  }
+}
+
+// weigh_blocks() of int8 values: each weight times its value's scale.
+template <class Count>
+HWY_INLINE void weigh_scaled_blocks(const float* p, int64_t queries, int64_t p_stride, const int8_t* v,
+                                    const Count& count, int64_t most, int64_t width, float* o) {
+  thread_local std::vector<float> memory;
+  if (static_cast<int64_t>(memory.size()) < queries * most) memory.resize(static_cast<size_t>(queries * most * 3 / 2));
+  const float* scales = scales_of(v, most, width);
+  for (int64_t i = 0; i < queries; ++i) {
+    float* weights = memory.data() + i * most;
+    for (int64_t j = 0; j < count(i); ++j) weights[j] = p[i * p_stride + j] * scales[j];
+  }
+  weigh_blocks(memory.data(), queries, most, v, count, most, width, o);
 }
 
 }  // namespace mnemo::ops::HWY_NAMESPACE

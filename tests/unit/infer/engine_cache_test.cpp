@@ -16,7 +16,12 @@ TEST(EngineCache, PacksAgainOnlyForOtherWeightsOrAnotherPrecision) {
     auto kept = cache.get(model, {}, "test");
     EXPECT_EQ(cache.get(model, {}, "test"), kept) << of.name;
     EXPECT_NE(cache.get(model, "int8", "test"), kept) << of.name;
+    if (unsupported_reason(*model, {.int8_keys = true}).empty()) {
+      const auto int8_keys = cache.get(model, {}, "test", "int8");
+      EXPECT_TRUE(int8_keys->options().int8_keys) << of.name;
+    }
     kept = cache.get(model, {}, "test");
+    EXPECT_FALSE(kept->options().int8_keys) << of.name;
     const auto expect_new = [&](const char* why) {
       const auto next = cache.get(model, {}, "test");
       EXPECT_NE(next, kept) << of.name << ": " << why;

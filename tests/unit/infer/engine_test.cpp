@@ -168,11 +168,11 @@ TEST(Engine, FewerBitsStayNear) {
 // To the bit, although the rows of a prompt read keys together.
 TEST(Engine, GivesTheLogitsAfterEveryToken) {
   for (const auto& [number, segment, count] : {std::tuple{9, 5, 150}, {0, 600, 530}, {2, 600, 530}, {8, 600, 100}}) {
-    for (const ops::Precision precision : {ops::Precision::float32, ops::Precision::bf16}) {
+    for (const EngineOptions& options : {EngineOptions{}, {.precision = ops::Precision::bf16}, {.int8_keys = true}}) {
       const Case& of = cases()[static_cast<size_t>(number)];
       const auto engine = std::make_shared<Engine>(
           build({of.name, [&](auto& o) { of.change(o), o.backbone.stack().position.max_len = 600; }}, segment),
-          EngineOptions{precision});
+          options);
       const std::vector<int64_t> tokens = text(count);
       EngineSequence sequence = engine->begin();
       std::vector<std::vector<float>> found;
@@ -192,7 +192,11 @@ TEST(Engine, TheLoopOverTokensAllocatesNothing) {
     if (of.name == "compressive") continue;  // it compresses with LibTorch when a segment ends
     for (const ops::Precision precision :
          {ops::Precision::float32, ops::Precision::int8, ops::Precision::w8a8, ops::Precision::int4}) {
-      const auto engine = std::make_shared<Engine>(build(of), EngineOptions{precision});
+      EngineOptions options{precision};
+      // Beside each other, to save time.
+      options.int8_keys = precision != ops::Precision::float32 &&
+                          unsupported_reason(*build(of), {.int8_keys = true}).empty();
+      const auto engine = std::make_shared<Engine>(build(of), options);
       Session session(engine, {.temperature = 0.9, .top_k = 5, .seed = 2});
       session.feed(text(64));
       for (int i = 0; i < 64; ++i) session.next();

@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -20,9 +21,25 @@ at::Tensor random(at::IntArrayRef shape, uint64_t seed) {
   return at::randn(shape, generator, at::TensorOptions().dtype(at::kFloat));
 }
 
+/// The naive twin of quantise_row: [M,width] as rows of bytes [M,width+2].
+at::Tensor quantised(const at::Tensor& x) {
+  const at::Tensor scales = (x.abs().amax(1, true) / 127).to(at::kBFloat16);
+  const at::Tensor numbers = at::round(x / scales.to(at::kFloat)).nan_to_num(0.0);
+  return at::cat({numbers.to(at::kChar), scales.view(at::kChar)}, 1);
+}
+
 template <class T>
 at::Tensor in_memory(const at::Tensor& x) {
+  if (std::is_same_v<T, int8_t>) return quantised(x);
   return std::is_same_v<T, float> ? x : x.to(at::kBFloat16);
+}
+
+/// in_memory() as numbers.
+at::Tensor numbers(const at::Tensor& memory) {
+  if (memory.scalar_type() != at::kChar) return memory.to(at::kDouble);
+  const int64_t width = memory.size(1) - 2;
+  return memory.narrow(1, 0, width).to(at::kDouble) *
+         memory.narrow(1, width, 2).contiguous().view(at::kBFloat16).to(at::kDouble);
 }
 
 template <class T>
@@ -70,14 +87,14 @@ void expect_shared_keys() {
         at::Tensor s = at::full({queries, stride}, 7.0f), o = at::empty({queries, width});
         key_scores_of_queries<T>(q.const_data_ptr<float>(), queries, data<T>(k), count, width,
                                  s.mutable_data_ptr<float>(), stride);
-        const at::Tensor expected = at::matmul(q.to(at::kDouble), k.to(at::kDouble).t());
+        const at::Tensor expected = at::matmul(q.to(at::kDouble), numbers(k).t());
         EXPECT_TRUE(at::allclose(s.narrow(1, 0, count).to(at::kDouble), expected, 1e-5, 2e-5))
             << width << " " << queries << " " << count;
         EXPECT_TRUE(s.narrow(1, count, 5).eq(7.0f).all().item<bool>()) << width << " " << queries << " " << count;
         weigh_values_of_queries<T>(p.const_data_ptr<float>(), queries, stride, data<T>(v), count, width,
                                    o.mutable_data_ptr<float>());
-        EXPECT_TRUE(at::allclose(o.to(at::kDouble),
-                                 at::matmul(p.narrow(1, 0, count).to(at::kDouble), v.to(at::kDouble)), 1e-5, 5e-5))
+        EXPECT_TRUE(
+            at::allclose(o.to(at::kDouble), at::matmul(p.narrow(1, 0, count).to(at::kDouble), numbers(v)), 1e-5, 5e-5))
             << width << " " << queries << " " << count;
       }
     }
@@ -86,6 +103,7 @@ void expect_shared_keys() {
 
 TEST(DecodeRows, ManyQueriesReadKeysOfFloat32) { test::for_each_instruction_set(expect_shared_keys<float>); }
 TEST(DecodeRows, ManyQueriesReadKeysOfBf16) { test::for_each_instruction_set(expect_shared_keys<Bf16Bits>); }
+TEST(DecodeRows, ManyQueriesReadKeysOfInt8) { test::for_each_instruction_set(expect_shared_keys<int8_t>); }
 
 /// The rows of a prompt: each query as it is alone, to the bit.
 template <class T>
@@ -106,8 +124,8 @@ void expect_rows_as_alone() {
         for (int64_t i = 0; i < queries; ++i) {
           const int64_t own = counts[static_cast<size_t>(i)];
           std::vector<float> alone(static_cast<size_t>(own)), sum(static_cast<size_t>(width));
-          key_scores<T>(query + i * width, nullptr, data<T>(k), nullptr, own, width, alone.data());
-          weigh_values<T>(alone.data(), data<T>(v), own, width, sum.data());
+          key_scores_of_queries<T>(query + i * width, 1, data<T>(k), own, width, alone.data(), own);
+          weigh_values_of_queries<T>(alone.data(), 1, own, data<T>(v), own, width, sum.data());
           EXPECT_TRUE(std::equal(alone.begin(), alone.end(), scores + i * stride)) << width << " " << own;
           EXPECT_TRUE(std::equal(sum.begin(), sum.end(), sums + i * width)) << width << " " << own;
         }
@@ -118,6 +136,35 @@ void expect_rows_as_alone() {
 
 TEST(DecodeRows, RowsOfAPromptAreAsAloneInFloat32) { test::for_each_instruction_set(expect_rows_as_alone<float>); }
 TEST(DecodeRows, RowsOfAPromptAreAsAloneInBf16) { test::for_each_instruction_set(expect_rows_as_alone<Bf16Bits>); }
+TEST(DecodeRows, RowsOfAPromptAreAsAloneInInt8) { test::for_each_instruction_set(expect_rows_as_alone<int8_t>); }
+
+void expect_quantised_rows() {
+  for (const int64_t size : {1, 13, 16, 40, 64, 80}) {
+    const int64_t width = (size + 15) / 16 * 16;
+    at::Tensor x = random({7, size}, 1) * at::logspace(-6, 6, 7).unsqueeze(1);
+    x[1].zero_();
+    const at::Tensor expected = quantised(at::constant_pad_nd(x, {0, width - size}));
+    for (int64_t row = 0; row < x.size(0); ++row) {
+      std::vector<int8_t> found(static_cast<size_t>(row_pitch<int8_t>(width)), 99), again = found;
+      quantise_row(x[row].const_data_ptr<float>(), size, width, found.data());
+      EXPECT_TRUE(std::equal(found.begin(), found.end(), expected[row].const_data_ptr<int8_t>())) << size << " " << row;
+      std::vector<float> read(static_cast<size_t>(size));
+      read_row(found.data(), size, width, read.data());
+      EXPECT_TRUE(at::equal(at::tensor(read).to(at::kDouble), numbers(expected)[row].narrow(0, 0, size)));
+      EXPECT_LE((at::tensor(read) - x[row]).abs().max().item<float>(), 0.505f * row_scale(found.data(), width));
+      quantise_row(read.data(), size, width, again.data());
+      EXPECT_EQ(again, found) << "not the same row again";
+    }
+    for (const float broken : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+      std::vector<float> with = {broken, 1.0f};
+      std::vector<int8_t> found(static_cast<size_t>(row_pitch<int8_t>(16)));
+      quantise_row(with.data(), 2, 16, found.data());
+      EXPECT_TRUE(std::isnan(row_scale(found.data(), 16)));
+    }
+  }
+}
+
+TEST(DecodeRows, QuantisesRowsAsTheNaiveTwin) { test::for_each_instruction_set(expect_quantised_rows); }
 
 void expect_rounding() {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
