@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "heads/detection/sides_divisor.h"
 #include "heads/detection/simple_pyramid.h"
 #include "ops/image/image_rows.h"
 
@@ -57,11 +58,15 @@ void DetectorHeadOptions::check(const core::ModelOutline& model, const base::Whe
                 "a detector reads the stages of an image backbone, found backbone.type = \"{}\"", model.backbone);
 }
 
+int64_t sides_divisor(const DetectorParts& parts, int64_t stride) {
+  return parts.simple_pyramid ? SimplePyramid::kStride * 2
+                              : stride << (parts.first_stage + parts.fpn.in_channels.size() - 1);
+}
+
 DetectorHead::DetectorHead(const DetectorParts& parts, int64_t stride, const layers::Scope& scope)
     : parts_(parts),
       stride_(parts.simple_pyramid ? SimplePyramid::kStride / 4 : stride),
-      divisor_(parts.simple_pyramid ? SimplePyramid::kStride * 2
-                                    : stride << (parts.first_stage + parts.fpn.in_channels.size() - 1)) {
+      divisor_(sides_divisor(parts, stride)) {
   if (parts.simple_pyramid) {
     neck_ = std::make_unique<SimplePyramid>(parts.fpn, parts.first_stage, scope / "neck");
   } else {

@@ -11,6 +11,7 @@
 #include "bundle/preprocessing.h"
 #include "data/detection/detection_sets.h"
 #include "heads/detection/detector_head.h"
+#include "heads/detection/sides_divisor.h"
 #include "models/detection_options.h"
 #include "models/model.h"
 #include "tasks/detection.h"
@@ -19,12 +20,11 @@
 namespace mnemo::tasks {
 namespace {
 
-constexpr int64_t kSmallImage = 64;
-
-/// Sides of batches are multiples of the last stage's stride.
+/// heads::sides_divisor() of a detector on this backbone; those of all types read it up to its last stage.
 int64_t divisor_of(const models::ModelOptions& model) {
   const heads::BackboneStages stages = models::stages_of(model.backbone.vision());
-  return stages.stride << (stages.widths.size() - 1);
+  return heads::sides_divisor(heads::detector_parts(heads::DetectorType::retinanet, stages, 1, model.backbone.type),
+                              stages.stride);
 }
 
 DataShape shape_of_sets(const data::DetectionSets& sets) {
@@ -129,12 +129,13 @@ LoadedTask DetectionSpec::load(const models::ModelOptions& model, const TaskSett
 
 void DetectionSpec::check_model(const models::Model& model, const DataShape&) const {
   const at::NoGradGuard no_grad;
-  const int64_t side = std::max(kSmallImage, divisor_of(model.options()));
+  // Odd multiples, as images have them.
+  const int64_t height = divisor_of(model.options()), width = 3 * height;
   core::Segment segment;
-  segment.pixels = at::zeros({1, 3, side, side}, core::device_of(model));
+  segment.pixels = at::zeros({1, 3, height, width}, core::device_of(model));
   segment.mode = core::Mode::evaluate;
   const core::StepResult step = model.forward(segment, model.initial_state(1));
-  heads::detector_head(model, "recipe: 'model.head'").run(step.hidden, side, side);
+  heads::detector_head(model, "recipe: 'model.head'").run(step.hidden, height, width);
 }
 
 std::map<std::string, std::string> DetectionSpec::model_files(const models::ModelOptions& model) const {

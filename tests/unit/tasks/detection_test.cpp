@@ -397,6 +397,25 @@ TEST(DetectionTask, TrainingCrowdsNeedMasksToBeMeasured) {
                                        {"annotation 1", "crowds", "model.head"});
 }
 
+// A ViT's only map has a stride of 16; the pyramid above it halves that.
+TEST(DetectionTask, ReadsImagesOfAnySizeForAPlainBackbone) {
+  models::ModelOptions options = base::read_options<models::ModelOptions>(
+      base::parse_toml("backbone = { type = \"vit\", image_size = [160, 144], patch_size = 16, dim = 16, num_layers = "
+                       "1, num_heads = 2 }\n"
+                       "head = { type = \"retinanet\", channels = 16, num_convs = 1, num_classes = 2 }\n",
+                       "test"));
+  const auto spec = tasks::task_spec(tasks::TaskTypes::all().options.complete(
+      base::parse_toml("type = \"detection\"\nshorter = [144]\nlongest = 160\ntrain = \"" + painted() +
+                           "\"\nvalid = \"" + painted() + "\"\n",
+                       "test")));
+  const auto model = models::build(options, 3);
+  EXPECT_NO_THROW(spec->check_model(*model, {}));
+  const tasks::LoadedTask loaded = spec->load(options, {.batch_size = 2});
+  Trainer trainer(*model, *loaded.task, training(1, 2));
+  EXPECT_GT(trainer.step().loss, 0);
+  EXPECT_EQ(loaded.task->evaluate(*model, data::Part::valid)->predictions, 12);
+}
+
 TEST(DetectionTask, TakesDetectorsAndNothingElse) {
   const auto spec_of = [](const char* type, const std::string& train) {
     return tasks::task_spec(tasks::TaskTypes::all().options.complete(Node::table({{"type", type}, {"train", train}})));
