@@ -15,8 +15,9 @@ Node json_number(double value) { return std::isfinite(value) ? Node(value) : Nod
 Node rounded(double value) { return json_number(std::round(value * 1e6) / 1e6); }
 
 std::string_view json_parser_words(std::string_view message) {
-  const size_t colon = message.find(": ");
-  return colon == std::string_view::npos ? message : message.substr(colon + 2);
+  size_t end = message.find(": ");
+  if (end == std::string_view::npos && message.starts_with('[')) end = message.find("] ");
+  return end == std::string_view::npos ? message : message.substr(end + 2);
 }
 
 Node with_json_texts(Node node) {

@@ -104,7 +104,6 @@ class CocoReader {
     sort_by_id(set_.categories, "category");
     const Ids images(set_.images), categories(set_.categories);
     std::unordered_set<int64_t> ids;
-    std::vector<int64_t> counts(set_.images.size(), 0);
     for (size_t i = 0; i < set_.objects.size(); ++i) {
       CocoObject& object = set_.objects[i];
       const std::string where = set_.where(object);
@@ -112,8 +111,6 @@ class CocoReader {
       object.image = images.at(raw_[i].image, where, "image_id");
       object.category = categories.at(raw_[i].category, where, "category_id");
       const CocoImage& image = set_.images[static_cast<size_t>(object.image)];
-      base::require(++counts[static_cast<size_t>(object.image)] <= kMaxObjectsOfImage,
-                    "{}: image {} has more than {} annotations", where, image.id, kMaxObjectsOfImage);
       if (raw_[i].height != 0) require_mask_size({raw_[i].height, raw_[i].width, {}}, image, where);
     }
     return std::move(set_);
@@ -144,6 +141,9 @@ class CocoReader {
       object.crowd = crowd.is_bool() ? crowd.as_bool() : element.integer("iscrowd") != 0;
     }
     Raw raw{element.integer("image_id"), element.integer("category_id"), 0, 0};
+    // Here, so that such a file is not read to its end first.
+    base::require(++objects_of_[raw.image] <= kMaxObjectsOfImage, "{}: image {} has more than {} annotations",
+                  element.where(), raw.image, kMaxObjectsOfImage);
     if (element.has("segmentation") && element.at("segmentation").is_array()) {
       object.segmentation.polygons = polygons_of(element);
     } else if (element.has("segmentation") && !element.at("segmentation").is_null()) {
@@ -165,6 +165,7 @@ class CocoReader {
 
   CocoSet set_;
   std::vector<Raw> raw_;
+  std::unordered_map<int64_t, int64_t> objects_of_;  // by the image's id
 };
 
 void require_file_size(std::string_view text, const std::string& path) {

@@ -67,8 +67,9 @@ std::vector<std::string> category_names(const CocoSet& set) {
 }
 
 /// "12 boxes were cut to their image": nothing for 0.
-void note(std::vector<std::string>& notices, int64_t count, const char* what, const std::string& path) {
-  if (count > 0) notices.push_back(fmt::format("{}: {} {}.", path, base::grouped(count), what));
+void note(std::vector<std::string>& notices, int64_t count, const char* noun, const char* what,
+          const std::string& path) {
+  if (count > 0) notices.push_back(fmt::format("{}: {} {}.", path, base::counted(count, noun), what));
 }
 
 /// Whether a file has one of the words in its first 64 KB.
@@ -136,10 +137,10 @@ class Loader {
   void clean(CocoSet& set) {
     const std::string path = set.path;
     const BoxCounts counts = clean_boxes(set, options_.boxes, options_.empty == DetectionOptions::Empty::keep);
-    note(sets_.notices, counts.clipped, "boxes were cut to their image", path);
-    note(sets_.notices, counts.empty, "boxes without area were dropped", path);
-    note(sets_.notices, counts.outside, "boxes outside of their image were dropped", path);
-    note(sets_.notices, counts.images, "images without objects were dropped", path);
+    note(sets_.notices, counts.clipped, "object", "cut to the image", path);
+    note(sets_.notices, counts.empty, "object", "without area dropped", path);
+    note(sets_.notices, counts.outside, "object", "outside of the image dropped", path);
+    note(sets_.notices, counts.images, "image", "without objects dropped", path);
   }
 
   const DetectionOptions& options_;

@@ -61,7 +61,9 @@ class ElementReader final : public nlohmann::json_sax<nlohmann::json> {
   }
   std::string where() const {
     if (!in_list_) return file_;
-    return is_list_ ? fmt::format("{}: [{}]", file_, index_) : fmt::format("{}: {}[{}]", file_, list_, index_);
+    const base::Node* id = stack_.empty() ? nullptr : element_.find("id");
+    return fmt::format("{}: {}[{}]{}", file_, list_, index_,
+                       id != nullptr && id->is_int() ? fmt::format(" (id {})", id->as_int()) : "");
   }
   int64_t list_depth() const { return is_list_ ? 1 : 2; }
   bool wanted(const std::string& name) const { return std::find(lists_.begin(), lists_.end(), name) != lists_.end(); }
@@ -111,9 +113,13 @@ class ElementReader final : public nlohmann::json_sax<nlohmann::json> {
   bool close() {
     --depth_;
     if (!stack_.empty()) {
+      if (stack_.size() > 1) {
+        stack_.pop_back();
+        return true;
+      }
+      const std::string place = where();
       stack_.pop_back();
-      if (!stack_.empty()) return true;
-      take_(list_, std::move(element_), where());
+      take_(list_, std::move(element_), place);
       ++index_;
     } else if (in_list_ && depth_ + 1 == list_depth()) {
       in_list_ = false;
@@ -141,7 +147,7 @@ void read_json_elements(std::string_view text, const std::string& file, std::spa
   try {
     nlohmann::json::sax_parse(text.begin(), text.end(), &reader);
   } catch (const nlohmann::json::exception& error) {
-    base::input_error("{}: {}", file, base::printable(error.what(), kMaxParserMessage));
+    base::input_error("{}: {}", file, base::printable(base::json_parser_words(error.what()), kMaxParserMessage));
   }
   reader.require_all_lists();
 }

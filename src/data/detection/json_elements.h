@@ -13,7 +13,7 @@ namespace mnemo::data {
 /// Values in one element of a list, so that a file takes no more memory than its size plus 32 MB.
 inline constexpr int64_t kMaxElementValues = int64_t{1} << 18;
 
-/// Receives one element. `where`: "FILE: annotations[3]".
+/// Receives one element. `where`: "FILE: annotations[3] (id 17)".
 using TakeElement = std::function<void(std::string_view list, base::Node element, const std::string& where)>;
 
 /// Reads JSON whose lists are too long for a tree: the tables in the lists under these top-level keys, one at a time;

@@ -79,8 +79,8 @@ TEST(CocoSet, ErrorsNameFileAndElement) {
   one(R"({"id": 1, "image_id": "7", "category_id": 9, "bbox": [0, 0, 1, 1]})", {"'image_id': expected an integer"});
   one(R"({"id": 1, "image_id": 7, "category_id": 9, "bbox": [0, 0, 1]})", {"'bbox'", "found 3 numbers"});
   one(R"({"id": 99999999999999999999, "image_id": 7})", {"annotations[0]", "does not fit in 64 bits"});
-  one(annotation(R"(, "area": 1e999)"), {"annotations[0]"});
-  one(annotation(R"(, "segmentation": [[1, 2, 3, 4]])"), {"annotations[0]", "at least three points"});
+  one(annotation(R"(, "area": 1e999)"), {"annotations[0] (id 5): byte", ": number overflow"});
+  one(annotation(R"(, "segmentation": [[1, 2, 3, 4]])"), {"annotations[0] (id 5)", "at least three points"});
   one(annotation(R"(, "segmentation": "x")"), {"'segmentation': expected {size, counts}"});
   one(annotation(R"(, "segmentation": {"size": [1e6, 1e6], "counts": "0"})"), {"annotations[0]", "expected a mask of"});
   one(annotation(R"(, "segmentation": {"size": [5, 4], "counts": [20]})"),
@@ -99,15 +99,15 @@ TEST(CocoSet, LargeElementsAreRefused) {
   for (int i = 0; i < (1 << 18); ++i) points += ",1";
   test::expect_error<base::InputError>(
       [&] { parse_coco(annotations_file(annotation(", \"segmentation\": [[" + points + "]]")), "f.json"); },
-      {"f.json: annotations[0]: more than 262144 values"});
+      {"f.json: annotations[0] (id 5): more than 262144 values"});
   const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
   test::expect_error<base::InputError>(
       [&] { parse_coco(annotations_file(annotation(", \"segmentation\": " + deep)), "f.json"); },
-      {"annotations[0]: nested deeper"});
+      {"annotations[0] (id 5): nested deeper"});
   std::string keys;
   for (int i = 0; i < 300; ++i) keys += fmt::format(", \"k{}\": 1", i);
   test::expect_error<base::InputError>([&] { parse_coco(annotations_file(annotation(keys)), "f.json"); },
-                                       {"annotations[0]: a table of more than 256 keys"});
+                                       {"annotations[0] (id 5): a table of more than 256 keys"});
   EXPECT_EQ(parse_coco(R"({"x": )" + deep + "," + annotations_file("").substr(1), "f.json").objects.size(), 0U);
 }
 
@@ -117,8 +117,9 @@ TEST(CocoSet, AnImageHasSoManyObjects) {
     if (i > 0) all += ",";
     all += fmt::format(R"({{"id":{},"image_id":7,"category_id":3,"bbox":[0,0,1,1]}})", i);
   }
-  test::expect_error<base::InputError>([&] { parse_coco(annotations_file(all), "f.json"); },
-                                       {"f.json: annotation 65536: image 7 has more than 65536"});
+  // The rest is not read.
+  test::expect_error<base::InputError>([&] { parse_coco(annotations_file(all + ",3"), "f.json"); },
+                                       {"f.json: annotations[65536] (id 65536): image 7 has more than 65536"});
 }
 
 TEST(CocoResults, AreReadAsTheyAreWritten) {

@@ -85,7 +85,7 @@ TEST_F(DetectionSetsTest, OddBoxesAreCountedOrRefused) {
   change("\"bbox\":[2,4,14,24]", "\"bbox\":[-2,4,14,24]");
   const DetectionSets sets = load_detections(options_, false);
   ASSERT_EQ(sets.notices.size(), 1U);
-  EXPECT_NE(sets.notices[0].find("1 boxes were cut"), std::string::npos) << sets.notices[0];
+  EXPECT_NE(sets.notices[0].find("1 object cut to the image."), std::string::npos) << sets.notices[0];
   options_.boxes = OddBoxes::refuse;
   expect_error<base::InputError>([&] { load_detections(options_, false); }, {"annotation 1", "x -2"});
 }
