@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "base/base64.h"
 #include "base/error.h"
@@ -86,43 +87,88 @@ void simplify(const std::vector<Corner>& line, size_t first, size_t last, double
   }
 }
 
-/// Where a label may stand: places of labels so far.
+/// Where labels stand: at their box, or joined to it by a line; on no other label, and hiding little of the objects.
 class LabelPlaces {
  public:
-  LabelPlaces(double width, double height) : width_(width), height_(height) {}
+  struct Place {
+    double x = 0, y = 0;  ///< the upper left corner
+    size_t form = 0;
+    bool is_far = false;
+  };
 
-  /// The upper left corner of a label of that size at a box: above it, else inside, moved down past other labels.
-  std::pair<double, double> place(double left, double top, double w, double h) {
-    const double x = std::clamp(left, 0.0, std::max(0.0, width_ - w));
-    double y = top - h >= 0 ? top - h : top;
-    for (int attempt = 0; attempt < 8 && is_taken(x, y, w, h); ++attempt) y += h;
-    y = std::clamp(y, 0.0, std::max(0.0, height_ - h));
-    taken_.push_back({x, y, x + w, y + h});
-    return {x, y};
+  LabelPlaces(double width, double height) : width_(width), height_(height) {}
+  void add_object(const CornerBox& box) { objects_.push_back(box); }
+  size_t num_objects() const { return objects_.size(); }
+
+  /// For a label of height h at a box, as wide as its long or its short form. Nothing where all is taken.
+  std::optional<Place> place(const CornerBox& box, const std::array<double, 2>& widths, double h) {
+    constexpr double kShort = 0.2, kFar = 0.4, kStep = 0.08;  // in parts of an object that is hidden instead
+    const auto [left, top, right, bottom] = box;
+    std::optional<Place> best;
+    double least = HUGE_VAL;
+    for (size_t form = 0; form < widths.size(); ++form) {
+      const double w = widths[form], space = right - left - w;
+      const auto consider = [&](double x, double y, double price, bool is_far = false) {
+        x = std::clamp(x, 0.0, std::max(0.0, width_ - w));
+        const CornerBox own = {x, y, x + w, y + h};
+        if (y < 0 || y + h > height_ || is_taken(own)) return;
+        price += hidden(own) + kShort * static_cast<double>(form);
+        if (price < least) least = price, best = {x, y, form, is_far};
+      };
+      for (const double along : {0.0, 0.5, 1.0}) {
+        const double x = left + along * space, price = along * kStep;
+        consider(x, top - h, price);
+        consider(x, bottom, price + kStep);
+        consider(x, top, price + 2 * kStep);
+      }
+      for (const double y : {top, bottom - h}) {
+        consider(left - w, y, 2 * kStep);
+        consider(right, y, 2 * kStep);
+      }
+      for (int rows = 1; rows <= 8; ++rows) {
+        for (int columns = -4; columns <= 4; ++columns) {
+          const double x = left + 0.5 * w * columns, price = kFar + kStep * (rows + std::abs(columns));
+          consider(x, top - h * (1 + rows), price, true);
+          consider(x, bottom + h * rows, price, true);
+        }
+      }
+    }
+    if (best) taken_.push_back({best->x, best->y, best->x + widths[best->form], best->y + h});
+    return best;
   }
 
  private:
-  bool is_taken(double x, double y, double w, double h) const {
-    return std::any_of(taken_.begin(), taken_.end(), [&](const CornerBox& o) {
-      return x < o[2] - 1 && x + w > o[0] + 1 && y < o[3] - 1 && y + h > o[1] + 1;
-    });
+  static double common(const CornerBox& a, const CornerBox& b) {
+    const double w = std::min(a[2], b[2]) - std::max(a[0], b[0]), h = std::min(a[3], b[3]) - std::max(a[1], b[1]);
+    return w > 0 && h > 0 ? w * h : 0;
+  }
+  bool is_taken(const CornerBox& place) const {
+    return std::ranges::any_of(taken_, [&](const CornerBox& other) { return common(place, other) > 0; });
+  }
+  /// The parts of all objects that a label there hides, added up.
+  double hidden(const CornerBox& place) const {
+    double sum = 0;
+    for (const CornerBox& o : objects_) sum += common(place, o) / std::max(1.0, (o[2] - o[0]) * (o[3] - o[1]));
+    return sum;
   }
   double width_, height_;
-  std::vector<CornerBox> taken_;
+  std::vector<CornerBox> objects_, taken_;
 };
 
 /// Draws the objects of one picture.
 class ObjectDrawing {
  public:
-  ObjectDrawing(double width, double height, double scale)
-      : scale_(scale),
-        font_(std::clamp(std::min(width, height) / 32, 11.0, 22.0)),
-        line_(std::clamp(font_ / 7, 1.5, 3.0)),
-        places_(width, height) {}
+  ObjectDrawing(double width, double height, double scale, std::span<const DrawnObject> objects)
+      : scale_(scale), places_(width, height) {
+    for (const DrawnObject& object : objects)
+      if (!object.is_truth) places_.add_object(scaled(object.box));
+    font_ = std::clamp(std::min(width, height) / (places_.num_objects() > kCrowd ? 42 : 32), 10.0, 22.0);
+    line_ = std::clamp(font_ / 7, 1.5, 3.0);
+  }
 
   void outline(const DrawnObject& object) {
-    const CornerBox& b = object.box;
-    const double x = b[0] * scale_, y = b[1] * scale_, w = (b[2] - b[0]) * scale_, h = (b[3] - b[1]) * scale_;
+    const CornerBox b = scaled(object.box);
+    const double x = b[0], y = b[1], w = b[2] - b[0], h = b[3] - b[1];
     if (object.is_truth) {
       for (const char* style : {"stroke=\"#000\" stroke-opacity=\"0.45\"", "stroke=\"#fff\" stroke-dasharray=\"4 3\""})
         svg += fmt::format(
@@ -146,21 +192,45 @@ class ObjectDrawing {
 
   void label(const DrawnObject& object) {
     if (object.is_truth) return;
-    const std::string text = fmt::format("{} {:.0f} %", object.label, 100 * object.score);
-    const double w = static_cast<double>(base::count_characters(text)) * font_ * 0.64 + font_ * 0.7, h = font_ * 1.4;
-    const auto [x, y] = places_.place(object.box[0] * scale_ - line_ / 2, object.box[1] * scale_, w, h);
+    const std::array<std::string, 2> texts = {fmt::format("{} {:.0f} %", object.label, 100 * object.score),
+                                              object.label};
+    const auto width_of = [&](const std::string& text) {
+      return static_cast<double>(base::count_characters(text)) * font_ * 0.64 + font_ * 0.7;
+    };
+    const std::array<double, 2> widths = {width_of(texts[0]), width_of(texts[1])};
+    const double h = font_ * 1.4;
+    CornerBox box = scaled(object.box);
+    box[0] -= line_ / 2;
+    const auto place = places_.place(box, widths, h);
+    if (!place) return;
+    const auto [x, y, form, is_far] = *place;
+    const double w = widths[form];
+    const std::string colour = colour_of(object.category);
+    if (is_far) {
+      const double from_x = std::clamp((box[0] + box[2]) / 2, x, x + w), from_y = y < box[1] ? y + h : y;
+      svg += fmt::format(
+          "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"1\"/>\n", from_x,
+          from_y, std::clamp(from_x, box[0], box[2]), std::clamp(from_y, box[1], box[3]), colour);
+    }
     svg += fmt::format(
         "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"2\" fill=\"{}\" "
         "fill-opacity=\"0.92\"/>\n<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{:.1f}\" fill=\"{}\" "
         "font-weight=\"600\">{}</text>\n",
-        x, y, w, h, colour_of(object.category), x + font_ * 0.35, y + font_ * 1.03, font_, ink_on(object.category),
-        base::html_escape(text));
+        x, y, w, h, colour, x + font_ * 0.35, y + font_ * 1.03, font_, ink_on(object.category),
+        base::html_escape(texts[form]));
   }
 
   std::string svg;
 
  private:
-  double scale_, font_, line_;
+  static constexpr size_t kCrowd = 10;  // from here labels are smaller
+
+  CornerBox scaled(CornerBox box) const {
+    for (double& side : box) side *= scale_;
+    return box;
+  }
+
+  double scale_, font_ = 0, line_ = 0;
   LabelPlaces places_;
 };
 
@@ -209,7 +279,7 @@ std::string detection_svg(const Image& image, std::span<const DrawnObject> objec
   };
   const int64_t height = side(image.height), width = side(image.width);
   const Image shown = scale < 1.0 ? resize(image, height, width, Interpolation::bicubic) : image;
-  ObjectDrawing drawing(static_cast<double>(width), static_cast<double>(height), scale);
+  ObjectDrawing drawing(static_cast<double>(width), static_cast<double>(height), scale, objects);
   for (size_t i = objects.size(); i-- > 0;) drawing.outline(objects[i]);
   for (const DrawnObject& object : objects) drawing.label(object);
   return fmt::format(

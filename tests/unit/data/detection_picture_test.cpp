@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <regex>
 
 #include "data/detection/jpeg_bytes.h"
 #include "data/images/image_reader.h"
@@ -55,6 +56,40 @@ TEST(DetectionPicture, HasTheImageBoxesAndLabels) {
   const std::string both = side_by_side({svg, small});
   EXPECT_NE(both.find("width=\"145\" height=\"60\""), std::string::npos) << both.substr(0, 200);
   EXPECT_EQ(side_by_side({}), "");
+}
+
+// Twenty objects of one place: each label is at its box or joined to it by a line, and covers no other label.
+TEST(DetectionPicture, LabelsOfACrowdAreReadAndBelongToTheirBoxes) {
+  std::vector<DrawnObject> objects;
+  for (int i = 0; i < 20; ++i) {
+    const double x = 150 + 9.0 * (i % 5), y = 150 + 9.0 * (i / 5);
+    objects.push_back({{x, y, x + 30, y + 30}, "book", 0.9});
+  }
+  const std::string svg = detection_svg(Image(400, 400), objects);
+  std::vector<CornerBox> labels;
+  const std::regex rect(
+      R"re(<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" rx="2" fill="#e69f00" fill-opacity)re");
+  for (std::sregex_iterator i(svg.begin(), svg.end(), rect), end; i != end; ++i) {
+    const auto at = [&](size_t k) { return std::stod((*i)[k]); };
+    labels.push_back({at(1), at(2), at(1) + at(3), at(2) + at(4)});
+  }
+  ASSERT_EQ(labels.size(), 20U);
+  size_t far = 0;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    const CornerBox& own = labels[i];
+    for (size_t k = 0; k < i; ++k) {
+      const CornerBox& other = labels[k];
+      EXPECT_FALSE(own[0] < other[2] - 0.2 && other[0] < own[2] - 0.2 && own[1] < other[3] - 0.2 &&
+                   other[1] < own[3] - 0.2)
+          << i << " on " << k;
+    }
+    const CornerBox& box = objects[i].box;
+    far += own[0] > box[2] + 2 || box[0] > own[2] + 2 || own[1] > box[3] + 2 || box[1] > own[3] + 2;
+  }
+  size_t lines = 0;
+  for (size_t at = svg.find("<line"); at != std::string::npos; at = svg.find("<line", at + 1)) ++lines;
+  EXPECT_EQ(lines, far);
+  EXPECT_GT(far, 0U);
 }
 
 TEST(JpegBytes, AreReadAsTheImage) {
