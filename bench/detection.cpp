@@ -153,13 +153,13 @@ BenchReport detection_report(const DetectionBench& measured, bool peers) {
   }
   BenchReport report;
   report.figures = base::Node::table({{"results", std::move(results)}});
-  report.text = table.text() + "\n";
+  if (!measured.rows.empty()) report.text = table.text() + "\n";
   if (measured.cost) {
     report.figures.set("grc_over_without", as_node(*measured.cost));
     report.text += fmt::format("RetinaNet of 800 x 1,216 pixels with the cache takes {} times that without\n",
                                range_text(measured.cost));
   }
-  if (peers)
+  if (peers && !measured.rows.empty())
     report.text +=
         "x stock, x best: how many times faster than torchvision's operators and RetinaNet on bench/peers/pvt.py in "
         "eager PyTorch, and than pycocotools, as installed, and with fused AdamW and the same two process settings; "

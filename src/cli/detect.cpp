@@ -144,6 +144,10 @@ int detect(const DetectArguments& arguments) {
   const infer::ObjectDetector detector(stored, options);
   experiment::move_to(*stored.model, device);
   if (arguments.data) return write_results(arguments, stored);
+  const double least = stored.options().head.table().at("score_thresh").as_double();
+  if (options.threshold < least)
+    base::log_info("detect: --threshold {}: the model leaves out scores below {} itself (model.head.score_thresh)",
+                   options.threshold, least);
   const std::vector<std::string> images = infer::image_paths(arguments.inputs, kStdin);
   if (arguments.draw) require_drawable(*arguments.draw, images);
   if (arguments.draw && !is_picture(*arguments.draw)) base::make_folders(*arguments.draw);

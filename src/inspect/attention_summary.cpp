@@ -208,6 +208,8 @@ std::vector<ScalarPoint> read_scalars(const std::string& run_folder) {
   return points;
 }
 
+bool has_heads(const core::Scalar& scalar) { return !scalar.name.starts_with("loss."); }
+
 ScalarPoint scalars_at(int64_t step, const std::vector<CacheShare>& shares) {
   ScalarPoint point{step, {}};
   for (const CacheShare& share : shares) point.scalars.push_back({share.layer, share.heads});
@@ -224,7 +226,8 @@ std::string to_text(const std::vector<ScalarPoint>& points) {
   for (const size_t i : shown) cells.header.push_back(fmt::format("step {}", points[i].step));
   for (size_t g = 0; g < points.front().scalars.size(); ++g) {
     for (size_t head = 0; head < points.front().scalars[g].values.size(); ++head) {
-      std::vector<std::string> row = {points.front().scalars[g].name, std::to_string(head)};
+      const core::Scalar& scalar = points.front().scalars[g];
+      std::vector<std::string> row = {scalar.name, has_heads(scalar) ? std::to_string(head) : ""};
       for (const size_t i : shown) {
         const bool there = g < points[i].scalars.size() && head < points[i].scalars[g].values.size();
         row.push_back(there ? fmt::format("{:.3f}", points[i].scalars[g].values[head]) : "");
@@ -242,7 +245,8 @@ std::string to_html(const std::vector<ScalarPoint>& points) {
   for (const ScalarPoint& point : points) {
     for (const core::Scalar& scalar : point.scalars) {
       for (size_t head = 0; head < scalar.values.size(); ++head) {
-        std::vector<std::string> row = {scalar.name, std::to_string(head), fmt::format("{:.6g}", scalar.values[head])};
+        std::vector<std::string> row = {scalar.name, has_heads(scalar) ? std::to_string(head) : "",
+                                        fmt::format("{:.6g}", scalar.values[head])};
         if (steps) row.insert(row.begin(), std::to_string(point.step));
         table.rows.push_back(std::move(row));
       }

@@ -98,6 +98,8 @@ struct ScalarPoint {
   int64_t step = 0;
   std::vector<core::Scalar> scalars;
 };
+/// Whether its values are those of heads; the parts of a loss ("loss.box") have one value.
+bool has_heads(const core::Scalar& scalar);
 /// The shares of a GRC cache as scalars.
 ScalarPoint scalars_at(int64_t step, const std::vector<CacheShare>& shares);
 /// Reads them from a run's folder; empty if there is no log or it has no scalars.

@@ -55,8 +55,8 @@ void draw_chart(Canvas& canvas, const std::vector<ScalarPoint>& points, size_t s
     const Colour colour = kLines[head % kLines.size()];
     canvas.line(line, colour, 1.5);
     canvas.rectangle(x + width + 8, y + 12 * static_cast<double>(head), 8, 8, colour);
-    canvas.text(x + width + 19, y + 12 * static_cast<double>(head) + 7, fmt::format("head {}", head), 8, Anchor::left,
-                kAxisGrey);
+    canvas.text(x + width + 19, y + 12 * static_cast<double>(head) + 7,
+                has_heads(first) ? fmt::format("head {}", head) : first.name, 8, Anchor::left, kAxisGrey);
   }
 }
 

@@ -437,6 +437,12 @@ TEST(Scalars, AreDrawnOverSteps) {
     EXPECT_TRUE(holds(html, part)) << part;
   EXPECT_TRUE(holds(last, "<th class=\"left\">scalar</th><th>head</th><th>value</th>")) << last;
   EXPECT_FALSE(holds(last, "step")) << last;
+  // Parts of a loss have no heads.
+  const std::vector<ScalarPoint> losses = {{10, {{"loss.box", {0.25}}}}, {20, {{"loss.box", {0.125}}}}};
+  for (const std::string& shown : {scalars_svg(losses), to_text(losses), to_html(losses)}) {
+    EXPECT_TRUE(holds(shown, "loss.box"));
+    EXPECT_FALSE(holds(shown, "head 0") || holds(shown, "loss.box     0") || holds(shown, ">0</td>")) << shown;
+  }
   EXPECT_EQ(scalars_svg({}), "");
 }
 
