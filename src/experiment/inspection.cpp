@@ -8,6 +8,8 @@
 #include "base/log.h"
 #include "base/text_format.h"
 #include "bundle/class_names.h"
+#include "core/level_head.h"
+#include "data/detection/detection_options.h"
 #include "experiment/experiment.h"
 #include "inspect/cost_summary.h"
 #include "inspect/draw/attention_picture.h"
@@ -101,7 +103,11 @@ Inspection inspect_with(const bundle::Bundle& stored, const std::optional<recipe
   }
   const auto images = [&] { return models::as<models::ImageModel>(stored.model, "inspect: --image and --images"); };
   if (options.image) {
-    found.image = inspect::inspect_image(*images(), preprocessing_of(stored, recipe), *options.image, options.choice);
+    const auto look = [&](const auto& facts) {
+      return inspect::inspect_image(*images(), facts, *options.image, options.choice);
+    };
+    const bool detects = !stored.folder.empty() && core::level_head(*images()) != nullptr;
+    found.image = detects ? look(data::DetectionInput::read(stored.folder)) : look(preprocessing_of(stored, recipe));
     const std::vector<std::string> labels = stored.folder.empty() ? std::vector<std::string>()
                                                                   : bundle::own_head(*images(), stored.folder).labels;
     for (inspect::SeenObject& object : found.image->objects) {

@@ -11,10 +11,13 @@
 #include "base/html.h"
 #include "base/json_value.h"
 #include "core/backbone.h"
+#include "data/detection/detection_options.h"
 #include "data/images/image_reader.h"
 #include "data/images/image_transform.h"
+#include "heads/detection/detector_head.h"
 #include "models/image_model.h"
 #include "page/table.h"
+#include "tasks/found_objects.h"
 
 namespace mnemo::inspect {
 namespace {
@@ -70,19 +73,24 @@ page::Table look_cells(const ImageAttention& facts) {
 }
 
 constexpr const char* kObjectsTitle =
-    "Objects found: strength of a branch (distance of its rows from their mean) in the box, times that in the picture";
+    "Objects found: strength of a branch (distance of its rows from their mean) in the box, times that in the "
+    "picture.\n"
+    "share of o_mem: |sigma(lambda) o_mem| in |sigma(lambda) o_mem| + |(1 - sigma(lambda)) o_self|, mean of the "
+    "picture";
 
 bool shows_objects(const ImageAttention& facts) {
   return !facts.objects.empty() && !facts.objects.front().branches.empty();
 }
 
 page::Table object_cells(const ImageAttention& facts) {
-  page::Table cells{{"layer", "branch"}, {}};
+  page::Table cells{{"layer", "branch", "share of o_mem"}, {}};
   for (const SeenObject& object : facts.objects)
     cells.header.push_back(fmt::format("{} {}", object.label, page::share_text(object.score)));
   for (size_t i = 0; i < facts.objects.front().branches.size(); ++i) {
     const SeenObject::Branch& first = facts.objects.front().branches[i];
-    std::vector<std::string> row = {std::to_string(first.layer), first.name};
+    const bool is_cache = first.name == "o_mem" && first.share_everywhere;
+    std::vector<std::string> row = {std::to_string(first.layer), first.name,
+                                    is_cache ? page::share_text(*first.share_everywhere) : ""};
     for (const SeenObject& object : facts.objects) {
       const SeenObject::Branch& own = object.branches[i];
       row.push_back(own.everywhere > 0 ? fmt::format("{:.2f}", own.inside / own.everywhere) : "");
@@ -97,11 +105,17 @@ base::Node objects_node(const ImageAttention& facts) {
   for (const SeenObject& object : facts.objects) {
     base::Node box = base::Node::array(), branches = base::Node::array();
     for (const double side : object.box) box.push_back(base::rounded(side));
-    for (const SeenObject::Branch& branch : object.branches)
-      branches.push_back(base::Node::table({{"layer", branch.layer},
-                                            {"name", branch.name},
-                                            {"inside", branch.inside},
-                                            {"everywhere", branch.everywhere}}));
+    for (const SeenObject::Branch& branch : object.branches) {
+      base::Node one = base::Node::table({{"layer", branch.layer},
+                                          {"name", branch.name},
+                                          {"inside", branch.inside},
+                                          {"everywhere", branch.everywhere}});
+      if (branch.share) {
+        one.set("share", *branch.share);
+        one.set("share_everywhere", *branch.share_everywhere);
+      }
+      branches.push_back(std::move(one));
+    }
     objects.push_back(base::Node::table({{"label", base::json_text(object.label)},
                                          {"score", base::rounded(object.score)},
                                          {"box", std::move(box)},
@@ -124,26 +138,16 @@ base::Node grid_node(const at::Tensor& values) {
   return rows;
 }
 
-}  // namespace
-
-at::Tensor of_head(const at::Tensor& heads, int64_t head) {
-  return (head < 0 ? heads.mean(0) : heads[head]).contiguous();
-}
-
-ImageAttention inspect_image(const models::ImageModel& model, const bundle::ImagePreprocessing& facts,
-                             const std::string& path, const AttentionChoice& choice) {
+/// Runs pixels through the model and adds what is seen.
+ImageAttention run_image(const models::ImageModel& model, ImageAttention found, const at::Tensor& pixels,
+                         const std::optional<core::Grid>& size, const AttentionChoice& choice) {
   base::require(!choice.segment, "inspect: --segment goes with a text; an image is one segment");
-  data::Image picture = data::TestCrop::of(facts.test_crop, facts.image_size[0],
-                                           facts.image_size[1])(data::read_image(path));
-  at::Tensor pixels = at::empty({1, 3, picture.height, picture.width});
-  data::Normaliser(facts.mean, facts.std)(picture, pixels.mutable_data_ptr<float>());
   const at::Tensor& like = model.parameters().all().front().tensor;
   const int64_t num_layers = model.backbone().num_layers();
   std::vector<int64_t> layers(static_cast<size_t>(num_layers));
   std::iota(layers.begin(), layers.end(), 0);
   if (choice.layers) layers = chosen_numbers(*choice.layers, num_layers, "inspect: --layers");
-  pixels = pixels.to(like.device(), like.scalar_type());
-  ImageAttention found{path, std::move(picture), inspect::inspect_image(model, pixels, layers)};
+  found.layers = inspect::inspect_image(model, pixels.to(like.device(), like.scalar_type()), layers, size);
   if (choice.heads) found.heads = chosen_numbers(*choice.heads, heads_of(found.layers), "inspect: --heads");
   bool any = false;
   for (inspect::ImageLayer& layer : found.layers) {
@@ -154,16 +158,41 @@ ImageAttention inspect_image(const models::ImageModel& model, const bundle::Imag
       for (auto& [kind, share] : look.beside) share = share.cpu();
       for (auto& [task, tokens] : look.memory) tokens = tokens.cpu();
     }
-    for (inspect::ImageBranch& branch : layer.branches) {
-      branch.means = branch.means.cpu();
-      branch.strengths = branch.strengths.cpu();
-    }
     for (const core::GateValues& gate : layer.gates) found.gates.push_back(spread_of(layer.layer, gate));
   }
-  found.objects = seen_objects(model, pixels, found.layers, kMostObjects);
   base::require(any,
                 "inspect: no attention of these layers provides its weights; parameters, state and cost can be shown "
                 "without an image");
+  return found;
+}
+
+}  // namespace
+
+at::Tensor of_head(const at::Tensor& heads, int64_t head) {
+  return (head < 0 ? heads.mean(0) : heads[head]).contiguous();
+}
+
+ImageAttention inspect_image(const models::ImageModel& model, const bundle::ImagePreprocessing& facts,
+                             const std::string& path, const AttentionChoice& choice) {
+  data::Image picture = data::TestCrop::of(facts.test_crop, facts.image_size[0],
+                                           facts.image_size[1])(data::read_image(path));
+  const at::Tensor pixels = at::empty({1, 3, picture.height, picture.width});
+  data::Normaliser(facts.mean, facts.std)(picture, pixels.mutable_data_ptr<float>());
+  return run_image(model, {path, std::move(picture)}, pixels, {}, choice);
+}
+
+ImageAttention inspect_image(const models::ImageModel& model, const data::DetectionInput& input,
+                             const std::string& path, const AttentionChoice& choice) {
+  const data::DetectionTransform transform(input.transform());
+  const data::Image image = data::read_image(path);
+  tasks::PreparedImages prepared = tasks::prepare_image(transform, image, heads::detector_head(model, path).divisor());
+  const data::Image resized = transform.measure({image, {}}).image;
+  data::Image picture(prepared.pixels.size(2), prepared.pixels.size(3));
+  std::fill(picture.bytes.begin(), picture.bytes.end(), uint8_t{255});
+  for (int64_t y = 0; y < resized.height; ++y) std::copy_n(resized.at(y, 0), 3 * resized.width, picture.at(y, 0));
+  ImageAttention found = run_image(model, {path, std::move(picture)}, prepared.pixels,
+                                   core::Grid{resized.height, resized.width}, choice);
+  found.objects = seen_objects(model, prepared, found.layers, kMostObjects);
   return found;
 }
 

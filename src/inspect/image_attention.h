@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,13 @@
 #include "inspect/gate_summary.h"
 #include "inspect/image_record.h"
 
+namespace mnemo::data {
+struct DetectionInput;
+}
+namespace mnemo::tasks {
+struct PreparedImages;
+}
+
 namespace mnemo::inspect {
 
 /// An object that a detector finds in the picture, and the strength of each branch there.
@@ -20,25 +28,26 @@ struct SeenObject {
   std::string label;  ///< the number of its class, unless the caller names it
   int64_t category = 0;
   double score = 0;
-  data::CornerBox box = {};  ///< in pixels of the picture
+  data::CornerBox box = {};    ///< in pixels of the image
+  data::CornerBox shown = {};  ///< in pixels of the picture that the model sees
   struct Branch {
     int64_t layer = 0;
     std::string name;                   ///< "o_self", "o_mem"
     double inside = 0, everywhere = 0;  ///< mean of ImageBranch::strengths in the box and in the picture
+    std::optional<double> share = {}, share_everywhere = {};  ///< likewise of ImageBranch::shares
   };
   std::vector<Branch> branches = {};
 };
 
-/// The best objects that a detector finds in pixels [1,3,H,W], at most `most`, with the strengths of its layers'
-/// branches; none for another model and for sizes that it does not read without padding.
-std::vector<SeenObject> seen_objects(const models::ImageModel& model, const at::Tensor& pixels,
+/// The best objects that a detector finds in one image, at most `most`, with the strengths of its layers' branches.
+std::vector<SeenObject> seen_objects(const models::ImageModel& model, const tasks::PreparedImages& image,
                                      const std::vector<ImageLayer>& layers, int64_t most);
 
 /// Attention of a vision model over one image.
 struct ImageAttention {
   std::string name;     ///< file name
-  data::Image picture;  ///< as the model sees it, cropped and resized
-  std::vector<inspect::ImageLayer> layers;
+  data::Image picture;  ///< as the model sees it, cropped or padded, and resized
+  std::vector<inspect::ImageLayer> layers = {};
   std::vector<int64_t> heads = {};  ///< shown individually, in addition to the mean over all heads
   std::vector<GateSpread> gates = {};
   std::vector<SeenObject> objects = {};  ///< of a detector
@@ -47,6 +56,10 @@ struct ImageAttention {
 /// Runs an image file through the model. Heads named by `choice` are shown individually. Throws InputError if the file
 /// is not an image, a choice is out of range, or no attention of these layers provides its weights.
 ImageAttention inspect_image(const models::ImageModel& model, const bundle::ImagePreprocessing& facts,
+                             const std::string& path, const AttentionChoice& choice);
+/// The same for a detector, which reads the image as tasks::prepare_image() makes it, with the objects that it finds.
+/// The picture has the padding, in white.
+ImageAttention inspect_image(const models::ImageModel& model, const data::DetectionInput& input,
                              const std::string& path, const AttentionChoice& choice);
 
 /// Takes one head from values [H,..], or the mean over heads if head = -1.

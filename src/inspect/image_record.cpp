@@ -11,6 +11,7 @@
 #include "core/window_cut.h"
 #include "memory/learnable_tokens.h"
 #include "models/image_model.h"
+#include "tasks/found_objects.h"
 
 namespace mnemo::inspect {
 namespace {
@@ -23,7 +24,41 @@ struct ImageRows {
   std::vector<std::string> tasks = {};  ///< the first rows after the image
   /// number of memory tokens of each task, in order
   std::vector<std::pair<std::string, int64_t>> memories = {};
+  /// [h*w] bool: which cells of the grid are the image's; undefined: all
+  at::Tensor real = {};
+  /// The image's cells, a rectangle of the grid, and the cells of the pixels with their padding.
+  int64_t top = 0, left = 0;
+  core::Grid own = {}, whole = {};
+
+  /// A map [..,h,w] of the grid as one of the pixels' cells.
+  at::Tensor fitted(const at::Tensor& map, double padding) const {
+    const at::Tensor image = map.narrow(-2, top, own.height).narrow(-1, left, own.width);
+    return at::constant_pad_nd(image, {0, whole.width - own.width, 0, whole.height - own.height}, padding);
+  }
 };
+
+/// The cells along a side of `padded` pixels where an image of `pixels` has `cells`: each side halves evenly.
+int64_t padded_cells(int64_t cells, int64_t pixels, int64_t padded) {
+  int64_t all = cells;
+  while (padded % all != 0 || (pixels * all + padded - 1) / padded != cells) ++all;
+  return all;
+}
+
+/// Finds the image's cells in a batch of one with padding.
+void find_real(ImageRows& rows, const core::AttentionInput& input, const at::Tensor& pixels, const core::Grid& size) {
+  rows.own = rows.whole = rows.grid;
+  const at::Tensor& valid = input.table.valid();
+  if (!valid.defined()) return;
+  rows.real = rows.windows != nullptr ? rows.windows->join(valid.unsqueeze(-1).to(at::kByte)).flatten().to(at::kBool)
+                                      : valid[0].narrow(0, input.table.num_context() + rows.before, rows.grid.size());
+  const at::Tensor cells = rows.real.view({rows.grid.height, rows.grid.width}).nonzero();
+  const at::Tensor first = std::get<0>(cells.min(0)), last = std::get<0>(cells.max(0));
+  const auto at = [](const at::Tensor& corner, int64_t side) { return corner[side].item<int64_t>(); };
+  rows.top = at(first, 0), rows.left = at(first, 1);
+  rows.own = {at(last, 0) - rows.top + 1, at(last, 1) - rows.left + 1};
+  rows.whole = {padded_cells(rows.own.height, size.height, pixels.size(2)),
+                padded_cells(rows.own.width, size.width, pixels.size(3))};
+}
 
 using Shares = std::vector<std::pair<std::string, at::Tensor>>;
 
@@ -82,12 +117,15 @@ ImageLook split(std::string from, const at::Tensor& weights, const core::WeightM
 
 /// The attention that each position receives, averaged over all queries of the image, [H,h,w]. Only queries of the same
 /// window see it.
-at::Tensor of_windows(const at::Tensor& weights, const core::WindowCut& windows) {
+at::Tensor of_windows(const at::Tensor& weights, const ImageRows& rows) {
+  const core::WindowCut& windows = *rows.windows;
   // Padding rows also attend; they are left out of the mean.
-  const at::Tensor real = windows.cut(at::ones({1, windows.image.size(), 1}, weights.options()))
-                              .unsqueeze(1);                                                    // [n,1,A,1]
-  const at::Tensor mean = (weights * real).sum(2) / static_cast<double>(windows.image.size());  // [n,H,A]
-  return windows.join(mean.transpose(1, 2)).squeeze(0).t().unflatten(1, {windows.image.height, windows.image.width});
+  const at::Tensor counted = rows.real.defined() ? rows.real.view({1, -1, 1}).to(at::kByte)
+                                                 : at::ones({1, windows.image.size(), 1}, at::kByte);
+  const at::Tensor real = windows.cut(counted.to(weights.device())).to(at::kBool).unsqueeze(1);         // [n,1,A,1]
+  const at::Tensor mean = at::where(real, weights, 0.0).sum(2) / static_cast<double>(rows.own.size());  // [n,H,A]
+  const core::Grid& grid = windows.image;
+  return rows.fitted(windows.join(mean.transpose(1, 2)).squeeze(0).t().unflatten(1, {grid.height, grid.width}), 0.0);
 }
 
 /// Memory tokens of each task in a layer. With propagation there is only one task; it owns all `passing` rows.
@@ -105,7 +143,7 @@ std::vector<std::pair<std::string, int64_t>> memories_of(const core::TaskMemory&
 
 std::vector<ImageLook> looks_of(const core::WeightMap& map, const core::AttentionInput& input, const ImageRows& rows) {
   const at::Tensor weights = map.weights.to(at::kDouble);
-  if (rows.windows != nullptr) return {{"all rows", of_windows(weights, *rows.windows), {}}};
+  if (rows.windows != nullptr) return {{"all rows", of_windows(weights, rows), {}}};
   std::vector<ImageLook> looks;
   const auto add = [&](std::string from, const at::Tensor& of) {
     looks.push_back(split(std::move(from), of, map, input, rows));
@@ -114,7 +152,10 @@ std::vector<ImageLook> looks_of(const core::WeightMap& map, const core::Attentio
   for (size_t task = 0; task < rows.tasks.size(); ++task) {
     add("task " + rows.tasks[task], weights[0].select(1, rows.before + rows.grid.size() + static_cast<int64_t>(task)));
   }
-  if (looks.empty()) add("all rows", weights[0].narrow(1, rows.before, rows.grid.size()).mean(1));
+  if (looks.empty()) {
+    const at::Tensor queries = weights[0].narrow(1, rows.before, rows.grid.size());
+    add("all rows", (rows.real.defined() ? queries.index_select(1, rows.real.nonzero().squeeze(1)) : queries).mean(1));
+  }
   return looks;
 }
 
@@ -147,13 +188,47 @@ Shares most_of(const core::WeightMap& map, const core::AttentionInput& input, co
 at::Tensor placed(const at::Tensor& values, const ImageRows& rows) {
   const at::Tensor image = rows.windows != nullptr ? rows.windows->join(values)
                                                    : values.narrow(1, rows.before, rows.grid.size());
-  return image[0].unflatten(0, {rows.grid.height, rows.grid.width});
+  return image[0]
+      .unflatten(0, {rows.grid.height, rows.grid.width})
+      .narrow(0, rows.top, rows.own.height)
+      .narrow(1, rows.left, rows.own.width);
+}
+
+/// The branches of an attention over the image, padding cells with the mean of the others.
+std::vector<ImageBranch> branches_of(const core::Attention& attention, const core::AttentionInput& input,
+                                     const core::State& state, const ImageRows& rows) {
+  const auto filled = [&](const at::Tensor& map) {
+    const double mean = map.mean().item<double>();
+    return at::constant_pad_nd(map, {0, rows.whole.width - rows.own.width, 0, rows.whole.height - rows.own.height},
+                               mean);
+  };
+  at::Tensor gate;  // [H]
+  for (const core::Scalar& scalar : attention.scalars()) {
+    if (scalar.name == "sigma_lambda") gate = at::tensor(scalar.values, at::kDouble);
+  }
+  std::vector<ImageBranch> branches;
+  std::vector<at::Tensor> norms;
+  at::Tensor sum;
+  for (const core::BranchRows& branch : attention.branches(input, state)) {
+    const at::Tensor values = placed(branch.rows.to(at::kCPU, at::kDouble), rows);
+    branches.push_back({branch.name, filled(values.mean(-1)),
+                        filled((values - values.mean(at::IntArrayRef{0, 1}, true)).square().mean(-1).sqrt())});
+    const bool is_cache = branch.name == "o_mem";
+    norms.emplace_back();
+    if (!gate.defined() || !(is_cache || branch.name == "o_self")) continue;
+    const at::Tensor heads = values.unflatten(-1, {gate.size(0), -1}) * (is_cache ? gate : 1 - gate).unsqueeze(-1);
+    norms.back() = heads.square().sum(at::IntArrayRef{-2, -1}).sqrt();
+    sum = sum.defined() ? sum + norms.back() : norms.back();
+  }
+  for (size_t i = 0; i < branches.size(); ++i)
+    if (norms[i].defined()) branches[i].shares = filled(norms[i] / sum.clamp_min(1e-30));
+  return branches;
 }
 
 }  // namespace
 
 std::vector<ImageLayer> inspect_image(const models::ImageModel& model, const at::Tensor& pixels,
-                                      const std::vector<int64_t>& layers) {
+                                      const std::vector<int64_t>& layers, const std::optional<core::Grid>& size) {
   base::require(model.head_or_null() != nullptr, "image record: expected a whole model, found a layer_stack");
   base::require(pixels.dim() == 4 && pixels.size(0) == 1, "image record: expected pixels [1,C,H,W], found {}",
                 c10::str(pixels.sizes()));
@@ -165,7 +240,7 @@ std::vector<ImageLayer> inspect_image(const models::ImageModel& model, const at:
                            const core::State& state) {
     if (std::find(layers.begin(), layers.end(), number) == layers.end()) return;
     const core::WindowCut* windows = input.image == nullptr ? nullptr : input.image->windows;
-    ImageRows rows{input.grid(), 0, 0, windows, tasks};
+    ImageRows rows{.grid = input.grid(), .windows = windows, .tasks = tasks};
     if (windows != nullptr) {
       rows.grid = windows->image;
     } else if (model.tasks() != nullptr) {
@@ -177,6 +252,7 @@ std::vector<ImageLayer> inspect_image(const models::ImageModel& model, const at:
     } else {
       rows.before = input.x.size(1) - rows.grid.size();
     }
+    find_real(rows, input, pixels, size.value_or(core::Grid{pixels.size(2), pixels.size(3)}));
     ImageLayer layer{number, model.backbone().layer_name(number)};
     core::AttentionView view = attention.inspect(input, state, {});
     for (const core::WeightMap& map : view.maps) {
@@ -185,16 +261,13 @@ std::vector<ImageLayer> inspect_image(const models::ImageModel& model, const at:
       layer.most = most_of(map, input, rows);
     }
     layer.gates = std::move(view.gates);
-    for (const core::BranchRows& branch : attention.branches(input, state)) {
-      const at::Tensor values = placed(branch.rows.to(at::kDouble), rows);
-      layer.branches.push_back(
-          {branch.name, values.mean(-1), (values - values.mean(at::IntArrayRef{0, 1}, true)).square().mean(-1).sqrt()});
-    }
+    layer.branches = branches_of(attention, input, state, rows);
     found.push_back(std::move(layer));
   };
   if (model.tasks() == nullptr) {
     core::Segment segment;
     segment.pixels = pixels;
+    if (size) segment.valid = tasks::real_pixels(pixels, {{size->height, size->width}});
     segment.mode = core::Mode::evaluate;
     model.forward(segment, model.initial_state(1), observe, {});
     return found;

@@ -3,10 +3,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/grid.h"
 #include "core/inspection.h"
 
 namespace mnemo::models {
@@ -31,6 +33,9 @@ struct ImageBranch {
   std::string name;      ///< "o_self", "o_mem"
   at::Tensor means;      ///< of its rows over channels
   at::Tensor strengths;  ///< of what sets a place apart: the root mean square of its row minus the picture's mean row
+  /// Of the output: |sigma(lambda) o_mem| / (|sigma(lambda) o_mem| + |(1 - sigma(lambda)) o_self|), likewise o_self's;
+  /// undefined for other branches.
+  at::Tensor shares = {};
 };
 
 /// Record of one layer's attention over one image. Empty if the attention provides none.
@@ -47,9 +52,11 @@ struct ImageLayer {
 
 /// Runs one image, normalised pixels [1,C,H,W], through a model in evaluation mode and records the attention weights of
 /// these layers and what GRC mixes. Windows are put back in their places; rows that pad an image to whole windows count
-/// neither as queries nor as positions. Masked tasks run in their dense form, which is equal up to rounding. Everything
-/// is recomputed from the definition, with all weights [H,Q,K] in memory at once.
+/// neither as queries nor as positions. `size`: of the image in the upper left corner of the pixels, where the rest is
+/// padding; maps are of the whole grid, with weights of 0 and the mean of a branch in padding cells. Masked tasks run
+/// in their dense form, which is equal up to rounding. Everything is recomputed from the definition, with all weights
+/// [H,Q,K] in memory at once.
 std::vector<ImageLayer> inspect_image(const models::ImageModel& model, const at::Tensor& pixels,
-                                      const std::vector<int64_t>& layers);
+                                      const std::vector<int64_t>& layers, const std::optional<core::Grid>& size = {});
 
 }  // namespace mnemo::inspect

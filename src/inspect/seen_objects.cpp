@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "heads/detection/detector_head.h"
 #include "inspect/image_attention.h"
 #include "models/image_model.h"
 #include "tasks/found_objects.h"
@@ -26,20 +25,30 @@ double mean_in(const at::Tensor& map, const data::CornerBox& box, const at::Tens
 
 }  // namespace
 
-std::vector<SeenObject> seen_objects(const models::ImageModel& model, const at::Tensor& pixels,
+std::vector<SeenObject> seen_objects(const models::ImageModel& model, const tasks::PreparedImages& image,
                                      const std::vector<ImageLayer>& layers, int64_t most) {
-  const auto* head = dynamic_cast<const heads::DetectorHead*>(model.level_head());
-  const int64_t height = pixels.size(2), width = pixels.size(3);
-  if (head == nullptr || height % head->divisor() != 0 || width % head->divisor() != 0) return {};
-  const auto found = tasks::find_objects(model, {pixels, {{height, width}}, {{height, width}}},
-                                         {.top = most, .masks = false});
+  const auto [height, width] = image.sizes.front();
+  const auto [own_height, own_width] = image.originals.front();
+  const double y = static_cast<double>(height) / static_cast<double>(own_height),
+               x = static_cast<double>(width) / static_cast<double>(own_width);
+  const auto found = tasks::find_objects(model, image, {.top = most, .masks = false});
   std::vector<SeenObject> objects;
   for (const tasks::FoundObject& each : found.front()) {
-    SeenObject object{std::to_string(each.category), each.category, each.score, each.box};
+    const auto [left, top, right, bottom] = each.box;
+    SeenObject object{.label = std::to_string(each.category),
+                      .category = each.category,
+                      .score = each.score,
+                      .box = each.box,
+                      .shown = {left * x, top * y, right * x, bottom * y}};
+    const auto inside = [&](const at::Tensor& map) { return mean_in(map, object.shown, image.pixels); };
     for (const ImageLayer& layer : layers) {
-      for (const ImageBranch& branch : layer.branches)
-        object.branches.push_back({layer.layer, branch.name, mean_in(branch.strengths, each.box, pixels),
-                                   branch.strengths.mean().item<double>()});
+      for (const ImageBranch& branch : layer.branches) {
+        SeenObject::Branch seen{layer.layer, branch.name, inside(branch.strengths),
+                                branch.strengths.mean().item<double>()};
+        if (branch.shares.defined())
+          seen.share = inside(branch.shares), seen.share_everywhere = branch.shares.mean().item<double>();
+        object.branches.push_back(std::move(seen));
+      }
     }
     objects.push_back(std::move(object));
   }

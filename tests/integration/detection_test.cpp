@@ -60,6 +60,7 @@ TEST_F(Detectors, TrainMeasureAndDetect) {
   const std::string drawn = folder_ / "drawn.svg";
   const Finished found = run({"detect", model, photo_, "--threshold", "0", "--top", "3", "--draw", drawn, "--json"});
   ASSERT_EQ(found.status, 0) << found.err;
+  EXPECT_TRUE(holds(found.err, "leaves out scores below 0.05 itself")) << found.err;
   const base::Node objects = json(found.out).items()[0].at("objects");
   ASSERT_EQ(objects.size(), 3U);
   EXPECT_EQ(objects.items()[0].at("mask").at("size"), base::Node::array({64, 64}));
@@ -150,7 +151,13 @@ TEST_F(Detectors, InspectShowsWhatACacheAdds) {
   EXPECT_TRUE(holds(content(maps), "layer 3 o_mem"));
   // How strong each branch is where an object is found.
   const base::Node objects = json(seen.out).at("attention").at("objects");
-  ASSERT_GT(objects.size(), 0U);
+  ASSERT_EQ(objects.size(), 5U);
+  const Finished detected = run({"detect", run_folder, photo_, "--threshold", "0", "--top", "5", "--json"});
+  const base::Node found = json(detected.out).items()[0].at("objects");
+  for (size_t i = 0; i < 5; ++i)
+    for (const char* key : {"label", "score", "box"})
+      EXPECT_EQ(objects.items()[i].at(key), found.items()[i].at(key)) << i << key;
+  EXPECT_TRUE(holds(run({"inspect", run_folder, "--image", photo_}).out, "share of o_mem"));
   const base::Node& best = objects.items()[0];
   ASSERT_EQ(best.at("branches").size(), 8U);
   EXPECT_EQ(best.at("branches").items()[7].at("name").as_string(), "o_mem");

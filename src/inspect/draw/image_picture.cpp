@@ -90,13 +90,29 @@ Raster strip(const at::Tensor& weights, double largest) {
   return raster;
 }
 
-/// Values [h,w] in grey, from black (smallest) to white (largest).
+/// The least and the largest value of a map.
+struct Extremes {
+  double low, high;
+  /// Where values differ by less, a map in full contrast would show noise.
+  bool is_flat() const { return high - low < 1e-3 * std::abs(low + high) / 2; }
+  /// With so many digits that the two differ.
+  std::string text() const {
+    const double most = std::max(std::abs(low), std::abs(high));
+    const int digits = high > low ? std::clamp(2 + static_cast<int>(std::log10(most / (high - low))), 2, 12) : 2;
+    return fmt::format("{:.{}g} to {:.{}g}{}", low, digits, high, digits, is_flat() ? ", flat" : "");
+  }
+};
+
+Extremes extremes_of(const at::Tensor& map) { return {map.min().item<double>(), map.max().item<double>()}; }
+
+/// Values [h,w] in grey, from black (smallest) to white (largest); a flat map in one grey.
 Raster grey(const at::Tensor& values) {
   const at::Tensor means = values.contiguous();
-  const double low = means.min().item<double>(), high = means.max().item<double>();
+  const Extremes spread = extremes_of(means);
   Raster raster{means.size(1), means.size(0), {}};
   for (int64_t i = 0; i < means.numel(); ++i) {
-    const double part = high > low ? (means.const_data_ptr<double>()[i] - low) / (high - low) : 0.5;
+    const double above = means.const_data_ptr<double>()[i] - spread.low;
+    const double part = spread.is_flat() || spread.high <= spread.low ? 0.5 : above / (spread.high - spread.low);
     const auto shade = static_cast<uint8_t>(std::lround(255 * part));
     raster.dots.push_back({shade, shade, shade});
   }
@@ -113,7 +129,7 @@ std::vector<Frame> frames_of(const ImageAttention& facts) {
   std::vector<Frame> frames;
   const auto height = static_cast<double>(facts.picture.height), width = static_cast<double>(facts.picture.width);
   for (const SeenObject& object : facts.objects) {
-    const auto [left, top, right, bottom] = object.box;
+    const auto [left, top, right, bottom] = object.shown;
     frames.push_back({{left / width, top / height, right / width, bottom / height}, std::to_string(frames.size() + 1)});
   }
   return frames;
@@ -237,13 +253,14 @@ void draw_branches(PanelLines& lines, const ImageAttention& facts) {
   for (const inspect::ImageLayer& layer : facts.layers) {
     if (first && !layer.branches.empty())
       lines.caption(
-          "mean over channels of the outputs of self-attention (o_self) and of the cache (o_mem): dark means small");
+          "mean over channels of the outputs of self-attention (o_self) and of the cache (o_mem): dark means small; "
+          "share: of the output");
     first &= layer.branches.empty();
     for (const inspect::ImageBranch& branch : layer.branches) {
-      lines.panel(
-          fmt::format("layer {} {}", layer.layer, branch.name),
-          {fmt::format("{:.2g} to {:.2g}", branch.means.min().item<double>(), branch.means.max().item<double>())},
-          grey(branch.means), {}, frames_of(facts));
+      std::vector<std::string> small = {extremes_of(branch.means).text()};
+      if (branch.shares.defined()) small.push_back("share " + page::share_text(branch.shares.mean().item<double>()));
+      lines.panel(fmt::format("layer {} {}", layer.layer, branch.name), small, grey(branch.means), {},
+                  frames_of(facts));
     }
   }
 }
