@@ -96,8 +96,7 @@ int serve_model(ServeArguments arguments) {
 void add_serve(CLI::App& app) {
   auto arguments = std::make_shared<ServeArguments>();
   serve::ServerOptions& server = arguments->server;
-  Command(app, "serve",
-          "answer requests over HTTP: texts as clients of OpenAI's completions ask for them, translations, classes")
+  Command(app, "serve", "serve over HTTP: completions as OpenAI's clients ask for them, translation, classes, objects")
       .argument("MODEL", arguments->model, "model folder, run folder or checkpoint")
       .option("--checkpoint", arguments->checkpoint, "WHICH", "checkpoint of a run: latest, best or a step")
       .option("--host", server.host, "ADDRESS", "address to listen on (default 127.0.0.1: this machine alone)")

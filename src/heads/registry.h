@@ -32,8 +32,8 @@ struct Entry {
   std::function<std::unique_ptr<core::Head>(const base::TypedOptions& options, const HeadBuild&)> make;
   /// Throws InputError if the head does not fit the model; `where` is the model's table.
   std::function<void(const base::TypedOptions& options, const core::ModelOutline&, const base::Where& where)> check;
-  /// Of a head that predicts one of num_classes classes for a whole segment or image: their number, 0 if it is left to
-  /// the data. Empty for other heads.
+  /// Number of classes of a head that predicts one for a whole segment or image, 0 if the data decides. Empty for other
+  /// heads.
   std::function<int64_t(const base::TypedOptions& options)> num_classes;
   /// Whether its output matrix is the embedding.
   std::function<bool(const base::TypedOptions& options)> is_tied = [](const base::TypedOptions&) { return true; };

@@ -94,7 +94,7 @@ int64_t fullest_segment(const models::TextModel& model, const std::vector<data::
   return fullest;
 }
 
-/// What the records of a segment's layers say of these heads.
+/// Summary of these heads, from the records of a segment's layers.
 AttentionSummary summary_of(const std::vector<LayerRecord>& records, const std::vector<int64_t>& heads) {
   AttentionSummary facts;
   for (const LayerRecord& layer : records) {

@@ -9,10 +9,10 @@
 
 namespace mnemo::metrics {
 
-/// COCO's numbers, in the order of kCocoNames; -1: nothing to measure.
+/// Names of COCO's numbers of all categories; a number is -1 if there is nothing to measure.
 inline constexpr std::array<const char*, 12> kCocoNames = {"AP",  "AP50", "AP75",  "APs", "APm", "APl",
                                                            "AR1", "AR10", "AR100", "ARs", "ARm", "ARl"};
-/// Of one category.
+/// Names of the numbers of one category.
 inline constexpr std::array<const char*, 7> kCocoCategoryNames = {"AP", "AP50", "AP75", "APs", "APm", "APl", "AR100"};
 
 struct CocoScores {

@@ -11,12 +11,12 @@
 
 namespace mnemo::models {
 
-/// A model whose memory is replaced wherever a segment starts, the first one included: a diagnostic of whether it uses
-/// what it carries.
+/// A model whose memory is replaced at the start of each segment, the first one included: a test of whether the model
+/// uses its memory.
 ///   zeros   every field of the state that has channels, of a sequence or of the model, is 0
-///   noise   it is mean + deviation * N(0, 1), with the mean and the deviation of the field's own numbers
-/// What is not finite, masks, sums of weights and counters stay, so as many rows are read as before, with the same
-/// weight. For evaluation only.
+///   noise   such a field is mean + deviation * N(0, 1), with the mean and the deviation of its own numbers
+/// Infinite values, masks, sums of weights and counters are kept, so the model reads as many rows as before, with the
+/// same weights. For evaluation only.
 class ReplacedMemory : public core::Model, public core::ReadsLevels {
  public:
   enum class With { zeros, noise };
@@ -41,7 +41,7 @@ class ReplacedMemory : public core::Model, public core::ReadsLevels {
   const core::Model& model() const { return model_; }
 
  private:
-  /// Whether what is carried meets its next text with this segment.
+  /// Whether the memory meets new text with this segment.
   virtual bool begins(const core::Segment& segment) const { return segment.part.starts; }
 
   const core::Model& model_;
@@ -59,7 +59,7 @@ class ReplacedPairMemory final : public ReplacedMemory, public core::ReadsSource
   }
 
  private:
-  /// A state without a new source has what the encoder made of the last one, which is no memory.
+  /// Without a new source the state holds the encoder's output of the last one, which is no memory.
   bool begins(const core::Segment& segment) const override { return segment.part.starts && segment.source.defined(); }
 };
 

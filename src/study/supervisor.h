@@ -32,8 +32,8 @@ class Supervisor {
   };
   /// Runs each training in a process of its own. Returns the answer of should_stop that ended it, or 0.
   int run(const Options& options);
-  /// The same over the ranks of a group, of which this is rank 0, one training a rank; the others call
-  /// run_shared_trainings.
+  /// Runs one training on each rank of a group, as its rank 0; the other ranks call run_shared_trainings(). Returns as
+  /// run().
   int run_on_ranks(distributed::Group& group, const Options& options);
   /// Runs the trainings one after the other in this process. Returns as run().
   int run_here(const std::optional<std::string>& device, const base::ShouldStop& should_stop);

@@ -126,7 +126,7 @@ class TaskSpec {
   virtual std::string counted() const { return "tokens"; }
   /// Rows that one of them brings to the layers, roughly.
   virtual int64_t rows_of_each() const { return 1; }
-  /// What has a loss: the same, or a sample of many tokens.
+  /// Unit the loss is averaged over; counted() by default.
   virtual std::string targets() const { return counted(); }
   /// The text of a language-modelling task, whose model can generate text; null for other tasks.
   virtual const data::TextOptions* text() const { return nullptr; }

@@ -146,7 +146,7 @@ class Trainer {
   void reduce(StepOutcome& outcome);
   at::Tensor sum_over_ranks(const at::Tensor& value);
   void share_generators();
-  /// Those that the model draws from: the trainer's own, and its device's.
+  /// Random generators the model uses: the trainer's own and its device's.
   std::vector<at::Generator> generators() const;
   void require_equal_ranks();
   /// Path of the checkpoint of `best`, with whose weights a run with patience ends. Throws InputError, in the name of

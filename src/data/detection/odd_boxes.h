@@ -6,13 +6,13 @@
 
 namespace mnemo::data {
 
-/// What becomes of boxes that are empty or not inside of their image.
+/// Treatment of boxes that are empty or not inside their image.
 enum class OddBoxes {
   clip,   ///< cut to the image; dropped if nothing is left
   refuse  ///< an error
 };
 
-/// Objects by what became of them.
+/// Number of objects by treatment.
 struct BoxCounts {
   int64_t kept = 0, clipped = 0;  ///< clipped ones are kept too
   int64_t empty = 0;              ///< dropped: width or height not positive, or too small for float32

@@ -17,7 +17,7 @@ struct Overlap {
   at::Tensor intersection, together, around;  ///< I, U, C
 };
 
-/// Of boxes whose shapes broadcast. With `hull` also C.
+/// Overlap of boxes whose shapes broadcast; `around` only with `hull`.
 Overlap overlap(const at::Tensor& a, const at::Tensor& b, bool hull) {
   const at::Tensor shared = (at::minimum(part(a, 2), part(b, 2)) - at::maximum(part(a, 0), part(b, 0))).clamp_min(0);
   Overlap out;
