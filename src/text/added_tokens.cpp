@@ -110,12 +110,12 @@ class WithAdded final : public PretrainedTokenizer {
 }  // namespace
 
 bool* AddedTokenRule::find(std::string_view name) {
-  return name == "special"       ? &special
-         : name == "normalized"  ? &normalised
-         : name == "lstrip"      ? &lstrip
-         : name == "rstrip"      ? &rstrip
-         : name == "single_word" ? &single_word
-                                 : nullptr;
+  for (const auto& [key, rule] :
+       {std::pair("special", &special), std::pair("normalized", &normalised), std::pair("lstrip", &lstrip),
+        std::pair("rstrip", &rstrip), std::pair("single_word", &single_word)}) {
+    if (name == key) return rule;
+  }
+  return nullptr;
 }
 
 AddedFinder::AddedFinder(const AddedTokens& added, bool normalised,

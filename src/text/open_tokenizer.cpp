@@ -373,12 +373,10 @@ class Folder {
     if (bert && !albert && find("[PAD]") >= 0 && find("[MASK]") < 0 && behind.size() == 0 &&
         all.token("mask_token") == nullptr)
       all.named.emplace_back("mask_token", NamedToken{"[MASK]"});
-    const ResolvedTokens tokens = resolve(all,
-                                          albert  ? kAlbertTokens
-                                          : bert  ? kDebertaTokens
-                                          : llama ? kLlamaTokens
-                                                  : kT5Tokens,
-                                          index, model.pieces.size(), std::move(behind));
+    const TokenDefaults &of_bert = albert ? kAlbertTokens : kDebertaTokens,
+                        &of_others = llama ? kLlamaTokens : kT5Tokens;
+    const ResolvedTokens tokens = resolve(all, bert ? of_bert : of_others, index, model.pieces.size(),
+                                          std::move(behind));
     SentencePieceOptions options{.digit_commas = options_.digit_commas};
     PretrainedParts parts = give_files(tokens.special);
     if (bert) {

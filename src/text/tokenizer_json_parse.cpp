@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "base/json_value.h"
+#include "base/json_sax.h"
 #include "base/printable.h"
 #include "base/utf8.h"
 #include "text/tokenizer_json.h"
@@ -19,11 +19,11 @@ constexpr size_t kMaxAddedKeys = 32;  // of one added token
 constexpr const char*
     kTooManyMerges = "{}: merge {}: expected at most {} merges, one for each way to split a token in two, found more";
 
-class TokenizerJsonParser final : public nlohmann::json_sax<nlohmann::json> {
+class TokenizerJsonParser final : public base::JsonSax {
  public:
   /// merges_alone: everything else is in `out` already.
   TokenizerJsonParser(TokenizerJson& out, bool root_is_vocabulary, bool merges_alone, const std::string& where)
-      : out_(out), root_is_vocabulary_(root_is_vocabulary), merges_alone_(merges_alone), where_(where) {}
+      : JsonSax(where), out_(out), root_is_vocabulary_(root_is_vocabulary), merges_alone_(merges_alone) {}
 
   bool null() override { return value({}); }
   bool boolean(bool v) override { return value(v); }
@@ -39,7 +39,6 @@ class TokenizerJsonParser final : public nlohmann::json_sax<nlohmann::json> {
     ++items_;
     return true;
   }
-  bool binary(binary_t&) override { return false; }
 
   bool string(string_t& text) override {
     switch (list_) {
@@ -116,11 +115,6 @@ class TokenizerJsonParser final : public nlohmann::json_sax<nlohmann::json> {
     if (items_ != 2) unexpected("an array of another length than 2");
     --depth_in_list_;
     return true;
-  }
-
-  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& e) override {
-    base::input_error("{}: broken JSON at byte {}: {}", where_, position,
-                      base::printable(base::json_parser_words(e.what()), 200));
   }
 
   base::Node take() { return std::move(root_); }
@@ -247,20 +241,22 @@ class TokenizerJsonParser final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   [[noreturn]] void unexpected(std::string_view found) const {
-    const std::string_view expected = list_ == List::tokens   ? "an id for every token"
-                                      : list_ == List::pairs  ? "pairs of a piece and its score"
-                                      : list_ == List::merges ? "merges of two tokens"
-                                      : list_ == List::added  ? "added tokens, objects of an id and a content"
-                                                              : "an object of tokens and ids";
-    base::input_error("{}: expected {}, found {} (entry {})", where_, expected, found,
-                      list_ == List::merges  ? out_.left.size()
-                      : list_ == List::added ? static_cast<int64_t>(out_.added.size())
-                                             : out_.tokens.size());
+    std::string_view expected = "an object of tokens and ids";
+    auto entry = static_cast<size_t>(out_.tokens.size());
+    if (list_ == List::tokens) expected = "an id for every token";
+    if (list_ == List::pairs) expected = "pairs of a piece and its score";
+    if (list_ == List::merges) {
+      expected = "merges of two tokens";
+      entry = static_cast<size_t>(out_.left.size());
+    } else if (list_ == List::added) {
+      expected = "added tokens, objects of an id and a content";
+      entry = out_.added.size();
+    }
+    base::input_error("{}: expected {}, found {} (entry {})", where_, expected, found, entry);
   }
 
   TokenizerJson& out_;
   const bool root_is_vocabulary_, merges_alone_;
-  const std::string& where_;
   base::Node root_;
   std::vector<base::Node> open_;   // the tables and arrays around the next value
   std::vector<std::string> keys_;  // the last key of each of these

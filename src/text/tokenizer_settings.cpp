@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
-#include "base/json_value.h"
+#include "base/json_sax.h"
 #include "base/printable.h"
 #include "text/tokenizer_json.h"
 
@@ -21,9 +21,9 @@ constexpr std::string_view kKeys[] = {"bos_token", "eos_token", "unk_token", "se
                                       "pad_token", "cls_token", "mask_token"};
 
 /// Reads one file of settings. Lists other than those of tokens are read over.
-class SettingsParser final : public nlohmann::json_sax<nlohmann::json> {
+class SettingsParser final : public base::JsonSax {
  public:
-  explicit SettingsParser(const std::string& where) : where_(where) {}
+  using JsonSax::JsonSax;
 
   base::Node plain = base::Node::table();
   std::vector<std::pair<std::string, NamedToken>> named;
@@ -39,7 +39,6 @@ class SettingsParser final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool number_float(number_float_t v, const string_t&) override { return value(v); }
   bool string(string_t& v) override { return value(std::move(v)); }
-  bool binary(binary_t&) override { return false; }
 
   bool key(string_t& name) override {
     if (depth_ <= kMaxKept) keys_[depth_ - 1] = std::move(name);
@@ -60,11 +59,6 @@ class SettingsParser final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool end_array() override { return depth_-- > 0; }
-
-  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& e) override {
-    base::input_error("{}: broken JSON at byte {}: {}", where_, position,
-                      base::printable(base::json_parser_words(e.what()), 200));
-  }
 
  private:
   static constexpr size_t kMaxKept = 3;
@@ -155,7 +149,6 @@ class SettingsParser final : public nlohmann::json_sax<nlohmann::json> {
     named.emplace_back(key, token_);
   }
 
-  const std::string& where_;
   std::array<std::string, kMaxKept> keys_;  // of the objects around a value
   size_t depth_ = 0;
   NamedToken token_;

@@ -3,23 +3,22 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/json_value.h"
+#include "base/json_sax.h"
 #include "base/printable.h"
 
 namespace mnemo::text {
 namespace {
 
 /// Accepts only one flat object; a DOM would need sixteen bytes for every "0," of a malicious file.
-class Reader final : public nlohmann::json_sax<nlohmann::json> {
+class Reader final : public base::JsonSax {
  public:
-  Reader(VocabularyFile& file, const std::string& where) : file_(file), where_(where) {}
+  Reader(VocabularyFile& file, const std::string& where) : JsonSax(where), file_(file) {}
 
   bool null() override { unexpected("null"); }
   bool boolean(bool) override { unexpected("a boolean"); }
   bool number_integer(number_integer_t) override { unexpected("a number"); }
   bool number_unsigned(number_unsigned_t) override { unexpected("a number"); }
   bool number_float(number_float_t, const string_t&) override { unexpected("a number"); }
-  bool binary(binary_t&) override { unexpected("binary data"); }
 
   bool string(string_t& value) override {
     if (in_array_) {
@@ -59,26 +58,18 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& e) override {
-    // The library's message contains the last token read, which can be as long as the file.
-    base::input_error("{}: broken JSON at byte {}: {}", where_, position,
-                      base::printable(base::json_parser_words(e.what()), 200));
-  }
-
   void finish() const { base::require(saw_type_, "{}: expected the key \"type\"", where_); }
 
  private:
   [[noreturn]] void unexpected(std::string_view found) const {
-    const std::string_view expected = !in_object_            ? "an object"
-                                      : in_array_            ? "a string as an entry"
-                                      : key_ == "vocabulary" ? "an array of strings"
-                                                             : "a string";
+    std::string_view expected = key_ == "vocabulary" ? "an array of strings" : "a string";
+    if (in_array_) expected = "a string as an entry";
+    if (!in_object_) expected = "an object";
     const std::string at = key_.empty() ? std::string() : fmt::format(" at \"{}\"", key_);
     base::input_error("{}: expected {}{}, found {} (entry {})", where_, expected, at, found, file_.entries.size());
   }
 
   VocabularyFile& file_;
-  const std::string& where_;
   std::string key_;
   bool in_object_ = false, in_array_ = false, saw_type_ = false;
 };

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/json_sax.h"
 #include "base/node.h"
 #include "base/printable.h"
 #include "weights/map_safetensors.h"
@@ -20,20 +21,19 @@ namespace {
 constexpr size_t kMaxFiles = 4096, kMaxBytes = size_t{16} << 20;
 
 /// Reads an index value by value, so that it takes no more memory than the tensors that its files can hold.
-class IndexReader final : public nlohmann::json_sax<nlohmann::json> {
+class IndexReader final : public base::JsonSax {
  public:
   /// The tensors of each file, by file.
   using Files = std::map<std::string, std::set<std::string>>;
 
   IndexReader(const std::string& index, const std::string& folder)
-      : where_(base::printable(index, 400)), folder_(folder) {}
+      : JsonSax(base::printable(index, 400)), folder_(folder) {}
 
   bool null() override { return value("null"); }
   bool boolean(bool) override { return value("a boolean"); }
   bool number_integer(number_integer_t v) override { return value(fmt::format("integer {}", v)); }
   bool number_unsigned(number_unsigned_t v) override { return value(fmt::format("integer {}", v)); }
   bool number_float(number_float_t v, const string_t&) override { return value(fmt::format("number {}", v)); }
-  bool binary(binary_t&) override { return false; }
 
   bool string(string_t& file) override {
     if (!in_map_ || depth_ != 2 || !base::is_plain_name(file)) return value("string " + base::in_quotes(file));
@@ -66,10 +66,6 @@ class IndexReader final : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override { return depth_-- > 0; }
   bool end_array() override { return depth_-- > 0; }
 
-  bool parse_error(size_t position, const std::string&, const nlohmann::json::exception& error) override {
-    base::input_error("{}: broken JSON at byte {}: {}", where_, position, base::printable(error.what(), 200));
-  }
-
   Files take() {
     if (tensors_ == 0) none();
     return std::move(files_);
@@ -93,7 +89,6 @@ class IndexReader final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  const std::string where_;
   const std::string& folder_;
   Files files_;
   std::string key_;
