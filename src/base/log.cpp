@@ -1,6 +1,5 @@
 #include "base/log.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <cstdlib>
 
 #include "base/colour.h"
+#include "base/terminal_width.h"
 
 namespace mnemo::base {
 namespace {
@@ -84,12 +84,6 @@ LogLevel log_level() { return console()->level(); }
 bool log_is_terminal() { return console()->is_terminal(); }
 void set_status_line(std::string_view text) { console()->set_status(text); }
 
-size_t terminal_columns() {
-  const char* chosen = std::getenv("COLUMNS");
-  if (const int columns = chosen != nullptr ? std::atoi(chosen) : 0; columns > 0) return static_cast<size_t>(columns);
-  winsize size{};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 80;
-}
+size_t terminal_columns() { return static_cast<size_t>(terminal_width()); }
 
 }  // namespace mnemo::base

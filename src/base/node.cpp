@@ -198,24 +198,4 @@ bool operator==(const Node& a, const Node& b) {
   return true;
 }
 
-std::string_view kind_name(Node::Kind kind) {
-  switch (kind) {
-    case Node::Kind::null:
-      return "null";
-    case Node::Kind::boolean:
-      return "boolean";
-    case Node::Kind::integer:
-      return "integer";
-    case Node::Kind::real:
-      return "number";
-    case Node::Kind::string:
-      return "string";
-    case Node::Kind::array:
-      return "list";
-    case Node::Kind::table:
-      return "table";
-  }
-  return "";
-}
-
 }  // namespace mnemo::base

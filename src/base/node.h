@@ -124,9 +124,6 @@ struct Node::Member {
   friend bool operator==(const Member& a, const Member& b) { return a.key == b.key && a.value == b.value; }
 };
 
-/// "integer", "table" …
-std::string_view kind_name(Node::Kind kind);
-
 /// The value of a table's `type` key, which determines the options for its other keys; empty if there is none.
 const std::string& type_of(const Node& table);
 

@@ -84,8 +84,6 @@ std::vector<OptionDoc> describe_options() {
   return detail::describe_group(group);
 }
 
-/// The descriptions as an aligned table for a terminal of `width` columns (0: lines are not broken).
-std::string option_table(const std::vector<OptionDoc>& docs, size_t width = 120);
 /// The descriptions as Markdown, one table per group.
 std::string option_markdown(const std::vector<OptionDoc>& docs);
 

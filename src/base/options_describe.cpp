@@ -120,9 +120,10 @@ namespace {
 
 constexpr const char* kColumns[] = {"key", "type", "default", "accepted", "meaning"};
 
-/// Calls `begin` for each group with its title and its table of keys.
-template <class Emit>
-void by_group(const std::vector<OptionDoc>& docs, Emit emit) {
+}  // namespace
+
+std::string option_markdown(const std::vector<OptionDoc>& docs) {
+  std::string out;
   for (size_t i = 0; i < docs.size();) {
     TextTable table({std::begin(kColumns), std::end(kColumns)});
     const std::string& group = docs[i].group;
@@ -130,29 +131,10 @@ void by_group(const std::vector<OptionDoc>& docs, Emit emit) {
       const OptionDoc& doc = docs[i];
       if (!doc.path.empty()) table.add_row({doc.path, doc.type, doc.value, doc.range, doc.meaning});
     }
-    emit(group, table);
-  }
-}
-
-}  // namespace
-
-std::string option_table(const std::vector<OptionDoc>& docs, size_t width) {
-  std::string out;
-  by_group(docs, [&](const std::string& group, const TextTable& table) {
-    if (!out.empty()) out += '\n';
-    if (!group.empty()) out += group + '\n';
-    if (table.rows() > 0) out += table.text(width);
-  });
-  return out;
-}
-
-std::string option_markdown(const std::vector<OptionDoc>& docs) {
-  std::string out;
-  by_group(docs, [&](const std::string& group, const TextTable& table) {
     if (!out.empty()) out += '\n';
     if (!group.empty()) out += "### " + group + "\n\n";
     if (table.rows() > 0) out += table.markdown();
-  });
+  }
   return out;
 }
 

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <tuple>
+
+#include "base/utf8.h"
+
 namespace mnemo::base {
 
 std::optional<size_t> Utf8Checker::feed(std::string_view piece) {
@@ -17,9 +21,7 @@ std::optional<size_t> Utf8Checker::feed(std::string_view piece) {
       if (byte < 0xC2 || byte > 0xF4) return bad_ = seen_;
       start_ = seen_;
       open_ = byte < 0xE0 ? 1 : byte < 0xF0 ? 2 : 3;
-      // The range of the second byte excludes overlong forms, surrogates and code points above U+10FFFF.
-      low_ = byte == 0xE0 ? 0xA0 : byte == 0xF0 ? 0x90 : 0x80;
-      high_ = byte == 0xED ? 0x9F : byte == 0xF4 ? 0x8F : 0xBF;
+      std::tie(low_, high_) = second_byte_range(byte);
     }
     ++seen_;
   }

@@ -84,8 +84,6 @@ const ProcessSettings& init_process() {
   return settings;
 }
 
-const ProcessSettings& process_settings() { return settings; }
-
 std::string describe_process_settings() {
   return describe("MKL override", "MNEMO_MKL_OVERRIDE", kMklOverrideBuilt, settings.mkl_override) + ", " +
          describe("malloc tuning", "MNEMO_MALLOC_TUNING", kMallocTuningBuilt, settings.malloc_tuning) +

@@ -18,9 +18,6 @@ struct ProcessSettings {
 /// Applies the settings; before any large allocation and any matrix product. Returns what is active.
 const ProcessSettings& init_process();
 
-/// The settings that are active; none before `init_process`.
-const ProcessSettings& process_settings();
-
 /// One line for `mnemo --version`: "MKL override on, malloc tuning off (MNEMO_MALLOC_TUNING=0)".
 std::string describe_process_settings();
 

@@ -4,15 +4,29 @@
 
 namespace mnemo::base {
 
+std::pair<unsigned char, unsigned char> second_byte_range(unsigned char first) {
+  // Excludes overlong forms, surrogates and code points above U+10FFFF.
+  switch (first) {
+    case 0xE0:
+      return {0xA0, 0xBF};
+    case 0xED:
+      return {0x80, 0x9F};
+    case 0xF0:
+      return {0x90, 0xBF};
+    case 0xF4:
+      return {0x80, 0x8F};
+    default:
+      return {0x80, 0xBF};
+  }
+}
+
 Utf8Character front_character(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned lead = byte(0);
   if (lead < 0x80) return {lead, 1};
   if (lead < 0xC2 || lead > 0xF4) return {0, -1};
   const size_t length = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  // The range of the second byte depends on the first; this excludes overlong forms, surrogates and > U+10FFFF.
-  const unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  const unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  const auto [low, high] = second_byte_range(byte(0));
   char32_t code_point = lead & (0x7Fu >> length);
   for (size_t i = 1; i < length; ++i) {
     if (i == text.size()) return {0, 0};

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace mnemo::base {
 
@@ -21,6 +22,9 @@ struct Utf8Character {
 /// Decodes the first character of a non-empty text. Overlong forms, surrogates and code points above U+10FFFF are
 /// invalid (The Unicode Standard, table 3-7).
 Utf8Character front_character(std::string_view text);
+
+/// The smallest and the largest second byte of a character of several bytes, by its first byte.
+std::pair<unsigned char, unsigned char> second_byte_range(unsigned char first);
 
 /// Appends a code point as UTF-8. Throws InternalError for surrogates and values above U+10FFFF.
 void append_character(std::string& out, char32_t code_point);

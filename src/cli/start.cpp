@@ -2,7 +2,6 @@
 // program wrote then; for all else it becomes the whole program, which stands beside it and takes 0.2 s to load
 // LibTorch's 64 libraries. The process stays the same one, so signals, locks and exit statuses are the whole program's.
 #include <fcntl.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include <string_view>
 
 #include "base/exit_status.h"
+#include "base/terminal_width.h"
 #include "base/version.h"
 #include "cli/recipe_folder.h"
 #include "cli/version_text.h"
@@ -46,18 +46,10 @@ std::optional<std::string_view> find_answer(std::string_view answers, std::strin
   return std::nullopt;
 }
 
-/// As base::terminal_columns().
-int terminal_columns() {
-  const char* chosen = std::getenv("COLUMNS");
-  if (const int columns = chosen != nullptr ? std::atoi(chosen) : 0; columns > 0) return columns;
-  winsize size{};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
 /// Whether the lines do not fit into the terminal that they are for.
 bool is_too_wide(std::string_view text) {
   if (isatty(STDOUT_FILENO) != 1) return false;
-  const auto columns = static_cast<size_t>(terminal_columns());
+  const auto columns = static_cast<size_t>(mnemo::base::terminal_width());
   for (std::string_view left = text; !left.empty();) {
     const size_t end = std::min(left.find('\n'), left.size());
     if (end > columns) return true;
@@ -124,7 +116,7 @@ bool answer(const std::string& folder, int count, char** words) {
     if (word.find_first_of(" \n(") != word.npos) return false;
     asked.append(i > 1 ? " " : "").append(word);
   }
-  if (asked == "help recipe" && terminal_columns() != 80) return false;
+  if (asked == "help recipe" && mnemo::base::terminal_width() != 80) return false;
   std::string answers = content_of(folder + "/mnemo-answers");
   if (answers.empty()) answers = content_of(folder + "/" MNEMO_ANSWERS);
   const bool of_version = asked == "--version";
