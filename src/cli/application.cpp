@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <new>
 #include <set>
+#include <utility>
 
 #include "base/colour.h"
 #include "base/disk_full.h"
@@ -44,6 +45,13 @@ class HelpFormatter final : public CLI::Formatter {
     const size_t columns = base::terminal_columns(), room = std::max<size_t>(columns > 0 ? columns : 100, 60);
     return fmt::format(
         "{}", fmt::join(base::wrap_words(CLI::Formatter::make_option_desc(option), room - get_column_width()), "\n"));
+  }
+
+  /// CLI11 writes an empty line more where the last option is hidden.
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+    std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
+    base::replace_all(text, "\n\n\n", "\n\n");
+    return text;
   }
 };
 

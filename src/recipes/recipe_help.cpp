@@ -62,8 +62,8 @@ std::string recipe_help(const std::vector<base::OptionDoc>& docs, size_t width) 
   for (const base::OptionDoc& doc : docs) {
     if (doc.group != group) {
       group = doc.group;
-      text += "\n";
-      for (const std::string& line : base::wrap_words(group, width)) text += line + "\n";
+      if (!text.empty()) text += "\n";
+      if (!group.empty()) text += fmt::format("{}\n", fmt::join(base::wrap_words(group, width), "\n"));
     }
     if (doc.path.empty()) continue;
     const std::string key = doc.value.empty() ? doc.path : doc.path + " = " + doc.value;

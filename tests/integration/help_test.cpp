@@ -97,6 +97,7 @@ TEST_F(CommandLine, HelpHasAnExampleAndNoLongLine) {
                            "convert", "attach", "score", "data", "recipes", "init", "runs", "serve"}) {
     const std::string text = run({"help", name}).out;
     EXPECT_TRUE(holds(text, std::string("\nmnemo ") + name)) << name << " without an example";
+    EXPECT_FALSE(holds(text, "\n\n\n")) << text;
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) EXPECT_LE(base::text_width(line), 120u) << name << ": " << line;
   }

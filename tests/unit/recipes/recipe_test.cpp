@@ -204,6 +204,8 @@ TEST(RecipeHelp, NamesEveryKindOfKey) {
     EXPECT_NE(help.find(key), std::string::npos) << key;
   }
   EXPECT_NE(base::option_markdown(recipe_docs()).find("| train.steps | integer | 1000 |"), std::string::npos);
+  for (const char* word : {"memory", "gate"})
+    EXPECT_EQ(recipe_help(find_recipe_docs({word}), 80).find("\n\n\n"), std::string::npos) << word;
 }
 
 TEST(RecipeHelp, SearchesKeysAndMeanings) {
