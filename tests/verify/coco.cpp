@@ -164,8 +164,8 @@ GoldenReport verify_coco_folder(const std::string& path) {
     const base::Node* numbers = expected.find(kind);
     if (numbers == nullptr) continue;
     const auto parts = std::string_view(kind) == "bbox" ? data::CocoParts::boxes : data::CocoParts::masks;
-    const auto detections = data::read_coco_results(base::join_path(path, fmt::format("detections_{}.json", kind)), set,
-                                                    parts);
+    const std::string file = base::join_path(path, fmt::format("detections_{}.json", kind));
+    const auto detections = data::parse_coco_results(base::read_file(file), file, set, parts);
     const metrics::CocoScores scores = metrics::coco_scores(set, detections, parts);
     compare_numbers(report, kind, *numbers, metrics::kCocoNames, scores.all);
     const base::Node::Array& categories = numbers->at("per_category").items();

@@ -12,6 +12,7 @@
 #include "data/images/image_mix.h"
 #include "data/images/image_reader.h"
 #include "data/images/image_transform.h"
+#include "tests/support/image_names.h"
 #include "tests/verify/golden_file.h"
 
 namespace mnemo::verify {
@@ -48,7 +49,7 @@ class Step {
   std::pair<int64_t, int64_t> size() const {
     return {config.at("size").items().at(0).as_int(), config.at("size").items().at(1).as_int()};
   }
-  data::Interpolation interpolation() const { return data::interpolation_of(text("interpolation")); }
+  data::Interpolation interpolation() const { return test::interpolation_of(text("interpolation")); }
 
   at::Tensor input(const std::string& name, at::ScalarType dtype, int64_t rank) const {
     const at::Tensor found = file_.step(index_, "input." + name);
@@ -108,10 +109,10 @@ void run_random_resized_crop(const Step& step) {
 }
 
 data::Image augmented(const Step& step, const base::Node& op, const data::Image& image) {
-  const data::AugmentType type = data::augment_type_of(op.at("type").as_string(), "config");
+  const data::AugmentType type = test::augment_type_of(op.at("type").as_string());
   data::AugmentGeometry geometry;
   if (const base::Node* interpolation = op.find("interpolation"))
-    geometry.interpolation = data::interpolation_of(interpolation->as_string());
+    geometry.interpolation = test::interpolation_of(interpolation->as_string());
   if (const base::Node* fill = op.find("fill")) {
     for (size_t c = 0; c < 3; ++c) geometry.fill[c] = static_cast<uint8_t>(fill->items().at(c).as_int());
   }
@@ -177,7 +178,9 @@ void run_step(const Step& step) {
     step.image_output(data::resize(step.image(), height, width, step.interpolation()));
   } else if (type == "center_crop") {
     const auto [height, width] = step.size();
-    step.image_output(data::center_crop(step.image(), height, width));
+    const data::Image image = step.image();
+    step.image_output(
+        data::resize_center_crop(image, image.height, image.width, height, width, data::Interpolation::box));
   } else if (type == "eval") {
     run_eval(step);
   } else if (type == "random_resized_crop") {

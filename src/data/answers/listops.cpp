@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "data/answers/words.h"
 
 namespace mnemo::data {
 namespace {
@@ -35,16 +36,10 @@ class Parser {
   Parser(const LinePlace& place, int64_t column) : place_(place), column_(column) {}
 
   ListOpsExpression read(std::string_view text) {
-    for (size_t at = 0; at < text.size();) {
-      if (text[at] == ' ') {
-        ++at;
-        continue;
-      }
-      const std::string_view word = text.substr(at, std::min(text.find(' ', at), text.size()) - at);
-      here_ = column_ + static_cast<int64_t>(at);
+    each_word(text, [this](std::string_view word, int64_t at) {
+      here_ = column_ + at;
       put(word);
-      at += word.size();
-    }
+    });
     here_ = column_ + static_cast<int64_t>(text.size());
     if (items_.empty()) fail("an expression", "nothing");
     if (items_.size() > 1 || items_.front().kind != Kind::value) fail("the expression to go on", "its end");
@@ -215,11 +210,6 @@ std::string listops_text(std::span<const uint8_t> tokens) {
     if (i + 1 < tokens.size()) text += ' ';
   }
   return text;
-}
-
-std::string_view listops_word(uint8_t token) {
-  base::ensure(token < kListOpsVocabulary, "token {} of ListOps", token);
-  return kWords[token];
 }
 
 std::optional<ListOpsExpression> draw_listops(const ListOpsShape& shape, base::Random& random) {

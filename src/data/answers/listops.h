@@ -48,8 +48,6 @@ ListOpsExpression parse_listops_line(std::string_view line, const LinePlace& pla
 
 /// The expression with its parentheses.
 std::string listops_text(std::span<const uint8_t> tokens);
-/// A vocabulary entry as read by the model: "7", "[MAX", "X".
-std::string_view listops_word(uint8_t token);
 
 /// The distribution of Long Range Arena: a node is a digit with probability 3/4 (always at max_depth), otherwise an
 /// operator with 2 to max_args nodes; all choices are uniform.

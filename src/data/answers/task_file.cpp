@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "data/answers/words.h"
 
 namespace mnemo::data {
 namespace {
@@ -39,20 +40,14 @@ void TaskSamples::add_numbers(const LinePlace& place, std::string_view text, int
                               std::vector<int32_t>& out) const {
   const bool answer = name == kColumns[2];
   const int64_t most = answer ? 2 : kMaxTokens - 1;
-  for (size_t at = 0; at < text.size();) {
-    if (text[at] == ' ') {
-      ++at;
-      continue;
-    }
-    const std::string_view word = text.substr(at, std::min(text.find(' ', at), text.size()) - at);
+  each_word(text, [&](std::string_view word, int64_t at) {
     int64_t number = -1;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
     base::require(error == std::errc() && end == word.data() + word.size() && number >= 0 && number <= most,
                   "{}: column '{}': expected integers from 0 to {} separated by spaces, found '{}'",
-                  place.at(column + static_cast<int64_t>(at)), name, most, base::printable(word, 40));
+                  place.at(column + at), name, most, base::printable(word, 40));
     out.push_back(static_cast<int32_t>(number));
-    at += word.size();
-  }
+  });
 }
 
 void TaskSamples::add_line(const LinePlace& place, std::string_view line) {

@@ -234,10 +234,6 @@ std::vector<CocoDetection> parse_coco_results(std::string_view text, const std::
   return detections;
 }
 
-std::vector<CocoDetection> read_coco_results(const std::string& path, const CocoSet& set, CocoParts parts) {
-  return parse_coco_results(base::MappedFile(path).bytes(), path, set, parts);
-}
-
 std::string coco_results(std::span<const CocoDetection> detections, const CocoSet& set, CocoParts parts) {
   std::string text = "[";
   for (const CocoDetection& detection : detections) {

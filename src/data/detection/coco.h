@@ -75,7 +75,6 @@ struct CocoDetection {
 
 /// Reads COCO results, a list of {image_id, category_id, score, bbox or segmentation}, in the order of the file. The
 /// empty list is allowed. Errors as for read_coco(), and for ids that the set does not list.
-std::vector<CocoDetection> read_coco_results(const std::string& path, const CocoSet& set, CocoParts parts);
 std::vector<CocoDetection> parse_coco_results(std::string_view text, const std::string& path, const CocoSet& set,
                                               CocoParts parts);
 

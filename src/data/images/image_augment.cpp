@@ -14,22 +14,6 @@ namespace {
 using LookupTable = std::array<uint8_t, 256>;
 using Histogram = std::array<int64_t, 256>;
 
-constexpr std::array<std::string_view, kNumAugmentTypes> kNames = {"AutoContrast",
-                                                                   "Equalize",
-                                                                   "Invert",
-                                                                   "Rotate",
-                                                                   "PosterizeIncreasing",
-                                                                   "SolarizeIncreasing",
-                                                                   "SolarizeAdd",
-                                                                   "ColorIncreasing",
-                                                                   "ContrastIncreasing",
-                                                                   "BrightnessIncreasing",
-                                                                   "SharpnessIncreasing",
-                                                                   "ShearX",
-                                                                   "ShearY",
-                                                                   "TranslateXRel",
-                                                                   "TranslateYRel"};
-
 template <class F>
 LookupTable table_of(F&& value) {
   LookupTable table;
@@ -193,14 +177,6 @@ Image rotate(const Image& image, double degrees, const AugmentGeometry& geometry
 }
 
 }  // namespace
-
-std::string_view augment_name(AugmentType type) { return kNames[static_cast<size_t>(type)]; }
-
-AugmentType augment_type_of(std::string_view name, std::string_view where) {
-  const auto found = std::find(kNames.begin(), kNames.end(), name);
-  base::require(found != kNames.end(), "{}: expected one of RandAugment's operations, found \"{}\"", where, name);
-  return static_cast<AugmentType>(found - kNames.begin());
-}
 
 double augment_argument(AugmentType type, double level, int sign) {
   const double part = level / 10.0;

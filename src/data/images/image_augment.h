@@ -32,11 +32,6 @@ enum class AugmentType {
 };
 inline constexpr int kNumAugmentTypes = 15;
 
-/// timm's name of an operation: "PosterizeIncreasing".
-std::string_view augment_name(AugmentType type);
-/// Throws InputError "WHERE: ..." for an unknown name.
-AugmentType augment_type_of(std::string_view name, std::string_view where);
-
 /// An operation's argument at level L (0 to 10) with a sign of +1 or -1:
 ///   posterize     keeps 4 - int(0.4 L) bits
 ///   solarize      256 - min(256, int(25.6 L)): inverts values from this threshold on

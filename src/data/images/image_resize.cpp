@@ -111,13 +111,6 @@ Image resize_columns(const Taps& taps, int64_t width, F&& row_at) {
 
 }  // namespace
 
-Interpolation interpolation_of(std::string_view name) {
-  if (name == "box") return Interpolation::box;
-  if (name == "bilinear") return Interpolation::bilinear;
-  base::ensure(name == "bicubic", "interpolation '{}'", name);
-  return Interpolation::bicubic;
-}
-
 Image resize(const Image& image, int64_t height, int64_t width, Interpolation interpolation, Resizing resizing) {
   return resize(image, whole(image), height, width, interpolation, resizing);
 }
@@ -179,10 +172,6 @@ Image resize_center_crop(const Image& image, int64_t height, int64_t width, int6
   for (int64_t y = 0; y < part.height; ++y)
     std::copy_n(part.row(y), part.width * 3, out.at(kept.top - top + y, kept.left - left));
   return out;
-}
-
-Image center_crop(const Image& image, int64_t height, int64_t width) {
-  return resize_center_crop(image, image.height, image.width, height, width, Interpolation::box);
 }
 
 }  // namespace mnemo::data

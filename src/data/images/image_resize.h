@@ -8,8 +8,6 @@
 namespace mnemo::data {
 
 enum class Interpolation { bilinear, bicubic, box };
-/// Throws InternalError for an unknown name: options were validated when they were read.
-Interpolation interpolation_of(std::string_view name);
 
 /// The version of Pillow whose bytes a resized image has. Up to 12, every row is resized to the new width, then every
 /// column to the new height. From 13 on, columns come first where H - h > 0 and H - h > 2 (W - w), of an image [H,W]
@@ -33,11 +31,9 @@ Image resize(const Image& image, const ImageBox& box, int64_t height, int64_t wi
 Image resize(const Image& image, const ImageBox& box, int64_t height, int64_t width, const ImageBox& window,
              Interpolation interpolation, Resizing resizing = Resizing::pillow12);
 
-/// The centre [height, width]: a side that is too short is padded with black, (h - H) / 2 of it before the image; top =
-/// round((H - h) / 2), half to even.
-Image center_crop(const Image& image, int64_t height, int64_t width);
-/// The centre [crop_height, crop_width] of the image resized to [height, width]. Only this part is computed: the whole
-/// resized version of a one-pixel-wide image may not fit in memory.
+/// The centre [h,w] = [crop_height, crop_width] of the image resized to [H,W] = [height, width]: a side that is too
+/// short is padded with black, (h - H) / 2 of it before the image; top = round((H - h) / 2), half to even. Only this
+/// part is computed: the whole resized version of a one-pixel-wide image may not fit in memory.
 Image resize_center_crop(const Image& image, int64_t height, int64_t width, int64_t crop_height, int64_t crop_width,
                          Interpolation interpolation, Resizing resizing = Resizing::pillow12);
 

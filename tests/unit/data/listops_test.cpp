@@ -68,7 +68,9 @@ class Reference {
 
 std::string model_text(const std::vector<uint8_t>& tokens) {
   std::string text;
-  for (const uint8_t token : tokens) text += std::string(text.empty() ? "" : " ") + std::string(listops_word(token));
+  constexpr const char* kWords[] = {"<pad>", "0", "1",    "2",    "3",    "4",   "5", "6",    "7",
+                                    "8",     "9", "[MIN", "[MAX", "[MED", "[SM", "X", "<unk>"};
+  for (const uint8_t token : tokens) text += std::string(text.empty() ? "" : " ") + kWords[token];
   return text;
 }
 
