@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "base/file_io.h"
@@ -101,20 +102,19 @@ std::string text_config_for(const weights::ForeignFormat& format, const AnyModel
   const std::string source = loaded.format == &format    ? loaded.config
                              : base::path_exists(beside) ? base::read_file(beside, size_t{16} << 20)
                                                          : std::string();
-  if (!source.empty()) {
+  const auto from_source = [&]() -> std::optional<std::string> {
+    if (source.empty()) return {};
     const base::Node before = weights::parse_model_config(source, kSourceConfig, weights_bytes(folder));
-    if (format.claims(before)) {
-      const base::Node said = read_back(before);
-      if (said == with_segments_of(ours, said)) {
-        base::Node now = before;
-        if (const std::vector<std::string> classes = class_names(folder);
-            !classes.empty() && classes != classes_in(now))
-          add_class_names(now, folder);
-        say_segments(options, said, false, folder);
-        return now == before && says_float32(before) ? source : in_float32(now);
-      }
-    }
-  }
+    if (!format.claims(before)) return {};
+    const base::Node said = read_back(before);
+    if (said != with_segments_of(ours, said)) return {};
+    base::Node now = before;
+    if (const std::vector<std::string> classes = class_names(folder); !classes.empty() && classes != classes_in(now))
+      add_class_names(now, folder);
+    say_segments(options, said, false, folder);
+    return now == before && says_float32(before) ? source : in_float32(now);
+  };
+  if (auto config = from_source()) return *config;
   const auto claimed = [&](const base::Node& config) {
     require_claimed(format, config);
     return read_back(config);

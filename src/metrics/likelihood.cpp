@@ -34,6 +34,4 @@ double Likelihood::perplexity() const { return std::exp(nll()); }
 
 double Likelihood::bits_per(double units_per_token) const { return nll() / std::numbers::ln2 / units_per_token; }
 
-double Likelihood::perplexity_per(double units_per_token) const { return std::exp(nll() / units_per_token); }
-
 }  // namespace mnemo::metrics

@@ -32,8 +32,6 @@ class Likelihood {
   /// Bits per unit of text if a token covers `units_per_token` of them: bits / units_per_token. With the number of
   /// characters per token (including word separators), byte, character and word models can be compared.
   double bits_per(double units_per_token) const;
-  /// Perplexity per unit of text: exp(nll / units_per_token).
-  double perplexity_per(double units_per_token) const;
 
  private:
   Sum sum_;

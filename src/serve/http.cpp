@@ -69,10 +69,9 @@ std::optional<std::string> percent_decoded(std::string_view part) {
 
 Response error_response(int status, std::string_view message, std::string_view code, std::string_view param) {
   const auto or_null = [](std::string_view text) { return text.empty() ? base::Node() : base::Node(text); };
-  const char* type = status == 401   ? "authentication_error"
-                     : status == 429 ? "rate_limit_error"
-                     : status >= 500 ? "server_error"
-                                     : "invalid_request_error";
+  const char* type = status >= 500 ? "server_error" : "invalid_request_error";
+  if (status == 401) type = "authentication_error";
+  if (status == 429) type = "rate_limit_error";
   Response response;
   response.status = status;
   response.body = base::to_json(base::Node::table({{"error", base::Node::table({{"message", base::json_text(message)},

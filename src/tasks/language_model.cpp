@@ -73,7 +73,8 @@ namespace {
 
 /// Name of a token by the type of its tokenizer; pieces of words are just tokens.
 std::string token_name(const std::string& type) {
-  return type == "bytes" ? "byte" : type == "characters" ? "character" : type == "words" ? "word" : "token";
+  const bool whole = type == "bytes" || type == "characters" || type == "words";
+  return whole ? type.substr(0, type.size() - 1) : "token";
 }
 
 /// Texts of words, and of pieces of words, are measured by their perplexity.

@@ -149,12 +149,7 @@ Scale scale_of(const StudyGrid& study, const std::vector<Panel>& panels) {
   if (!(low <= high)) return {};
   if (study.metric().percent) return {0, std::max(1.03, high), 0.2};
   const double margin = std::max((high - low) * 0.08, 0.01 * std::abs(high));
-  const double raw = (high - low + 2 * margin) / 5, power = std::pow(10.0, std::floor(std::log10(raw)));
-  return {low - margin, high + margin,
-          power * (raw / power < 1.5   ? 1
-                   : raw / power < 3.5 ? 2
-                   : raw / power < 7.5 ? 5
-                                       : 10)};
+  return {low - margin, high + margin, tick_step(high - low + 2 * margin)};
 }
 
 std::string draw_line(const Line& line, const std::function<double(double)>& x, const std::function<double(double)>& y,

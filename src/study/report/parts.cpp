@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "base/html.h"
 #include "base/json_value.h"
@@ -42,6 +43,14 @@ std::string_view verdict_class(Verdict verdict) {
 
 std::string_view colour(size_t index) {
   return index == 0 ? kColours[0] : kColours[1 + (index - 1) % (kColours.size() - 1)];
+}
+
+double tick_step(double length) {
+  const double raw = length / 5, power = std::pow(10.0, std::floor(std::log10(raw)));
+  for (const auto& [most, step] : {std::pair(1.5, 1), std::pair(3.5, 2), std::pair(7.5, 5)}) {
+    if (raw / power < most) return power * step;
+  }
+  return power * 10;
 }
 
 std::string table(const StudySummary& study) {
@@ -96,9 +105,7 @@ std::string draw_dots(const StudySummary& study, bool narrow) {
       "<svg viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\" "
       "class=\"dots {3} ink\" font-size=\"13\">\n<title>{2} of each variant</title>\n",
       width, bottom + 26, html_escape(study.metric.name), narrow ? "narrow" : "wide");
-  // About five ticks at round numbers.
-  const double raw = (high - low) / 5, power = std::pow(10.0, std::floor(std::log10(raw)));
-  const double step = power * (raw / power < 1.5 ? 1 : raw / power < 3.5 ? 2 : raw / power < 7.5 ? 5 : 10);
+  const double step = tick_step(high - low);
   for (double tick = std::ceil(low / step) * step; tick <= high; tick += step) {
     svg += fmt::format(
         "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.0f}\" y2=\"{2:.0f}\" class=\"grid\"/>"

@@ -11,6 +11,9 @@ namespace mnemo::study::report {
 /// Colour of the i-th variant of a study; the same in tables, charts and pictures.
 std::string_view colour(size_t index);
 
+/// Distance of about five ticks at round numbers, on an axis of that length.
+double tick_step(double length);
+
 /// The class of a verdict in page.css: better, worse, failed or none.
 std::string_view verdict_class(Verdict verdict);
 /// The study's table with coloured verdicts.

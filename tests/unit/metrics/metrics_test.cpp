@@ -54,7 +54,6 @@ TEST(Likelihood, Measures) {
   EXPECT_DOUBLE_EQ(text.perplexity(), 8.0);
   // Words of six characters including the blank: half a bit per character.
   EXPECT_DOUBLE_EQ(text.bits_per(6.0), 0.5);
-  EXPECT_DOUBLE_EQ(text.perplexity_per(6.0), std::sqrt(2.0));
 }
 
 TEST(Likelihood, OnlyTargetsCount) {
