@@ -61,7 +61,8 @@ Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::
                        options.strict ? text::Unknown::refuse : text::Unknown::warn);
   const int64_t batch = std::min(options.batch, text->size() - 1);
   if (options.group && options.group->size() > 1) {
-    base::require(!options.by_engine(), "eval: --precision: the decoding engine runs on one process; drop one of them");
+    base::require(!options.by_engine(),
+                  "eval: --precision, --kv-precision: the decoding engine runs on one process; drop one of them");
     base::require(batch >= options.group->size(),
                   "eval: --batch: every process needs a part of the text; expected at least {}, found {}",
                   options.group->size(), batch);
@@ -287,11 +288,12 @@ void MeasureOptions::validate() const {
   base::require(!reset || *reset == "documents" || *reset == "segments",
                 "eval: --reset: expected documents or segments, found '{}'", base::printable(reset.value_or("")));
   base::require(!by_engine() || (batch == 1 && !segment_size),
-                "eval: --precision: the decoding engine reads one stream in the model's own segments; leave --batch "
-                "and --segment-size out");
+                "eval: --precision, --kv-precision: the decoding engine reads one stream in the model's own segments; "
+                "leave --batch and --segment-size out");
   base::require(!translated || *translated >= 0, "eval: --translated: expected at least 0, found {}",
                 translated.value_or(0));
-  base::require(!memory || !by_engine(), "eval: --memory: the decoding engine keeps its own; drop it or --precision");
+  base::require(!memory || !by_engine(),
+                "eval: --memory: the decoding engine keeps its own; drop it or --precision and --kv-precision");
   base::require(memory != "noise" || !group || group->size() == 1,
                 "eval: --memory noise: drawn by one process, segment after segment; drop it or --processes");
 }
