@@ -40,7 +40,8 @@ struct ImageRows {
 /// The cells along a side of `padded` pixels where an image of `pixels` has `cells`: each side halves evenly.
 int64_t padded_cells(int64_t cells, int64_t pixels, int64_t padded) {
   int64_t all = cells;
-  while (padded % all != 0 || (pixels * all + padded - 1) / padded != cells) ++all;
+  while (all <= padded && (padded % all != 0 || (pixels * all + padded - 1) / padded != cells)) ++all;
+  base::ensure(all <= padded, "{} cells of {} pixels, padded to {}", cells, pixels, padded);
   return all;
 }
 
