@@ -335,7 +335,8 @@ ComparisonOutcome run_comparison(const ComparisonOptions& options) {
 
   Supervisor supervisor(std::move(plan.jobs), store, options.again);
   outcome.trainings = supervisor.jobs().size();
-  if (!options.again) say_changes(supervisor, store, before.has_value(), outcome.folder);
+  // Variants that are named may be new in a folder of the same comparison.
+  if (!options.again) say_changes(supervisor, store, before && options.only.empty(), outcome.folder);
   const Supervisor::Options how{.parallel = parallel,
                                 .threads = threads,
                                 .arguments = arguments,

@@ -47,8 +47,8 @@ TEST(Summary, ALargeDifferenceWithALargeSpreadIsUndecided) {
   const int64_t seeds = study.variants[1].seeds_needed.value();
   EXPECT_EQ(study.conclusion(),
             fmt::format("Nothing is better than 'A' by Welch's t-test over 2 seeds (p < 0.05 after "
-                        "Holm's correction). Undecided, by the spread seen: B (about {} seeds would "
-                        "decide).",
+                        "Holm's correction). Undecided, by the spread seen: B (these seeds would show 1.2, about {} "
+                        "would decide).",
                         seeds));
   // By definition: with so many seeds of this spread the test decides, with one fewer it does not.
   metrics::Spread a = study.variants[0].value, b = study.variants[1].value;
@@ -95,7 +95,7 @@ TEST(Summary, TellsWhatHelpsAndWhatDoesNot) {
   EXPECT_NEAR(*study.variants[1].difference, -0.18, 1e-12);
   EXPECT_EQ(study.conclusion(),
             "Better than 'no memory' by Welch's t-test over 3 seeds (p < 0.05 after Holm's correction): segment cache. "
-            "Worse: GRC. Undecided, by the spread seen: memory <tokens> (these seeds would show 0.035, about 32 would "
+            "Worse: GRC. Undecided, by the spread seen: memory <tokens> (these seeds would show 0.032, about 32 would "
             "decide). Failed: broken.");
 }
 
