@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/option_rules.h"
+
 namespace mnemo::base {
 namespace {
 
