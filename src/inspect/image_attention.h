@@ -57,7 +57,7 @@ struct ImageAttention {
 /// is not an image, a choice is out of range, or no attention of these layers provides its weights.
 ImageAttention inspect_image(const models::ImageModel& model, const bundle::ImagePreprocessing& facts,
                              const std::string& path, const AttentionChoice& choice);
-/// The same for a detector, which reads the image as tasks::prepare_image() makes it, with the objects that it finds.
+/// A detector's attention over the image as tasks::prepare_image() makes it, and the objects that the detector finds.
 /// The picture has the padding, in white.
 ImageAttention inspect_image(const models::ImageModel& model, const data::DetectionInput& input,
                              const std::string& path, const AttentionChoice& choice);

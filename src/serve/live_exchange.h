@@ -48,7 +48,7 @@ class LiveExchange final : public Exchange, public std::enable_shared_from_this<
   void on_close(std::function<void()> callback) override;
   void on_drained(std::function<void()> callback) override;
 
-  // What follows is called in the server's thread.
+  // Called in the server's thread only, from here on.
   /// Sends what is kept.
   void pass_on();
   /// The network has taken so many bytes, or they go nowhere.

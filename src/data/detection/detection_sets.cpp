@@ -66,7 +66,7 @@ std::vector<std::string> category_names(const CocoSet& set) {
   return names;
 }
 
-/// "12 boxes were cut to their image": nothing for 0.
+/// Adds "FILE: 12 objects cut to the image."; nothing for 0.
 void note(std::vector<std::string>& notices, int64_t count, const char* noun, const char* what,
           const std::string& path) {
   if (count > 0) notices.push_back(fmt::format("{}: {} {}.", path, base::counted(count, noun), what));
