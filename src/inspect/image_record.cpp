@@ -32,7 +32,10 @@ struct ImageRows {
 
   /// A map [..,h,w] of the grid as one of the pixels' cells.
   at::Tensor fitted(const at::Tensor& map, double padding) const {
-    const at::Tensor image = map.narrow(-2, top, own.height).narrow(-1, left, own.width);
+    return padded(map.narrow(-2, top, own.height).narrow(-1, left, own.width), padding);
+  }
+  /// A map [..,h,w] of the image's cells, with padding to those of the pixels.
+  at::Tensor padded(const at::Tensor& image, double padding) const {
     return at::constant_pad_nd(image, {0, whole.width - own.width, 0, whole.height - own.height}, padding);
   }
 };
@@ -198,11 +201,7 @@ at::Tensor placed(const at::Tensor& values, const ImageRows& rows) {
 /// The branches of an attention over the image, padding cells with the mean of the others.
 std::vector<ImageBranch> branches_of(const core::Attention& attention, const core::AttentionInput& input,
                                      const core::State& state, const ImageRows& rows) {
-  const auto filled = [&](const at::Tensor& map) {
-    const double mean = map.mean().item<double>();
-    return at::constant_pad_nd(map, {0, rows.whole.width - rows.own.width, 0, rows.whole.height - rows.own.height},
-                               mean);
-  };
+  const auto filled = [&](const at::Tensor& map) { return rows.padded(map, map.mean().item<double>()); };
   at::Tensor gate;  // [H]
   for (const core::Scalar& scalar : attention.scalars()) {
     if (scalar.name == "sigma_lambda") gate = at::tensor(scalar.values, at::kDouble);
