@@ -11,13 +11,13 @@
 #include "base/random.h"
 #include "bench/case.h"
 #include "metrics/coco.h"
+#include "models/presets.h"
 #include "ops/detection/anchors.h"
 #include "ops/detection/boxes.h"
 #include "ops/detection/matching.h"
 #include "ops/detection/nms.h"
 #include "ops/detection/roi_align.h"
 #include "weights/foreign.h"
-#include "weights/torchvision_detector.h"
 
 namespace mnemo::bench {
 namespace {
@@ -34,15 +34,13 @@ at::Tensor random_boxes(int64_t count, int64_t height, int64_t width, at::Genera
   return ops::clip_boxes(at::cat({corner, corner + side}, 1), static_cast<double>(height), static_cast<double>(width));
 }
 
-models::DetectorOptions subject_options(int64_t height, int64_t width, bool own_size, bool cached) {
-  models::DetectorOptions options = models::detector_preset("retinanet_pvt_tiny");
-  if (own_size) std::get<backbones::PvtOptions>(options.model.backbone.vision()).image_size = {height, width};
+models::ModelOptions subject_options(int64_t height, int64_t width, bool own_size, bool cached) {
+  base::Node model = base::parse_toml("preset = \"retinanet_pvt_tiny\"\nhead.convention = \"torchvision\"", "model");
+  if (own_size) model.set("backbone", base::Node::table({{"image_size", base::Node::array({height, width})}}));
   if (cached)
-    options.model.memory.push_back(models::ModelOptions::memory_types().read(
-        base::Node::table({{"type", "grc"}, {"cache_ratio", 0.5}, {"position", "cpe"}, {"qkv_bias", true}})));
-  options.retinanet.anchors.round = true;
-  options.retinanet.anchors.strides.clear();
-  return options;
+    model.set("memory", base::Node::array({base::Node::table(
+                            {{"type", "grc"}, {"cache_ratio", 0.5}, {"position", "cpe"}, {"qkv_bias", true}})}));
+  return models::read_model_options(model);
 }
 
 /// Spreads the scores, so that about a hundred objects are found.
@@ -56,54 +54,72 @@ void spread_scores(const layers::ParameterSet& parameters, at::Generator& genera
 }  // namespace
 
 DetectorSubject::DetectorSubject(int64_t height, int64_t width, bool own_size, bool cached)
-    : detector_(subject_options(height, width, own_size, cached), 1) {
+    : model_(subject_options(height, width, own_size, cached), 1, at::kFloat),
+      head_(heads::detector_head(model_, "bench")) {
   at::Generator generator = at::detail::createCPUGenerator(1);
-  spread_scores(detector_.parameters(), generator);
-  images_ = {at::randn({1, 3, height, width}, generator, at::kFloat), {{height, width}}};
+  spread_scores(model_.parameters(), generator);
+  pixels_ = at::randn({1, 3, height, width}, generator, at::kFloat);
+  sizes_ = {{height, width}};
   target_ = {random_boxes(kObjects, height, width, generator),
              at::randint(0, kCocoClasses, {kObjects}, generator, at::kLong)};
   optimiser_ = train::make_optimiser(
       train::optimiser_types().complete(base::Node::table({{"type", "adamw"}, {"lr", 1e-4}})),
-      detector_.parameters().all());
+      model_.parameters().all());
 }
 
 void DetectorSubject::write(const std::string& folder) const {
-  const weights::ForeignFormat &body = weights::foreign_format("pvt"), rest = weights::torchvision_detector_format();
-  base::Node config = body.config(detector_.options().model);
+  const weights::ForeignFormat &body = weights::foreign_format("pvt"),
+                               &rest = weights::foreign_format("torchvision_detector");
+  base::Node config = body.config(model_.options());
   config.set("num_classes", kCocoClasses);
   base::write_file_atomic(base::join_path(folder, "config.json"), base::to_json(config));
   weights::NamedTensors ours, others;
-  for (const auto& [name, tensor] : detector_.parameters().named())
+  for (const auto& [name, tensor] : model_.parameters().named())
     (name.starts_with("backbone.") ? ours : others).emplace_back(name, tensor.detach());
   weights::NamedTensors theirs = weights::to_theirs(rest, others);
   for (auto& [name, tensor] : weights::to_theirs(body, ours))
     theirs.emplace_back("backbone.body." + name, std::move(tensor));
   weights::write_safetensors(base::join_path(folder, "model.safetensors"), theirs);
   weights::write_safetensors(base::join_path(folder, "images.safetensors"),
-                             {{"pixels", images_.pixels}, {"boxes", target_.boxes}, {"labels", target_.labels}});
+                             {{"pixels", pixels_}, {"boxes", target_.boxes}, {"labels", target_.labels}});
+}
+
+DetectorSubject::Step DetectorSubject::step() const {
+  core::Segment segment;
+  segment.pixels = pixels_;
+  segment.mode = core::Mode::train;
+  core::StepResult result = model_.forward(segment, model_.initial_state(1));
+  return {head_.losses(result.hidden, images(), {&target_, 1}, heads::random_order()), std::move(result.state)};
+}
+
+std::vector<heads::Detections> DetectorSubject::detect() const {
+  core::Segment segment;
+  segment.pixels = pixels_;
+  segment.mode = core::Mode::evaluate;
+  return head_.detect(model_.forward(segment, model_.initial_state(1)).hidden, images());
 }
 
 base::Node DetectorSubject::figures() const {
   const at::NoGradGuard no_grad;
-  const models::DetectionLosses losses = detector_.losses(images_, {&target_, 1});
-  const heads::Detections found = detector_.detect(images_).front();
-  return base::Node::table({{"cls", losses.parts[0].second.item<double>()},
-                            {"box", losses.parts[1].second.item<double>()},
+  const Step step = this->step();
+  const heads::Detections found = detect().front();
+  return base::Node::table({{"cls", step.losses[0].second.item<double>()},
+                            {"box", step.losses[1].second.item<double>()},
                             {"found", found.scores.size(0)},
                             {"scores", found.scores.sum().item<double>()}});
 }
 
 void DetectorSubject::forward() const {
   const c10::InferenceMode inference;
-  detector_.detect(images_);
+  detect();
 }
 
 void DetectorSubject::train() {
-  detector_.parameters().zero_grad();
-  const models::DetectionLosses losses = detector_.losses(images_, {&target_, 1});
-  losses.sum().backward();
+  model_.parameters().zero_grad();
+  const Step step = this->step();
+  (step.losses[0].second + step.losses[1].second).backward();
   optimiser_->step();
-  detector_.commit(losses.state);
+  model_.commit(step.state);
 }
 
 OperatorSubject::OperatorSubject() {
@@ -115,10 +131,11 @@ OperatorSubject::OperatorSubject() {
   scores_ = at::rand({kBoxes}, generator, at::kFloat);
   labels_ = at::randint(0, kCocoClasses, {kBoxes}, generator, at::kLong);
   objects_ = random_boxes(kObjects, kCocoHeight, kCocoWidth, generator);
-  const heads::AnchorOptions levels = subject_options(kCocoHeight, kCocoWidth, true, false).retinanet.anchors;
   std::vector<at::Tensor> anchors;
   ops::PlaceCounts grid{kCocoHeight / 8, kCocoWidth / 8};
-  for (const ops::AnchorLevel& level : levels.levels) {
+  for (double size = 32; size <= 512; size *= 2) {  // RetinaNet's
+    const ops::AnchorLevel level{{size, std::floor(size * std::cbrt(2.0)), std::floor(size * std::cbrt(4.0))},
+                                 {0.5, 1.0, 2.0}};
     anchors.push_back(ops::level_anchors(level, grid, ops::image_stride({kCocoHeight, kCocoWidth}, grid), true,
                                          at::TensorOptions().dtype(at::kFloat)));
     grid = {(grid.first + 1) / 2, (grid.second + 1) / 2};

@@ -9,7 +9,8 @@
 
 #include "base/node.h"
 #include "data/detection/coco.h"
-#include "models/detection.h"
+#include "heads/detection/detector_head.h"
+#include "models/image_model.h"
 #include "train/optimiser.h"
 
 namespace mnemo::bench {
@@ -30,8 +31,18 @@ class DetectorSubject {
   void train();
 
  private:
-  models::Detector detector_;
-  models::DetectionImages images_;
+  struct Step {
+    heads::NamedLosses losses;
+    core::State state;
+  };
+  Step step() const;
+  std::vector<heads::Detections> detect() const;
+  heads::DetectedImages images() const { return head_.images({pixels_.size(2), pixels_.size(3)}, sizes_); }
+
+  models::ImageModel model_;
+  const heads::DetectorHead& head_;
+  at::Tensor pixels_;  ///< [1,3,H,W]
+  std::vector<heads::PixelSize> sizes_;
   heads::ObjectTargets target_;
   std::unique_ptr<train::Optimiser> optimiser_;
 };

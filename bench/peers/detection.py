@@ -46,7 +46,7 @@ class Backbone(nn.Module):
     def __init__(self, body, widths):
         super().__init__()
         self.body, self.out_channels = body, 256
-        self.fpn = FeaturePyramidNetwork(widths, 256, LastLevelP6P7(widths[-1], 256))
+        self.fpn = FeaturePyramidNetwork(widths, 256, LastLevelP6P7(256, 256))
 
     def forward(self, x):
         return self.fpn(self.body(x))

@@ -13,6 +13,10 @@ BatchNorm::BatchNorm(const BatchNormOptions& options, const layers::Scope& scope
       name_(scope.prefix()),
       weight_(scope.add("weight", {channels}, layers::constant(1.0), layers::ParameterKind::norm)),
       bias_(scope.add("bias", {channels}, layers::constant(0.0), layers::ParameterKind::norm)) {
+  if (options.frozen) {
+    weight_.set_requires_grad(false);
+    bias_.set_requires_grad(false);
+  }
   scope.reserve_state("running_mean", {channels});
   scope.reserve_state("running_var", {channels});
 }

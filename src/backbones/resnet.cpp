@@ -26,18 +26,20 @@ std::vector<core::Grid> ResnetOptions::grids(int64_t height, int64_t width) cons
 }
 
 Resnet::Unit Resnet::make_unit(const layers::Scope& scope, const std::string& conv, const std::string& norm, int64_t in,
-                               int64_t out, int64_t size, int64_t stride, bool frozen) const {
+                               int64_t out, int64_t size, int64_t stride, Frozen frozen) const {
   const double std = std::sqrt(2.0 / static_cast<double>(out * size * size));  // He et al. 2015, by fan out
   Unit unit;
   unit.weight = (scope / conv).add("weight", {out, in, size, size}, layers::normal(std));
   unit.stride = stride;
   const bool running = options_.batch_norms == ResnetOptions::BatchNorms::running;
-  unit.norm = BatchNorm({options_.norm_eps, options_.norm_momentum, running, frozen}, scope / norm, out);
+  unit.norm = BatchNorm({options_.norm_eps, options_.norm_momentum, running, frozen != Frozen::none}, scope / norm,
+                        out);
+  if (frozen == Frozen::all) unit.weight.set_requires_grad(false);
   return unit;
 }
 
 Resnet::Block Resnet::make_block(const layers::Scope& scope, int64_t in, size_t stage, int64_t stride,
-                                 bool frozen) const {
+                                 Frozen frozen) const {
   const int64_t inner = options_.dim << stage, out = options_.dim_of(stage);
   Block block;
   if (options_.block == ResnetOptions::Block::basic) {
@@ -55,12 +57,12 @@ Resnet::Block Resnet::make_block(const layers::Scope& scope, int64_t in, size_t 
 
 Resnet::Resnet(const ResnetOptions& options, const VisionBuild& build) : options_(options) {
   base::require(build.whole, "resnet: does not support a layer_stack; expected kind = \"model\"");
-  const bool all_frozen = options.batch_norms == ResnetOptions::BatchNorms::frozen;
+  const Frozen trained = options.batch_norms == ResnetOptions::BatchNorms::frozen ? Frozen::norms : Frozen::none;
   stem_ = make_unit(build.scope / "stem", "conv", "norm", options.in_channels, options.dim, 7, 2,
-                    all_frozen || options.frozen_stages > 0);
+                    options.frozen_stages > 0 ? Frozen::all : trained);
   int64_t in = options.dim;
   for (size_t s = 0; s < options.depths.size(); ++s) {
-    const bool frozen = all_frozen || static_cast<int64_t>(s) < options.frozen_stages;
+    const Frozen frozen = static_cast<int64_t>(s) < options.frozen_stages ? Frozen::all : trained;
     const layers::Scope blocks = build.scope / "stages" / static_cast<int64_t>(s) / "blocks";
     std::vector<Block> stage;
     for (int64_t n = 0; n < options.depths[s]; ++n) {

@@ -27,6 +27,8 @@ class Resnet final : public core::ImageBackbone {
   const std::string& layer_name(int64_t layer) const override;
 
  private:
+  /// What of a unit is not trained.
+  enum class Frozen { none, norms, all };
   /// A convolution without a bias, and its norm.
   struct Unit {
     at::Tensor weight;
@@ -39,8 +41,8 @@ class Resnet final : public core::ImageBackbone {
   };
   struct Pass;
   Unit make_unit(const layers::Scope& scope, const std::string& conv, const std::string& norm, int64_t in, int64_t out,
-                 int64_t size, int64_t stride, bool frozen) const;
-  Block make_block(const layers::Scope& scope, int64_t in, size_t stage, int64_t stride, bool frozen) const;
+                 int64_t size, int64_t stride, Frozen frozen) const;
+  Block make_block(const layers::Scope& scope, int64_t in, size_t stage, int64_t stride, Frozen frozen) const;
   std::vector<const BatchNorm*> norms() const;
 
   ResnetOptions options_;

@@ -22,7 +22,7 @@ bool are_numbered(const std::vector<std::string>& names);
 std::string foreign_class_lines(const std::string& folder);
 
 /// The names of classes in another library's config.json, `label_names` or `id2label`; empty where it has none.
-std::vector<std::string> classes_in(const base::Node& config);
+std::vector<std::string> classes_in(const base::Node& config, int64_t num_classes);
 
 /// Puts the names of classes into a config.json of Hugging Face, `id2label` and `label2id`.
 void name_classes(base::Node& config, const std::vector<std::string>& classes);

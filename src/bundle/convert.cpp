@@ -19,6 +19,7 @@
 #include "bundle/average.h"
 #include "bundle/bundle.h"
 #include "bundle/class_names.h"
+#include "bundle/detection_input.h"
 #include "bundle/foreign_images.h"
 #include "bundle/foreign_texts.h"
 #include "bundle/generation_file.h"
@@ -103,6 +104,8 @@ std::string config_for(const weights::ForeignFormat& format, const AnyModel& loa
                 "{}: expected {} lines, as many as the head has classes, found {}",
                 base::join_path(folder, kClassesFile), num_classes, classes.size());
   base::Node config = exported_config(format, options, read_back, who);
+  const std::optional<data::DetectionInput> detection = find_detection_input(folder);
+  if (format.add_detection_input && detection) format.add_detection_input(config, base::write_options(*detection));
   files = add_image_facts(config, format, facts, classes, base::join_path(folder, ImagePreprocessing::kFile));
   const std::string beside = base::join_path(folder, kSourceConfig);
   const std::string source = loaded.format != nullptr    ? loaded.config
@@ -111,7 +114,9 @@ std::string config_for(const weights::ForeignFormat& format, const AnyModel& loa
   if (!source.empty()) {
     const base::Node before = weights::parse_model_config(source, kSourceConfig, weights_bytes(folder));
     const bool same = format.claims(before) && read_back(before) == base::write_options(options) &&
-                      says_image_facts(before, format, facts, classes);
+                      says_image_facts(before, format, facts, classes) &&
+                      (!detection || base::read_options<data::DetectionInput>(format.detection_input(before)).text() ==
+                                         detection->text());
     if (same) return source;
   }
   return base::to_json(config) + "\n";

@@ -6,6 +6,7 @@
 #include "base/file_io.h"
 #include "base/json_value.h"
 #include "bundle/class_names.h"
+#include "bundle/detection_input.h"
 #include "bundle/model_folder.h"
 #include "bundle/published_config.h"
 #include "weights/foreign_config.h"
@@ -182,6 +183,7 @@ std::map<std::string, std::string> image_files_of(const std::string& folder) {
   };
   add(ImagePreprocessing::kFile, foreign_preprocessing);
   add(kClassesFile, foreign_class_lines);
+  if (const auto input = find_detection_input(folder)) files[data::DetectionInput::kFile] = input->text();
   return files;
 }
 
@@ -206,7 +208,7 @@ std::map<std::string, std::string> add_image_facts(base::Node& config, const wei
 
 bool says_image_facts(const base::Node& config, const weights::ForeignFormat& format,
                       const std::optional<ImagePreprocessing>& facts, const std::vector<std::string>& classes) {
-  if (!classes.empty() && classes_in(config) != classes) return false;
+  if (!classes.empty() && classes_in(config, static_cast<int64_t>(classes.size())) != classes) return false;
   if (is_hugging_face(format) || !facts) return true;  // these stand in a file of their own there
   const base::Node* pretrained = config.find("pretrained_cfg");
   if (pretrained == nullptr || !pretrained->is_table()) return false;

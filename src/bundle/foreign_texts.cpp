@@ -109,7 +109,8 @@ std::string text_config_for(const weights::ForeignFormat& format, const AnyModel
     const base::Node said = read_back(before);
     if (said != with_segments_of(ours, said)) return {};
     base::Node now = before;
-    if (const std::vector<std::string> classes = class_names(folder); !classes.empty() && classes != classes_in(now))
+    if (const std::vector<std::string> classes = class_names(folder);
+        !classes.empty() && classes != classes_in(now, static_cast<int64_t>(classes.size())))
       add_class_names(now, folder);
     say_segments(options, said, false, folder);
     return now == before && says_float32(before) ? source : in_float32(now);

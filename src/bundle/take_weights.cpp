@@ -19,11 +19,10 @@
 namespace mnemo::bundle {
 namespace {
 
-/// The layer with a row for each class.
-bool is_classifier(const std::string& name) { return name.starts_with("head.classifier."); }
+using core::ClassRows;
 
-bool differs_in_classes(const std::string& name, const at::Tensor& source, const at::Tensor& target) {
-  return is_classifier(name) && source.dim() == target.dim() && source.dim() > 0 && source.size(0) != target.size(0) &&
+bool differs_in_rows(const at::Tensor& source, const at::Tensor& target) {
+  return source.dim() == target.dim() && source.dim() > 0 && source.size(0) != target.size(0) &&
          source.sizes().slice(1) == target.sizes().slice(1);
 }
 
@@ -49,17 +48,18 @@ std::string first_names(const std::vector<std::string>& names) {
 }
 
 /// Which row of the folder's classifier each class takes; empty: its own.
-struct ClassRows {
+struct ClassPlaces {
   std::vector<int64_t> places;
   std::string note;
 };
-ClassRows class_rows(const std::string& folder, const models::Model& stored, const std::vector<std::string>& classes) {
+ClassPlaces class_places(const std::string& folder, const models::Model& stored,
+                         const std::vector<std::string>& classes) {
   if (stored.options().num_classes() != static_cast<int64_t>(classes.size())) return {};
   const std::vector<std::string> names = class_names(folder);
   if (names.size() != classes.size() || names == classes) return {};
   std::vector<int64_t> places = places_of_classes(classes, names);
   if (!places.empty())
-    return {places, fmt::format("the rows of its classes are reordered to {}", first_names(classes))};
+    return {places, fmt::format("its classes stand in another order there; here: {}", first_names(classes))};
   if (are_numbered(names)) return {};
   return {{},
           fmt::format("its classes have other names: {} start, in this order, from the rows of {}",
@@ -98,19 +98,21 @@ Taken take_weights(const std::string& path, models::Model& model, const std::vec
   const std::string folder = model_folder(path);
   const AnyModel stored = load_any(folder);
   const layers::ParameterSet& from = stored.model->parameters();
-  const ClassRows rows = class_rows(folder, *stored.model, classes);
+  const ClassPlaces rows = class_places(folder, *stored.model, classes);
   const at::NoGradGuard no_grad;
   Taken taken{.note = rows.note};
   if (model.head().predicts_next_token()) taken.files = generation_file_of(folder);
   for (const auto& [name, tensor] : model.parameters().named()) {
     const at::Tensor source = from.find(name);
-    if (!source.defined() || differs_in_classes(name, source, tensor)) {
+    const ClassRows of_classes = model.head().class_rows(name);
+    const bool others = of_classes != ClassRows::none && source.defined() && differs_in_rows(source, tensor);
+    if (!source.defined() || others || (of_classes == ClassRows::several && !rows.places.empty())) {
       taken.fresh.push_back(name);
       continue;
     }
     base::require(source.sizes() == tensor.sizes(), "{}: expected '{}' {}, as the model has it, found {}", folder, name,
                   c10::str(tensor.sizes()), c10::str(source.sizes()));
-    at::Tensor(tensor).copy_(is_classifier(name) ? in_places(source, rows.places) : source);
+    at::Tensor(tensor).copy_(of_classes == ClassRows::one ? in_places(source, rows.places) : source);
   }
   for (const auto& [name, tensor] : from.named()) {
     if (!model.parameters().find(name).defined()) taken.unused.push_back(name);

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <string_view>
 
 namespace mnemo::core {
 
@@ -16,6 +17,9 @@ struct DecodeBuild;
 ///   mean       the mean of the token rows without padding: [B,1,D]
 enum class HeadInput { tokens, first_row, first_token, mean };
 
+/// What the rows of a parameter are for: not for classes, one for each class, or several.
+enum class ClassRows { none, one, several };
+
 /// Computes predictions and losses from a model's hidden states.
 class Head {
  public:
@@ -25,6 +29,8 @@ class Head {
   virtual bool predicts_next_token() const { return false; }
   /// The number of classes of a head that classifies a whole segment; else 0.
   virtual int64_t num_classes() const { return 0; }
+  /// What the rows of a model's parameter of that name are for.
+  virtual ClassRows class_rows(std::string_view /*parameter*/) const { return ClassRows::none; }
   /// Dropout applied to its input rows in training.
   virtual double input_dropout() const { return 0.0; }
   /// hidden [..,D] -> logits [..,V].

@@ -17,6 +17,8 @@ class LevelHead : public Head {
   virtual at::Tensor rows(std::span<const ImageLevel> levels) const = 0;
   /// Runs all of the head as inference does, for counting its cost. height, width: of the images.
   virtual void run(const at::Tensor& rows, int64_t height, int64_t width) const = 0;
+  /// Whether the padding of a batch is a part of its images, so that the backbone does not hear of their sizes.
+  virtual bool sees_padding() const = 0;
 };
 
 /// A model that may have such a head.

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "bundle/class_names.h"
-#include "data/detection/detection_options.h"
+#include "bundle/detection_input.h"
 #include "models/model.h"
 #include "tasks/registry.h"
 
@@ -14,7 +14,7 @@ recipes::Recipe detection_recipe(const bundle::Bundle& stored, const std::string
                 "{}: expected a file of COCO instances, or a folder of annotated images (Pascal VOC, metadata.jsonl), "
                 "found {}",
                 path, table ? "other data" : "nothing");
-  const data::DetectionInput reads = data::DetectionInput::read(stored.folder);
+  const data::DetectionInput reads = bundle::read_detection_input(stored.folder);
   const base::Node keys = base::write_options(reads);
   for (const auto& [key, value] : keys.members())
     table->set(key, key == "shorter" ? base::Node::array({value.as_int()}) : value);

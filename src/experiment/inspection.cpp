@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "base/text_format.h"
 #include "bundle/class_names.h"
+#include "bundle/detection_input.h"
 #include "core/level_head.h"
-#include "data/detection/detection_options.h"
 #include "experiment/experiment.h"
 #include "inspect/cost_summary.h"
 #include "inspect/draw/attention_picture.h"
@@ -107,7 +107,7 @@ Inspection inspect_with(const bundle::Bundle& stored, const std::optional<recipe
       return inspect::inspect_image(*images(), facts, *options.image, options.choice);
     };
     const bool detects = !stored.folder.empty() && core::level_head(*images()) != nullptr;
-    found.image = detects ? look(data::DetectionInput::read(stored.folder)) : look(preprocessing_of(stored, recipe));
+    found.image = detects ? look(bundle::read_detection_input(stored.folder)) : look(preprocessing_of(stored, recipe));
     const std::vector<std::string> labels = stored.folder.empty() ? std::vector<std::string>()
                                                                   : bundle::own_head(*images(), stored.folder).labels;
     for (inspect::SeenObject& object : found.image->objects) {

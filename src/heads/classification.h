@@ -53,6 +53,9 @@ class Classification final : public core::Head {
                                          : core::HeadInput::first_token;
   }
   int64_t num_classes() const override { return options_.num_classes; }
+  core::ClassRows class_rows(std::string_view parameter) const override {
+    return parameter.starts_with("head.classifier.") ? core::ClassRows::one : core::ClassRows::none;
+  }
 
  private:
   ClassificationOptions options_;

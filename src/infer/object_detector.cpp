@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/json_value.h"
 #include "bundle/class_names.h"
-#include "data/detection/detection_options.h"
+#include "bundle/detection_input.h"
 #include "data/detection/rle.h"
 #include "heads/detection/detector_head.h"
 #include "models/model.h"
@@ -15,7 +15,7 @@ ObjectDetector::ObjectDetector(const bundle::Bundle& bundle, const DetectOptions
       model_(bundle.model),
       classes_(bundle::own_head(*bundle.model, bundle.folder).labels),
       divisor_(heads::detector_head(*bundle.model, bundle.folder).divisor()),
-      transform_(data::DetectionInput::read(bundle.folder).transform()) {
+      transform_(bundle::read_detection_input(bundle.folder).transform()) {
   base::require(options.threshold >= 0 && options.threshold <= 1, "detect: --threshold: expected 0 to 1, found {}",
                 options.threshold);
   base::require(options.top >= 1, "detect: --top: expected at least 1, found {}", options.top);

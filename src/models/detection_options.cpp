@@ -35,45 +35,28 @@ heads::BackboneStages stages_of(const backbones::VisionOptions& vision) {
 bool is_detector(const ModelOptions& model) { return head_entry(model).detects; }
 bool gives_masks(const ModelOptions& model) { return head_entry(model).gives_masks; }
 
-DetectorOptions detector_options(DetectorType type, const ModelOptions& model, int64_t num_classes) {
-  base::require(model.backbone.input() == core::InputKind::images,
-                "detector: expected an image backbone, found backbone.type = \"{}\"", model.backbone.type);
-  const heads::BackboneStages stages = stages_of(model.backbone.vision());
-  return {heads::detector_parts(type, stages, num_classes, model.backbone.type), model};
-}
-
 const std::vector<DetectorPreset>& detector_presets() {
-  using enum DetectorType;
   // mmdetection's: statistics of the pretraining, and neither stem nor first stage trained
   constexpr const char* kNorms = "backbone.batch_norms = \"running\"\nbackbone.frozen_stages = 1\n";
   static const std::vector<DetectorPreset> presets = {// Wang et al. 2021, tables 4 and 5
-                                                      {"retinanet_pvt_tiny", retinanet, "pvt_tiny", 23.0},
-                                                      {"retinanet_pvt_small", retinanet, "pvt_small", 34.2},
-                                                      {"retinanet_pvt_medium", retinanet, "pvt_medium", 53.9},
-                                                      {"mask_rcnn_pvt_tiny", mask_rcnn, "pvt_tiny", 32.9},
-                                                      {"mask_rcnn_pvt_small", mask_rcnn, "pvt_small", 44.1},
-                                                      {"mask_rcnn_pvt_medium", mask_rcnn, "pvt_medium", 63.9},
+                                                      {"retinanet_pvt_tiny", "pvt_tiny", 23.0},
+                                                      {"retinanet_pvt_small", "pvt_small", 34.2},
+                                                      {"retinanet_pvt_medium", "pvt_medium", 53.9},
+                                                      {"mask_rcnn_pvt_tiny", "pvt_tiny", 32.9},
+                                                      {"mask_rcnn_pvt_small", "pvt_small", 44.1},
+                                                      {"mask_rcnn_pvt_medium", "pvt_medium", 63.9},
                                                       // Wang et al. 2022, table 3; Liu et al. 2021
-                                                      {"retinanet_pvt_v2_b2", retinanet, "pvt_v2_b2", 35.1},
-                                                      {"mask_rcnn_pvt_v2_b2", mask_rcnn, "pvt_v2_b2", 45.0},
-                                                      {"mask_rcnn_swin_tiny", mask_rcnn, "swin_tiny", 47.8},
+                                                      {"retinanet_pvt_v2_b2", "pvt_v2_b2", 35.1},
+                                                      {"mask_rcnn_pvt_v2_b2", "pvt_v2_b2", 45.0},
+                                                      {"mask_rcnn_swin_tiny", "swin_tiny", 47.8},
                                                       // as the PVT paper's tables have them
-                                                      {"retinanet_resnet18", retinanet, "resnet18", 21.3, kNorms},
-                                                      {"retinanet_resnet50", retinanet, "resnet50", 37.7, kNorms},
-                                                      {"retinanet_resnet101", retinanet, "resnet101", 56.7, kNorms},
-                                                      {"mask_rcnn_resnet18", mask_rcnn, "resnet18", 31.2, kNorms},
-                                                      {"mask_rcnn_resnet50", mask_rcnn, "resnet50", 44.2, kNorms},
-                                                      {"mask_rcnn_resnet101", mask_rcnn, "resnet101", 63.2, kNorms}};
+                                                      {"retinanet_resnet18", "resnet18", 21.3, kNorms},
+                                                      {"retinanet_resnet50", "resnet50", 37.7, kNorms},
+                                                      {"retinanet_resnet101", "resnet101", 56.7, kNorms},
+                                                      {"mask_rcnn_resnet18", "resnet18", 31.2, kNorms},
+                                                      {"mask_rcnn_resnet50", "resnet50", 44.2, kNorms},
+                                                      {"mask_rcnn_resnet101", "resnet101", 63.2, kNorms}};
   return presets;
-}
-
-DetectorOptions detector_preset(const std::string& name) {
-  const auto& presets = detector_presets();
-  const auto found = std::find_if(presets.begin(), presets.end(), [&](const auto& one) { return one.name == name; });
-  base::require(found != presets.end(), "detector: no preset {}", base::in_quotes(name));
-  base::Node model = base::parse_toml(found->keys, found->name);
-  model.set("preset", found->backbone);
-  return detector_options(found->type, read_model_options(model), kCocoClasses);
 }
 
 void add_detector_presets(std::vector<Preset>& presets) {

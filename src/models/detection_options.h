@@ -9,17 +9,6 @@
 
 namespace mnemo::models {
 
-using heads::DetectorPadding;
-using heads::DetectorType;
-
-/// Options of a detector: everything above its backbone, and that.
-struct DetectorOptions : heads::DetectorParts {
-  ModelOptions model;  ///< the backbone and its memories; its head is not built
-};
-
-/// heads::detector_parts() on an image backbone. Throws InputError for one that has other stages.
-DetectorOptions detector_options(DetectorType type, const ModelOptions& model, int64_t num_classes);
-
 heads::BackboneStages stages_of(const backbones::VisionOptions& vision);
 
 /// Whether a model with these options finds objects in images, and whether with masks.
@@ -28,15 +17,12 @@ bool gives_masks(const ModelOptions& model);
 
 /// A published detector for the 80 classes of COCO; also a preset of [model].
 struct DetectorPreset {
-  std::string name;
-  DetectorType type;
+  std::string name;           ///< HEAD_BACKBONE
   std::string backbone;       ///< preset of its model
   double published_millions;  ///< of parameters
   std::string keys = {};      ///< of the model beside the preset, as TOML
 };
 const std::vector<DetectorPreset>& detector_presets();
-/// Throws InputError for an unknown name.
-DetectorOptions detector_preset(const std::string& name);
 /// Adds them, after those of their backbones.
 void add_detector_presets(std::vector<Preset>& presets);
 

@@ -112,7 +112,8 @@ core::StepResult ImageModel::run(const core::Segment& segment, const core::State
   const core::LevelHead* levels = level_head();
   input.levels = levels != nullptr;
   // A detector reads a whole image as one without padding in a batch of larger ones.
-  if (levels != nullptr || (is_whole() && segment.valid.defined())) input.image_sizes = image_sizes(segment);
+  const bool sizes = levels != nullptr ? !levels->sees_padding() : is_whole() && segment.valid.defined();
+  if (sizes) input.image_sizes = image_sizes(segment);
   const core::State layers = state.child("layers");
   core::StepResult step;
   if (tasks_) {

@@ -15,12 +15,13 @@ constexpr int64_t kPastedAtOnce = 8;  // whole images of numbers
 constexpr double kInside = 0.5;       // probability from which a pixel is the object's
 
 /// Masks within boxes as masks of the image.
-void paste(const at::Tensor& masks, const at::Tensor& boxes, ImageSize image, std::vector<FoundObject>& objects) {
+void paste(const at::Tensor& masks, const at::Tensor& boxes, ImageSize image, ops::MaskPaste method,
+           std::vector<FoundObject>& objects) {
   const auto [height, width] = image;
   for (int64_t first = 0; first < masks.size(0); first += kPastedAtOnce) {
     const int64_t end = std::min(first + kPastedAtOnce, masks.size(0));
     const at::Tensor pasted = (ops::paste_masks(masks.slice(0, first, end), boxes.slice(0, first, end), height, width,
-                                                ops::MaskPaste::continuous) >= kInside)
+                                                method) >= kInside)
                                   .to(at::kCPU, at::kByte)
                                   .contiguous();
     const auto* bytes = pasted.const_data_ptr<uint8_t>();
@@ -31,7 +32,7 @@ void paste(const at::Tensor& masks, const at::Tensor& boxes, ImageSize image, st
 
 /// Detections of an image of `size` in pixels of the original.
 std::vector<FoundObject> in_original(const heads::Detections& found, ImageSize size, ImageSize original,
-                                     const ObjectLimits& limits) {
+                                     ops::MaskPaste method, const ObjectLimits& limits) {
   // Scores fall, so these are the first.
   const int64_t wanted = std::min(limits.top, (found.scores >= limits.threshold).sum().item<int64_t>());
   const double y = static_cast<double>(original.first) / static_cast<double>(size.first),
@@ -48,7 +49,7 @@ std::vector<FoundObject> in_original(const heads::Detections& found, ImageSize s
                        scores[i].item<double>()});
   }
   if (limits.masks && found.masks.defined())
-    paste(found.masks.slice(0, 0, wanted).to(at::kCPU, at::kFloat), boxes.to(at::kFloat), original, objects);
+    paste(found.masks.slice(0, 0, wanted).to(at::kCPU, at::kFloat), boxes.to(at::kFloat), original, method, objects);
   return objects;
 }
 
@@ -88,7 +89,7 @@ std::vector<std::vector<FoundObject>> find_objects(const core::Model& model, con
       step.hidden, head.images({segment.pixels.size(2), segment.pixels.size(3)}, images.sizes));
   std::vector<std::vector<FoundObject>> objects;
   for (size_t b = 0; b < found.size(); ++b)
-    objects.push_back(in_original(found[b], images.sizes[b], images.originals[b], limits));
+    objects.push_back(in_original(found[b], images.sizes[b], images.originals[b], head.paste(), limits));
   return objects;
 }
 

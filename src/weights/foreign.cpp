@@ -220,6 +220,7 @@ const std::vector<ForeignFormat>& foreign_formats() {
                                                  timm_pvt_v2_format(),
                                                  timm_swin_format(),
                                                  resnet_format(),
+                                                 torchvision_detector_format(),
                                                  huggingface_gpt2_format(),
                                                  huggingface_llama_format(),
                                                  huggingface_mistral_format(),

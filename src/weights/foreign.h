@@ -76,6 +76,9 @@ struct ForeignFormat {
   /// config.json for such a model. Throws InputError that names an option the format cannot express.
   std::function<base::Node(const models::ModelOptions& options)> config;
   std::vector<std::string_view> attentions = {};  ///< types of attention that it has, the usual one first; empty: any
+  /// Of a detector's format: how images become its input, a table of data::DetectionInput, and the way back.
+  std::function<base::Node(const base::Node& config)> detection_input = {};
+  std::function<void(base::Node& config, const base::Node& input)> add_detection_input = {};
 };
 
 const std::vector<ForeignFormat>& foreign_formats();
@@ -121,5 +124,6 @@ ForeignFormat pvt_format();
 ForeignFormat timm_pvt_v2_format();
 ForeignFormat timm_swin_format();
 ForeignFormat resnet_format();
+ForeignFormat torchvision_detector_format();
 
 }  // namespace mnemo::weights

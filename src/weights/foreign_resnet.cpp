@@ -42,6 +42,10 @@ const ResnetSize* resnet_size(std::string_view name) {
   return found == kResnetSizes.end() ? nullptr : &*found;
 }
 
+std::string_view block_of(const backbones::ResnetOptions& options) {
+  return options.block == backbones::ResnetOptions::Block::basic ? "basic" : "bottleneck";
+}
+
 base::Node options_of_resnet(const base::Node& config) {
   const ResnetSize& size = *resnet_size(timm_architecture(config));
   ResnetArguments factory;
@@ -65,19 +69,12 @@ base::Node resnet_config(const models::ModelOptions& options) {
                 "resnet: has an epsilon of 1e-5 and a first stage of width 64, found backbone.norm_eps = {} and "
                 "backbone.dim = {}",
                 resnet.norm_eps, resnet.dim);
-  const std::string block = resnet.block == backbones::ResnetOptions::Block::basic ? "basic" : "bottleneck";
-  std::string architecture = "resnet50";
-  for (const ResnetSize& size : kResnetSizes) {
-    if (size.block == block &&
-        std::equal(size.depths.begin(), size.depths.end(), resnet.depths.begin(), resnet.depths.end()))
-      architecture = size.name;
-  }
   ResnetArguments arguments;
-  arguments.block = block;
+  arguments.block = block_of(resnet);
   arguments.layers = resnet.depths;
   arguments.in_chans = resnet.in_channels;
   arguments.num_classes = options.head.table().at("num_classes").as_int();
-  base::Node config = timm_config(architecture, resnet.dim_of(resnet.depths.size() - 1),
+  base::Node config = timm_config(resnet_name(resnet), resnet.dim_of(resnet.depths.size() - 1),
                                   base::write_options(arguments));
   const base::Node input_size = base::Node::array({resnet.in_channels, resnet.image_size[0], resnet.image_size[1]});
   config.set("pretrained_cfg", base::Node::table({{"input_size", input_size}}));
@@ -92,6 +89,13 @@ base::Node resnet_backbone(std::string_view architecture) {
   base::Node depths = base::Node::array();
   for (const int64_t depth : size->depths) depths.push_back(depth);
   return base::Node::table({{"type", "resnet"}, {"block", size->block}, {"depths", depths}});
+}
+
+std::string_view resnet_name(const backbones::ResnetOptions& options) {
+  const auto found = std::ranges::find_if(kResnetSizes, [&](const ResnetSize& size) {
+    return size.block == block_of(options) && std::ranges::equal(size.depths, options.depths);
+  });
+  return found == kResnetSizes.end() ? "resnet50" : found->name;
 }
 
 std::vector<NameRule> resnet_rules() {

@@ -134,11 +134,13 @@ AnnotatedImage cropped(const AnnotatedImage& image, const ImageBox& part, std::a
   return out;
 }
 
-std::pair<int64_t, int64_t> short_side_size(int64_t height, int64_t width, int64_t side, int64_t longest) {
+std::pair<int64_t, int64_t> short_side_size(int64_t height, int64_t width, int64_t side, int64_t longest,
+                                            DetectionResize resize) {
   const auto low = static_cast<double>(std::min(height, width)), high = static_cast<double>(std::max(height, width));
   const double scale = std::min(static_cast<double>(side) / low, static_cast<double>(longest) / high);
   const auto scaled = [&](int64_t pixels) {
-    return std::max<int64_t>(1, std::llround(static_cast<double>(pixels) * scale));
+    const double exact = static_cast<double>(pixels) * scale;
+    return std::max<int64_t>(1, resize == DetectionResize::pillow ? std::llround(exact) : static_cast<int64_t>(exact));
   };
   return {scaled(height), scaled(width)};
 }

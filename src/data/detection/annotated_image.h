@@ -53,15 +53,21 @@ void orient(AnnotatedObject& object, int orientation, int64_t height, int64_t wi
 /// Left and right exchanged.
 void mirror(AnnotatedImage& image);
 
-/// The image resized with antialiasing, boxes scaled, masks by their nearest pixel: floor((i + 0.5) h / h').
+/// The image resized, boxes scaled, masks by their nearest pixel: floor((i + 0.5) h / h').
 AnnotatedImage resized(const AnnotatedImage& image, int64_t height, int64_t width, Interpolation interpolation);
 
 /// A part; outside of the image it is filled with `fill`. Boxes are cut, and objects of which no pixel's width is left
 /// are dropped.
 AnnotatedImage cropped(const AnnotatedImage& image, const ImageBox& part, std::array<uint8_t, 3> fill);
 
-/// Height and width after scaling the shorter side to `side`, but the longer one to at most `longest`; rounded, at
-/// least one pixel.
-std::pair<int64_t, int64_t> short_side_size(int64_t height, int64_t width, int64_t side, int64_t longest);
+/// How images are resized for a detector.
+///   pillow       with antialiasing; sides are rounded
+///   torchvision  between the nearest four pixels; sides are rounded down
+enum class DetectionResize { pillow, torchvision };
+
+/// Height and width after scaling the shorter side to `side`, but the longer one to at most `longest`; at least one
+/// pixel.
+std::pair<int64_t, int64_t> short_side_size(int64_t height, int64_t width, int64_t side, int64_t longest,
+                                            DetectionResize resize = DetectionResize::pillow);
 
 }  // namespace mnemo::data

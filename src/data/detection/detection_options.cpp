@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/file_io.h"
 
 namespace mnemo::data {
 namespace {
@@ -33,16 +32,8 @@ void DetectionInput::validate(const base::Where& where) const {
 }
 
 DetectionInput DetectionInput::of(const DetectionOptions& options) {
-  return {*std::max_element(options.sides.begin(), options.sides.end()), options.longest, options.mean, options.std};
-}
-
-DetectionInput DetectionInput::read(const std::string& folder) {
-  const std::string path = base::join_path(folder, kFile);
-  base::require(base::path_exists(path),
-                "{}: missing; it says how images become the detector's input: {{\"shorter\": 800, \"longest\": 1333, "
-                "\"mean\": [0.485, 0.456, 0.406], \"std\": [0.229, 0.224, 0.225]}}",
-                path);
-  return base::read_options<DetectionInput>(base::parse_json(base::read_file(path, uint64_t{1} << 20), path));
+  return {*std::max_element(options.sides.begin(), options.sides.end()), options.longest, options.resize, options.mean,
+          options.std};
 }
 
 std::string DetectionInput::text() const { return base::to_json(base::write_options(*this)) + "\n"; }
@@ -51,6 +42,7 @@ DetectionTransformOptions DetectionInput::transform() const {
   DetectionTransformOptions options;
   options.sides = {shorter};
   options.longest = longest;
+  options.resize = resize;
   options.mean = mean;
   options.std = std;
   return options;

@@ -11,6 +11,11 @@
 
 namespace mnemo::data {
 
+inline constexpr const char* kResize =
+    "pillow: with antialiasing, sides rounded; torchvision: between the nearest four pixels, sides rounded down, as "
+    "its "
+    "detectors do";
+
 /// `[data] type = "detection"`: images with boxes, and perhaps masks, of objects.
 struct DetectionOptions : DetectionTransformOptions {
   enum class Format { coco, voc, lines } format = Format::coco;
@@ -58,6 +63,7 @@ struct DetectionOptions : DetectionTransformOptions {
       "pixels of an image's shorter side after resizing; several: one at random in training, the largest in evaluation",
       base::range(1, 1 << 14));
     v("longest", longest, "limit of the longer side", base::range(1, 1 << 14));
+    v("resize", resize, kResize, base::one_of("pillow", "torchvision"));
     v("flip", flip, "probability of a horizontal flip", base::range(0, 1));
     v("colour", colour, "brightness, contrast and colour are multiplied by 1 - this to 1 + this",
       base::half_open_range(0, 1));
@@ -78,19 +84,19 @@ struct DetectionOptions : DetectionTransformOptions {
 struct DetectionInput {
   static constexpr const char* kFile = "detection.json";
   int64_t shorter = 800, longest = 1333;
+  DetectionResize resize = DetectionResize::pillow;
   std::vector<double> mean = {0.485, 0.456, 0.406};
   std::vector<double> std = {0.229, 0.224, 0.225};
   template <class V>
   void visit(V&& v) {
     v("shorter", shorter, "pixels of an image's shorter side after resizing", base::range(1, 1 << 14));
     v("longest", longest, "limit of the longer side", base::range(1, 1 << 14));
+    v("resize", resize, kResize, base::one_of("pillow", "torchvision"));
     v("mean", mean, "mean of each channel, as a fraction of 255, subtracted from the pixels");
     v("std", std, "standard deviation of each channel, by which the result is divided", base::positive());
   }
   void validate(const base::Where& where) const;
   static DetectionInput of(const DetectionOptions& options);
-  /// Throws InputError for a folder without the file, or an invalid one.
-  static DetectionInput read(const std::string& folder);
   std::string text() const;
   DetectionTransformOptions transform() const;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -165,9 +166,10 @@ void require_masks(const CocoSet& set, bool of_crowds) {
 
 CocoSet with_classes(CocoSet set, const std::vector<std::string>& classes) {
   std::map<std::string, int32_t> class_of;
-  for (const std::string& name : classes)
-    base::require(class_of.emplace(name, static_cast<int32_t>(class_of.size())).second,
-                  "{}: two categories have the name {}", set.path, base::in_quotes(name));
+  std::set<std::string> repeated;  // published models have several classes "N/A", which no data have
+  for (size_t i = 0; i < classes.size(); ++i) {
+    if (!class_of.emplace(classes[i], static_cast<int32_t>(i)).second) repeated.insert(classes[i]);
+  }
   int64_t next_id = 1;
   for (const CocoCategory& category : set.categories) next_id = std::max(next_id, category.id + 1);
   std::vector<CocoCategory> ordered;
@@ -179,7 +181,9 @@ CocoSet with_classes(CocoSet set, const std::vector<std::string>& classes) {
     number.push_back(own == class_of.end() ? -1 : own->second);
     if (own == class_of.end()) continue;
     const auto at = static_cast<size_t>(own->second);
-    base::require(!found[at], "{}: two categories have the name {}", set.path, base::in_quotes(category.name));
+    base::require(!found[at] && !repeated.contains(category.name),
+                  "{}: two categories or classes have the name {}; expected one of that name", set.path,
+                  base::in_quotes(category.name));
     found[at] = true;
     ordered[at].id = category.id;
   }

@@ -41,8 +41,7 @@ AnnotatedImage DetectionTransform::train(const AnnotatedImage& image, base::Rand
   if (options_.jitter.empty()) {
     const int64_t
         side = options_.sides[static_cast<size_t>(draw_below(random, static_cast<int64_t>(options_.sides.size())))];
-    const auto [height, width] = short_side_size(image.image.height, image.image.width, side, options_.longest);
-    out = resized(image, height, width, Interpolation::bilinear);
+    out = at_side(image, side);
   } else {
     out = jittered(image, random);
   }
@@ -51,9 +50,16 @@ AnnotatedImage DetectionTransform::train(const AnnotatedImage& image, base::Rand
   return out;
 }
 
-AnnotatedImage DetectionTransform::measure(const AnnotatedImage& image) const {
-  const auto [height, width] = short_side_size(image.image.height, image.image.width, largest_, options_.longest);
-  return resized(image, height, width, Interpolation::bilinear);
+AnnotatedImage DetectionTransform::measure(const AnnotatedImage& image) const { return at_side(image, largest_); }
+
+Interpolation DetectionTransform::interpolation() const {
+  return options_.resize == DetectionResize::pillow ? Interpolation::bilinear : Interpolation::nearest_four;
+}
+
+AnnotatedImage DetectionTransform::at_side(const AnnotatedImage& image, int64_t side) const {
+  const auto [height, width] = short_side_size(image.image.height, image.image.width, side, options_.longest,
+                                               options_.resize);
+  return resized(image, height, width, interpolation());
 }
 
 AnnotatedImage DetectionTransform::jittered(const AnnotatedImage& image, base::Random& random) const {
@@ -62,8 +68,7 @@ AnnotatedImage DetectionTransform::jittered(const AnnotatedImage& image, base::R
   const auto scaled = [&](int64_t side) {
     return std::max<int64_t>(1, std::llround(static_cast<double>(side) * scale));
   };
-  const AnnotatedImage large = resized(image, scaled(image.image.height), scaled(image.image.width),
-                                       Interpolation::bilinear);
+  const AnnotatedImage large = resized(image, scaled(image.image.height), scaled(image.image.width), interpolation());
   const int64_t top = draw_below(random, std::max<int64_t>(0, large.image.height - largest_) + 1),
                 left = draw_below(random, std::max<int64_t>(0, large.image.width - largest_) + 1);
   return cropped(large, {top, left, largest_, largest_}, fill_);

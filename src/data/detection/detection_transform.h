@@ -14,8 +14,9 @@ namespace mnemo::data {
 struct DetectionTransformOptions {
   std::vector<int64_t> sides = {800};  ///< pixels of the shorter side: one at random in training, the largest otherwise
   int64_t longest = 1333;              ///< at most, of the longer side
-  double flip = 0.5;                   ///< probability of a horizontal flip
-  double colour = 0.0;                 ///< brightness, contrast and colour are multiplied by 1 - this to 1 + this
+  DetectionResize resize = DetectionResize::pillow;
+  double flip = 0.5;    ///< probability of a horizontal flip
+  double colour = 0.0;  ///< brightness, contrast and colour are multiplied by 1 - this to 1 + this
   /// Large-scale jitter (Ghiasi et al. 2021): scales at random between the first two, after which a square of the
   /// largest side is cut out, or filled with the mean; empty: none.
   std::vector<double> jitter = {};
@@ -34,6 +35,8 @@ class DetectionTransform {
   void normalise(const Image& image, int64_t height, int64_t width, float* out) const;
 
  private:
+  AnnotatedImage at_side(const AnnotatedImage& image, int64_t side) const;
+  Interpolation interpolation() const;
   AnnotatedImage jittered(const AnnotatedImage& image, base::Random& random) const;
   void recolour(Image& image, base::Random& random) const;
 

@@ -12,13 +12,13 @@ namespace {
 constexpr int kBits = 22;
 
 double half_width(Interpolation interpolation) {
-  return interpolation == Interpolation::box ? 0.5 : interpolation == Interpolation::bilinear ? 1.0 : 2.0;
+  return interpolation == Interpolation::box ? 0.5 : interpolation == Interpolation::bicubic ? 2.0 : 1.0;
 }
 
 double kernel(Interpolation interpolation, double x) {
   if (interpolation == Interpolation::box) return x > -0.5 && x <= 0.5 ? 1.0 : 0.0;
   x = std::abs(x);
-  if (interpolation == Interpolation::bilinear) return x < 1.0 ? 1.0 - x : 0.0;
+  if (interpolation != Interpolation::bicubic) return x < 1.0 ? 1.0 - x : 0.0;
   constexpr double kA = -0.5;
   if (x < 1.0) return ((kA + 2.0) * x - (kA + 3.0)) * x * x + 1.0;
   if (x < 2.0) return (((x - 5.0) * x + 8.0) * x - 4.0) * kA;
@@ -40,7 +40,8 @@ struct Taps {
 
 /// For `outputs` outputs starting at `begin`, when resizing an axis from `from` to `to`.
 Taps taps_of(int64_t from, int64_t to, int64_t begin, int64_t outputs, Interpolation interpolation) {
-  const double scale = static_cast<double>(from) / static_cast<double>(to), widened = std::max(scale, 1.0);
+  const double scale = static_cast<double>(from) / static_cast<double>(to),
+               widened = interpolation == Interpolation::nearest_four ? 1.0 : std::max(scale, 1.0);
   const double support = half_width(interpolation) * widened;
   Taps taps;
   taps.stride = static_cast<int64_t>(std::ceil(support)) * 2 + 1;

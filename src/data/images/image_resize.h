@@ -7,7 +7,8 @@
 
 namespace mnemo::data {
 
-enum class Interpolation { bilinear, bicubic, box };
+/// `nearest_four`: bilinear without antialiasing, as torch.nn.functional.interpolate does it.
+enum class Interpolation { bilinear, bicubic, box, nearest_four };
 
 /// The version of Pillow whose bytes a resized image has. Up to 12, every row is resized to the new width, then every
 /// column to the new height. From 13 on, columns come first where H - h > 0 and H - h > 2 (W - w), of an image [H,W]
@@ -15,8 +16,8 @@ enum class Interpolation { bilinear, bicubic, box };
 enum class Resizing { pillow12, pillow13 };
 
 /// Resizing with antialiasing, byte for byte like Pillow; an axis that keeps its size is skipped. Along one axis from n
-/// to m, with s = n/m, f = max(s, 1), c = (i + 0.5) s and the filter's half width S = 0.5 (box), 1 (bilinear), 2
-/// (bicubic):
+/// to m, with s = n/m, f = max(s, 1) (nearest_four: 1), c = (i + 0.5) s and the filter's half width S = 0.5 (box), 1
+/// (bilinear, nearest_four), 2 (bicubic):
 ///   out_i = sum_j k_j in_j,   j from max(int(c - S f + 0.5), 0) to min(int(c + S f + 0.5), n) - 1,
 ///   k_j = K((j - c + 0.5) / f) / sum of them
 /// in 22-bit fixed point. K: 1 - |x|; bicubic with a = -0.5; box 1 on (-0.5, 0.5].

@@ -129,6 +129,13 @@ void DetectorHead::run(const at::Tensor& rows, int64_t height, int64_t width) co
   detect(rows, {{height, width}, {static_cast<size_t>(rows.size(0)), {height, width}}});
 }
 
+core::ClassRows DetectorHead::class_rows(std::string_view parameter) const {
+  for (const std::string_view layer :
+       {"head.cls_logits.", "box_head.cls_score.", "box_head.box_reg.", "mask_head.mask_logits."})
+    if (parameter.starts_with(layer)) return core::ClassRows::several;
+  return core::ClassRows::none;
+}
+
 at::Tensor DetectorHead::logits(const at::Tensor&) const { base::input_error("{}", kNoClasses); }
 at::Tensor DetectorHead::nll(const at::Tensor&, const at::Tensor&) const { base::input_error("{}", kNoClasses); }
 

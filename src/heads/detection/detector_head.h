@@ -13,6 +13,7 @@
 #include "heads/detection/retinanet.h"
 #include "heads/detection/roi_heads.h"
 #include "heads/detection/rpn.h"
+#include "ops/detection/mask_paste.h"
 
 namespace mnemo::heads {
 
@@ -34,6 +35,7 @@ struct BackboneStages {
 struct DetectorParts {
   DetectorType type = DetectorType::retinanet;
   DetectorPadding padding = DetectorPadding::masked;
+  ops::MaskPaste paste = ops::MaskPaste::continuous;
   size_t first_stage = 0;  ///< of the backbone that the pyramid reads, up to the last; of a simple pyramid: its own
   bool simple_pyramid = false;  ///< ViTDet's, of the only map of a plain backbone
   FpnOptions fpn;
@@ -77,8 +79,10 @@ class DetectorHead final : public core::LevelHead {
   /// Images of these sizes in a batch of `padded` pixels, with the real cells of the pyramid's maps unless padding is
   /// seen. The backbone must have got the same sizes.
   DetectedImages images(PixelSize padded, std::vector<PixelSize> sizes) const;
+  bool sees_padding() const override { return parts_.padding == DetectorPadding::seen; }
   void run(const at::Tensor& rows, int64_t height, int64_t width) const override;
   int64_t num_classes() const override { return parts_.num_classes(); }
+  core::ClassRows class_rows(std::string_view parameter) const override;
   /// They throw InputError: a detector says nothing of whole images.
   at::Tensor logits(const at::Tensor& hidden) const override;
   at::Tensor nll(const at::Tensor& hidden, const at::Tensor& targets) const override;
@@ -86,6 +90,7 @@ class DetectorHead final : public core::LevelHead {
   /// Names of the parts of its loss.
   std::vector<std::string> loss_names() const;
   bool gives_masks() const { return parts_.type == DetectorType::mask_rcnn; }
+  ops::MaskPaste paste() const { return parts_.paste; }
   /// Sides of images are padded to multiples of this, so that every stage halves evenly.
   int64_t divisor() const { return divisor_; }
 

@@ -14,10 +14,20 @@ inline constexpr const char* kAnchorScale =
     "size of a level's smallest anchor in strides of the level; for images learned at fewer than 800 pixels, in "
     "proportion";
 
+/// Whose parts a detector has beside those that its other options name.
+///   mmdetection  anchors of fixed strides, not rounded; aligned RoIAlign with adaptive sampling; P6 from the backbone's
+///                last stage; padding is masked (which mmdetection does not do)
+///   torchvision  rounded anchors, strides from the sizes of image and map; RoIAlign that is not aligned, with two
+///                samples a side; P6 from the pyramid's last map; padding is seen; twice as many proposals in training;
+///                masks are laid over boxes of whole pixels
+enum class Convention { mmdetection, torchvision };
+
 /// The options of every detector's head.
 struct DetectorHeadOptions {
   int64_t num_classes = 0;
+  Convention convention = Convention::mmdetection;
   int64_t channels = 256;
+  int64_t candidates = 1000;
   double score_thresh = 0.05;
   double nms_thresh = 0.5;
   int64_t detections = 100;
@@ -25,7 +35,14 @@ struct DetectorHeadOptions {
   void visit(V&& v) {
     v("num_classes", num_classes, "number of classes without the background; 0: as many as the data has",
       base::range(0, 1 << 16));
+    v("convention", convention,
+      "whose anchors, pooling, pyramid and masks: mmdetection, as the PVT paper; torchvision, whose padding is seen as "
+      "a part "
+      "of the image",
+      base::one_of("mmdetection", "torchvision"));
     v("channels", channels, "width of the feature pyramid", base::range(1, 1 << 14));
+    v("candidates", candidates, "best boxes of a level before those that overlap are left out",
+      base::range(1, 1 << 20));
     v("score_thresh", score_thresh, "detections below this score are left out", base::range(0, 1));
     v("nms_thresh", nms_thresh, "of two boxes of a class that overlap by more (IoU), the better one is kept",
       base::range(0, 1));
@@ -57,6 +74,8 @@ struct FasterRcnnOptions : DetectorHeadOptions {
   static constexpr bool kMasks = false;
   int64_t hidden = 1024;
   int64_t proposals = 1000;
+  double proposal_nms_thresh = 0.7;
+  double proposal_score_thresh = 0.0;
   int64_t sampled_anchors = 256;
   int64_t sampled_regions = 512;
   enum class Loss { l1, smooth_l1 } box_loss = Loss::l1;
@@ -67,6 +86,9 @@ struct FasterRcnnOptions : DetectorHeadOptions {
     v("anchor_scale", anchor_scale, kAnchorScale, base::range(0.25, 64));
     v("hidden", hidden, "width of the two layers that classify a region", base::range(1, 1 << 16));
     v("proposals", proposals, "regions of an image that the second stage looks at", base::range(1, 1 << 16));
+    v("proposal_nms_thresh", proposal_nms_thresh, "of two regions that overlap by more (IoU), the better one is kept",
+      base::range(0, 1));
+    v("proposal_score_thresh", proposal_score_thresh, "regions below this score are left out", base::range(0, 1));
     v("sampled_anchors", sampled_anchors, "anchors of an image that the first stage learns from in a step",
       base::range(1, 1 << 16));
     v("sampled_regions", sampled_regions, "regions of an image that the second stage learns from in a step",

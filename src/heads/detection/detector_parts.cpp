@@ -57,6 +57,27 @@ void scale_anchors(AnchorOptions& anchors, double factor) {
   }
 }
 
+void take_torchvision_anchors(AnchorOptions& anchors) {
+  for (ops::AnchorLevel& level : anchors.levels) {
+    for (double& size : level.sizes) size = std::floor(size);
+  }
+  anchors.strides.clear();
+  anchors.round = true;
+}
+
+/// After the anchors have their scale.
+void take_convention(DetectorParts& parts, Convention convention) {
+  if (convention == Convention::mmdetection) return;
+  parts.padding = DetectorPadding::seen;
+  parts.paste = ops::MaskPaste::integer;
+  take_torchvision_anchors(parts.retinanet.anchors);
+  take_torchvision_anchors(parts.rpn.anchors);
+  if (parts.fpn.extra == FpnOptions::Extra::p6p7_from_c) parts.fpn.extra = FpnOptions::Extra::p6p7_from_p;
+  parts.rpn.training.after_nms *= 2;
+  parts.roi.box_pool = {7, 7, 2, false};
+  parts.roi.mask_pool = {14, 14, 2, false};
+}
+
 /// Sets the parts that the options of all types name.
 void take_common(DetectorParts& parts, const DetectorHeadOptions& options) {
   parts.fpn.out_channels = parts.retinanet.in_channels = parts.rpn.in_channels = options.channels;
@@ -65,6 +86,8 @@ void take_common(DetectorParts& parts, const DetectorHeadOptions& options) {
   parts.retinanet.score_thresh = parts.roi.score_thresh = options.score_thresh;
   parts.retinanet.nms_thresh = parts.roi.nms_thresh = options.nms_thresh;
   parts.retinanet.detections_per_img = parts.roi.detections_per_img = options.detections;
+  parts.retinanet.topk_candidates = parts.rpn.evaluation.before_nms = options.candidates;
+  parts.rpn.training.before_nms = 2 * options.candidates;
 }
 
 void take_two_stages(DetectorParts& parts, const FasterRcnnOptions& options) {
@@ -74,8 +97,11 @@ void take_two_stages(DetectorParts& parts, const FasterRcnnOptions& options) {
   scale_anchors(parts.rpn.anchors, options.anchor_scale / kRpnScale);
   parts.rpn.batch_size_per_image = options.sampled_anchors;
   parts.rpn.training.after_nms = parts.rpn.evaluation.after_nms = options.proposals;
+  parts.rpn.nms_thresh = options.proposal_nms_thresh;
+  parts.rpn.score_thresh = options.proposal_score_thresh;
   parts.roi.batch_size_per_image = options.sampled_regions;
   parts.roi.box_head.hidden = options.hidden;
+  take_convention(parts, options.convention);
 }
 
 std::unique_ptr<core::Head> built(const DetectorParts& parts, const DetectorBuild& build) {
@@ -116,6 +142,7 @@ std::unique_ptr<core::Head> make_detector(const RetinaNetHeadOptions& options, c
   parts.retinanet.box_loss = options.box_loss;
   parts.retinanet.alpha = options.alpha;
   parts.retinanet.gamma = options.gamma;
+  take_convention(parts, options.convention);
   return built(parts, build);
 }
 

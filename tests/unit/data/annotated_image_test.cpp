@@ -130,6 +130,10 @@ TEST(AnnotatedImage, SizesByTheShorterSide) {
   EXPECT_EQ(short_side_size(640, 480, 800, 1333), (std::pair<int64_t, int64_t>(1067, 800)));
   EXPECT_EQ(short_side_size(480, 1000, 800, 1333), (std::pair<int64_t, int64_t>(640, 1333)));
   EXPECT_EQ(short_side_size(1, 100'000, 800, 1333), (std::pair<int64_t, int64_t>(1, 1333)));
+  // torchvision rounds down, and 322 * (800 / 322) is less than 800
+  EXPECT_EQ(short_side_size(322, 400, 800, 1333, DetectionResize::torchvision),
+            (std::pair<int64_t, int64_t>(799, 993)));
+  EXPECT_EQ(short_side_size(480, 640, 800, 1333, DetectionResize::torchvision).second, 1066);
 }
 
 TEST(AnnotatedImage, HasTheAnnotatedSize) {

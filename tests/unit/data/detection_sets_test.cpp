@@ -66,6 +66,10 @@ TEST_F(DetectionSetsTest, ClassesAreFoundByName) {
   expect_error<base::InputError>([&] { load_detections(options_, false); }, {"green", "red"});
   options_.classes = {"red", "red"};
   expect_error<base::InputError>([&] { load_detections(options_, false); }, {"two categories", "red"});
+  options_.classes = {"N/A", "red", "N/A"};  // as published models have it
+  const DetectionSets published = load_detections(options_, false);
+  EXPECT_EQ(published.classes.size(), 3U);
+  EXPECT_EQ(published.train->set().objects.front().category, 1);
 }
 
 TEST_F(DetectionSetsTest, AFractionIsHeldOut) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <array>
@@ -116,6 +117,24 @@ TEST(ImageOptions, ATableOfAnEarlierVersionResizesAsThatVersionDid) {
   written.erase("keep_decoded");
   ImageOptions::from_earlier(written);
   EXPECT_FALSE(written.at("test_crop").contains("resize")) << "not every key: written by hand";
+}
+
+// torch.nn.functional.interpolate without antialiasing, as torchvision's detectors resize.
+TEST(ImageResize, NearestFourAreThoseOfTorch) {
+  Image image(11, 17);
+  for (size_t i = 0; i < image.bytes.size(); ++i) image.bytes[i] = static_cast<uint8_t>(i * 97 % 251);
+  const at::Tensor pixels = at::from_blob(image.bytes.data(), {1, 11, 17, 3}, at::kByte).permute({0, 3, 1, 2});
+  for (const auto& [height, width] : {std::pair<int64_t, int64_t>(5, 8), {22, 17}, {11, 40}, {3, 40}}) {
+    const Image own = resize(image, height, width, Interpolation::nearest_four);
+    const at::Tensor expected = at::upsample_bilinear2d(pixels.to(at::kDouble), {height, width}, false)
+                                    .permute({0, 2, 3, 1})
+                                    .contiguous();
+    const auto* value = expected.const_data_ptr<double>();
+    // One axis after the other, each rounded to bytes.
+    for (size_t i = 0; i < own.bytes.size(); ++i) EXPECT_NEAR(own.bytes[i], value[i], 1.01);
+  }
+  const Image halved = resize(image, 5, 17, Interpolation::bilinear);
+  EXPECT_NE(halved.bytes, resize(image, 5, 17, Interpolation::nearest_four).bytes);
 }
 
 TEST(ImageResize, AWindowIsThatPartOfTheWhole) {

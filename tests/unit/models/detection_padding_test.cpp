@@ -4,13 +4,18 @@
 
 #include "base/error.h"
 #include "base/options.h"
-#include "models/detection.h"
+#include "models/image_model.h"
+#include "models/presets.h"
+#include "tests/support/detector.h"
 #include "tests/support/numbers.h"
 
 namespace mnemo::models::detection_padding_test {
 namespace {
 
+using test::detections;
+using test::detector_losses;
 using test::difference;
+using test::ImageBatch;
 using test::Numbers;
 
 constexpr const char* kPyramid = R"(image_size = [64, 64]
@@ -47,20 +52,15 @@ std::vector<Case> cases() {
   return all;
 }
 
-std::unique_ptr<Detector> random_detector(const Case& of, DetectorType type) {
+constexpr const char* kTypes[] = {"retinanet", "mask_rcnn"};
+
+std::unique_ptr<ImageModel> random_detector(const Case& of, const std::string& type, const std::string& more = {}) {
+  const std::string own = type == "retinanet" ? "num_convs = 2\nscore_thresh = 0.2\n"
+                                              : "hidden = 16\nmask_convs = 1\nscore_thresh = 0.0\n";
   const std::string text = fmt::format(
-      "[backbone]\ntype = \"{}\"\n{}[head]\ntype = \"classification\"\nnum_classes = 5\npool = \"mean\"\n{}", of.type,
-      of.keys, of.memory);
-  DetectorOptions options = detector_options(type, base::read_options<ModelOptions>(base::parse_toml(text, "model")),
-                                             3);
-  options.fpn.out_channels = options.retinanet.in_channels = options.rpn.in_channels = 8;
-  options.retinanet.num_convs = 2;
-  options.retinanet.score_thresh = 0.2;
-  options.roi.score_thresh = 0.0;
-  options.roi.box_head.in_channels = 8;
-  options.roi.box_head.hidden = 16;
-  if (options.roi.mask_head) options.roi.mask_head = heads::MaskHeadOptions{8, {8}, 8, 4};
-  auto detector = std::make_unique<Detector>(options, 1, at::kDouble);
+      "[backbone]\ntype = \"{}\"\n{}[head]\ntype = \"{}\"\nnum_classes = 3\nchannels = 8\n{}{}{}", of.type, of.keys,
+      type, own, more, of.memory);
+  auto detector = std::make_unique<ImageModel>(read_model_options(base::parse_toml(text, "model")), 1, at::kDouble);
   const at::NoGradGuard no_grad;
   Numbers numbers(6);
   for (const auto& [name, tensor] : detector->parameters().named()) {
@@ -77,8 +77,8 @@ std::unique_ptr<Detector> random_detector(const Case& of, DetectorType type) {
 }
 
 /// The images in one batch of height x width, with garbage in the padding.
-DetectionImages batch_of(const std::vector<at::Tensor>& images, int64_t height, int64_t width, uint64_t seed) {
-  DetectionImages batch{Numbers(seed).normal({static_cast<int64_t>(images.size()), 3, height, width}) * 3, {}};
+ImageBatch batch_of(const std::vector<at::Tensor>& images, int64_t height, int64_t width, uint64_t seed) {
+  ImageBatch batch{Numbers(seed).normal({static_cast<int64_t>(images.size()), 3, height, width}) * 3, {}};
   for (size_t b = 0; b < images.size(); ++b) {
     const int64_t rows = images[b].size(1), columns = images[b].size(2);
     batch.pixels[static_cast<int64_t>(b)].slice(1, 0, rows).slice(2, 0, columns).copy_(images[b]);
@@ -101,12 +101,12 @@ TEST(DetectionPadding, DetectionsDoNotDependOnTheCompany) {
   const std::vector<at::Tensor> images = {numbers.normal({3, 70, 50}), numbers.normal({3, 96, 130}),
                                           numbers.normal({3, 33, 64})};
   for (const Case& each : cases()) {
-    for (const DetectorType type : {DetectorType::retinanet, DetectorType::mask_rcnn}) {
-      SCOPED_TRACE(fmt::format("{} {} {} type {}", each.type, each.keys, each.memory, static_cast<int>(type)));
+    for (const std::string type : kTypes) {
+      SCOPED_TRACE(fmt::format("{} {} {} {}", each.type, each.keys, each.memory, type));
       const auto detector = random_detector(each, type);
-      const auto together = detector->detect(batch_of(images, 96, 130, 7));
+      const auto together = detections(*detector, batch_of(images, 96, 130, 7));
       for (size_t b = 0; b < images.size(); ++b) {
-        const auto alone = detector->detect(batch_of({images[b]}, images[b].size(1), images[b].size(2), 8));
+        const auto alone = detections(*detector, batch_of({images[b]}, images[b].size(1), images[b].size(2), 8));
         expect_same(alone[0], together[b]);
       }
     }
@@ -119,8 +119,8 @@ TEST(DetectionPadding, NoLossAndNoCacheReadsIt) {
   const at::Tensor image = numbers.normal({3, 70, 50});
   const heads::DrawOrder first = [](int64_t, bool, int64_t count) { return at::arange(count, at::kLong); };
   for (const Case& each : cases()) {
-    for (const DetectorType type : {DetectorType::retinanet, DetectorType::mask_rcnn}) {
-      SCOPED_TRACE(fmt::format("{} {} {} type {}", each.type, each.keys, each.memory, static_cast<int>(type)));
+    for (const std::string type : kTypes) {
+      SCOPED_TRACE(fmt::format("{} {} {} {}", each.type, each.keys, each.memory, type));
       const auto detector = random_detector(each, type);
       const auto trained = [&](int64_t height, int64_t width, std::vector<at::Tensor>& gradients) {
         at::Tensor masks = at::zeros({1, height, width}, at::kBool);
@@ -128,14 +128,15 @@ TEST(DetectionPadding, NoLossAndNoCacheReadsIt) {
         const heads::ObjectTargets target{at::tensor({10., 8., 40., 60.}, at::kDouble).view({1, 4}),
                                           at::tensor({2}, at::kLong), masks};
         detector->parameters().zero_grad();
-        DetectionLosses losses = detector->losses(batch_of({image}, height, width, 7), std::span(&target, 1), first);
+        test::DetectorLosses losses = detector_losses(*detector, batch_of({image}, height, width, 7),
+                                                      std::span(&target, 1), first);
         losses.sum().backward();
         for (const auto& [name, tensor] : detector->parameters().named())
           gradients.push_back(tensor.grad().defined() ? tensor.grad().clone() : at::Tensor());
         return losses;
       };
       std::vector<at::Tensor> alone_gradients, padded_gradients;
-      const DetectionLosses alone = trained(70, 50, alone_gradients), padded = trained(130, 96, padded_gradients);
+      const test::DetectorLosses alone = trained(70, 50, alone_gradients), padded = trained(130, 96, padded_gradients);
       for (size_t i = 0; i < alone.parts.size(); ++i) {
         EXPECT_LT(difference(alone.parts[i].second, padded.parts[i].second), 1e-9) << alone.parts[i].first;
         EXPECT_GT(test::largest(alone.parts[i].second), 0) << alone.parts[i].first;
@@ -154,13 +155,11 @@ TEST(DetectionPadding, NoLossAndNoCacheReadsIt) {
 // What mmdetection and torchvision do: padding is a part of the image.
 TEST(DetectionPadding, IsSeenIfAskedFor) {
   const Case pvt{"pvt", kPyramid};
-  DetectorOptions options = random_detector(pvt, DetectorType::retinanet)->options();
-  options.padding = DetectorPadding::seen;
-  const Detector detector(options, 1, at::kDouble);
+  const auto detector = random_detector(pvt, "retinanet", "convention = \"torchvision\"\n");
   const at::Tensor image = Numbers(5).normal({3, 64, 64});
   const auto scores = [&](uint64_t seed) {
     const heads::ObjectTargets none{at::zeros({0, 4}, at::kDouble), at::zeros({0}, at::kLong)};
-    return detector.losses(batch_of({image}, 96, 64, seed), std::span(&none, 1)).sum().item<double>();
+    return detector_losses(*detector, batch_of({image}, 96, 64, seed), std::span(&none, 1)).sum().item<double>();
   };
   EXPECT_NE(scores(7), scores(8));
 }

@@ -1,21 +1,30 @@
 // Detectors on backbones with levels: published sizes, training steps with and without a cache, detections.
-#include "models/detection.h"
+#include "models/detection_options.h"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include "base/error.h"
 #include "base/options.h"
+#include "models/image_model.h"
+#include "models/presets.h"
+#include "ops/detection/boxes.h"
+#include "tests/support/detector.h"
 #include "tests/support/expect_error.h"
 
 namespace mnemo::models {
 namespace {
 
+using test::detections;
+using test::detector_losses;
+
+ModelOptions options_from(const std::string& toml) { return read_model_options(base::parse_toml(toml, "model")); }
+
 TEST(DetectorPresets, HaveTheirPublishedSizes) {
   for (const DetectorPreset& preset : detector_presets()) {
-    const Detector detector(detector_preset(preset.name), 0, at::kFloat, at::kMeta);
+    const ImageModel detector(options_from(fmt::format("preset = \"{}\"", preset.name)), 0, at::kFloat, {}, at::kMeta);
     int64_t trained = 0;
-    const auto* resnet = std::get_if<backbones::ResnetOptions>(&detector.options().model.backbone.vision());
+    const auto* resnet = std::get_if<backbones::ResnetOptions>(&detector.options().backbone.vision());
     for (const auto& [name, tensor] : detector.parameters().named()) {
       const bool frozen = resnet != nullptr &&
                           (name.starts_with("backbone.stem.") || name.starts_with("backbone.stages.0."));
@@ -26,7 +35,6 @@ TEST(DetectorPresets, HaveTheirPublishedSizes) {
       EXPECT_EQ(resnet->frozen_stages, 1);
     }
   }
-  test::expect_error<base::InputError>([] { detector_preset("retinanet_pvt_huge"); }, {"retinanet_pvt_huge"});
 }
 
 constexpr const char* kPvt = R"(
@@ -38,9 +46,6 @@ depths = [1, 1, 1, 1]
 num_heads = [1, 1, 2, 2]
 mlp_ratios = [2, 2, 2, 2]
 sr_ratios = [8, 4, 2, 1]
-[head]
-type = "classification"
-num_classes = 5
 )";
 constexpr const char* kPvtV2 = R"(
 [backbone]
@@ -51,10 +56,6 @@ depths = [1, 1, 1, 1]
 num_heads = [1, 1, 2, 2]
 mlp_ratios = [2, 2, 2, 2]
 sr_ratios = [8, 4, 2, 1]
-[head]
-type = "classification"
-num_classes = 5
-pool = "mean"
 )";
 constexpr const char* kSwin = R"(
 [backbone]
@@ -64,27 +65,21 @@ dim = 8
 depths = [1, 1, 1, 1]
 num_heads = [1, 1, 2, 2]
 window_size = [4, 4]
-[head]
-type = "classification"
-num_classes = 5
-pool = "mean"
 )";
 
-DetectorOptions small_detector(DetectorType type, const std::string& model, bool cached = false) {
-  const std::string text = model + (cached ? "[[memory]]\ntype = \"grc\"\n" : "");
-  DetectorOptions options = detector_options(type, base::read_options<ModelOptions>(base::parse_toml(text, "model")),
-                                             3);
-  options.fpn.out_channels = options.retinanet.in_channels = options.rpn.in_channels = 8;
-  options.retinanet.num_convs = 1;
-  options.roi.box_head.in_channels = 8;
-  options.roi.box_head.hidden = 16;
-  if (options.roi.mask_head) options.roi.mask_head = heads::MaskHeadOptions{8, {8}, 8, 4};
-  return options;
+ImageModel small_detector(const std::string& head, const std::string& model, at::ScalarType dtype,
+                          bool cached = false) {
+  const std::string sizes = head == "retinanet"     ? "num_convs = 1"
+                            : head == "faster_rcnn" ? "hidden = 16"
+                                                    : "hidden = 16\nmask_convs = 1";
+  const std::string text = fmt::format("{}[head]\ntype = \"{}\"\nnum_classes = 3\nchannels = 8\n{}\n{}", model, head,
+                                       sizes, cached ? "[[memory]]\ntype = \"grc\"\n" : "");
+  return {options_from(text), 1, dtype};
 }
 
 /// Two images of unequal sizes, and boxes in the first alone.
 struct Sample {
-  DetectionImages images{at::rand({2, 3, 96, 64}, at::kDouble), {{96, 64}, {70, 50}}};
+  test::ImageBatch images{at::rand({2, 3, 96, 64}, at::kDouble), {{96, 64}, {70, 50}}};
   std::vector<heads::ObjectTargets> targets;
   Sample() {
     at::Tensor masks = at::zeros({2, 96, 64}, at::kBool);
@@ -98,22 +93,20 @@ struct Sample {
 
 TEST(Detector, TrainsOnEveryBackboneWithLevels) {
   for (const char* model : {kPvt, kPvtV2, kSwin}) {
-    for (const DetectorType type : {DetectorType::retinanet, DetectorType::faster_rcnn, DetectorType::mask_rcnn}) {
+    for (const auto& [head, parts] : {std::pair("retinanet", 2U), {"faster_rcnn", 4U}, {"mask_rcnn", 5U}}) {
       for (const bool cached : {false, true}) {
-        SCOPED_TRACE(fmt::format("{} type {} cached {}", model, static_cast<int>(type), cached));
+        SCOPED_TRACE(fmt::format("{} {} cached {}", model, head, cached));
         at::manual_seed(3);
-        const Detector detector(small_detector(type, model, cached), 1, at::kDouble);
+        const ImageModel detector = small_detector(head, model, at::kDouble, cached);
         const Sample sample;
-        const DetectionLosses losses = detector.losses(sample.images, sample.targets);
-        EXPECT_EQ(losses.parts.size(), type == DetectorType::retinanet     ? 2U
-                                       : type == DetectorType::faster_rcnn ? 4U
-                                                                           : 5U);
+        const test::DetectorLosses losses = detector_losses(detector, sample.images, sample.targets);
+        EXPECT_EQ(losses.parts.size(), parts);
         losses.sum().backward();
         for (const auto& [name, tensor] : detector.parameters().named()) {
           if (name.find("final_norm") != std::string::npos || name.find("class_token") != std::string::npos) continue;
           EXPECT_TRUE(tensor.grad().defined() && at::isfinite(tensor.grad()).all().item<bool>()) << name;
         }
-        const auto found = detector.detect(sample.images);
+        const auto found = detections(detector, sample.images);
         ASSERT_EQ(found.size(), 2U);
         for (size_t b = 0; b < 2; ++b) {
           if (found[b].boxes.size(0) == 0) continue;
@@ -130,21 +123,21 @@ TEST(Detector, TrainsOnEveryBackboneWithLevels) {
 // The cache of GRC is updated in training alone, at images of another size than the position tables.
 TEST(Detector, ItsCacheIsThatOfTraining) {
   at::manual_seed(3);
-  Detector detector(small_detector(DetectorType::retinanet, kPvt, true), 1, at::kDouble);
+  ImageModel detector = small_detector("retinanet", kPvt, at::kDouble, true);
   const Sample sample;
-  const auto scores = [&] { return detector.losses(sample.images, sample.targets).sum().item<double>(); };
+  const auto scores = [&] { return detector_losses(detector, sample.images, sample.targets).sum().item<double>(); };
   const double before = scores();
-  detector.detect(sample.images);
+  detections(detector, sample.images);
   EXPECT_EQ(scores(), before);
-  detector.commit(detector.losses(sample.images, sample.targets).state);
+  detector.commit(detector_losses(detector, sample.images, sample.targets).state);
   EXPECT_NE(scores(), before);
 }
 
 // A few steps on one image: the loss falls to a fraction, and the object is found.
 TEST(Detector, FindsWhatItWasTrainedOn) {
   at::manual_seed(3);
-  const Detector detector(small_detector(DetectorType::retinanet, kPvt), 1, at::kFloat);
-  DetectionImages images{at::zeros({1, 3, 64, 64}), {{64, 64}}};
+  const ImageModel detector = small_detector("retinanet", kPvt, at::kFloat);
+  test::ImageBatch images{at::zeros({1, 3, 64, 64}), {{64, 64}}};
   images.pixels.slice(2, 16, 48).slice(3, 8, 40).fill_(1.0);
   const std::vector<heads::ObjectTargets> targets = {
       {at::tensor({8.f, 16.f, 40.f, 48.f}).view({1, 4}), at::tensor({1}, at::kLong), {}}};
@@ -153,7 +146,7 @@ TEST(Detector, FindsWhatItWasTrainedOn) {
   double first = 0, last = 0;
   for (int step = 0; step < 120; ++step) {
     detector.parameters().zero_grad();
-    const at::Tensor loss = detector.losses(images, targets).sum();
+    const at::Tensor loss = detector_losses(detector, images, targets).sum();
     last = loss.item<double>();
     if (step == 0) first = last;
     loss.backward();
@@ -167,7 +160,7 @@ TEST(Detector, FindsWhatItWasTrainedOn) {
     }
   }
   EXPECT_LT(last, 0.3 * first);
-  const auto found = detector.detect(images);
+  const auto found = detections(detector, images);
   ASSERT_GT(found[0].boxes.size(0), 0);
   EXPECT_EQ(found[0].labels[0].item<int64_t>(), 1);
   EXPECT_GT(ops::box_iou(found[0].boxes.slice(0, 0, 1), targets[0].boxes).item<double>(), 0.7);
@@ -183,11 +176,10 @@ dim = 8
 num_layers = 1
 num_heads = 1
 [head]
-type = "classification"
-num_classes = 5
+type = "retinanet"
+num_classes = 3
 )";
-  const auto model = base::read_options<ModelOptions>(base::parse_toml(vit, "model"));
-  test::expect_error<base::InputError>([&] { detector_options(DetectorType::retinanet, model, 3); },
+  test::expect_error<base::InputError>([&] { ImageModel(options_from(vit), 1, at::kFloat); },
                                        {"4 stages", "found 1", "patches of 8", "vit"});
 }
 

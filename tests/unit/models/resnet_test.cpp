@@ -169,6 +169,9 @@ TEST(Resnet, FrozenNormsAndStagesAreConstants) {
   const auto frozen = random_model(resnet("backbone.batch_norms = \"frozen\"\n"));
   for (const std::string& name : gradients_of(*frozen)) EXPECT_EQ(name.find("norm"), std::string::npos) << name;
   EXPECT_EQ(unmoved(*frozen), frozen->initial_state(1).fields().size());
+  // They say so, so that no training warns of them.
+  for (const auto& [name, tensor] : frozen->parameters().named())
+    EXPECT_EQ(tensor.requires_grad(), name.find("norm") == std::string::npos) << name;
   EXPECT_LT(difference(step(*frozen, pixels, core::Mode::train).hidden, step(*frozen, pixels).hidden), 1e-12);
 
   const auto running = random_model(resnet("backbone.batch_norms = \"running\"\n"));
@@ -176,6 +179,8 @@ TEST(Resnet, FrozenNormsAndStagesAreConstants) {
   EXPECT_EQ(unmoved(*running), running->initial_state(1).fields().size());
 
   const auto stages = random_model(resnet("backbone.frozen_stages = 1\n"));
+  EXPECT_FALSE(stages->parameters().find("backbone.stages.0.blocks.0.conv1.weight").requires_grad());
+  EXPECT_TRUE(stages->parameters().find("backbone.stages.1.blocks.0.conv1.weight").requires_grad());
   for (const std::string& name : gradients_of(*stages)) {
     EXPECT_FALSE(name.starts_with("backbone.stem") || name.starts_with("backbone.stages.0")) << name;
   }

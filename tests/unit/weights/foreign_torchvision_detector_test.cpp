@@ -1,21 +1,26 @@
 // torchvision's detectors at their full size: names, shapes and detections (tests/python/torchvision_detectors.py).
-#include "weights/torchvision_detector.h"
-
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/options.h"
+#include "models/image_model.h"
+#include "models/presets.h"
+#include "tests/support/detector.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/numbers.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/torchvision_numbers.h"
+#include "weights/foreign.h"
 
 namespace mnemo::weights::torchvision_detector_test {
 namespace {
 
 using test::difference;
 using test::expect_error;
+
+const ForeignFormat& format() { return foreign_format("torchvision_detector"); }
 
 const std::string kFolder = MNEMO_SOURCE_DIR "/tests/data/torchvision/";
 constexpr const char* kArchitectures[] = {"retinanet_resnet50_fpn", "fasterrcnn_resnet50_fpn", "maskrcnn_resnet50_fpn"};
@@ -53,27 +58,40 @@ struct Stored {
 
   base::Node config;
   TensorFile expected, file;
-  models::DetectionImages images;
+  test::ImageBatch images;
 };
+
+models::ModelOptions options_of(const base::Node& config) {
+  return models::read_model_options(format().options(config));
+}
+
+/// The model of a config.json with the weights of a file.
+std::unique_ptr<models::ImageModel> loaded(const Stored& stored, const TensorFile& file, at::ScalarType dtype) {
+  auto model = std::make_unique<models::ImageModel>(options_of(stored.own_config()), 0, dtype);
+  const NamedModel named = named_model(format(), model->parameters(), model->initial_state(1));
+  load_theirs(format(), file, named.tensors, "m");
+  model->commit(named.state);
+  return model;
+}
 
 TEST(TorchvisionDetector, DetectsWhatTorchvisionDetects) {
   for (const char* architecture : kArchitectures) {
     SCOPED_TRACE(architecture);
     const Stored stored(architecture);
     for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
-      models::Detector detector(torchvision_detector_options(stored.own_config()), 0, dtype);
-      load_torchvision_tensors(stored.file, detector, "m");
+      const auto detector = loaded(stored, stored.file, dtype);
+      const std::string head = detector->options().head.type();
       const double tolerance = dtype == at::kDouble ? 1e-6 : 1e-4;
-      const auto found = detector.detect({stored.images.pixels.to(dtype), stored.images.sizes});
+      const auto found = test::detections(*detector, {stored.images.pixels.to(dtype), stored.images.sizes});
       for (size_t b = 0; b < found.size(); ++b) {
         const auto expected = [&](const char* key) { return stored.expected.at(fmt::format("{}.{}", key, b), "m"); };
-        const int64_t shift = detector.options().type == models::DetectorType::retinanet ? 0 : 1;
+        const int64_t shift = head == "retinanet" ? 0 : 1;
         EXPECT_TRUE(at::equal(found[b].labels + shift, expected("labels")));
         // Boxes relative to the longer side of the image.
         const double side = static_cast<double>(stored.images.pixels.size(3));
         EXPECT_LT(difference(found[b].boxes.to(at::kDouble), expected("boxes")) / side, tolerance);
         EXPECT_LT(difference(found[b].scores.to(at::kDouble), expected("scores")), tolerance);
-        if (detector.options().type == models::DetectorType::mask_rcnn) {
+        if (head == "mask_rcnn") {
           EXPECT_LT(difference(found[b].masks.to(at::kFloat), expected("masks").squeeze(1)), 1e-4);
         }
       }
@@ -110,41 +128,47 @@ TEST(TorchvisionDetector, OlderNamesAreRead) {
       renamed += name == today ? 0 : 1;
     }
     EXPECT_GE(renamed, 14);
-    models::Detector detector(torchvision_detector_options(stored.own_config())), twin(detector.options());
-    load_torchvision_tensors(older, detector, "m");
-    load_torchvision_tensors(stored.file, twin, "m");
-    for (size_t i = 0; i < twin.parameters().all().size(); ++i)
-      EXPECT_TRUE(at::equal(detector.parameters().all()[i].tensor, twin.parameters().all()[i].tensor));
+    const auto detector = loaded(stored, older, at::kFloat), twin = loaded(stored, stored.file, at::kFloat);
+    for (size_t i = 0; i < twin->parameters().all().size(); ++i)
+      EXPECT_TRUE(at::equal(detector->parameters().all()[i].tensor, twin->parameters().all()[i].tensor));
   }
 }
 
-TEST(TorchvisionDetector, AFolderIsRead) {
-  const test::TemporaryFolder folder;
-  const std::string config = R"({"architecture": "retinanet_resnet50_fpn",
-    "model_args": {"backbone_name": "resnet18", "num_classes": 3, "norm_eps": 0.0}})";
-  base::write_file_atomic(folder / "config.json", config);
-  const models::Detector own(torchvision_detector_options(parse_model_config(config, "m")), 5);
-  const ForeignFormat format = torchvision_detector_format();
-  const NamedModel named = named_model(format, own.parameters(), own.initial_state(1));
-  NamedTensors theirs = to_theirs(format, named.tensors);
-  for (auto& [name, tensor] : theirs) {
-    if (name.starts_with("conv1") || name.starts_with("bn1") || name.starts_with("layer"))
-      name.insert(0, "backbone.body.");
+// What a format can say of a model it says again, and names what it cannot say.
+TEST(TorchvisionDetector, OptionsGoThereAndBack) {
+  for (const char* architecture : kArchitectures) {
+    const std::string text = fmt::format(
+        R"({{"architecture": "{}", "num_classes": 7, "model_args": {{"backbone_name": "resnet34", "norm_eps": 0.0}}}})",
+        architecture);
+    const models::ModelOptions options = options_of(parse_model_config(text, "m"));
+    EXPECT_EQ(options.num_classes(), std::string_view(architecture).starts_with("retinanet") ? 7 : 6);
+    const base::Node config = format().config(options);
+    EXPECT_EQ(config.at("architecture").as_string(), architecture);
+    EXPECT_EQ(config.at("model_args").at("num_classes").as_int(), 7);
+    EXPECT_EQ(base::write_options(options_of(config)), base::write_options(options));
   }
-  write_safetensors(folder / "model.safetensors", theirs);
-  const models::Detector read = load_torchvision_detector(folder.path());
-  for (size_t i = 0; i < own.parameters().all().size(); ++i)
-    EXPECT_TRUE(at::equal(own.parameters().all()[i].tensor, read.parameters().all()[i].tensor));
+  const auto classifier = models::read_model_options(base::parse_toml("preset = \"resnet18\"", "m"));
+  expect_error<base::InputError>([&] { format().config(classifier); }, {"torchvision_detector", "classification"});
+}
 
-  theirs.pop_back();
-  write_safetensors(folder / "model.safetensors", theirs);
-  expect_error<base::InputError>([&] { load_torchvision_detector(folder.path()); }, {"model.safetensors", "missing 1"});
+TEST(TorchvisionDetector, ItsInputIsTorchvisions) {
+  const auto input = [](const char* arguments) {
+    return format().detection_input(parse_model_config(
+        fmt::format(R"({{"architecture": "retinanet_resnet50_fpn", "model_args": {}}})", arguments), "m"));
+  };
+  EXPECT_EQ(input("{}").at("shorter").as_int(), 800);
+  EXPECT_EQ(input("{}").at("resize").as_string(), "torchvision");
+  EXPECT_EQ(input(R"({"min_size": 320, "max_size": 640})").at("longest").as_int(), 640);
+}
+
+TEST(TorchvisionDetector, UnknownArchitecturesAndArgumentsAreNamed) {
   for (const auto& [text, part] : std::initializer_list<std::pair<const char*, const char*>>{
-           {R"({"architecture": "retinanet_resnet50_fpn_v2"})", "retinanet_resnet50_fpn_v2"},
            {R"({"architecture": "retinanet_resnet50_fpn", "model_args": {"box_nms_thresh": 0.5}})", "box_nms_thresh"},
            {R"({"architecture": "maskrcnn_resnet50_fpn", "model_args": {"backbone_name": "resnext50"}})", "resnext50"}})
-    expect_error<base::InputError>([&] { torchvision_detector_options(parse_model_config(text, "m")); }, {part});
-  EXPECT_TRUE(is_torchvision_detector(parse_model_config(config, "m")));
+    expect_error<base::InputError>([&] { options_of(parse_model_config(text, "m")); }, {part});
+  expect_error<base::InputError>(
+      [] { foreign_format_of(parse_model_config(R"({"architecture": "retinanet_resnet50_fpn_v2"})", "m")); },
+      {"retinanet_resnet50_fpn_v2", "torchvision_detector"});
 }
 
 }  // namespace
