@@ -70,8 +70,9 @@ DetectorSubject::DetectorSubject(int64_t height, int64_t width, bool own_size, b
 void DetectorSubject::write(const std::string& folder) const {
   const weights::ForeignFormat &body = weights::foreign_format("pvt"),
                                &rest = weights::foreign_format("torchvision_detector");
-  base::Node config = body.config(model_.options());
-  config.set("num_classes", kCocoClasses);
+  base::Node classifier = base::write_options(model_.options());
+  classifier.set("head", base::Node::table({{"type", "classification"}, {"num_classes", kCocoClasses}}));
+  const base::Node config = body.config(models::read_model_options(classifier));
   base::write_file_atomic(base::join_path(folder, "config.json"), base::to_json(config));
   weights::NamedTensors ours, others;
   for (const auto& [name, tensor] : model_.parameters().named())

@@ -90,7 +90,7 @@ class Detector:
         arguments = config["model_args"]
         body = Body(**arguments)
         del body.head
-        sizes = tuple(tuple(4.0 * stride * 2 ** (k / 3) for k in range(3)) for stride in (8, 16, 32, 64, 128))
+        sizes = tuple(tuple(int(4 * stride * 2 ** (k / 3)) for k in range(3)) for stride in (8, 16, 32, 64, 128))
         self.model = RetinaNet(Backbone(body, arguments["embed_dims"][1:]), config["num_classes"],
                                anchor_generator=AnchorGenerator(sizes, ((0.5, 1.0, 2.0),) * 5), detections_per_img=100)
         self.model.load_state_dict(load_file(folder / "model.safetensors"))
