@@ -43,6 +43,8 @@ struct AttentionView {
 struct BranchRows {
   std::string name;
   at::Tensor rows;
+  at::Tensor weights =
+      {};  ///< [H] by which the output mixes the branches, each of a head's channels; undefined: not so
 };
 
 /// Called before each attention of a forward pass, cross-attentions included: their table is_cross().

@@ -75,22 +75,20 @@ page::Table look_cells(const ImageAttention& facts) {
 constexpr const char* kObjectsTitle =
     "Objects found: strength of a branch (distance of its rows from their mean) in the box, times that in the "
     "picture.\n"
-    "share of o_mem: |sigma(lambda) o_mem| in |sigma(lambda) o_mem| + |(1 - sigma(lambda)) o_self|, mean of the "
-    "picture";
+    "share of the output: |w o| of a branch with weight w in the sum over the branches, mean of the picture";
 
 bool shows_objects(const ImageAttention& facts) {
   return !facts.objects.empty() && !facts.objects.front().branches.empty();
 }
 
 page::Table object_cells(const ImageAttention& facts) {
-  page::Table cells{{"layer", "branch", "share of o_mem"}, {}};
+  page::Table cells{{"layer", "branch", "share of the output"}, {}};
   for (const SeenObject& object : facts.objects)
     cells.header.push_back(fmt::format("{} {}", object.label, page::share_text(object.score)));
   for (size_t i = 0; i < facts.objects.front().branches.size(); ++i) {
     const SeenObject::Branch& first = facts.objects.front().branches[i];
-    const bool is_cache = first.name == "o_mem" && first.share_everywhere;
     std::vector<std::string> row = {std::to_string(first.layer), first.name,
-                                    is_cache ? page::share_text(*first.share_everywhere) : ""};
+                                    first.share_everywhere ? page::share_text(*first.share_everywhere) : ""};
     for (const SeenObject& object : facts.objects) {
       const SeenObject::Branch& own = object.branches[i];
       row.push_back(own.everywhere > 0 ? fmt::format("{:.2f}", own.inside / own.everywhere) : "");

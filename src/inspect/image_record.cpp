@@ -202,10 +202,6 @@ at::Tensor placed(const at::Tensor& values, const ImageRows& rows) {
 std::vector<ImageBranch> branches_of(const core::Attention& attention, const core::AttentionInput& input,
                                      const core::State& state, const ImageRows& rows) {
   const auto filled = [&](const at::Tensor& map) { return rows.padded(map, map.mean().item<double>()); };
-  at::Tensor gate;  // [H]
-  for (const core::Scalar& scalar : attention.scalars()) {
-    if (scalar.name == "sigma_lambda") gate = at::tensor(scalar.values, at::kDouble);
-  }
   std::vector<ImageBranch> branches;
   std::vector<at::Tensor> norms;
   at::Tensor sum;
@@ -213,10 +209,10 @@ std::vector<ImageBranch> branches_of(const core::Attention& attention, const cor
     const at::Tensor values = placed(branch.rows.to(at::kCPU, at::kDouble), rows);
     branches.push_back({branch.name, filled(values.mean(-1)),
                         filled((values - values.mean(at::IntArrayRef{0, 1}, true)).square().mean(-1).sqrt())});
-    const bool is_cache = branch.name == "o_mem";
     norms.emplace_back();
-    if (!gate.defined() || !(is_cache || branch.name == "o_self")) continue;
-    const at::Tensor heads = values.unflatten(-1, {gate.size(0), -1}) * (is_cache ? gate : 1 - gate).unsqueeze(-1);
+    if (!branch.weights.defined()) continue;
+    const at::Tensor weights = branch.weights.to(at::kCPU, at::kDouble);
+    const at::Tensor heads = values.unflatten(-1, {weights.size(0), -1}) * weights.unsqueeze(-1);
     norms.back() = heads.square().sum(at::IntArrayRef{-2, -1}).sqrt();
     sum = sum.defined() ? sum + norms.back() : norms.back();
   }

@@ -33,8 +33,7 @@ struct ImageBranch {
   std::string name;      ///< "o_self", "o_mem"
   at::Tensor means;      ///< of its rows over channels
   at::Tensor strengths;  ///< of what sets a place apart: the root mean square of its row minus the picture's mean row
-  /// The branch's share of the output, of o_mem |sigma(lambda) o_mem| / (|sigma(lambda) o_mem| + |(1 - sigma(lambda))
-  /// o_self|), and likewise of o_self; undefined for other branches.
+  /// |w o| of this branch, whose weight in the output is w, by the sum over all that have one; undefined for others.
   at::Tensor shares = {};
 };
 

@@ -333,8 +333,9 @@ std::vector<core::BranchRows> Grc::branches(const core::AttentionInput& input, c
     read = attended(update(old.cache, made_of), made_of, old.cache);
   }
   std::vector<core::BranchRows> all = WrappedAttention::branches(input, state);
-  all.push_back({"o_self", self});
-  all.push_back({"o_mem", this->read(input.x.narrow(-1, 0, channels_), read, input.grid())});
+  const at::Tensor share = at::sigmoid(lambda_.detach()).flatten();
+  all.push_back({"o_self", self, 1 - share});
+  all.push_back({"o_mem", this->read(input.x.narrow(-1, 0, channels_), read, input.grid()), share});
   return all;
 }
 

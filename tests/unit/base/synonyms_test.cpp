@@ -11,6 +11,7 @@ TEST(Synonyms, NamesOfOtherProgramsLeadToAKey) {
   EXPECT_EQ(key_called("lr"), "train.optimiser.lr");
   EXPECT_EQ(key_called("batch-size"), "train.batch_size");
   EXPECT_EQ(key_called("dropout"), "model.backbone.dropout");
+  EXPECT_EQ(key_called("memory"), "model.memory");
   EXPECT_EQ(key_called("mem_len"), std::nullopt);
   EXPECT_EQ(key_called(""), std::nullopt);
   std::set<std::string_view> names;
