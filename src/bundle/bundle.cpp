@@ -112,7 +112,7 @@ std::shared_ptr<models::PairModel> Bundle::pairs() const { return models::as<mod
 std::vector<ModelHead> Bundle::heads() const { return heads_of(*images(), folder); }
 
 ImagePreprocessing Bundle::preprocessing() const {
-  images();
+  require_classifier(*images(), folder);
   base::require(!folder.empty(), "bundle: the model is not in a folder, so its image preprocessing is unknown");
   return ImagePreprocessing::read(folder);
 }

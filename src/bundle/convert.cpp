@@ -97,16 +97,15 @@ std::string config_for(const weights::ForeignFormat& format, const AnyModel& loa
   const auto read_back = [&](const base::Node& config) {
     return base::write_options(models::read_model_options(format.options(config)));
   };
-  const std::optional<ImagePreprocessing> facts = ImagePreprocessing::find(folder);
+  const std::optional<ImagePreprocessing> facts = format.detector ? std::nullopt : ImagePreprocessing::find(folder);
   const std::vector<std::string> classes = class_names(folder);
   const int64_t num_classes = options.num_classes().value_or(0);
   base::require(classes.empty() || static_cast<int64_t>(classes.size()) == num_classes,
                 "{}: expected {} lines, as many as the head has classes, found {}",
                 base::join_path(folder, kClassesFile), num_classes, classes.size());
   base::Node config = exported_config(format, options, read_back, who);
-  const std::optional<data::DetectionInput> detection = find_detection_input(folder);
-  if (format.add_detection_input && detection) format.add_detection_input(config, base::write_options(*detection));
   files = add_image_facts(config, format, facts, classes, base::join_path(folder, ImagePreprocessing::kFile));
+  if (format.detector) add_detection_input(config, *format.detector, folder, who);
   const std::string beside = base::join_path(folder, kSourceConfig);
   const std::string source = loaded.format != nullptr    ? loaded.config
                              : base::path_exists(beside) ? base::read_file(beside, size_t{16} << 20)
@@ -115,8 +114,7 @@ std::string config_for(const weights::ForeignFormat& format, const AnyModel& loa
     const base::Node before = weights::parse_model_config(source, kSourceConfig, weights_bytes(folder));
     const bool same = format.claims(before) && read_back(before) == base::write_options(options) &&
                       says_image_facts(before, format, facts, classes) &&
-                      (!detection || base::read_options<data::DetectionInput>(format.detection_input(before)).text() ==
-                                         detection->text());
+                      (!format.detector || says_detection_input(before, *format.detector, folder));
     if (same) return source;
   }
   return base::to_json(config) + "\n";

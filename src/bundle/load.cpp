@@ -68,6 +68,19 @@ void require_plain_weights(const base::Node& said, const weights::TensorFile& fi
                   base::printable(name), c10::toString(tensor.scalar_type()));
 }
 
+/// Throws InputError naming a pickle file, if there is one.
+void refuse_pickle(const std::string& folder) {
+  for (const std::string& name : base::list_folder(folder)) {
+    if (name != "pytorch_model.bin" && !name.ends_with(".pth") && !name.ends_with(".pt")) continue;
+    base::input_error(
+        "{}: expected model.safetensors in the same folder; pickle files can run code, so they are not read. Convert "
+        "it "
+        "with the library that wrote it: transformers' model.save_pretrained(FOLDER), or "
+        "safetensors.torch.save_file(model.state_dict(), \"model.safetensors\")",
+        base::join_path(folder, name));
+  }
+}
+
 ModelFolder content_of(const std::string& folder, const std::vector<std::string>& vocabulary, bool mapped) {
   return mapped ? map_model_folder(folder, vocabulary) : read_model_folder(folder, vocabulary);
 }
@@ -118,13 +131,7 @@ AnyModel load_one(const std::string& folder, const LoadModelOptions& options, bo
     const std::string index = base::join_path(folder, weights::kIndexFile), whole = weights_file(folder);
     const bool sharded = !base::path_exists(whole) && base::path_exists(index);
     const std::string& weights_path = sharded ? index : whole;
-    if (const std::string pickle = base::join_path(folder, "pytorch_model.bin");
-        !base::path_exists(weights_path) && base::path_exists(pickle))
-      base::input_error(
-          "{}: expected model.safetensors in the same folder; pickle files can run code, so they are not read. "
-          "Convert "
-          "it with the library that wrote it: transformers' model.save_pretrained(FOLDER), or safetensors' save_model",
-          pickle);
+    if (!base::path_exists(weights_path)) refuse_pickle(folder);
     const weights::TensorFile file = file_of(sharded ? index : whole, sharded, mapped);
     if (loaded.format->variants) require_plain_weights(said, file, config_path, weights_path);
     if (loaded.format->fit) loaded.format->fit(*loaded.format, config, said, file);

@@ -24,12 +24,16 @@ ModelHead own_head(const models::Model& model, const std::string& folder) {
   return own;
 }
 
-std::vector<ModelHead> heads_of(const models::ImageModel& model, const std::string& folder) {
-  base::require(model.head_or_null() != nullptr, "{}: expected a model of images with a head, found a layer_stack",
-                folder);
+void require_classifier(const models::ImageModel& model, const std::string& folder) {
   base::require(model.level_head() == nullptr,
                 "{}: expected a model that classifies images, found a detector; mnemo detect finds objects with it",
                 folder);
+}
+
+std::vector<ModelHead> heads_of(const models::ImageModel& model, const std::string& folder) {
+  base::require(model.head_or_null() != nullptr, "{}: expected a model of images with a head, found a layer_stack",
+                folder);
+  require_classifier(model, folder);
   std::vector<ModelHead> heads;
   const memory::LearnableTokens* tasks = model.tasks();
   base::require(model.head().num_classes() > 0 || tasks != nullptr,

@@ -23,6 +23,9 @@ struct ModelHead {
   }
 };
 
+/// Throws InputError for a detector, which says nothing of whole images.
+void require_classifier(const models::ImageModel& model, const std::string& folder);
+
 /// The head of the model itself, "base". The folder gives the names of its classes. Throws InputError if their number
 /// differs from the number of classes.
 ModelHead own_head(const models::Model& model, const std::string& folder);

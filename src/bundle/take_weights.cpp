@@ -59,7 +59,7 @@ ClassPlaces class_places(const std::string& folder, const models::Model& stored,
   if (names.size() != classes.size() || names == classes) return {};
   std::vector<int64_t> places = places_of_classes(classes, names);
   if (!places.empty())
-    return {places, fmt::format("its classes stand in another order there; here: {}", first_names(classes))};
+    return {places, fmt::format("the rows of its classes are reordered to {}", first_names(classes))};
   if (are_numbered(names)) return {};
   return {{},
           fmt::format("its classes have other names: {} start, in this order, from the rows of {}",
@@ -102,11 +102,18 @@ Taken take_weights(const std::string& path, models::Model& model, const std::vec
   const at::NoGradGuard no_grad;
   Taken taken{.note = rows.note};
   if (model.head().predicts_next_token()) taken.files = generation_file_of(folder);
+  const core::Head *own = model.head_or_null(), *theirs = stored.model->head_or_null();
+  const bool shares = own == nullptr || theirs == nullptr || own->shares_weights_with(*theirs);
   for (const auto& [name, tensor] : model.parameters().named()) {
-    const at::Tensor source = from.find(name);
-    const ClassRows of_classes = model.head().class_rows(name);
+    const at::Tensor source = shares || name.starts_with("backbone.") ? from.find(name) : at::Tensor();
+    const ClassRows of_classes = own == nullptr ? ClassRows::none : own->class_rows(name);
     const bool others = of_classes != ClassRows::none && source.defined() && differs_in_rows(source, tensor);
-    if (!source.defined() || others || (of_classes == ClassRows::several && !rows.places.empty())) {
+    const bool reordered = of_classes == ClassRows::several && !rows.places.empty();
+    if (reordered)
+      taken.note =
+          "its classes stand in another order there, so what tells them apart starts afresh; data.classes in "
+          "the folder's order keeps it";
+    if (!source.defined() || others || reordered) {
       taken.fresh.push_back(name);
       continue;
     }

@@ -31,6 +31,8 @@ class Head {
   virtual int64_t num_classes() const { return 0; }
   /// What the rows of a model's parameter of that name are for.
   virtual ClassRows class_rows(std::string_view /*parameter*/) const { return ClassRows::none; }
+  /// Whether weights of the same names stand for the same things in both models, the backbone's apart.
+  virtual bool shares_weights_with(const Head& /*other*/) const { return true; }
   /// Dropout applied to its input rows in training.
   virtual double input_dropout() const { return 0.0; }
   /// hidden [..,D] -> logits [..,V].

@@ -111,7 +111,7 @@ core::StepResult ImageModel::run(const core::Segment& segment, const core::State
   core::BackboneInput input = image_input(segment, observe, hidden);
   const core::LevelHead* levels = level_head();
   input.levels = levels != nullptr;
-  // A detector reads a whole image as one without padding in a batch of larger ones.
+  // A detector reads a whole image as one without padding in a batch of larger ones, unless it sees padding.
   const bool sizes = levels != nullptr ? !levels->sees_padding() : is_whole() && segment.valid.defined();
   if (sizes) input.image_sizes = image_sizes(segment);
   const core::State layers = state.child("layers");

@@ -194,7 +194,9 @@ double Detection::epoch() const {
 std::vector<data::CocoDetection> Detection::share_of(const core::Model& model,
                                                      const std::shared_ptr<const data::AnnotatedImages>& images) const {
   const data::DetectionShare share{ranks() == nullptr ? 0 : ranks()->rank(), ranks() == nullptr ? 1 : ranks()->size()};
-  data::MeasuredDetections measured(images, data_, {options_.eval_batch_size, options_.divisor, data_.workers}, share);
+  // One image a pass where a batch would make padding a part of it.
+  const int64_t together = heads::detector_head(model, kWho).sees_padding() ? 1 : options_.eval_batch_size;
+  data::MeasuredDetections measured(images, data_, {together, options_.divisor, data_.workers}, share);
   std::vector<data::CocoDetection> found;
   for (data::DetectionBatch batch; measured.next(batch);) {
     const PreparedImages read = prepared(batch);

@@ -23,7 +23,8 @@ struct DetectionTrainOptions {
 
 /// Finding objects in images, with a detector (heads::DetectorHead).
 ///
-/// No image reads padding: its losses and detections do not depend on the others of its batch.
+/// No image reads padding: its losses and detections do not depend on the others of its batch. A head that sees padding
+/// (heads::DetectorPadding) is trained with it, and measured an image at a time.
 ///
 /// Metrics are COCO's numbers from 0 to 1: ap, ap50, ap75, ap_small, ap_medium, ap_large, ar1,
 /// ar10, ar100, ar_small, ar_medium, ar_large, and with masks the same after "mask_". Those with nothing to measure (no

@@ -53,6 +53,14 @@ struct NameVariants {
 std::string name_of_shared(const NameVariants& variants, const TensorFile& file, const std::string& name,
                            const std::set<std::string>& wanted = {});
 
+/// How a detector's config.json says how images become its input.
+struct ForeignDetector {
+  /// A table of data::DetectionInput. Throws InputError that names key and value of an unsupported setting.
+  std::function<base::Node(const base::Node& config)> input;
+  /// Puts such a table into a config.json with the names of the classes, and completes these.
+  std::function<void(base::Node& config, const base::Node& input)> add_input;
+};
+
 /// The file format of another library: its models and the names of their tensors. A format is one source file in this
 /// folder and one line in foreign_formats().
 struct ForeignFormat {
@@ -76,9 +84,7 @@ struct ForeignFormat {
   /// config.json for such a model. Throws InputError that names an option the format cannot express.
   std::function<base::Node(const models::ModelOptions& options)> config;
   std::vector<std::string_view> attentions = {};  ///< types of attention that it has, the usual one first; empty: any
-  /// Of a detector's format: how images become its input, a table of data::DetectionInput, and the way back.
-  std::function<base::Node(const base::Node& config)> detection_input = {};
-  std::function<void(base::Node& config, const base::Node& input)> add_detection_input = {};
+  std::optional<ForeignDetector> detector = {};   ///< of a detector's format
 };
 
 const std::vector<ForeignFormat>& foreign_formats();

@@ -1,11 +1,12 @@
 // Detectors of torchvision: a folder with the state_dict as model.safetensors and a config.json
-//   {"architecture": "maskrcnn_resnet50_fpn", "num_classes": 91, "model_args": {"box_score_thresh": 0.05}}
+//   {"architecture": "maskrcnn_resnet50_fpn", "model_args": {"num_classes": 91, "box_score_thresh": 0.05}}
 // architecture: retinanet_resnet50_fpn, fasterrcnn_resnet50_fpn or maskrcnn_resnet50_fpn. model_args, all optional:
 // torchvision's arguments of sizes, thresholds and counts; "backbone_name": "resnet50"; "norm_eps": 1e-5, which is 0 for
 // the weights that torchvision publishes as COCO_V1. Class 0 of Faster and Mask R-CNN is the background, so their labels
 // are one less here.
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "base/error.h"
 #include "base/options.h"
@@ -41,7 +42,7 @@ struct SharedArguments {
   std::vector<double> image_mean = {0.485, 0.456, 0.406}, image_std = {0.229, 0.224, 0.225};
   template <class V>
   void visit_shared(V&& v) {
-    v("backbone_name", backbone_name, "");
+    v("backbone_name", backbone_name, "", base::one_of("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"));
     v("num_classes", num_classes, "", base::range(2, 1 << 16));
     v("norm_eps", norm_eps, "", base::range(0.0, 1.0));
     v("min_size", min_size, "", base::range(1, 1 << 14));
@@ -151,10 +152,17 @@ base::Node detection_input(const base::Node& config) {
   return input;
 }
 
+constexpr const char* kNames = "label_names";
+
 void add_detection_input(base::Node& config, const base::Node& input) {
   base::Node arguments = config.at("model_args");
   for (const auto& [theirs, ours] : kInputNames) arguments.set(theirs, input.at(ours));
   config.set("model_args", std::move(arguments));
+  const bool background = with_arguments(head_type(config), []<class A>(const A&) { return A::kBackground > 0; });
+  if (!background || !config.contains(kNames)) return;
+  base::Node names = base::Node::array({"__background__"});
+  for (const base::Node& name : config.at(kNames).items()) names.push_back(name);
+  config.set(kNames, std::move(names));
 }
 
 /// PREFIX NUMBER .REST -> (number, ".REST"); -1 for another name.
@@ -195,9 +203,14 @@ const std::vector<std::string>& body_names() {
   return names;
 }
 
-TensorFile tidy_detector(const TensorFile& file, const std::string&) {
+TensorFile tidy_detector(const TensorFile& file, const std::string& where) {
   TensorFile tidy = without_batch_counts(file);
-  for (auto& [name, tensor] : tidy.tensors) name = usual_name(name);
+  std::set<std::string> names;
+  for (auto& [name, tensor] : tidy.tensors) {
+    std::string usual = usual_name(name);
+    base::require(names.insert(usual).second, "{}: '{}': expected it under one name, found two", where, usual);
+    name = std::move(usual);
+  }
   return tidy;
 }
 
@@ -235,8 +248,7 @@ ForeignFormat torchvision_detector_format() {
           .claims = [](const base::Node& config) { return !head_type(config).empty(); },
           .options = options_of_detector,
           .config = config_of_detector,
-          .detection_input = detection_input,
-          .add_detection_input = add_detection_input};
+          .detector = ForeignDetector{detection_input, add_detection_input}};
 }
 
 }  // namespace mnemo::weights

@@ -1,4 +1,4 @@
-"""The AP of masks that no detector can pass at a size of its images: the annotations themselves, resized as the training
+"""The AP of masks that a detector can hardly pass at a size of its images: the annotations themselves, resized as the training
 resizes them, pooled into the cells of a mask head, laid back over their boxes and scored by pycocotools.
 
 usage: mask_ceiling.py INSTANCES.json [SHORTER LONGEST]

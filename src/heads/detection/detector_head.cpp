@@ -129,6 +129,12 @@ void DetectorHead::run(const at::Tensor& rows, int64_t height, int64_t width) co
   detect(rows, {{height, width}, {static_cast<size_t>(rows.size(0)), {height, width}}});
 }
 
+bool DetectorHead::shares_weights_with(const core::Head& other) const {
+  const auto* detector = dynamic_cast<const DetectorHead*>(&other);
+  return detector != nullptr && detector->parts_.first_stage == parts_.first_stage &&
+         detector->parts_.fpn.extra == parts_.fpn.extra;
+}
+
 core::ClassRows DetectorHead::class_rows(std::string_view parameter) const {
   for (const std::string_view layer :
        {"head.cls_logits.", "box_head.cls_score.", "box_head.box_reg.", "mask_head.mask_logits."})

@@ -18,7 +18,7 @@ inline constexpr const char* kAnchorScale =
 ///   mmdetection  anchors of fixed strides, not rounded; aligned RoIAlign with adaptive sampling; P6 from the backbone's
 ///                last stage; padding is masked (which mmdetection does not do)
 ///   torchvision  rounded anchors, strides from the sizes of image and map; RoIAlign that is not aligned, with two
-///                samples a side; P6 from the pyramid's last map; padding is seen; twice as many proposals in training;
+///                samples a side; P6 from the pyramid's last map; padding is seen; 2,000 proposals in training;
 ///                masks are laid over boxes of whole pixels
 enum class Convention { mmdetection, torchvision };
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -73,7 +74,7 @@ void take_convention(DetectorParts& parts, Convention convention) {
   take_torchvision_anchors(parts.retinanet.anchors);
   take_torchvision_anchors(parts.rpn.anchors);
   if (parts.fpn.extra == FpnOptions::Extra::p6p7_from_c) parts.fpn.extra = FpnOptions::Extra::p6p7_from_p;
-  parts.rpn.training.after_nms *= 2;
+  parts.rpn.training.after_nms = std::max<int64_t>(2000, parts.rpn.evaluation.after_nms);
   parts.roi.box_pool = {7, 7, 2, false};
   parts.roi.mask_pool = {14, 14, 2, false};
 }
@@ -87,7 +88,6 @@ void take_common(DetectorParts& parts, const DetectorHeadOptions& options) {
   parts.retinanet.nms_thresh = parts.roi.nms_thresh = options.nms_thresh;
   parts.retinanet.detections_per_img = parts.roi.detections_per_img = options.detections;
   parts.retinanet.topk_candidates = parts.rpn.evaluation.before_nms = options.candidates;
-  parts.rpn.training.before_nms = 2 * options.candidates;
 }
 
 void take_two_stages(DetectorParts& parts, const FasterRcnnOptions& options) {

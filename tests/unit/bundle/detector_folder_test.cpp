@@ -77,6 +77,38 @@ TEST(DetectorFolder, IsReadConvertedAndWrittenBack) {
   base::write_file_atomic(base::join_path(ours, data::DetectionInput::kFile), changed.text());
   convert(back);
   EXPECT_EQ(read_detection_input(again).text(), changed.text());
+  // Its labels count the background.
+  const base::Node config = weights::parse_model_config(read_model_config(again), "m");
+  EXPECT_EQ(base::to_json(config.at("label_names"), -1), R"(["__background__", "a", "b"])");
+  EXPECT_EQ(class_names(again), class_names(theirs));
+  // The format resizes in one way.
+  changed.resize = data::DetectionResize::pillow;
+  base::write_file_atomic(base::join_path(ours, data::DetectionInput::kFile), changed.text());
+  test::expect_error<base::InputError>([&] { convert(back); }, {"detection.json", "'resize'", "pillow"});
+}
+
+// What a detector needs says nothing in a classifier's folder, and the other way round.
+TEST(DetectorFolder, AFileOfADetectorDoesNotDisturbAClassifier) {
+  const test::TemporaryFolder root;
+  const std::string theirs = root / "theirs", ours = root / "ours";
+  base::make_folders(theirs);
+  const std::string config = R"({"architecture": "resnet18", "num_classes": 2})";
+  base::write_file_atomic(base::join_path(theirs, "config.json"), config);
+  base::write_file_atomic(base::join_path(theirs, data::DetectionInput::kFile), data::DetectionInput().text());
+  const weights::ForeignFormat& format = weights::foreign_format("resnet");
+  const models::ImageModel model(models::read_model_options(format.options(weights::parse_model_config(config, "m"))),
+                                 5, at::kFloat);
+  weights::write_safetensors(base::join_path(theirs, "model.safetensors"),
+                             weights::to_theirs(format, weights::model_tensors(model)));
+  ConvertOptions options;
+  options.model = theirs;
+  options.to = "resnet";
+  options.out = ours;
+  convert(options);
+  EXPECT_EQ(read_model_config(ours), config);
+  write_folder(root / "detector");
+  test::expect_error<base::InputError>([&] { read_bundle(root / "detector").preprocessing(); },
+                                       {"found a detector", "mnemo detect"});
 }
 
 // What tells classes apart starts afresh where the classes are others; the rest is taken.
@@ -94,6 +126,12 @@ TEST(DetectorFolder, StartsADetectorOfOtherClasses) {
     const std::string taken = "rpn.cls_logits.weight";
     EXPECT_TRUE(at::equal(model.parameters().find(taken), read_bundle(theirs).model->parameters().find(taken)));
   }
+  // A pyramid of other levels has nothing but the backbone in common.
+  base::Node other = base::write_options(options);
+  other.set("head", base::Node::table({{"type", "retinanet"}, {"num_classes", 2}, {"convention", "torchvision"}}));
+  models::ImageModel model(models::read_model_options(other), 7, at::kFloat);
+  for (const std::string& name : take_weights(theirs, model).fresh)
+    EXPECT_TRUE(name.starts_with("neck.") || name.starts_with("head.")) << name;
 }
 
 TEST(DetectorFolder, AFolderThatSaysNothingOfItsInputIsNamed) {

@@ -55,10 +55,12 @@ tasks::Detection painted_task(bool masks, int64_t batch, int64_t eval_batch = 5)
           {.batch_size = batch, .seed = 5, .eval_batch_size = eval_batch, .masks = masks}};
 }
 
-std::unique_ptr<models::Model> detector(const std::string& head, bool cached, at::ScalarType dtype = at::kFloat) {
+std::unique_ptr<models::Model> detector(const std::string& head, bool cached, at::ScalarType dtype = at::kFloat,
+                                        const char* convention = "mmdetection") {
   models::ModelOptions options = base::read_options<models::ModelOptions>(
       base::parse_toml(test::small_detector(head, cached), "test"));
   options.set_num_classes(2);
+  options.head.set("convention", convention);
   return models::build(options, 3, dtype);
 }
 
@@ -210,8 +212,9 @@ TEST(DetectionTask, AnImagesLossDoesNotDependOnItsCompany) {
 }
 
 TEST(DetectionTask, ABatchIsMeasuredAsOneByOne) {
-  for (const char* head : {"retinanet", "mask_rcnn"}) {
-    const auto model = detector(head, true, at::kDouble);
+  for (const auto& [head, convention] :
+       {std::pair("retinanet", "mmdetection"), {"mask_rcnn", "mmdetection"}, {"mask_rcnn", "torchvision"}}) {
+    const auto model = detector(head, true, at::kDouble, convention);
     {
       const at::NoGradGuard no_grad;
       test::Numbers numbers(6);

@@ -153,7 +153,7 @@ TEST(TorchvisionDetector, OptionsGoThereAndBack) {
 
 TEST(TorchvisionDetector, ItsInputIsTorchvisions) {
   const auto input = [](const char* arguments) {
-    return format().detection_input(parse_model_config(
+    return format().detector->input(parse_model_config(
         fmt::format(R"({{"architecture": "retinanet_resnet50_fpn", "model_args": {}}})", arguments), "m"));
   };
   EXPECT_EQ(input("{}").at("shorter").as_int(), 800);
