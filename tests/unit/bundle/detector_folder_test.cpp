@@ -79,7 +79,7 @@ TEST(DetectorFolder, IsReadConvertedAndWrittenBack) {
   EXPECT_EQ(read_detection_input(again).text(), changed.text());
   // Its labels count the background.
   const base::Node config = weights::parse_model_config(read_model_config(again), "m");
-  EXPECT_EQ(base::to_json(config.at("label_names"), -1), R"(["__background__", "a", "b"])");
+  EXPECT_EQ(base::to_json(config.at("label_names"), -1), R"(["__background__","a","b"])");
   EXPECT_EQ(class_names(again), class_names(theirs));
   // The format resizes in one way.
   changed.resize = data::DetectionResize::pillow;
