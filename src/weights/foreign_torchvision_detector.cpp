@@ -1,9 +1,9 @@
 // Detectors of torchvision: a folder with the state_dict as model.safetensors and a config.json
 //   {"architecture": "maskrcnn_resnet50_fpn", "model_args": {"num_classes": 91, "box_score_thresh": 0.05}}
 // architecture: retinanet_resnet50_fpn, fasterrcnn_resnet50_fpn or maskrcnn_resnet50_fpn. model_args, all optional:
-// torchvision's arguments of sizes, thresholds and counts; "backbone_name": "resnet50"; "norm_eps": 1e-5, which is 0 for
-// the weights that torchvision publishes as COCO_V1. Class 0 of Faster and Mask R-CNN is the background, so their labels
-// are one less here.
+// torchvision's arguments of sizes, thresholds and counts; "backbone_name": "resnet50"; "norm_eps": 1e-5, which is 0
+// for the weights that torchvision publishes as COCO_V1. Class 0 of Faster and Mask R-CNN is the background, so their
+// labels are one less here.
 #include <algorithm>
 #include <array>
 #include <set>

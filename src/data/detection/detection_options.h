@@ -12,9 +12,7 @@
 namespace mnemo::data {
 
 inline constexpr const char* kResize =
-    "pillow: with antialiasing, sides rounded; torchvision: between the nearest four pixels, sides rounded down, as "
-    "its "
-    "detectors do";
+    "pillow: with antialiasing, sides rounded; torchvision: between the nearest four pixels, sides rounded down";
 
 /// `[data] type = "detection"`: images with boxes, and perhaps masks, of objects.
 struct DetectionOptions : DetectionTransformOptions {

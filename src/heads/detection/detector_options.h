@@ -15,11 +15,11 @@ inline constexpr const char* kAnchorScale =
     "proportion";
 
 /// Whose parts a detector has beside those that its other options name.
-///   mmdetection  anchors of fixed strides, not rounded; aligned RoIAlign with adaptive sampling; P6 from the backbone's
-///                last stage; padding is masked (which mmdetection does not do)
+///   mmdetection  anchors of fixed strides, not rounded; aligned RoIAlign with adaptive sampling; P6 from the
+///                backbone's last stage; padding is masked (which mmdetection does not do)
 ///   torchvision  rounded anchors, strides from the sizes of image and map; RoIAlign that is not aligned, with two
-///                samples a side; P6 from the pyramid's last map; padding is seen; 2,000 proposals in training;
-///                masks are laid over boxes of whole pixels
+///                samples a side; P6 from the pyramid's last map; padding is seen; 2,000 proposals in training; masks
+///                are laid over boxes of whole pixels
 enum class Convention { mmdetection, torchvision };
 
 /// The options of every detector's head.
@@ -36,9 +36,7 @@ struct DetectorHeadOptions {
     v("num_classes", num_classes, "number of classes without the background; 0: as many as the data has",
       base::range(0, 1 << 16));
     v("convention", convention,
-      "whose anchors, pooling, pyramid and masks: mmdetection, as the PVT paper; torchvision, whose padding is seen as "
-      "a part "
-      "of the image",
+      "whose anchors, pooling, pyramid and masks: mmdetection, as the PVT paper; torchvision, whose padding is seen",
       base::one_of("mmdetection", "torchvision"));
     v("channels", channels, "width of the feature pyramid", base::range(1, 1 << 14));
     v("candidates", candidates, "best boxes of a level before those that overlap are left out",
