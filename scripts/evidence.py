@@ -9,6 +9,7 @@ A study is one JSON file:
   recorded          {"date", "commit"}: when these numbers entered the repository
   tables            list of {"caption", "columns", "rows"}
   pictures, notes   optional: list of [FILE, ALT]; list of sentences
+  charts            optional: pictures that are drawn from the tables (scripts/line_chart.py)
 
 A column is its name, or {"name", "unit", "signed"}. A cell is null, a text, a number, a list (one number a seed), or
 {"value", "spread" | "low" and "high", "p", "paper", "mark"}: spread is a standard deviation, low and high are a range,
@@ -27,7 +28,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 WIDTH = 120
 REQUIRED = {"title", "what", "commands", "machine", "recorded", "tables"}
 COUNTS = {"seeds": "Seeds", "repeats": "Times"}
-OPTIONAL = {"pictures", "notes"}
+OPTIONAL = {"pictures", "charts", "notes"}
 CELL_KEYS = {"value", "spread", "low", "high", "paper", "mark", "p"}
 MARKS = {"better": " ▲", "worse": " ▼"}
 
@@ -200,7 +201,8 @@ def study_lines(study):
     for table in study["tables"]:
         lines += [*wrap(table["caption"]), ""] if table.get("caption") else []
         lines += table_lines(table["columns"], table["rows"]) + [""]
-    for file, alt in study.get("pictures", []):
+    charts = [[chart["file"], chart["title"]] for chart in study.get("charts", [])]
+    for file, alt in charts + study.get("pictures", []):
         lines += [f"![{alt}]({file})", ""]
     for note in study.get("notes", []):
         lines += wrap(note, "- ", "  ")
