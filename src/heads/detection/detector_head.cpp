@@ -131,8 +131,8 @@ void DetectorHead::run(const at::Tensor& rows, int64_t height, int64_t width) co
 
 bool DetectorHead::shares_weights_with(const core::Head& other) const {
   const auto* detector = dynamic_cast<const DetectorHead*>(&other);
-  return detector != nullptr && detector->parts_.first_stage == parts_.first_stage &&
-         detector->parts_.fpn.extra == parts_.fpn.extra;
+  // Which maps there are beyond the last says also which is the first.
+  return detector != nullptr && detector->parts_.fpn.extra == parts_.fpn.extra;
 }
 
 core::ClassRows DetectorHead::class_rows(std::string_view parameter) const {
