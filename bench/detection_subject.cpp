@@ -59,7 +59,6 @@ DetectorSubject::DetectorSubject(int64_t height, int64_t width, bool own_size, b
   at::Generator generator = at::detail::createCPUGenerator(1);
   spread_scores(model_.parameters(), generator);
   pixels_ = at::randn({1, 3, height, width}, generator, at::kFloat);
-  sizes_ = {{height, width}};
   target_ = {random_boxes(kObjects, height, width, generator),
              at::randint(0, kCocoClasses, {kObjects}, generator, at::kLong)};
   optimiser_ = train::make_optimiser(
@@ -85,27 +84,32 @@ void DetectorSubject::write(const std::string& folder) const {
                              {{"pixels", pixels_}, {"boxes", target_.boxes}, {"labels", target_.labels}});
 }
 
-DetectorSubject::Step DetectorSubject::step() const {
+core::StepResult DetectorSubject::run(core::Mode mode) const {
   core::Segment segment;
   segment.pixels = pixels_;
-  segment.mode = core::Mode::train;
-  core::StepResult result = model_.forward(segment, model_.initial_state(1));
-  return {head_.losses(result.hidden, images(), {&target_, 1}, heads::random_order()), std::move(result.state)};
+  segment.mode = mode;
+  return model_.forward(segment, model_.initial_state(1));
+}
+
+heads::DetectedImages DetectorSubject::images() const {
+  const heads::PixelSize size{pixels_.size(2), pixels_.size(3)};
+  return head_.images(size, {size});
+}
+
+heads::NamedLosses DetectorSubject::losses(const core::StepResult& step) const {
+  return head_.losses(step.hidden, images(), {&target_, 1}, heads::random_order());
 }
 
 std::vector<heads::Detections> DetectorSubject::detect() const {
-  core::Segment segment;
-  segment.pixels = pixels_;
-  segment.mode = core::Mode::evaluate;
-  return head_.detect(model_.forward(segment, model_.initial_state(1)).hidden, images());
+  return head_.detect(run(core::Mode::evaluate).hidden, images());
 }
 
 base::Node DetectorSubject::figures() const {
   const at::NoGradGuard no_grad;
-  const Step step = this->step();
+  const heads::NamedLosses losses = this->losses(run(core::Mode::train));
   const heads::Detections found = detect().front();
-  return base::Node::table({{"cls", step.losses[0].second.item<double>()},
-                            {"box", step.losses[1].second.item<double>()},
+  return base::Node::table({{"cls", losses[0].second.item<double>()},
+                            {"box", losses[1].second.item<double>()},
                             {"found", found.scores.size(0)},
                             {"scores", found.scores.sum().item<double>()}});
 }
@@ -117,8 +121,9 @@ void DetectorSubject::forward() const {
 
 void DetectorSubject::train() {
   model_.parameters().zero_grad();
-  const Step step = this->step();
-  (step.losses[0].second + step.losses[1].second).backward();
+  const core::StepResult step = run(core::Mode::train);
+  const heads::NamedLosses parts = losses(step);
+  (parts[0].second + parts[1].second).backward();
   optimiser_->step();
   model_.commit(step.state);
 }

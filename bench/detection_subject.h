@@ -31,18 +31,14 @@ class DetectorSubject {
   void train();
 
  private:
-  struct Step {
-    heads::NamedLosses losses;
-    core::State state;
-  };
-  Step step() const;
+  core::StepResult run(core::Mode mode) const;
+  heads::NamedLosses losses(const core::StepResult& step) const;
   std::vector<heads::Detections> detect() const;
-  heads::DetectedImages images() const { return head_.images({pixels_.size(2), pixels_.size(3)}, sizes_); }
+  heads::DetectedImages images() const;
 
   models::ImageModel model_;
   const heads::DetectorHead& head_;
   at::Tensor pixels_;  ///< [1,3,H,W]
-  std::vector<heads::PixelSize> sizes_;
   heads::ObjectTargets target_;
   std::unique_ptr<train::Optimiser> optimiser_;
 };

@@ -27,7 +27,7 @@ class Resnet final : public core::ImageBackbone {
   const std::string& layer_name(int64_t layer) const override;
 
  private:
-  /// What of a unit is not trained.
+  /// Constants of a unit: none, the weights of its norms, or those of its convolutions too.
   enum class Frozen { none, norms, all };
   /// A convolution without a bias, and its norm.
   struct Unit {

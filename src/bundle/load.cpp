@@ -74,8 +74,7 @@ void refuse_pickle(const std::string& folder) {
     if (name != "pytorch_model.bin" && !name.ends_with(".pth") && !name.ends_with(".pt")) continue;
     base::input_error(
         "{}: expected model.safetensors in the same folder; pickle files can run code, so they are not read. Convert "
-        "it "
-        "with the library that wrote it: transformers' model.save_pretrained(FOLDER), or "
+        "it with the library that wrote it: transformers' model.save_pretrained(FOLDER), or "
         "safetensors.torch.save_file(model.state_dict(), \"model.safetensors\")",
         base::join_path(folder, name));
   }

@@ -103,16 +103,14 @@ Taken take_weights(const std::string& path, models::Model& model, const std::vec
   Taken taken{.note = rows.note};
   if (model.head().predicts_next_token()) taken.files = generation_file_of(folder);
   const core::Head *own = model.head_or_null(), *theirs = stored.model->head_or_null();
+  bool afresh = false;
   const bool shares = own == nullptr || theirs == nullptr || own->shares_weights_with(*theirs);
   for (const auto& [name, tensor] : model.parameters().named()) {
     const at::Tensor source = shares || name.starts_with("backbone.") ? from.find(name) : at::Tensor();
     const ClassRows of_classes = own == nullptr ? ClassRows::none : own->class_rows(name);
     const bool others = of_classes != ClassRows::none && source.defined() && differs_in_rows(source, tensor);
     const bool reordered = of_classes == ClassRows::several && !rows.places.empty();
-    if (reordered)
-      taken.note =
-          "its classes stand in another order there, so what tells them apart starts afresh; data.classes in "
-          "the folder's order keeps it";
+    afresh = afresh || reordered;
     if (!source.defined() || others || reordered) {
       taken.fresh.push_back(name);
       continue;
@@ -121,6 +119,10 @@ Taken take_weights(const std::string& path, models::Model& model, const std::vec
                   c10::str(tensor.sizes()), c10::str(source.sizes()));
     at::Tensor(tensor).copy_(of_classes == ClassRows::one ? in_places(source, rows.places) : source);
   }
+  if (afresh)
+    taken.note =
+        "its classes stand in another order there, so layers with rows for them start afresh; data.classes in "
+        "the folder's order keeps them";
   for (const auto& [name, tensor] : from.named()) {
     if (!model.parameters().find(name).defined()) taken.unused.push_back(name);
   }

@@ -17,7 +17,7 @@ struct DecodeBuild;
 ///   mean       the mean of the token rows without padding: [B,1,D]
 enum class HeadInput { tokens, first_row, first_token, mean };
 
-/// What the rows of a parameter are for: not for classes, one for each class, or several.
+/// Whether a parameter has no rows for classes, one row for each class, or several.
 enum class ClassRows { none, one, several };
 
 /// Computes predictions and losses from a model's hidden states.
@@ -29,7 +29,7 @@ class Head {
   virtual bool predicts_next_token() const { return false; }
   /// The number of classes of a head that classifies a whole segment; else 0.
   virtual int64_t num_classes() const { return 0; }
-  /// What the rows of a model's parameter of that name are for.
+  /// The rows for classes in a parameter, by its name in the model.
   virtual ClassRows class_rows(std::string_view /*parameter*/) const { return ClassRows::none; }
   /// Whether weights of the same names stand for the same things in both models, the backbone's apart.
   virtual bool shares_weights_with(const Head& /*other*/) const { return true; }

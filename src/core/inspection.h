@@ -43,8 +43,8 @@ struct AttentionView {
 struct BranchRows {
   std::string name;
   at::Tensor rows;
-  at::Tensor weights =
-      {};  ///< [H] by which the output mixes the branches, each of a head's channels; undefined: not so
+  /// [H]: the factor of the branch in the output, for the channels of each head; undefined: it is no such sum.
+  at::Tensor weights = {};
 };
 
 /// Called before each attention of a forward pass, cross-attentions included: their table is_cross().

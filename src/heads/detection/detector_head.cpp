@@ -131,7 +131,7 @@ void DetectorHead::run(const at::Tensor& rows, int64_t height, int64_t width) co
 
 bool DetectorHead::shares_weights_with(const core::Head& other) const {
   const auto* detector = dynamic_cast<const DetectorHead*>(&other);
-  // Which maps there are beyond the last says also which is the first.
+  // RetinaNet's pyramid begins a stage later than the others' and goes on in another way.
   return detector != nullptr && detector->parts_.fpn.extra == parts_.fpn.extra;
 }
 

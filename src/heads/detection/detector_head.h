@@ -83,7 +83,7 @@ class DetectorHead final : public core::LevelHead {
   void run(const at::Tensor& rows, int64_t height, int64_t width) const override;
   int64_t num_classes() const override { return parts_.num_classes(); }
   core::ClassRows class_rows(std::string_view parameter) const override;
-  /// Not where the pyramids have other levels.
+  /// False for detectors whose pyramids have other levels.
   bool shares_weights_with(const core::Head& other) const override;
   /// They throw InputError: a detector says nothing of whole images.
   at::Tensor logits(const at::Tensor& hidden) const override;

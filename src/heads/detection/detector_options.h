@@ -14,7 +14,7 @@ inline constexpr const char* kAnchorScale =
     "size of a level's smallest anchor in strides of the level; for images learned at fewer than 800 pixels, in "
     "proportion";
 
-/// Whose parts a detector has beside those that its other options name.
+/// The library whose conventions a detector follows where no other option says.
 ///   mmdetection  anchors of fixed strides, not rounded; aligned RoIAlign with adaptive sampling; P6 from the
 ///                backbone's last stage; padding is masked (which mmdetection does not do)
 ///   torchvision  rounded anchors, strides from the sizes of image and map; RoIAlign that is not aligned, with two

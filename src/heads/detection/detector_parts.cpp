@@ -66,7 +66,7 @@ void take_torchvision_anchors(AnchorOptions& anchors) {
   anchors.round = true;
 }
 
-/// After the anchors have their scale.
+/// Called last: it rounds anchors that have their scale.
 void take_convention(DetectorParts& parts, Convention convention) {
   if (convention == Convention::mmdetection) return;
   parts.padding = DetectorPadding::seen;

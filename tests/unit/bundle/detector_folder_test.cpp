@@ -71,7 +71,7 @@ TEST(DetectorFolder, IsReadConvertedAndWrittenBack) {
   EXPECT_EQ(read_model_config(again), kConfig);  // it says the same, so it stays as it was
   expect_equal_tensors(*read_bundle(again).model, *read.model);
 
-  // What the folder of ours says otherwise since is written.
+  // A changed detection.json is written back.
   data::DetectionInput changed = input;
   changed.longest = 640;
   base::write_file_atomic(base::join_path(ours, data::DetectionInput::kFile), changed.text());
@@ -87,7 +87,7 @@ TEST(DetectorFolder, IsReadConvertedAndWrittenBack) {
   test::expect_error<base::InputError>([&] { convert(back); }, {"detection.json", "'resize'", "pillow"});
 }
 
-// What a detector needs says nothing in a classifier's folder, and the other way round.
+// A classifier's folder may hold a detection.json; a detector is refused as a classifier.
 TEST(DetectorFolder, AFileOfADetectorDoesNotDisturbAClassifier) {
   const test::TemporaryFolder root;
   const std::string theirs = root / "theirs", ours = root / "ours";
@@ -111,7 +111,7 @@ TEST(DetectorFolder, AFileOfADetectorDoesNotDisturbAClassifier) {
                                        {"found a detector", "mnemo detect"});
 }
 
-// What tells classes apart starts afresh where the classes are others; the rest is taken.
+// Layers with rows for classes start afresh where the classes differ; all others are taken.
 TEST(DetectorFolder, StartsADetectorOfOtherClasses) {
   const test::TemporaryFolder root;
   const std::string theirs = root / "theirs";

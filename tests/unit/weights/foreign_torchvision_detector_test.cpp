@@ -134,7 +134,7 @@ TEST(TorchvisionDetector, OlderNamesAreRead) {
   }
 }
 
-// What a format can say of a model it says again, and names what it cannot say.
+// Options survive the way to config.json and back; a classifier is refused by name.
 TEST(TorchvisionDetector, OptionsGoThereAndBack) {
   for (const char* architecture : kArchitectures) {
     const std::string text = fmt::format(
