@@ -11,7 +11,9 @@
 namespace mnemo::ops {
 namespace {
 
-constexpr int64_t kTileQueries = 64, kTileKeys = 256;
+/// Wide, because the columns of a tile's distances are its keys and its queries: computed for 64 x 256 they cost a
+/// quarter more, for 64 x 1,024 a sixteenth.
+constexpr int64_t kTileQueries = 64, kTileKeys = 1024;
 
 /// A rectangle of scores: queries i0 .. i0 + rows, keys j0 .. j0 + columns, of one head of one sequence.
 ///
@@ -85,15 +87,20 @@ struct Workspace {
   T *q_content, *q_position, *s, *position;
   int64_t position_stride = 0;
 
+  /// Numbers of a tile's scores, and of its position scores.
+  static int64_t tile(const AttentionProblem<T>& p) { return kTileQueries * std::min(kTileKeys, p.keys); }
+  static int64_t positions(const AttentionProblem<T>& p) {
+    return p.r || p.scores ? tile(p) + kTileQueries * kTileQueries : 0;
+  }
   static int64_t size(const AttentionProblem<T>& p) {
-    return 2 * Scratch<T>::padded(kTileQueries * p.width) + Scratch<T>::padded(kTileQueries * kTileKeys) +
-           Scratch<T>::padded(kTileQueries * (kTileQueries + kTileKeys));
+    return 2 * Scratch<T>::padded(kTileQueries * p.width) + Scratch<T>::padded(tile(p)) +
+           Scratch<T>::padded(positions(p));
   }
   Workspace(const AttentionProblem<T>& p, Scratch<T>& scratch)
       : q_content(scratch.take(kTileQueries * p.width)),
         q_position(scratch.take(kTileQueries * p.width)),
-        s(scratch.take(kTileQueries * kTileKeys)),
-        position(scratch.take(kTileQueries * (kTileQueries + kTileKeys))) {}
+        s(scratch.take(tile(p))),
+        position(scratch.take(positions(p))) {}
 
   void load_queries(const Tile<T>& tile) {
     const AttentionProblem<T>& p = tile.p;
@@ -214,8 +221,8 @@ class BackwardHead {
         h_(h),
         scratch_(size()),
         work_(p, scratch_),
-        grad_s_(scratch_.take(kTileQueries * kTileKeys)),
-        grad_position_(scratch_.take(kTileQueries * (kTileQueries + kTileKeys))),
+        grad_s_(scratch_.take(Workspace<T>::tile(p))),
+        grad_position_(scratch_.take(Workspace<T>::positions(p))),
         grad_q_content_(scratch_.take(kTileQueries * p.width)),
         grad_q_position_(scratch_.take(kTileQueries * p.width)) {}
 
@@ -243,9 +250,8 @@ class BackwardHead {
 
  private:
   int64_t size() const {
-    return Workspace<T>::size(p_) + Scratch<T>::padded(kTileQueries * kTileKeys) +
-           Scratch<T>::padded(kTileQueries * (kTileQueries + kTileKeys)) +
-           2 * Scratch<T>::padded(kTileQueries * p_.width);
+    return Workspace<T>::size(p_) + Scratch<T>::padded(Workspace<T>::tile(p_)) +
+           Scratch<T>::padded(Workspace<T>::positions(p_)) + 2 * Scratch<T>::padded(kTileQueries * p_.width);
   }
 
   void tile(const Tile<T>& tile, const T* mean) {
@@ -313,13 +319,13 @@ int64_t grain(const AttentionProblem<T>& p, int64_t queries) {
   return std::max<int64_t>(1, kWorthAThread / std::max<int64_t>(1, queries * p.keys * p.width));
 }
 
-/// Whether every query sees every key, nothing is added to the scores, and the keys fit into one tile.
+constexpr int64_t kShortKeys = 256, kShortQueries = 256;  ///< kShortQueries: per tile
+
+/// Whether every query sees every key, nothing is added to the scores, and the keys are few.
 template <class T>
 bool is_short(const AttentionProblem<T>& p) {
-  return p.all && p.keys > 0 && p.keys <= kTileKeys && !p.r && !p.scores && p.u == nullptr;
+  return p.all && p.keys > 0 && p.keys <= kShortKeys && !p.r && !p.scores && p.u == nullptr;
 }
-
-constexpr int64_t kShortQueries = 256;  ///< queries per tile
 
 /// Reads queries and writes outputs in place, with the softmax of each row in a single pass.
 template <class T>
