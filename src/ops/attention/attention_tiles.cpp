@@ -11,8 +11,8 @@
 namespace mnemo::ops {
 namespace {
 
-/// Wide, because the columns of a tile's distances are its keys and its queries: computed for 64 x 256 they cost a
-/// quarter more, for 64 x 1,024 a sixteenth.
+/// A tile computes the scores of rows + columns - 1 distances and uses `columns` of them in each row: 64 x 256 would
+/// compute a quarter too many, 64 x 1,024 a sixteenth.
 constexpr int64_t kTileQueries = 64, kTileKeys = 1024;
 
 /// A rectangle of scores: queries i0 .. i0 + rows, keys j0 .. j0 + columns, of one head of one sequence.
@@ -87,20 +87,20 @@ struct Workspace {
   T *q_content, *q_position, *s, *position;
   int64_t position_stride = 0;
 
-  /// Numbers of a tile's scores, and of its position scores.
-  static int64_t tile(const AttentionProblem<T>& p) { return kTileQueries * std::min(kTileKeys, p.keys); }
-  static int64_t positions(const AttentionProblem<T>& p) {
-    return p.r || p.scores ? tile(p) + kTileQueries * kTileQueries : 0;
+  /// How many scores the largest tile has, and how many position scores.
+  static int64_t tile_size(const AttentionProblem<T>& p) { return kTileQueries * std::min(kTileKeys, p.keys); }
+  static int64_t position_size(const AttentionProblem<T>& p) {
+    return p.r || p.scores ? tile_size(p) + kTileQueries * kTileQueries : 0;
   }
   static int64_t size(const AttentionProblem<T>& p) {
-    return 2 * Scratch<T>::padded(kTileQueries * p.width) + Scratch<T>::padded(tile(p)) +
-           Scratch<T>::padded(positions(p));
+    return 2 * Scratch<T>::padded(kTileQueries * p.width) + Scratch<T>::padded(tile_size(p)) +
+           Scratch<T>::padded(position_size(p));
   }
   Workspace(const AttentionProblem<T>& p, Scratch<T>& scratch)
       : q_content(scratch.take(kTileQueries * p.width)),
         q_position(scratch.take(kTileQueries * p.width)),
-        s(scratch.take(tile(p))),
-        position(scratch.take(positions(p))) {}
+        s(scratch.take(tile_size(p))),
+        position(scratch.take(position_size(p))) {}
 
   void load_queries(const Tile<T>& tile) {
     const AttentionProblem<T>& p = tile.p;
@@ -219,10 +219,10 @@ class BackwardHead {
         g_(g),
         part_(part),
         h_(h),
-        scratch_(size()),
+        scratch_(2 * Workspace<T>::size(p)),  // each buffer has one for its gradient
         work_(p, scratch_),
-        grad_s_(scratch_.take(Workspace<T>::tile(p))),
-        grad_position_(scratch_.take(Workspace<T>::positions(p))),
+        grad_s_(scratch_.take(Workspace<T>::tile_size(p))),
+        grad_position_(scratch_.take(Workspace<T>::position_size(p))),
         grad_q_content_(scratch_.take(kTileQueries * p.width)),
         grad_q_position_(scratch_.take(kTileQueries * p.width)) {}
 
@@ -249,11 +249,6 @@ class BackwardHead {
   }
 
  private:
-  int64_t size() const {
-    return Workspace<T>::size(p_) + Scratch<T>::padded(Workspace<T>::tile(p_)) +
-           Scratch<T>::padded(Workspace<T>::positions(p_)) + 2 * Scratch<T>::padded(kTileQueries * p_.width);
-  }
-
   void tile(const Tile<T>& tile, const T* mean) {
     const int64_t b = tile.b, rows = tile.rows, columns = tile.columns;
     const T* grad_o = g_.grad_o.row(b, h_, tile.i0);
@@ -319,7 +314,8 @@ int64_t grain(const AttentionProblem<T>& p, int64_t queries) {
   return std::max<int64_t>(1, kWorthAThread / std::max<int64_t>(1, queries * p.keys * p.width));
 }
 
-constexpr int64_t kShortKeys = 256, kShortQueries = 256;  ///< kShortQueries: per tile
+/// The most keys of forward_short(), and its queries per tile.
+constexpr int64_t kShortKeys = 256, kShortQueries = 256;
 
 /// Whether every query sees every key, nothing is added to the scores, and the keys are few.
 template <class T>

@@ -163,9 +163,9 @@ Subject subject(int64_t queries, int64_t keys, Terms terms, int masked, int64_t 
 
 TEST(Attention, IsItsNaiveTwinAtEveryBorderOfTheTiles) {
   const std::vector<std::pair<int64_t, int64_t>> sizes = {
-      {1, 1},    {2, 2},    {3, 5},    {63, 63},  {64, 64},   {65, 65},   {130, 130},
-      {1, 255},  {1, 256},  {1, 257},  {5, 300},  {65, 520},  {130, 257}, {257, 49},
-      {600, 50}, {1, 1023}, {1, 1024}, {1, 1025}, {64, 1024}, {65, 1100}, {65, 2060}};
+      {1, 1},    {2, 2},    {3, 5},    {63, 63},   {64, 64},   {65, 65},   {130, 130}, {1, 255},
+      {1, 256},  {1, 257},  {5, 300},  {64, 256},  {65, 520},  {130, 257}, {257, 49},  {600, 50},
+      {1, 1023}, {1, 1024}, {1, 1025}, {64, 1024}, {65, 1100}, {65, 2060}};
   for (const auto& [queries, keys] : sizes) {
     for (const Terms terms : {Terms::none, Terms::distances, Terms::scores}) {
       for (int masked = 0; masked < 4; ++masked) {
