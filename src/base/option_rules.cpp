@@ -12,7 +12,7 @@ namespace mnemo::base {
 namespace {
 
 std::string number_text(double value) {
-  const bool whole = std::abs(value) < 9e15 && value == std::floor(value);
+  const bool whole = std::abs(value) <= 0x1p53 && value == std::floor(value);
   return whole ? fmt::format("{}", static_cast<int64_t>(value)) : format_real(value);
 }
 

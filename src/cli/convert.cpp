@@ -65,9 +65,9 @@ void add_convert(CLI::App& app) {
       .option("--segment", options->segment, "N",
               "with --memory or --attention: tokens per segment (default: as many as the model's positions allow)")
       .option("--out", options->out, "FOLDER", "the new model's folder")
-      .option("--features", options->features, "N", "features of a head (32)")
+      .option("--features", options->features, "N", "t2r: features of a head (default 32)")
       .option("--last", options->last, "N", "average: number of the run's latest checkpoints (default 5)")
-      .option("--seed", options->seed, "N", "t2r: seed of the fresh feature maps (default 0)")
+      .option("--seed", options->seed, "N", "t2r, --memory, --attention: seed of fresh parameters (default 0)")
       .flag("--json", arguments->json, "print JSON")
       .footer(
           "mnemo convert vit_small_patch16_224 --to mnemo --out vit\n"

@@ -263,7 +263,7 @@ void add_train(CLI::App& app) {
   auto options = std::make_shared<TrainArguments>();
   Command command(app, "train", "train a model from a recipe, or resume a run");
   command.argument("RECIPE", options->recipe, "recipe (TOML), or the name of one (see mnemo recipes)", false)
-      .option("--data", options->data, "FILE", "training text; short for --set data.train=FILE")
+      .option("--data", options->data, "PATH", "training data; short for --set data.train=PATH")
       .option("--set", options->set, "KEY=VALUE", "set a key of the recipe (see mnemo help recipe); may be repeated")
       .option("--variant", options->variant, "NAME", "variant of a recipe with studies: \"NAME\" or \"STUDY/NAME\"")
       .option("--out", options->out, "DIR",
@@ -310,7 +310,7 @@ void add_finetune(CLI::App& app) {
       .footer(
           "mnemo finetune --model models/vit --data photos --name clothes --out runs/clothes\nmnemo finetune "
           "recipes/learnable_memory_small.toml --variant 'Clothing/masked memory, 5 tokens'\nmnemo attach models/vit "
-          "runs/mine/clothing.task.safetensors")
+          "runs/clothes/clothes.task.safetensors")
       .action([options] { return run_training(*options); });
 }
 

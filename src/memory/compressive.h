@@ -25,7 +25,7 @@ struct CompressiveOptions {
     v("compressed_len", compressed_len, "number of compressed rows that each layer keeps in addition; 0: none",
       base::range(0, 1 << 24));
     v("compression_rate", compression_rate, "number of rows compressed into one", base::range(1, 1 << 10));
-    v("compression", compression, "how",
+    v("compression", compression, "how a block is compressed",
       base::one_of("mean_pooling", "max_pooling", "conv", "dilated_conv", "most_used"));
     v("loss_weight", loss_weight,
       "weight of the attention-reconstruction loss, which only trains conv and dilated_conv", base::at_least(0));

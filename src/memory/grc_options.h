@@ -72,7 +72,7 @@ struct GrcOptions {
       "without cache and gates",
       base::one_of("none", "cpe", "cpe_alone"));
     v("resample", resample,
-      "how the rows of a segment or an image fill the cache: rows: nearest in their order (the paper and the authors'' "
+      "how the rows of a segment or an image fill the cache: rows: nearest in their order (the paper and the authors' "
       "code); grid: images: nearest in height and in width, so that the cache of a larger image is a smaller image",
       base::one_of("rows", "grid"));
     v("cls_tokens", cls_tokens, "cpe: number of class tokens, if the backbone does not provide it",

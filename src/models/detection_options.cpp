@@ -68,9 +68,9 @@ void add_detector_presets(std::vector<Preset>& presets) {
                                          [&](const Preset& preset) { return preset.name == one.backbone; });
       base::Node model = base::merge(base::parse_toml(backbone->toml, std::string(backbone->name)),
                                      base::parse_toml(one.keys, one.name));
-      const size_t underscore = one.name.find("_" + one.backbone);
-      model.set("head", base::Node::table({{"type", one.name.substr(0, underscore)}, {"num_classes", kCocoClasses}}));
-      all.emplace_back(base::to_toml(model), fmt::format("a detector for COCO on {}", one.backbone));
+      const std::string head = one.name.substr(0, one.name.find("_" + one.backbone));
+      model.set("head", base::Node::table({{"type", head}, {"num_classes", kCocoClasses}}));
+      all.emplace_back(base::to_toml(model), fmt::format("{} for COCO on {}", head, one.backbone));
     }
     return all;
   }();

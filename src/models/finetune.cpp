@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/choice_name.h"
 #include "base/error.h"
 #include "base/glob.h"
 #include "memory/learnable_tokens.h"
@@ -49,7 +50,7 @@ void FinetuneOptions::validate(const base::Where& where) const {
           "\"adapters\" or \"memory_and_adapters\"");
 }
 
-std::string FinetuneOptions::regime_name() const { return base::write_options(*this).at("regime").as_string(); }
+std::string FinetuneOptions::regime_name() const { return base::choice_name(*this, &FinetuneOptions::regime); }
 
 FinetunePlan plan_finetuning(const ModelOptions& model, const FinetuneOptions& options,
                              const std::vector<std::string>& labels) {

@@ -48,8 +48,8 @@ struct Recipe {
   template <class V>
   void visit(V&& v) {
     v("name", name, "a title");
-    v("about", about, "what it is for");
-    v("data", data, "what is learned", base::poly(tasks::TaskTypes::all().options));
+    v("about", about, "description");
+    v("data", data, "data and task", base::poly(tasks::TaskTypes::all().options));
     v("model", model,
       "the model; from = \"FOLDER\": a stored model (Mnemo's or a published text model) with its weights");
     v("init", init, "folder of a model whose weights are the initial ones; [model] from sets it");

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/choice_name.h"
+
 namespace mnemo::data {
 
 void ImageAugmentOptions::validate(const base::Where& where) const {
@@ -9,7 +11,7 @@ void ImageAugmentOptions::validate(const base::Where& where) const {
   where.require(ratio.size() == 2 && ratio[0] <= ratio[1], "ratio", "expected two numbers, the smaller one first");
 }
 
-std::string ImageOptions::format_name() const { return base::write_options(*this).at("format").as_string(); }
+std::string ImageOptions::format_name() const { return base::choice_name(*this, &ImageOptions::format); }
 
 void ImageOptions::validate(const base::Where& where) const {
   where.require(image_size.empty() || image_size.size() == 2, "image_size",

@@ -73,7 +73,7 @@ struct ImageAugmentOptions {
       base::half_open_range(0, 1));
     v("repeats", repeats,
       "copies of each image per batch, each augmented differently (Hoffer et al. 2020); an epoch draws correspondingly "
-      "fewer images",
+      "fewer different images",
       base::range(1, 64));
   }
   void validate(const base::Where& where) const;
@@ -94,9 +94,9 @@ struct ImageTestOptions {
     v("resize_size", resize_size, "resize the shorter side to this instead; 0: use crop_pct", base::range(0, 65536));
     v("crop_mode", crop_mode, "center: keep the aspect ratio and crop; squash: resize both sides",
       base::one_of("center", "squash"));
-    v("interpolation", interpolation, "how", base::one_of("bilinear", "bicubic", "box"));
+    v("interpolation", interpolation, "interpolation of resizing", base::one_of("bilinear", "bicubic", "box"));
     v("resize", resize,
-      "whose bytes resized images have, those of training too: pillow13 resizes columns before rows where the height "
+      "resize as this version of Pillow, in training too: pillow13 resizes columns before rows where the height "
       "shrinks by more than twice as much as the width; pillow12 and earlier always rows first",
       base::one_of("pillow12", "pillow13"));
   }

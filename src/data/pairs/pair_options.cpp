@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/checksum.h"
+#include "base/choice_name.h"
 #include "base/error.h"
 #include "base/printable.h"
 #include "text/open_tokenizer.h"
@@ -108,7 +109,7 @@ void require_words(const PairOptions& options, const std::vector<TextPair>& pair
 
 }  // namespace
 
-std::string PairOptions::unit_name() const { return base::write_options(*this).at("unit").as_string(); }
+std::string PairOptions::unit_name() const { return base::choice_name(*this, &PairOptions::unit); }
 
 void PairOptions::validate(const base::Where& where) const {
   PairTextOptions::validate(where);

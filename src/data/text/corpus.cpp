@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/choice_name.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/utf8.h"
@@ -93,7 +94,7 @@ void TextOptions::validate(const base::Where& where) const {
                 "unit = \"bytes\" has no vocabulary to limit; remove min_count and max_vocabulary");
 }
 
-std::string TextOptions::unit_name() const { return base::write_options(*this).at("unit").as_string(); }
+std::string TextOptions::unit_name() const { return base::choice_name(*this, &TextOptions::unit); }
 
 std::shared_ptr<const text::Tokenizer> TextOptions::pretrained() const {
   return tokenizer.empty() ? nullptr : text::open_tokenizer(tokenizer);

@@ -36,7 +36,7 @@ struct DetectorHeadOptions {
     v("num_classes", num_classes, "number of classes without the background; 0: as many as the data has",
       base::range(0, 1 << 16));
     v("convention", convention,
-      "whose anchors, pooling, pyramid and masks: mmdetection, as the PVT paper; torchvision, whose padding is seen",
+      "anchors, pooling, pyramid and masks: mmdetection, as in the PVT paper; torchvision, which also reads padding",
       base::one_of("mmdetection", "torchvision"));
     v("channels", channels, "width of the feature pyramid", base::range(1, 1 << 14));
     v("candidates", candidates, "best boxes of a level before those that overlap are left out",

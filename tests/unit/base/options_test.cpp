@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/choice_name.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/sample_options.h"
 
@@ -55,7 +56,7 @@ TEST(ReadOptions, SetsWhatIsNamedAndKeepsTheRest) {
 
 enum class Shape { round, square };
 struct EnumOptions {
-  Shape shape = Shape::square;
+  Shape shape = Shape::square, undeclared = Shape::square;
   std::optional<Shape> inner;
   template <class V>
   void visit(V&& v) {
@@ -77,6 +78,12 @@ TEST(ReadOptions, AnEnumIsItsName) {
   const auto docs = describe_options<EnumOptions>();
   EXPECT_EQ(docs[0].value, "\"square\"");
   EXPECT_EQ(docs[0].range, "\"round\" | \"square\"");
+}
+
+TEST(ReadOptions, AnEnumsNameIsThatOfItsField) {
+  const EnumOptions options{.shape = Shape::round, .undeclared = Shape::square};
+  EXPECT_EQ(choice_name(options, &EnumOptions::shape), "round");
+  EXPECT_EQ(choice_name(options, &EnumOptions::undeclared), "");
 }
 
 TEST(ReadOptions, OnTopOfOtherOptionsKeepsTheirs) {
