@@ -20,7 +20,8 @@ struct LoraOptions {
   void visit(V&& v) {
     v("rank", rank, "rank of the update of a weight", base::range(1, 1 << 16));
     v("alpha", alpha, "the update is scaled by alpha / rank", base::positive());
-    v("targets", targets, "the weights that get one: patterns of their names with * and ?, or all-linear", base::not_empty());
+    v("targets", targets, "the weights that get one: patterns of their names with * and ?, or all-linear",
+      base::not_empty());
   }
   void validate(const base::Where& where) const {
     where.require(!targets.empty(), "targets", "expected at least one pattern, found none");
