@@ -64,6 +64,13 @@ class Assignment {
     return node;
   }
 
+  std::string key() const {
+    std::string key;
+    for (const Part& part : parts_)
+      key += !key.empty() && part.index() ? "[" + part.name + "]" : (key.empty() ? "" : ".") + part.name;
+    return key;
+  }
+
   void apply(Node& root) {
     Node* node = &root;
     std::string path;
@@ -189,5 +196,7 @@ void set_at(Node& root, std::string_view key, Node value) {
 }
 
 const Node* find_at(const Node& root, std::string_view key) { return Assignment(key, Node()).find(root); }
+
+std::string assigned_key(std::string_view assignment) { return Assignment(assignment).key(); }
 
 }  // namespace mnemo::base

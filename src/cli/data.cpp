@@ -7,6 +7,7 @@
 #include "base/exit_status.h"
 #include "base/file_io.h"
 #include "base/log.h"
+#include "base/node_path.h"
 #include "base/output.h"
 #include "base/text_format.h"
 #include "cli/command.h"
@@ -42,7 +43,7 @@ struct DataArguments {
 std::string set_type(const std::vector<std::string>& assignments) {
   base::Node root = base::Node::table();
   for (const std::string& assignment : assignments)
-    if (assignment.starts_with("data.type=")) base::set_value(root, assignment);
+    if (base::assigned_key(assignment) == "data.type") base::set_value(root, assignment);
   const base::Node* data = root.find("data");
   return data == nullptr || !data->at("type").is_string() ? std::string() : data->at("type").as_string();
 }

@@ -106,8 +106,12 @@ void require_arguments(const DetectArguments& arguments) {
   const bool measures = arguments.results || arguments.masks;
   base::require(measures == arguments.data.has_value(),
                 "detect: --data goes with --results FILE or --mask-results FILE; to measure: mnemo eval MODEL --data");
-  base::require(!measures || (arguments.inputs.empty() && !arguments.draw && !arguments.threshold && !arguments.top),
-                "detect: --data takes the place of images, --draw, --threshold and --top");
+  base::require(!measures || (arguments.inputs.empty() && !arguments.draw && !arguments.threshold && !arguments.top &&
+                              !arguments.broken && !arguments.json),
+                "detect: --data takes the place of images, --draw, --threshold, --top, --broken and --json");
+  base::require(!arguments.masks || arguments.results != arguments.masks,
+                "detect: --results and --mask-results: expected two files, found {} twice",
+                base::in_quotes(arguments.masks.value_or("")));
   base::require(measures || !arguments.inputs.empty(), "detect: expected images, folders of images or -, found none");
 }
 

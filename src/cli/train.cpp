@@ -9,6 +9,7 @@
 #include "base/file_io.h"
 #include "base/json_value.h"
 #include "base/log.h"
+#include "base/node_path.h"
 #include "base/output.h"
 #include "base/printable.h"
 #include "base/progress.h"
@@ -67,8 +68,8 @@ void require_said_once(const TrainArguments& options) {
       {"init", {"--init", options.init.has_value()}},
       {"train.threads", {"--threads", common_options().threads > 0}}};
   for (const auto& [key, option] : shortcuts) {
-    const bool set = std::any_of(options.set.begin(), options.set.end(),
-                                 [start = std::string(key) + "="](const auto& a) { return a.starts_with(start); });
+    const bool set = std::ranges::any_of(options.set,
+                                         [key](const auto& one) { return base::assigned_key(one) == key; });
     base::require(!option.second || !set, "{}: expected {} or --set {}, found both", options.command(), option.first,
                   key);
     base::require(!options.resume || std::string_view(key) != "init" || !set,

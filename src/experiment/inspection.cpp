@@ -187,6 +187,8 @@ std::string Inspection::html(const std::string& title) const {
 }
 
 std::string Inspection::svg() const {
+  base::require(!images || attention || image || !scalars.empty(),
+                "inspect: --images counts shares, which have no picture; drop --svg and --png, or give --image");
   base::require(looked() || !summary.tables.empty(),
                 "inspect: without an input, --svg and --png draw the attention mask of a text model; for an image "
                 "model give --image");

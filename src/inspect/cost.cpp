@@ -28,6 +28,8 @@ constexpr int kSegmentsWithoutGrowth = 16;
 constexpr double kLongestRun = 1e11;
 /// Multiply-adds of everything that --batch and --position ask for, a minute of one core.
 constexpr double kLongestAsked = 2e12;
+/// Pixels of all images of --batch.
+constexpr int64_t kMostPixelsAsked = int64_t{1} << 26;
 
 /// Products of queries and keys, of weights and values, and of what is projected for each key, in one segment. Where
 /// the state holds more numbers than its keys (a kNN memory, a cache of GRC), these are read and projected.
@@ -189,6 +191,10 @@ void require_options(const models::ImageModel& model, const CostOptions& options
   base::require(size.empty() || (size.size() == 2 && size[0] >= 1 && size[1] >= 1 && size[0] <= kMaxPixels / size[1]),
                 "cost: image_size: expected [height, width] of at most {} pixels, found {}", kMaxPixels,
                 c10::str(size));
+  const int64_t pixels = size.empty() ? model.size().height * model.size().width : size[0] * size[1];
+  base::require(options.batch <= std::max<int64_t>(1, kMostPixelsAsked / pixels),
+                "cost: batch: expected at most {} images of {} pixels, found {}",
+                std::max<int64_t>(1, kMostPixelsAsked / pixels), pixels, options.batch);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "base/file_io.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "base/node_path.h"
 #include "base/text_format.h"
 #include "bundle/add_memory.h"
 #include "bundle/bundle.h"
@@ -82,6 +83,8 @@ void assign(base::Node& root, const std::string& assignment) {
   base::set_value(root, spelled(assignment.substr(0, equals)) + assignment.substr(equals));
 }
 
+std::string key_of(const std::string& assignment) { return spelled(base::assigned_key(assignment)); }
+
 constexpr int kMaxBases = 8;
 
 /// A recipe file with its `base` under it and its `set` carried out.
@@ -128,7 +131,7 @@ bool starts_with_tokenizer(const base::Node& recipe) {
 void prefer_tokenizer(base::Node& recipe, const std::vector<std::string>& assignments) {
   const auto is_set = [&](const std::string& key) {
     return std::any_of(assignments.begin(), assignments.end(),
-                       [&](const std::string& one) { return one.starts_with(key + "="); });
+                       [&](const std::string& one) { return key_of(one) == key; });
   };
   const auto assigned = [&](const std::string& key) { return is_set("data." + key); };
   base::Node* data = recipe.find("data");
@@ -149,10 +152,11 @@ void prefer_tokenizer(base::Node& recipe, const std::vector<std::string>& assign
 
 /// A model set on the command line wins over the recipe's preset and what changes that.
 void prefer_model(base::Node& recipe, const std::vector<std::string>& assignments) {
-  constexpr std::string_view kFrom = "model.from=";
   base::Node* model = recipe.find("model");
-  const auto set = std::ranges::find_if(assignments, [&](const std::string& one) { return one.starts_with(kFrom); });
-  if (set == assignments.end() || set->substr(kFrom.size()) == "unset" || model == nullptr || !model->is_table() ||
+  base::Node set = base::Node::table();
+  for (const std::string& one : assignments)
+    if (key_of(one) == "model.from") base::set_value(set, one);
+  if (set.size() == 0 || set.at("model").at("from") == base::Node("unset") || model == nullptr || !model->is_table() ||
       !names(*model, "preset"))
     return;
   std::vector<std::string> left_out;
@@ -167,15 +171,15 @@ void prefer_model(base::Node& recipe, const std::vector<std::string>& assignment
 }
 
 bool changes_study(const std::string& assignment) {
-  constexpr std::array<std::string_view, 5> kStarts = {"study.", "study[", "sweep.", "name=", "about="};
-  return std::any_of(kStarts.begin(), kStarts.end(),
-                     [&](std::string_view start) { return assignment.starts_with(start); });
+  const std::string key = key_of(assignment), first = key.substr(0, key.find_first_of(".["));
+  return first == "study" || first == "sweep" || key == "name" || key == "about";
 }
 
 /// Throws InputError where an assignment would give every point of a sweep the same value under its old name.
-void require_not_swept(const std::vector<std::string>& assignments, const std::vector<RecipeStudy>& studies) {
+void require_not_swept(const base::Node& root, const std::vector<std::string>& assignments,
+                       const std::vector<RecipeStudy>& studies) {
   for (const std::string& assignment : assignments) {
-    const std::string key = assignment.substr(0, assignment.find('='));
+    const std::string key = key_of(assignment);
     for (size_t s = 0; s < studies.size() && !changes_study(assignment); ++s) {
       for (const SweepAxis& axis : studies[s].sweep.axes) {
         for (const std::string& swept : axis.keys) {
@@ -183,11 +187,16 @@ void require_not_swept(const std::vector<std::string>& assignments, const std::v
             return inner.starts_with(outer) &&
                    (inner.size() == outer.size() || inner[outer.size()] == '.' || inner[outer.size()] == '[');
           };
-          const bool same = is_inside(key, swept) || is_inside(swept, key);
-          base::require(!same || axis.values.size() < 2,
-                        "--set: '{}': the study '{}' sweeps over '{}'; expected the values of its points, --set "
-                        "'study[{}].sweep.{}=[...]', or --variant for one of them",
-                        key, studies[s].name, swept, s, swept);
+          if (axis.values.size() < 2 || swept.find('.') == swept.npos) continue;  // the name of a tie
+          const std::string plain = base::assigned_key(swept + "=");
+          if ((!is_inside(key, plain) && !is_inside(plain, key))) continue;
+          std::string list;  // a key in quotes cannot be set
+          for (const std::string& start : {fmt::format("study[{}].sweep.", s), std::string("sweep.")})
+            if (list.empty() && base::find_at(root, start + swept) != nullptr) list = start + swept;
+          base::input_error("--set: '{}': the study '{}' sweeps over '{}'; expected {}, or --variant for one of them",
+                            key, studies[s].name, swept,
+                            list.empty() ? "another list in a copy of the recipe"
+                                         : fmt::format("the values of its points, --set '{}=[...]'", list));
         }
       }
     }
@@ -389,7 +398,7 @@ RecipeFile RecipeFile::of(base::Node root, const std::string& name, const std::v
       studies, file.base_, [&](base::Node recipe, const std::string& study, const std::string& title) {
         return finish(std::move(recipe), !variant || variant == title || variant == study + "/" + title);
       });
-  if (!variant) require_not_swept(assignments, file.studies_);
+  if (!variant) require_not_swept(file.root_, assignments, file.studies_);
   return file;
 }
 
@@ -430,6 +439,30 @@ base::Node RecipeFile::recipe(const std::optional<std::string>& variant) const {
   base::input_error("{}: no variant '{}'{}", path_, *variant, base::suggestion(*variant, names));
 }
 
+namespace {
+
+/// Leaves out the points that no variant trains. Throws InputError where one lacks the variant that the others are
+/// compared with.
+void keep_trained(RecipeStudy& study, const std::string& path) {
+  for (size_t p = study.points.size(); p-- > 0;) {
+    const auto is_trained = [&](const RecipeVariant& variant) { return variant.recipes[p].has_value(); };
+    if (std::ranges::any_of(study.variants, is_trained)) {
+      const std::string& first = study.variants.front().name;
+      base::require(is_trained(study.variants.front()),
+                    "{}: --only: the study '{}' skips '{}', with which the others are compared, at {}; name it alone, "
+                    "or a variant in front of it that is trained there",
+                    path, study.name, first, point_label(study.sweep, study.points[p]));
+      continue;
+    }
+    study.points.erase(study.points.begin() + static_cast<std::ptrdiff_t>(p));
+    for (RecipeVariant& variant : study.variants)
+      variant.recipes.erase(variant.recipes.begin() + static_cast<std::ptrdiff_t>(p));
+  }
+  base::require(!study.points.empty(), "{}: --only: 'skip' leaves no point of the study '{}'", path, study.name);
+}
+
+}  // namespace
+
 void RecipeFile::keep_only(const std::vector<std::string>& names) {
   std::vector<std::string> known;
   std::set<std::string> found;
@@ -449,6 +482,7 @@ void RecipeFile::keep_only(const std::vector<std::string>& names) {
   for (const std::string& name : names)
     base::require(found.contains(name), "{}: no variant '{}'{}", path_, name, base::suggestion(name, known));
   std::erase_if(studies_, [](const RecipeStudy& study) { return study.variants.empty(); });
+  for (RecipeStudy& study : studies_) keep_trained(study, path_);
 }
 
 std::string RecipeFile::name() const {

@@ -252,8 +252,16 @@ RecipeStudy read_study(const base::Node& table, const base::Node* common_sweep, 
   require_metric(study, table, path);
   if (table.find("paper") != nullptr) {
     const base::Node::Array& paper = list_at(table, "paper", path + ".paper");
-    for (size_t i = 0; i < paper.size(); ++i)
-      study.paper.push_back(read_paper(paper[i], fmt::format("{}.paper[{}]", path, i), study));
+    const auto task = read_recipe(*study.variants.front().recipes.front()).task();
+    const bool percent = study.metric.empty() ? task->metric().percent : task->metric_named(study.metric).percent;
+    for (size_t i = 0; i < paper.size(); ++i) {
+      const std::string paper_path = fmt::format("{}.paper[{}]", path, i);
+      study.paper.push_back(read_paper(paper[i], paper_path, study));
+      const PaperValue& value = study.paper.back();
+      base::require(!percent || !value.metric.empty() || (value.value >= 0 && value.value <= 1),
+                    "{}: '{}.value': expected 0 to 1, found {}; 99.5 % is 0.995", paper[i].at("value").place().text(),
+                    paper_path, value.value);
+    }
   }
   return study;
 }

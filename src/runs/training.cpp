@@ -341,7 +341,8 @@ std::string weights_sha256(const core::Model& model) {
 base::Node plain_finetuning(const std::string& model, const std::string& data) {
   std::optional<base::Node> images = tasks::find_data(std::filesystem::absolute(data).lexically_normal().string());
   base::require(images && tasks::task_spec(*images)->classifies_images(),
-                "{}: expected the folder of an image set, found {}", data, images ? "a text" : "nothing");
+                "{}: expected the folder of an image set, found {}", data,
+                images ? tasks::task_spec(*images)->title() : "nothing");
   const auto known = bundle::ImagePreprocessing::find(bundle::find_model_folder(model));
   const base::Node reads = base::write_options(known ? *known : bundle::read_bundle(model).preprocessing());
   for (const auto& [key, value] : reads.members()) images->set(key, value);

@@ -246,6 +246,8 @@ int run_locked(const CompareJob& job, const base::FolderLock& lock, const std::o
                const JobHooks& asked) {
   const at::Device where = experiment::device_named(device);
   experiment::Experiment bench = experiment::make_experiment(job.recipe);
+  base::require(bench.task->has(data::Part::valid),
+                "compare: the data has no held-out part; set data.valid or a data.valid_fraction above 0");
   experiment::settle_fresh(bench, true);
   if (where.is_cpu()) experiment::require_step_fits(bench);
   experiment::move_to(*bench.model, where);
@@ -289,9 +291,7 @@ int run_locked(const CompareJob& job, const base::FolderLock& lock, const std::o
   }
   experiment::move_to(*bench.model, at::kCPU);
 
-  base::require(evaluation.has_value(),
-                "compare: the data has no held-out part; set data.valid or a data.valid_fraction above 0");
-  const tasks::Evaluation& measured = evaluation->evaluation;
+  const tasks::Evaluation& measured = evaluation.value().evaluation;
   RunResult result = result_of(job, bench, report, measured);
   unless_refused("the size of its state and its cost", [&] { show_model(bench, result); });
   for (const train::LossPoint& point : report.history.losses) {

@@ -53,6 +53,8 @@ std::vector<int64_t> seeds_of(const recipes::RecipeStudy& study, const recipes::
                               const ComparisonOptions& options) {
   if (!study.sweep.seeds.empty() && !options.seeds) return study.sweep.seeds;
   const int64_t first = study.sweep.seeds.empty() ? recipe.train.seed : study.sweep.seeds.front();
+  base::require(first <= INT64_MAX - options.seeds.value_or(1),
+                "compare: --seeds: expected seeds below 2^63, the first is {}", first);
   std::vector<int64_t> seeds;
   for (int64_t round = 0; round < options.seeds.value_or(1); ++round) seeds.push_back(first + round);
   return seeds;

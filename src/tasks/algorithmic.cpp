@@ -82,12 +82,16 @@ void Algorithmic::count(const at::Tensor& predictions, const data::SampleBatch& 
   counts.results.add(wrong.logical_not().sum().item<int64_t>(), wrong.size(0));
 }
 
+int64_t Algorithmic::evaluation_samples(data::Part part) const {
+  return std::min(source_->size(part).value_or(options_.eval_samples), options_.eval_samples);
+}
+
 std::optional<Evaluation> Algorithmic::evaluate(const core::Model& model, data::Part part) const {
   base::require(source_->vocabulary_size() <= core::token_input(model.input()).vocab_size,
                 "evaluation: the task has {} distinct tokens, but the model's vocabulary only {}",
                 source_->vocabulary_size(), core::token_input(model.input()).vocab_size);
   require_segment_size(core::token_input(model.input()).segment_size);
-  const int64_t samples = std::min(source_->size(part).value_or(options_.eval_samples), options_.eval_samples);
+  const int64_t samples = evaluation_samples(part);
   if (samples == 0) return std::nullopt;
   const at::NoGradGuard no_grad;
   const bool both = answer_.decoding == data::AnswerOptions::Decoding::greedy && source_->answer_length() > 1;

@@ -45,6 +45,7 @@ class Algorithmic final : public TokenTask {
   /// All segments of a batch. Throws InputError if `num_segments` is given and requires segments of another length.
   std::vector<data::Batch> next(const core::ModelInput& input) override;
   double epoch() const override;
+  bool has(data::Part part) const override { return evaluation_samples(part) > 0; }
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
   weights::NamedTensors save() const override;
   void load(const std::function<at::Tensor(const std::string&)>& find) override;
@@ -58,6 +59,7 @@ class Algorithmic final : public TokenTask {
     metrics::Accuracy symbols, results;
   };
   void require_segment_size(int64_t segment_size) const;
+  int64_t evaluation_samples(data::Part part) const;
   void count(const at::Tensor& predictions, const data::SampleBatch& batch, Counts& counts) const;
   at::Tensor teacher_forced(const core::Model& model, const data::SampleBatch& batch,
                             metrics::Likelihood& likelihood) const;

@@ -103,8 +103,8 @@ std::vector<data::Batch> Classification::next(const core::ModelInput& input) {
 }
 
 std::optional<Evaluation> Classification::evaluate(const core::Model& model, data::Part part) const {
+  if (!has(part)) return std::nullopt;
   const auto& documents = sets_.part(part);
-  if (!documents) return std::nullopt;
   base::require(documents->vocabulary_size() <= core::token_input(model.input()).vocab_size,
                 "evaluation: the documents have {} distinct tokens, but the model's vocabulary only {}",
                 documents->vocabulary_size(), core::token_input(model.input()).vocab_size);

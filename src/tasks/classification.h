@@ -55,6 +55,7 @@ class Classification final : public TokenTask {
   int64_t batch_size() const override { return options_.batch_size; }
   std::vector<data::Batch> next(const core::ModelInput& input) override;
   double epoch() const override { return batches_.epoch(); }
+  bool has(data::Part part) const override { return sets_.part(part) != nullptr; }
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
   weights::NamedTensors save() const override;
   void load(const std::function<at::Tensor(const std::string&)>& find) override;

@@ -237,7 +237,7 @@ Detection::Found Detection::detections(const core::Model& model, data::Part part
 }
 
 std::optional<Evaluation> Detection::evaluate(const core::Model& model, data::Part part) const {
-  if (sets_.part(part) == nullptr) return std::nullopt;
+  if (!has(part)) return std::nullopt;
   if (options_.masks) data::require_masks(sets_.part(part)->set(), true);  // before the detections, which take long
   const Found found = detections(model, part);
   Evaluation evaluation;

@@ -45,6 +45,7 @@ class Detection final : public Task {
   TaskLoss loss(const core::Model& model, const core::StepResult& step, const data::Batch& batch,
                 int64_t targets) const override;
   double epoch() const override;
+  bool has(data::Part part) const override { return sets_.part(part) != nullptr; }
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
   /// Some images of the validation part with what the model finds, and what is annotated.
   std::string picture(const core::Model& model) const override;

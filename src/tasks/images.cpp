@@ -78,8 +78,8 @@ double Images::epoch() const {
 }
 
 std::optional<Evaluation> Images::evaluate(const core::Model& model, data::Part part) const {
+  if (!has(part)) return std::nullopt;
   const auto& set = sets_.part(part);
-  if (!set) return std::nullopt;
   Evaluation found = measure(model, set, options_.eval_samples);
   if (options_.eval_train_samples > 0 && part != data::Part::train) {
     const Evaluation seen = measure(model, sets_.train, options_.eval_train_samples);

@@ -55,6 +55,7 @@ class Images final : public Task {
   TaskLoss loss(const core::Model& model, const core::StepResult& step, const data::Batch& batch,
                 int64_t targets) const override;
   double epoch() const override;
+  bool has(data::Part part) const override { return sets_.part(part) != nullptr; }
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
   /// False if an image changes the memory that the next one in its place reads.
   void require_shareable(const core::Model& model) const override;

@@ -162,8 +162,8 @@ void LanguageModel::load(const std::function<at::Tensor(const std::string&)>& fi
 }
 
 std::optional<Evaluation> LanguageModel::evaluate(const core::Model& model, data::Part part) const {
+  if (!has(part)) return std::nullopt;
   const auto& text = corpus_.part(part);
-  if (!text) return std::nullopt;
   // A short text cannot have more streams than tokens to predict.
   const int64_t streams = std::clamp<int64_t>(text->size() - 1, 1, options_.eval_batch_size);
   return describe_likelihood(

@@ -27,8 +27,8 @@ void PieceTask::count(const core::Model& model, const at::Tensor& hidden, const 
 
 std::optional<Evaluation> PieceTask::evaluate(const core::Model& model, data::Part part) const {
   constexpr int64_t kHeldOutEpoch = -1;  // those of a training count from 0
+  if (!has(part)) return std::nullopt;
   const auto& text = corpus_.part(part);
-  if (!text) return std::nullopt;
   const at::NoGradGuard no_grad;
   const at::Device device = device_of(model);
   const Pieces pieces = pieces_of(*text);

@@ -42,6 +42,7 @@ class PieceTask : public TokenTask {
     return segments_of(*corpus_.train, pieces_, batches_.next());
   }
   double epoch() const override { return batches_.epoch(); }
+  bool has(data::Part part) const override { return corpus_.part(part) != nullptr; }
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
   weights::NamedTensors save() const override { return batches_.save(corpus_.train->fingerprint()); }
   void load(const std::function<at::Tensor(const std::string&)>& find) override {

@@ -80,6 +80,8 @@ class Task {
   /// Passes over the training data so far; 0 if the data is unlimited.
   virtual double epoch() const { return 0; }
 
+  /// Whether there are samples of the part to evaluate.
+  virtual bool has(data::Part part) const = 0;
   /// Evaluates the model on a part of the data, without gradients; nothing if there is no such part.
   virtual std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const = 0;
 

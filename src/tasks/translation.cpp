@@ -142,7 +142,7 @@ void Translation::for_each_batch(const core::Model& model, const data::PairPart&
 }
 
 std::optional<Evaluation> Translation::evaluate(const core::Model& model, data::Part part) const {
-  if (corpus_->part(part).samples.empty()) return std::nullopt;
+  if (!has(part)) return std::nullopt;
   const std::optional<data::PairPart> cut = cut_to_fit(corpus_->part(part), core::pair_input(model.input()));
   const data::PairPart& pairs = cut ? *cut : corpus_->part(part);
   const at::NoGradGuard no_grad;

@@ -70,6 +70,7 @@ class Translation final : public Task {
   TaskLoss loss(const core::Model& model, const core::StepResult& step, const data::Batch& batch,
                 int64_t targets) const override;
   double epoch() const override;
+  bool has(data::Part part) const override { return !corpus_->part(part).samples.empty(); }
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
   weights::NamedTensors save() const override;
   void load(const std::function<at::Tensor(const std::string&)>& find) override;

@@ -140,8 +140,8 @@ std::shared_ptr<const Tokenizer> train_sentencepiece(std::string_view type, cons
                                                      int64_t vocab_size) {
   base::require(type == "unigram" || type == "bpe", "expected the type \"unigram\" or \"bpe\", found {}",
                 base::in_quotes(type));
-  base::require(vocab_size >= 5 && vocab_size <= 10'000'000, "vocabulary size: expected 5 to 10000000, found {}",
-                vocab_size);
+  base::require(vocab_size >= 5 && vocab_size <= 10'000'000,
+                "vocabulary size (data.max_vocabulary, --vocab-size): expected 5 to 10000000, found {}", vocab_size);
   base::require(!texts.empty(), "expected a text to train a tokenizer on, found none");
   std::vector<std::string> lines;
   for (const TextSource& text : texts) read_lines(text, lines);

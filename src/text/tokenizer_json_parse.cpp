@@ -1,7 +1,9 @@
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "base/error.h"
 #include "base/json_sax.h"
@@ -132,6 +134,8 @@ class TokenizerJsonParser final : public base::JsonSax {
   }
 
   bool start_list(List list) {
+    const std::string path = fmt::format("{}", fmt::join(keys_, "."));
+    base::require(lists_.insert(path).second, "{}: the key {} appears twice", where_, base::in_quotes(path));
     list_ = merges_alone_ && list != List::merges ? List::skipped : list;
     depth_in_list_ = 0;
     return true;
@@ -260,6 +264,7 @@ class TokenizerJsonParser final : public base::JsonSax {
   base::Node root_;
   std::vector<base::Node> open_;   // the tables and arrays around the next value
   std::vector<std::string> keys_;  // the last key of each of these
+  std::set<std::string> lists_;    // the paths of the long ones that have begun
   List list_ = List::none;
   int depth_in_list_ = 0, items_ = 0;
   size_t values_ = 0;

@@ -21,8 +21,9 @@ std::shared_ptr<const Tokenizer> train_tokenizer(std::string_view type, const st
                 "type: expected one of {}, found {}", fmt::join(tokenizer_types(), ", "), base::in_quotes(type));
   if (type == "unigram" || type == "bpe") return train_sentencepiece(type, texts, vocab_size);
   base::require(texts.size() == 1, "a tokenizer of {} takes one text, found {}", type, texts.size());
-  base::require(vocab_size >= 0 && (type != "bytes" || vocab_size == 0), "vocabulary size of {}: expected {}, found {}",
-                type, type == "bytes" ? "none" : "0 or more", vocab_size);
+  base::require(vocab_size >= 0 && (type != "bytes" || vocab_size == 0),
+                "vocabulary size of {} (--vocab-size): expected {}, found {}", type,
+                type == "bytes" ? "none" : "0 or more", vocab_size);
   return make_tokenizer(type, texts.front(), {.max_size = vocab_size});
 }
 

@@ -63,6 +63,7 @@ TEST_F(CommandLine, MistakesAreToldWithStatusTwo) {
       {{"train", recipe_, "--data", text_, "--set", "model.memory=[{type=\"rmt\"}]"},
        "did you mean 'recurrent_tokens' (RMT"},
       {{"train", recipe_, "--data", text_, "--set", "train.clip_norm=0"}, "for none write \"unset\""},
+      {{"train", recipe_, "--data", text_, "--set", "data.train =" + text_}, "expected --data or --set data.train"},
       {{"train", recipe_, "--batch-size", "8"}, "a key of the recipe is set with --set train.batch_size=VALUE"},
       {{"train", recipe_, text_}, "data are given as --data "},
       {{"generate", "run", "Once upon a time"}, "a text is given as --prompt 'Once upon a time'"},

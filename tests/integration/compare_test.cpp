@@ -211,6 +211,24 @@ TEST_F(CommandLine, CompareTrainsTheVariantsThatAreNamed) {
   EXPECT_TRUE(holds(unknown.err, "no variant 'Text/no memry'; did you mean 'Text/no memory'?")) << unknown.err;
 }
 
+TEST_F(CommandLine, CompareWithoutHeldOutDataTrainsNothing) {
+  write(folder_ / "studies.toml", kStudies);
+  const std::string out = folder_ / "out";
+  const auto compare = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> command = {"compare", folder_ / "studies.toml", "--out", out, "--only", "Text/no memory"};
+    command.insert(command.end(), more.begin(), more.end());
+    return run(command);
+  };
+  const Finished none = compare({"--set", "data.valid_fraction=0"});
+  EXPECT_EQ(none.status, 2) << none.out;
+  EXPECT_TRUE(holds(none.err, "the data has no held-out part")) << none.err;
+  for (const auto& found : std::filesystem::recursive_directory_iterator(out))
+    EXPECT_FALSE(found.path().filename().string().starts_with("step-")) << found.path();
+  const Finished seeds = compare({"--set", "train.seed=9223372036854775807", "--seeds", "2"});
+  EXPECT_EQ(seeds.status, 2) << seeds.out;
+  EXPECT_TRUE(holds(seeds.err, "compare: --seeds: expected seeds below 2^63")) << seeds.err;
+}
+
 TEST_F(CommandLine, ComparisonsHaveOneMetric) {
   write(folder_ / "studies.toml", kStudies);
   const Finished outcome = run(

@@ -108,6 +108,8 @@ TEST_F(Detectors, RefuseWhatDoesNotFit) {
   refused({"detect", run_folder, photo_, "--threshold", "2"}, "--threshold: expected 0 to 1");
   refused({"detect", run_folder, photo_, "--results", "x.json"}, "--data");
   refused({"detect", run_folder, "--data", objects_, "--mask-results", "x.json"}, "without masks");
+  refused({"detect", run_folder, "--data", objects_, "--results", "x.json", "--mask-results", "x.json"}, "two files");
+  refused({"detect", run_folder, "--data", objects_, "--results", "x.json", "--json"}, "--broken and --json");
   refused({"detect", run_folder, photo_, "--draw", folder_ / "found.JPG"}, "a file .svg or .png, or a folder");
   std::filesystem::create_directory(folder_ / "more");
   std::filesystem::copy(photo_, folder_ / "more/2.jpg");

@@ -208,6 +208,10 @@ TEST_F(CommandLine, InspectShowsWhereAnImageIsLookedAt) {
         "image_size = [32, 32], patch_size = 8, dim = 16, "
         "num_layers = 1, num_heads = 2 }\nhead = { type = \"classification\", num_classes = 3 }\nmemory = [{ type = "
         "\"grc\", cache_ratio = 0.5 }]\n[train]\nsteps = 1\n");
+  for (const char* name : {"set/a", "set/b"}) {
+    std::filesystem::create_directories(folder_ / name);
+    std::filesystem::copy(picture, folder_ / name + std::string("/1.jpg"));
+  }
   const base::Node fresh = json(run({"inspect", folder_ / "grc.toml", "--image", picture, "--json"}).out);
   EXPECT_EQ(fresh.at("attention").at("branches").size(), 2U);
   EXPECT_EQ(fresh.at("attention").at("gates").size(), 2U);
@@ -220,6 +224,7 @@ TEST_F(CommandLine, InspectShowsWhereAnImageIsLookedAt) {
       {{"inspect", model, "--image", picture, "--layers", "7"}, "--layers: expected numbers from 0 to 2"},
       {{"inspect", model, "--image", picture, "--segment", "1"}, "--segment goes with a text"},
       {{"inspect", trained("texts"), "--image", picture}, "expected a model of images"},
+      {{"inspect", model, "--images", folder_ / "set", "--svg", folder_ / "x.svg"}, "which have no picture"},
   };
   for (const auto& [arguments, message] : cases) {
     const Finished outcome = run(arguments);

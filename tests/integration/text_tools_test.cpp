@@ -124,7 +124,7 @@ TEST_F(CommandLine, MistakesWithTextToolsAreToldWithStatusTwo) {
       {{"data", "tokenizer", folder_ / "a.txt"}, "expected --type TYPE, one of bytes, characters, words, unigram, bpe"},
       {{"data", "tokenizer", folder_ / "a.txt", "--type", "bpe"}, "expected --out DIR"},
       {{"data", "tokenizer", folder_ / "a.txt", "--type", "bpe", "--out", folder_ / "o"},
-       "vocabulary size: expected 5"},
+       "vocabulary size (data.max_vocabulary, --vocab-size): expected 5"},
       {{"data", "tokenizer", folder_ / "none.txt", "--type", "bpe", "--vocab-size", "9", "--out", folder_ / "o"},
        "none.txt"},
       {{"data", folder_ / "a.txt", "--type", "bpe"}, "--type and --vocab-size go with tokenizer"},

@@ -45,12 +45,15 @@ class LinesReader {
   }
 
   CocoSet finish() {
-    const bool named = !keys_.empty() && !keys_.begin()->second.empty();
+    const auto is_name = [](const CategoryKey& key) { return !key.second.empty(); };
+    const auto name = std::ranges::find_if(keys_, is_name), number = std::ranges::find_if_not(keys_, is_name);
+    base::require(name == keys_.end() || number == keys_.end(),
+                  "{}: expected categories that are all integers, or all names, found {} and {}", set_.path,
+                  number == keys_.end() ? 0 : number->first,
+                  base::in_quotes(name == keys_.end() ? "" : base::printable(name->second, 80)));
+    const bool named = name != keys_.end();
     std::map<CategoryKey, int32_t> index;
     for (const CategoryKey& key : keys_) {
-      base::require(key.second.empty() != named,
-                    "{}: expected categories that are all integers, or all names, found {} and {}", set_.path,
-                    keys_.begin()->first, base::in_quotes(base::printable(keys_.rbegin()->second, 80)));
       const auto next = static_cast<int32_t>(set_.categories.size());
       index[key] = next;
       set_.categories.push_back(named ? CocoCategory{next, key.second}

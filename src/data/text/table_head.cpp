@@ -16,18 +16,22 @@ namespace mnemo::data {
 namespace {
 
 constexpr size_t kBytes = size_t{64} << 10, kRecords = 200;
+/// Two of the longest records, such as a header and a text.
+constexpr size_t kMostBytes = 2 * static_cast<size_t>(TableSplitter::kMaxRecord);
 
 /// Ends reading where enough is read; no error.
 struct Enough {};
 
-/// The first bytes of a file, unpacked; `whole`: whether that is all.
+/// The first bytes of a file, unpacked, with two lines at least; `whole`: whether that is all.
 std::string first_bytes(const std::string& path, bool& whole) {
   std::string text;
+  std::ptrdiff_t lines = 0;
   whole = true;
   try {
     unpack(path, packing_of(path), [&](std::string_view piece) {
-      text += piece.substr(0, kBytes - text.size());
-      if (text.size() == kBytes) throw Enough();
+      text += piece.substr(0, kMostBytes - text.size());
+      lines += std::ranges::count(piece, '\n');
+      if ((text.size() >= kBytes && lines >= 2) || text.size() == kMostBytes) throw Enough();
     });
   } catch (const Enough&) {
     whole = false;
@@ -49,7 +53,7 @@ size_t TableHead::distinct(size_t column, size_t skipped) const {
   return seen.size();
 }
 
-TableHead read_table_head(const std::string& path) {
+TableHead read_table_head(const std::string& path, std::optional<TableKind> said) {
   TableHead head;
   if (is_pattern(path) || base::is_folder(path)) return head;
   bool whole = true;
@@ -57,7 +61,7 @@ TableHead read_table_head(const std::string& path) {
   if (!whole) text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n'));
   if (text.starts_with(base::kByteOrderMark)) text.erase(0, base::kByteOrderMark.size());
   if (text.find('\0') != std::string::npos || base::first_invalid_utf8(text)) return head;
-  const TableKind kind = table_kind(path);
+  const TableKind kind = said.value_or(table_kind(path));
   TableSplitter table(kind, [&](const LinePlace&, const std::vector<TableField>& fields) {
     if (head.rows.size() == kRecords) return;
     std::vector<std::string>& row = head.rows.emplace_back();

@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/node.h"
+#include "data/text/table.h"
 
 namespace mnemo::data {
 
@@ -22,8 +24,9 @@ struct TableHead {
   size_t distinct(size_t column, size_t skipped = 0) const;
 };
 
-/// Reads at most 200 records from at most the first 64 KiB, unpacked; what is cut off at their end is left out.
-TableHead read_table_head(const std::string& path);
+/// Reads at most 200 records from the first 64 KiB, unpacked, or from more where they hold no two lines; what is cut off
+/// at their end is left out. `kind` is that of the file's name unless it is given.
+TableHead read_table_head(const std::string& path, std::optional<TableKind> kind = {});
 
 /// Whether the word is one of these, whatever its case.
 bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words);

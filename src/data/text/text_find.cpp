@@ -22,7 +22,7 @@ constexpr size_t kFewestDocuments = 64;
 constexpr const char* kBetweenDocuments = "<|document|>";
 
 std::string text_key(const std::string& path) {
-  const TableHead head = read_table_head(path);
+  const TableHead head = read_table_head(path, TableKind::json_lines);
   base::require(!head.records.empty(), "{}: expected JSON lines, found none", base::printable(path, 400));
   std::vector<std::string> keys, texts;
   for (const auto& [key, value] : head.records.front().members()) {

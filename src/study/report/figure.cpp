@@ -147,8 +147,8 @@ Scale scale_of(const StudyGrid& study, const std::vector<Panel>& panels) {
     }
   }
   if (!(low <= high)) return {};
-  if (study.metric().percent) return {0, std::max(1.03, high), 0.2};
-  const double margin = std::max((high - low) * 0.08, 0.01 * std::abs(high));
+  if (study.metric().percent) return {0, std::max(1.03, high), high > 2 ? tick_step(high) : 0.2};
+  const double margin = std::max({(high - low) * 0.08, 0.01 * std::max(std::abs(low), std::abs(high)), 1e-3});
   return {low - margin, high + margin, tick_step(high - low + 2 * margin)};
 }
 

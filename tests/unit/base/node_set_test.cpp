@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/node.h"
+#include "base/node_path.h"
 #include "tests/support/expect_error.h"
 
 namespace mnemo::base {
@@ -103,6 +104,13 @@ TEST(SetValue, RefusesBadAssignmentsAndLeavesTheTableAlone) {
   for (int i = 0; i < 100000; ++i) deep += ".a";
   Node root;
   expect_error<InputError>([&] { set_value(root, deep + "=1"); }, {"more than 64 parts"});
+}
+
+TEST(AssignedKey, IsTheSameInEverySpelling) {
+  for (const char* assignment : {"memory[0].mem_len=4", " memory.0.mem_len =4", "memory.0.mem_len= [1, 2]"})
+    EXPECT_EQ(assigned_key(assignment), "memory[0].mem_len") << assignment;
+  EXPECT_EQ(assigned_key("init="), "init");
+  expect_error<InputError>([] { assigned_key("steps"); }, {"--set 'steps'", "expected key=value"});
 }
 
 }  // namespace

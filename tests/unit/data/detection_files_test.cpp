@@ -122,8 +122,8 @@ TEST(BoxLines, AFolder) {
            "of the same length"},
           {R"({"file_name": "a", "height": 1, "width": 1, "objects": {"bbox": [[0,0,1]], "categories": [1]}})",
            "found 3 numbers"},
-          {R"({"file_name": "a", "height": 1, "width": 1, "objects": {"bbox": [[0,0,1,1],[0,0,1,1]], "categories": [1,"b"]}})",
-           "all integers, or all names"}}) {
+          {R"({"file_name": "a", "height": 1, "width": 1, "objects": {"bbox": [[0,0,1,1],[0,0,1,1]], "categories": ["b",3]}})",
+           "all integers, or all names, found 3 and \"b\""}}) {
     test::expect_error<base::InputError>([&, &text = text] { read(text); }, {part});
   }
 }

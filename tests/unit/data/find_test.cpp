@@ -168,6 +168,10 @@ TEST_F(Find, EverythingElseIsAText) {
   EXPECT_EQ(find_text(folder / "parts")->valid, folder / "parts/valid.txt");
   file("records/1.jsonl", "{\"text\": \"good\"}\n");
   EXPECT_EQ(find_text(folder / "records")->json_key, "text");
+  file("objects/1.json", "{\"text\": \"good\"}\n");
+  EXPECT_EQ(find_text(folder / "objects")->json_key, "text");
+  const std::string book = "{\"body\": \"" + std::string(90'000, 'a') + "\"}\n";
+  EXPECT_EQ(find_text(file("long.jsonl", book + book + book))->json_key, "body");
   make_class_folders(folder / "images", 1);
   EXPECT_FALSE(find_text(folder / "images"));
 }

@@ -115,6 +115,14 @@ TEST(Session, SameSeedSameTextOtherSeedOtherText) {
   EXPECT_NE(text(1), text(2));
 }
 
+TEST(Session, EachPositionHasADrawOfItsOwn) {
+  Session session(model(), {.temperature = 1e4, .seed = 1});
+  session.feed(prompt(3));
+  const std::vector<int64_t> text = take(session, 50);
+  EXPECT_GT(std::set<int64_t>(text.begin(), text.end()).size(), 3U)
+      << "of nearly equal logits one draw takes one token";
+}
+
 TEST(Session, GenerateStreamsAndStops) {
   Session session(model(), kSampled);
   session.feed(prompt(3));

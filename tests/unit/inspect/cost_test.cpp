@@ -299,6 +299,11 @@ TEST(Cost, OfMoreThanAMinuteIsRefused) {
       {"take too long to count"});
   expect_error<base::InputError>(
       [&] {
+        count_cost(*images, {.batch = 1 << 14, .image_size = {512, 512}});
+      },
+      {"cost: batch: expected at most 256 images of 262144 pixels, found 16384"});
+  expect_error<base::InputError>(
+      [&] {
         count_cost(*images, {.image_size = {16384, 16384}});
       },
       {"at most 16777216 pixels"});

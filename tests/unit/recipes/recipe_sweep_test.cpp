@@ -155,13 +155,39 @@ TEST_F(Sweeps, TheCommandLineReachesIntoASweepAndWinsOverIt) {
   ASSERT_EQ(file.studies()[0].points.size(), 1u);
   EXPECT_EQ(recipe(file, "RMT").model.segment_size, 18);
   EXPECT_EQ(recipe(file, "RMT").train.steps, 9);
-  for (const char* assignment : {"model.segment_size=4", "model={ segment_size = 4 }"}) {
+  for (const char* assignment : {"model.segment_size=4", " model.segment_size =4", "model={ segment_size = 4 }"}) {
     test::expect_error<base::InputError>([&] { read(with("model.segment_size = [1, 3]\n"), {assignment}); },
                                          {"sweeps over 'model.segment_size'", "study[0].sweep.model.segment_size="});
   }
   test::expect_error<base::InputError>(
       [&] { read(with("\"model.memory[0].num_mem_tokens\" = [1, 3]\n"), {"model.memory=[]"}); },
-      {"'model.memory'", "sweeps over 'model.memory[0].num_mem_tokens'"});
+      {"'model.memory'", "sweeps over 'model.memory[0].num_mem_tokens'", "expected another list in a copy"});
+  test::expect_error<base::InputError>(
+      [&] { read(with("\"model.memory[0].num_mem_tokens\" = [1, 3]\n"), {"model.memory.0.num_mem_tokens=2"}); },
+      {"sweeps over 'model.memory[0].num_mem_tokens'"});
+  test::expect_error<base::InputError>(
+      [&] { read(with("train.optimiser.lr = [1e-3, 2e-3]\n"), {"train.optimizer.lr=1e-4"}); },
+      {"sweeps over 'train.optimiser.lr'"});
+  const std::string alone = "data.train = \"x.txt\"\n[sweep]\nmodel.segment_size = [4, 8]\n";
+  test::expect_error<base::InputError>([&] { read(alone, {"model.segment_size=2"}); },
+                                       {"--set 'sweep.model.segment_size=[...]'"});
+  EXPECT_EQ(read(alone, {"sweep.model.segment_size=[2]"}).studies()[0].points.size(), 1u);
+}
+
+TEST_F(Sweeps, VariantsThatAreKeptLeaveOutPointsWithoutThem) {
+  const std::string
+      sweep = "train.optimiser.lr = [1e-3, 2e-3]\nskip = [{ \"train.optimiser.lr\" = 1e-3, variant = \"RMT\" }]\n";
+  RecipeFile file = read(with(sweep));
+  file.keep_only({"RMT"});
+  ASSERT_EQ(file.studies()[0].points, (std::vector<SweepPoint>{{1}}));
+  EXPECT_TRUE(file.studies()[0].variants[0].recipes.at(0).has_value());
+  const std::string third = "[[study.variant]]\nname = \"none\"\nmodel.memory = []\n";
+  RecipeFile both = read(with(sweep, third));
+  test::expect_error<base::InputError>(
+      [&] {
+        both.keep_only({"RMT", "none"});
+      },
+      {"--only: the study 'Copy' skips 'RMT'", "at train.optimiser.lr 0.001"});
 }
 
 TEST_F(Sweeps, MistakesNameFileLineKeyAndWhatIsPossible) {
@@ -224,6 +250,8 @@ TEST_F(Sweeps, PaperValuesStandAtAPoint) {
        "'study[0].paper[0].point': key 'model.segment_size' is missing"},
       {"variant = \"RMT\"\npoint = { \"model.segment_size\" = 1 }\nsource = \"x\"\n", "key 'value' is missing"},
       {"variant = \"RMT\"\npoint = { \"model.segment_size\" = 1 }\nvalue = 1\n", "key 'source' is missing"},
+      {"variant = \"RMT\"\npoint = { \"model.segment_size\" = 1 }\nvalue = 99.5\nsource = \"x\"\n",
+       "'study[0].paper[0].value': expected 0 to 1, found 99.5; 99.5 % is 0.995"},
   };
   for (const auto& [paper, message] : mistakes) {
     const std::string error = error_of(with(sweep, std::string("[[study.paper]]\n") + paper));

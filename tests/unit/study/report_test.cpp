@@ -130,6 +130,19 @@ TEST(Report, DrawsASweepWithThePapersValues) {
   EXPECT_TRUE(holds(page, "dashed and hollow"));
   EXPECT_TRUE(holds(page, "<summary>num_segments 9</summary>"));
   EXPECT_FALSE(holds(page, "nan"));
+  StudyGrid zeros = sample_grid();
+  zeros.paper = {{.variant = "RMT", .labels = {"3"}, .numbers = {3}, .value = 1e9, .source = "a slip"}};
+  comparison.studies = {zeros};
+  EXPECT_LT(visible(comparison).size(), 2 * page.size()) << "as many lines as percents";
+  zeros.paper.clear();
+  for (StudySummary& point : zeros.points) {
+    point.metric.percent = false;
+    for (VariantSummary& variant : point.variants)
+      for (RunResult& run : variant.runs) run.value = 0;
+    summarise(point);
+  }
+  comparison.studies = {zeros};
+  EXPECT_FALSE(holds(visible(comparison), "nan"));
 }
 
 TEST(Report, OnePanelForEveryValueOfTheOtherAxes) {

@@ -83,6 +83,7 @@ class InDouble final : public tasks::Task {
                        int64_t targets) const override {
     return task_.loss(model, step, batch, targets);
   }
+  bool has(data::Part) const override { return false; }
   std::optional<tasks::Evaluation> evaluate(const core::Model&, data::Part) const override { return {}; }
   weights::NamedTensors save() const override { return task_.save(); }
   void load(const std::function<at::Tensor(const std::string&)>& find) override { task_.load(find); }

@@ -156,6 +156,8 @@ TEST(TokenizerJson, OtherKindsAreRefusedByName) {
   refused(kBert, "\"id\": 1", "\"id\": 4000000000", "expected an id from 0 to 7, one for each token, found 4000000000");
   refused(kBert, "[\"[SEP]\", 3]", "[\"[SEP]\", 7]", "expected ids below 7, found 7");
   refused(kBert, "\"un\": 4", "\"un\": 4, \"un\": 7", "appears twice");
+  refused(kBert, "\".\": 6}", "\".\": 6}, \"vocab\": {}", "\"model.vocab\" appears twice");
+  refused(kBert, "\"normalizer\"", "\"added_tokens\": [], \"normalizer\"", "\"added_tokens\" appears twice");
   refused(kBert, "\"un\": 4", "\"un\": {}", "expected an id for every token, found an object");
   refused(kBert, "\"model\"", "\"other\"", "expected the key \"model\"");
   const auto numbers = [&](const std::string& id, const std::string& first, const std::string& second,

@@ -67,7 +67,8 @@ TEST(TrainTokenizer, TrainingSaysWhatIsWrong) {
   refused([] { trained_pieces("bpe", 9); },
           "vocabulary size (data.max_vocabulary, --vocab-size): expected at least 31, a piece for each character and "
           "special token, found 9");
-  refused([] { trained_pieces("bpe", 4); }, "vocabulary size: expected 5 to 10000000, found 4");
+  refused([] { trained_pieces("bpe", 4); },
+          "vocabulary size (data.max_vocabulary, --vocab-size): expected 5 to 10000000, found 4");
   refused([] { trained_pieces("unigram", 60, "\n\n"); }, "no lines to train a tokenizer on");
   refused(
       [] {
@@ -79,7 +80,7 @@ TEST(TrainTokenizer, TrainingSaysWhatIsWrong) {
   refused([] { trained_pieces("bpe", 60, std::string((1 << 20) + 1, 'a')); },
           "a line of more than 1048576 bytes at byte 0");
   refused([] { trained_pieces("wordpiece", 60); }, "type: expected one of bytes, characters, words, unigram, bpe");
-  refused([] { trained_pieces("bytes", 60); }, "vocabulary size of bytes: expected none");
+  refused([] { trained_pieces("bytes", 60); }, "vocabulary size of bytes (--vocab-size): expected none");
 }
 
 // The library ends the process where no character is left after its rules, and skips lines with U+2585.

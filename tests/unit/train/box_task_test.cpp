@@ -58,6 +58,7 @@ class Boxes final : public tasks::Task {
     return (predicted.index({image, objects.labels.values}) - wanted).abs().sum().div(static_cast<double>(targets));
   }
 
+  bool has(data::Part) const override { return true; }
   std::optional<tasks::Evaluation> evaluate(const core::Model& model, data::Part) const override {
     const at::NoGradGuard no_grad;
     const data::Batch batch = make(1 << 20, 64);
