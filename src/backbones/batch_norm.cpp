@@ -47,9 +47,7 @@ at::Tensor BatchNorm::operator()(const at::Tensor& x, BatchNormState& state, cor
                 "[batch_norm] expected maps and statistics of {} channels, found {}", weight_.size(0),
                 c10::str(x.sizes()));
   if (mode == core::Mode::evaluate || options_.running || options_.frozen) {
-    const bool constant = options_.frozen;
-    return at::batch_norm(x, constant ? weight_.detach() : weight_, constant ? bias_.detach() : bias_, state.mean,
-                          state.variance, false, options_.momentum, options_.eps, false);
+    return at::batch_norm(x, weight_, bias_, state.mean, state.variance, false, options_.momentum, options_.eps, false);
   }
   if (!real.all()) return over_real(x, state, real);
   state = {state.mean.clone(), state.variance.clone()};

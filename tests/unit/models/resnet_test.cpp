@@ -187,6 +187,28 @@ TEST(Resnet, FrozenNormsAndStagesAreConstants) {
   EXPECT_EQ(unmoved(*stages), 2U * (1 + 3 + 3 + 1));  // of the stem, two blocks and a shortcut
 }
 
+// The pixels that are not its own are garbage. Sides are odd after the stem, so its pool reaches over the border.
+TEST(Resnet, RowsOfAPaddedImageAreThoseOfTheImageAlone) {
+  const auto model = random_model(resnet());
+  Numbers numbers(7);
+  const at::Tensor image = numbers.normal({1, 3, 35, 29}), padded = numbers.normal({1, 3, 64, 64}) * 3;
+  padded.narrow(2, 0, 35).narrow(3, 0, 29).copy_(image);
+  const auto levels_of = [&](const at::Tensor& pixels, std::vector<core::Grid> sizes) {
+    core::BackboneInput input;
+    input.pixels = pixels;
+    input.levels = true;
+    input.image_sizes = std::move(sizes);
+    return model->backbone().forward(input, model->initial_state(1).child("layers")).levels;
+  };
+  const std::vector<core::ImageLevel> alone = levels_of(image, {}), among = levels_of(padded, {{35, 29}});
+  for (size_t s = 0; s < alone.size(); ++s) {
+    const core::Grid& own = alone[s].grid;
+    const at::Tensor rows = among[s].rows.unflatten(1, {among[s].grid.height, among[s].grid.width});
+    EXPECT_LT(difference(alone[s].rows, rows.narrow(1, 0, own.height).narrow(2, 0, own.width).flatten(1, 2)), 1e-12)
+        << "stage " << s;
+  }
+}
+
 TEST(Resnet, HasNoAttentionForAMemory) {
   expect_error<base::InputError>([] { resnet("[[memory]]\ntype = \"grc\"\n"); }, {"memory", "resnet", "no attention"});
   expect_error<base::InputError>([] { resnet("backbone.frozen_stages = 4\n"); }, {"frozen_stages", "at most the 3"});

@@ -94,5 +94,26 @@ TEST(EarlyStop, FindsWhatThePlainSearchFinds) {
   EXPECT_GT(with_penalty, 20);
 }
 
+// An end that is the second best candidate of one beam is not taken.
+TEST(OneBeam, IsTheGreedySearch) {
+  const auto most = [](const at::Tensor& row, int64_t, int64_t, int64_t) { return row.argmax().item<int64_t>(); };
+  const at::Tensor source = at::full({3, 4}, 3, at::kLong);
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const BeamSearchOptions options{.beam_size = 1, .max_len_b = 8};
+    CountingDecoder one(seed, 1.0), greedy(seed, 1.0);
+    const auto found = beam_search(one, {}, source, {}, options);
+    const auto expected = sample_search(greedy, {}, source, {}, options, most);
+    for (size_t sentence = 0; sentence < 3; ++sentence)
+      ASSERT_EQ(found[sentence].front().tokens, expected[sentence].front().tokens) << seed;
+  }
+}
+
+TEST(MinLen, IsTheNumberOfTokensBeforeAnEndThatIsLikeliest) {
+  CountingDecoder decoder(1, 20.0);
+  const at::Tensor source = at::full({3, 4}, 3, at::kLong);
+  for (const auto& found : beam_search(decoder, {}, source, {}, {.beam_size = 1, .min_len = 3, .max_len_b = 8}))
+    EXPECT_EQ(found.front().tokens.size(), 4U);
+}
+
 }  // namespace
 }  // namespace mnemo::search::early_stop_test

@@ -31,6 +31,7 @@ class FirstToken final : public tasks::TokenTask {
     return make(next_++, core::token_input(input).segment_size, batch_);
   }
 
+  bool has(data::Part) const override { return true; }
   std::optional<tasks::Evaluation> evaluate(const core::Model& model, data::Part) const override {
     const at::NoGradGuard no_grad;
     metrics::Accuracy accuracy;

@@ -37,6 +37,7 @@ class FewSequences final : public tasks::TokenTask {
     segment.num_targets = rows_;
     return {segment};
   }
+  bool has(data::Part) const override { return false; }
   std::optional<tasks::Evaluation> evaluate(const core::Model&, data::Part) const override { return std::nullopt; }
   weights::NamedTensors save() const override { return {}; }
   void load(const std::function<at::Tensor(const std::string&)>&) override {}

@@ -163,20 +163,6 @@ TEST_F(PatienceTest, SamplesAreTakenBeforeTheirStepIsSavedAndWithTheWeightsThatA
     EXPECT_EQ(measured.at(point.step), point.evaluation.at("bits_per_character")) << point.step;
 }
 
-// Whoever adds patience on the way would otherwise end without weights.
-TEST_F(PatienceTest, IsRefusedWhereTheBestWeightsWereNotKept) {
-  options_.save_every = 0;
-  Run first = make(folder_ / "run");
-  first.trainer->run(quiet([&] { return first.trainer->steps_done() == 24 ? SIGTERM : 0; }));
-  options_.patience = 3;
-  Run second = make(folder_ / "run");
-  test::expect_error<base::InputError>([&] { second.trainer->resume_latest(); },
-                                       {"train.patience ends with the weights of the best evaluation, at step"});
-  options_.patience.reset();
-  Run third = make(folder_ / "run");
-  EXPECT_TRUE(third.trainer->resume_latest());
-}
-
 /// A task of which more is better: the text's, with these scores one after another and then the last one.
 class Scored final : public tasks::TokenTask {
  public:
@@ -189,6 +175,7 @@ class Scored final : public tasks::TokenTask {
   bool carries_state() const override { return text_.carries_state(); }
   int64_t batch_size() const override { return text_.batch_size(); }
   std::vector<data::Batch> next(const core::ModelInput& input) override { return text_.next(input); }
+  bool has(data::Part) const override { return true; }
   std::optional<tasks::Evaluation> evaluate(const core::Model&, data::Part) const override {
     return tasks::Evaluation{{{"score", scores_[std::min(measured_++, scores_.size() - 1)]}}, 1};
   }
@@ -228,6 +215,24 @@ class HigherIsBetter : public PatienceTest {
     return found && found->best ? found->step : 0;
   }
 };
+
+// Whoever adds patience on the way would otherwise end without weights.
+TEST_F(HigherIsBetter, PatienceIsRefusedWhereTheBestWeightsWereNotKept) {
+  options_.save_every = 0;
+  const auto model = test::small_model(corpus_.tokenizer->size(), {});
+  Scored task(corpus_, test::task_options(options_), {0.2, 0.7, 0.5, 0.4});
+  Trainer first(*model, task, options_, folder_ / "run");
+  first.run(quiet([&] { return first.steps_done() == 4 ? SIGTERM : 0; }));
+  const auto resumed = [&] {
+    const auto fresh = test::small_model(corpus_.tokenizer->size(), {});
+    return Trainer(*fresh, task, options_, folder_ / "run").resume_latest();
+  };
+  options_.patience = 3;
+  test::expect_error<base::InputError>(resumed,
+                                       {"train.patience ends with the weights of the best evaluation, at step 2"});
+  options_.patience.reset();
+  EXPECT_TRUE(resumed());
+}
 
 TEST_F(HigherIsBetter, BestStopPatienceAndPlateauFollowIt) {
   EXPECT_EQ(train(folder_ / "whole").report.steps, 8);
