@@ -81,7 +81,8 @@ TEST(ReadOptions, AnEnumIsItsName) {
 }
 
 TEST(ReadOptions, AnEnumsNameIsThatOfItsField) {
-  const EnumOptions options{.shape = Shape::round, .undeclared = Shape::square};
+  EnumOptions options;
+  options.shape = Shape::round;
   EXPECT_EQ(choice_name(options, &EnumOptions::shape), "round");
   EXPECT_EQ(choice_name(options, &EnumOptions::undeclared), "");
 }
