@@ -175,7 +175,7 @@ py::list classify_texts(const ModelHandle& handle, const std::vector<TextOrPair>
       for (auto& answer : classifier(std::move(part), top, count, asked_by_signals))
         answers.push_back(std::move(answer));
     }
-    classifier.report_unknown(count, "texts");
+    classifier.report_left_out(count, "texts");
   });
   py::list rows;
   for (size_t i = 0; i < answers.size(); ++i) {

@@ -147,7 +147,7 @@ void classify_texts(const ClassifyArguments& arguments, const bundle::Bundle& st
   }
   answer(texts);
   if (arguments.json) base::print_json(results);
-  classifier.report_unknown(count, arguments.inputs.size() == 1 ? arguments.inputs.front() : "texts");
+  classifier.report_left_out(count, arguments.inputs.size() == 1 ? arguments.inputs.front() : "texts");
 }
 
 int classify(const ClassifyArguments& arguments, const std::shared_ptr<distributed::Group>& group) {

@@ -270,7 +270,7 @@ Measured measure_labelled(const bundle::Bundle& stored, const MeasureOptions& op
   const data::LabelledSets texts = classifier.encode(
       {.train = std::move(read.texts), .valid = {}, .test = {}, .labels = std::move(labels)});
   const TextClassifier::ReadCount count{texts.train->num_read(), texts.train->num_unknown()};
-  if (!options.group || options.group->rank() == 0) classifier.report_unknown(count, *options.data);
+  if (!options.group || options.group->rank() == 0) classifier.report_left_out(count, *options.data);
   tasks::Classification task(texts, reading);
   task.share_evaluations(options.group);
   const auto found = task.evaluate(*measured_model(stored, options), data::Part::train);

@@ -1,11 +1,13 @@
 #include "experiment/text_classifier.h"
 
+#include <fmt/format.h>
 #include <torch/types.h>
 
 #include <numeric>
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "bundle/class_names.h"
 #include "models/model.h"
 #include "models/stoppable.h"
@@ -58,6 +60,7 @@ std::vector<std::vector<infer::ClassShare>> TextClassifier::operator()(data::Lab
   const data::LabelledSets documents = encode({.train = std::move(texts), .valid = {}, .test = {}, .labels = classes});
   count.words += documents.train->num_read();
   count.unknown += documents.train->num_unknown();
+  count.cut += documents.train->num_cut();
   std::vector<int64_t> rows(static_cast<size_t>(documents.train->size()));
   std::iota(rows.begin(), rows.end(), int64_t{0});
   const at::Tensor logits = tasks::document_logits(*models::stoppable(model_, should_stop), *documents.train, rows,
@@ -67,7 +70,10 @@ std::vector<std::vector<infer::ClassShare>> TextClassifier::operator()(data::Lab
   return answers;
 }
 
-void TextClassifier::report_unknown(const ReadCount& count, const std::string& where) const {
+void TextClassifier::report_left_out(const ReadCount& count, const std::string& where) const {
+  if (count.cut > 0)
+    base::log_warning("{}: {} longer than the {} tokens that the model reads, and cut", where,
+                      count.cut == 1 ? "1 text is" : fmt::format("{} texts are", count.cut), max_length_);
   text::report_unknown(*tokenizer_, where, count.unknown, count.words, text::Unknown::warn);
 }
 

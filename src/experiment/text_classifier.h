@@ -36,12 +36,12 @@ class TextClassifier {
   /// The `top` most likely classes of each text, whose labels do not count. Texts that were read are added to `count`.
   /// should_stop: asked before each segment; then throws base::Stopped.
   struct ReadCount {
-    int64_t words = 0, unknown = 0;
+    int64_t words = 0, unknown = 0, cut = 0;
   };
   std::vector<std::vector<infer::ClassShare>> operator()(data::LabelledTextList texts, int64_t top, ReadCount& count,
                                                          const base::ShouldStop& should_stop = {}) const;
-  /// Warns if the vocabulary lacks any of these words; `where`: of what.
-  void report_unknown(const ReadCount& count, const std::string& where) const;
+  /// Warns of texts that were cut and of words that the vocabulary lacks; `where`: of what.
+  void report_left_out(const ReadCount& count, const std::string& where) const;
 
  private:
   std::shared_ptr<const models::Model> model_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "core/model.h"
 
 namespace mnemo::infer {
@@ -270,6 +271,7 @@ void Scheduler::write(Member& member, std::vector<Event>& events) {
       event.token = session.pick();
       if (member.logprobs >= 0) event.likely = likely_of(session.decoding_->logits, event.token, member.logprobs);
       session.append(event.token);
+      event.held = base::count_characters(stream.held());
       event.text = stream.put(event.token);
       member.tokens.assign(1, event.token);
       member.done = 0;

@@ -39,6 +39,7 @@ class Scheduler {
     Id id;
     int64_t token = -1;     ///< that was sampled; -1: none
     std::string text = {};  ///< that is certain by now: whole characters, often none
+    int64_t held = 0;       ///< characters in front of the token that are in no event's text yet
     FinishReason reason = FinishReason::none;
     /// With `logprobs`: the token and its log probability in nats, then the most likely ones. They are the model's,
     /// whatever the sampling.

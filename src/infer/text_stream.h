@@ -38,6 +38,8 @@ class TextStream {
   /// it has begun.
   FinishReason finish_reason() const { return reason_; }
   bool ended() const { return !begun_ || reason_ != FinishReason::none; }
+  /// The end of the text that waits, since it may begin a stop text.
+  const std::string& held() const { return held_; }
   /// Tokens of the text so far. An end token does not count, the last token of a stop text does.
   int64_t count() const { return count_; }
   /// After the last text: U+FFFD if the tokens so far end inside a character, else empty.

@@ -118,8 +118,7 @@ at::Tensor Compression::reconstruction_loss(int64_t layer, const Forgotten& rows
   const at::Tensor real = real_blocks(rows.valid, rate_).squeeze(-1);
   const at::Tensor wanted = attend(q, k.narrow(2, 0, old), v.narrow(2, 0, old), rows.valid).detach();
   const at::Tensor found = attend(q, k.narrow(2, old, made), v.narrow(2, old, made), real);
-  const at::Tensor
-      counted = at::logical_and(rows.asking, rows.valid.any(1, true)).view({q.size(0), 1, -1, 1}).to(q.scalar_type());
+  const at::Tensor counted = rows.asking.view({q.size(0), 1, -1, 1}).to(q.scalar_type());
   const at::Tensor numbers = counted.sum({1, 2, 3}).clamp_min(1.0) * static_cast<double>(q.size(1) * q.size(3));
   return ((wanted - found).square() * counted).sum({1, 2, 3}) / numbers;
 }

@@ -169,6 +169,7 @@ class TextClassAnswers : public Answers {
     base::Node::Array found;
     for (const auto& best : classifier_(std::move(texts), top, count, should_stop))
       found.push_back(base::Node::table({{"classes", classes_of(best, top)}}));
+    classifier_.report_left_out(count, kInput);
     return list_of(std::move(found));
   }
 

@@ -63,7 +63,8 @@ void Completion::begin(const infer::TextSession& text, Commit commit) {
         true);
   });
   try {
-    const infer::GenerateOptions options = options_of(text);
+    infer::GenerateOptions options = options_of(text);
+    const bool draws_seed = request_.session.empty() && !request_.sampling.contains("seed");
     infer::TextSession opened = text;
     opened.session().set_sampling(options);
     for (infer::TextSession::Prompt& prompt : prompts_) {
@@ -72,6 +73,10 @@ void Completion::begin(const infer::TextSession& text, Commit commit) {
       prompt.leading = 0;
     }
     for (size_t p = 0; p < prompts_.size(); ++p) {
+      if (p > 0 && draws_seed) {  // equal prompts get texts of their own
+        options.seed = random_seed();
+        opened.session().set_sampling(options);
+      }
       finished_.tokens_in += static_cast<int64_t>(prompts_[p].tokens.size());
       const size_t first = p * static_cast<size_t>(request_.n);
       for (size_t i = 0; i < static_cast<size_t>(request_.n); ++i) {
@@ -166,17 +171,17 @@ void Completion::note_token(Choice& choice, const infer::Scheduler::Event& event
   for (size_t i = 1; i < event.likely.size(); ++i)
     likely.set(text_of(event.likely[i].first).as_string(), base::json_number(event.likely[i].second));
   const base::Node token = text_of(event.token), logprob = base::json_number(event.likely.front().second);
-  choice.note(token, logprob, likely, event.text);
-  if (commit_) whole_.note(token, logprob, likely, event.text);
+  choice.note(token, logprob, likely, event);
+  if (commit_) whole_.note(token, logprob, likely, event);
 }
 
 void Completion::Choice::note(const base::Node& token, const base::Node& logprob, const base::Node& likely,
-                              std::string_view text) {
+                              const infer::Scheduler::Event& event) {
   tokens.push_back(token);
   token_logprobs.push_back(logprob);
   top_logprobs.push_back(likely);
-  offsets.push_back(characters);
-  characters += base::count_characters(text);
+  offsets.push_back(characters + event.held);
+  characters += base::count_characters(event.text);
 }
 
 base::Node Completion::choice_node(Choice& choice) const {

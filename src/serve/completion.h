@@ -55,7 +55,8 @@ class Completion : public std::enable_shared_from_this<Completion> {
     size_t text_at = 0;
     int64_t characters = 0;
     base::Node tokens, token_logprobs, top_logprobs, offsets;  // arrays; null without logprobs
-    void note(const base::Node& token, const base::Node& logprob, const base::Node& likely, std::string_view text);
+    void note(const base::Node& token, const base::Node& logprob, const base::Node& likely,
+              const infer::Scheduler::Event& event);
     infer::FinishReason reason = infer::FinishReason::none;
     std::chrono::steady_clock::time_point last;
   };

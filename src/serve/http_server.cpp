@@ -180,6 +180,10 @@ class Connection final : public AnswerSink, public std::enable_shared_from_this<
       return refuse(431, fmt::format("expected at most {} header fields", limits.header_fields));
     if (message.target().size() > limits.target_bytes)
       return refuse(414, fmt::format("expected a target of at most {} bytes", limits.target_bytes));
+    // Another coding would leave the body to be read as the next request (RFC 9112, 6.3).
+    if (const auto coding = message[http::field::transfer_encoding];
+        !coding.empty() && !boost::beast::iequals(coding, "chunked"))
+      return refuse(400, "expected Transfer-Encoding 'chunked', or none with a Content-Length");
     if (parser_->content_length_remaining().value_or(0) > limits.body_bytes) {
       if (message.method() != http::verb::put) return refuse(http::error::body_limit);
       if (shared_->large_puts >= limits.large_puts)
@@ -190,7 +194,8 @@ class Connection final : public AnswerSink, public std::enable_shared_from_this<
       parser_->body_limit(limits.body_bytes);
     }
     deadline(timer_, limits.body_s, [](Connection& self) { self.refuse(408, "the body took too long"); });
-    if (boost::beast::iequals(message[http::field::expect], "100-continue") && !parser_->is_done()) {
+    if (message.version() >= 11 && boost::beast::iequals(message[http::field::expect], "100-continue") &&
+        !parser_->is_done()) {
       static constexpr std::string_view kGoOn = "HTTP/1.1 100 Continue\r\n\r\n";
       asio::async_write(socket_, asio::buffer(kGoOn), [self = shared_from_this()](error_code failed, size_t) {
         if (!failed) self->read_body();

@@ -21,6 +21,7 @@ base::Node bert_options_of(const base::Node& config, const BertKind& kind) {
   keys.only("position_embedding_type", "absolute");
   keys.only("is_decoder", false);
   keys.only("add_cross_attention", false);
+  keys.only("is_causal", false);  // transformers then attends causally
   const double eps = keys.number("layer_norm_eps", 1e-12);
   const int64_t places = keys.size("max_position_embeddings", 512),
                 pad = keys.token("pad_token_id", kind.roberta ? 1 : 0, keys.size("vocab_size", 30522));

@@ -25,7 +25,7 @@ base::Node marian_options(const base::Node& config) {
   keys.only("decoder_vocab_size", words);
   const int64_t dim = keys.size("d_model", 1024), heads = keys.size("encoder_attention_heads", 16),
                 layers = keys.size("encoder_layers", 12);
-  keys.require_causal();
+  keys.require_no_causal();
   keys.require_alias("hidden_size", "d_model", dim);
   keys.require_alias("num_attention_heads", "encoder_attention_heads", heads);
   keys.require_alias("num_hidden_layers", "encoder_layers", layers);

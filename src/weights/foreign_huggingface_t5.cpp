@@ -54,7 +54,7 @@ base::Node t5_options(const base::Node& config) {
                                                   {"dropout", dropout}});
   const int64_t layers = keys.size("num_layers", 6), words = keys.size("vocab_size", 32128),
                 dim = keys.size("d_model", 512), heads = keys.size("num_heads", 8), width = keys.size("d_kv", 64);
-  keys.require_causal();
+  keys.require_no_causal();
   keys.require_alias("hidden_size", "d_model", dim);
   keys.require_alias("num_attention_heads", "num_heads", heads);
   keys.require_alias("num_hidden_layers", "num_layers", layers);

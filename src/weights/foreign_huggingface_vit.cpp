@@ -1,5 +1,6 @@
 #include "weights/foreign.h"
 #include "weights/foreign_config.h"
+#include "weights/foreign_text.h"
 
 namespace mnemo::weights {
 namespace {
@@ -20,14 +21,14 @@ base::Node options_of_huggingface_vit(const base::Node& config) {
     base::require(found == expected, "{}: '{}': expected {}, found {}", config.place().text(), key, expected.found(),
                   found.found());
   };
+  const TextConfig keys(config);
   expect("hidden_act", "gelu", "gelu");
+  expect("is_causal", false, false);  // true: transformers attends causally
   expect("problem_type", "single_label_classification", "single_label_classification");
-  const double attention_dropout = or_default("attention_probs_dropout_prob", 0.0).as_double();
+  const double attention_dropout = keys.number("attention_probs_dropout_prob", 0.0);
   base::require(attention_dropout == 0.0, "{}: 'attention_probs_dropout_prob': expected 0, found {}",
                 config.place().text(), attention_dropout);
-  const int64_t dim = or_default("hidden_size", 768).as_int(), hidden = or_default("intermediate_size", 3072).as_int();
-  base::require(dim > 0 && hidden > 0, "{}: expected hidden_size and intermediate_size above 0, found {} and {}",
-                config.place().text(), dim, hidden);
+  const int64_t dim = keys.size("hidden_size", 768), hidden = keys.size("intermediate_size", 3072);
   const base::Node* labels = config.find("id2label");
   const int64_t classes = labels != nullptr && labels->is_table() ? static_cast<int64_t>(labels->size())
                                                                   : or_default("num_labels", 2).as_int();

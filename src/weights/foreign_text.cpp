@@ -84,14 +84,15 @@ void TextConfig::require_alias(std::string_view alias, std::string_view key, int
     fail(alias, fmt::format("another name of '{}': expected {}, found {}", key, value, config_.at(alias).found()));
 }
 
-void TextConfig::require_causal() const {
-  const base::Node* found = config_.find("is_causal");
-  if (found != nullptr && *found != base::Node(true))
-    fail("is_causal", fmt::format("unsupported: expected true, found {}", found->found()));
+void TextConfig::require_no_causal() const {
+  if (const base::Node* found = config_.find("is_causal"))
+    fail("is_causal", fmt::format("unsupported: expected no such key, found {}", found->found()));
 }
 
 void TextConfig::require_causal(int64_t layers, std::string_view layer_type) const {
-  require_causal();
+  const base::Node* causal = config_.find("is_causal");
+  if (causal != nullptr && *causal != base::Node(true))
+    fail("is_causal", fmt::format("unsupported: expected true, found {}", causal->found()));
   if (!has("layer_types")) return;
   const base::Node types = get("layer_types", {});
   const base::Node expected{std::string(layer_type)};

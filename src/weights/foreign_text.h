@@ -34,9 +34,11 @@ class TextConfig {
   int64_t token(std::string_view key, int64_t otherwise, int64_t words) const;
   /// Throws InputError if `alias`, another name that transformers has for `key`, is there with another value.
   void require_alias(std::string_view alias, std::string_view key, int64_t value) const;
-  /// Throws InputError where `is_causal` is there and not true: null is false in transformers.
-  void require_causal() const;
-  /// The same, and unless every layer has attention of that type, as `layer_types` would otherwise deny.
+  /// Throws InputError where `is_causal` is there: in transformers true changes the encoder of a model of pairs, false and
+  /// null its decoder.
+  void require_no_causal() const;
+  /// Throws InputError where `is_causal` is there and not true, since null is false in transformers, and unless every
+  /// layer has attention of that type, as `layer_types` would otherwise deny.
   void require_causal(int64_t layers, std::string_view layer_type = "full_attention") const;
   /// Throws InputError unless the key is missing, null or `expected`: no other value is supported.
   void only(std::string_view key, const base::Node& expected) const;

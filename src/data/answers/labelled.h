@@ -45,6 +45,9 @@ class LabelledDocuments {
     num_read_ += read;
     num_unknown_ += unknown;
   }
+  /// How many texts were cut.
+  int64_t num_cut() const { return num_cut_; }
+  void count_cut() { ++num_cut_; }
   bool has_types() const { return types_.has_value(); }
   /// Their types.
   void read_types(int64_t i, std::span<int64_t> out) const { types_->read(types_->document_begin(i), out); }
@@ -55,7 +58,7 @@ class LabelledDocuments {
  private:
   TokenStore tokens_;
   std::optional<TokenStore> types_;
-  int64_t num_labels_, num_read_ = 0, num_unknown_ = 0;
+  int64_t num_labels_, num_read_ = 0, num_unknown_ = 0, num_cut_ = 0;
   std::vector<int32_t> labels_;
 };
 

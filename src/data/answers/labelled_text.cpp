@@ -162,13 +162,16 @@ std::shared_ptr<const LabelledDocuments> encode(const LabelledTextList& texts, c
   for (const LabelledText& text : texts) {
     std::vector<int32_t> first = tokens_of(text.first, text.where()), second;
     std::optional<std::span<const int32_t>> other;
+    size_t whole = first.size();
     if (text.second) {
       second = tokens_of(*text.second, text.where());
+      whole += second.size();
       truncate(first, second, room(std::span<const int32_t>()));
       other = second;
     } else {
       first.resize(std::min(first.size(), room({})));
     }
+    if (first.size() + second.size() < whole) documents->count_cut();
     const text::ModelInput input = made(first, other);
     base::require(!input.ids.empty(), "{}: the text is empty", text.where());
     documents->add(input.ids, class_of(text, labels), shape.token_types ? input.types : std::span<const int32_t>());

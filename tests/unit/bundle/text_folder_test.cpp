@@ -297,6 +297,8 @@ TEST(TextFolder, SettingsThatAreNotSupportedAreNamed) {
     refuses(any, "num_hidden_layers", 1);
     refuses(any, "hidden_size", 1);
   }
+  for (const char* encoder : {"bert_cls", "roberta_cls", "t5_v10", "marian"}) refuses(encoder, "is_causal", true);
+  for (const char* pair : {"t5_v10", "marian"}) refuses(pair, "is_causal", false);
   for (const char* key : {"num_layers", "num_decoder_layers"}) refuses_shape("t5_v10", key);
   for (const char* key : {"encoder_layers", "decoder_layers"}) refuses_shape("marian", key);
   refuses("mistral", "layer_types", base::Node::array({"sliding_attention", "full_attention"}));

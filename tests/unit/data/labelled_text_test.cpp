@@ -336,6 +336,8 @@ TEST_F(LabelledTextFiles, TextsGetTheSpecialTokensOfTheirModel) {
   const auto cut = encode_labelled_texts(sets, *tokenizer, {.max_length = 7}).train;
   EXPECT_EQ(tokens_of(*cut, 0), (std::vector<int64_t>{2, 5, 6, 3, 7, 8, 3}));
   EXPECT_FALSE(cut->has_types());
+  EXPECT_EQ(cut->num_cut(), 1);
+  EXPECT_EQ(pairs->num_cut(), 0);
   // A memory puts [CLS] and [SEP] around the block.
   const auto bare = encode_labelled_texts(sets, *tokenizer, {.special_tokens = false, .max_length = 20}).train;
   EXPECT_EQ(tokens_of(*bare, 0), (std::vector<int64_t>{5, 6, 3, 7, 8, 9}));

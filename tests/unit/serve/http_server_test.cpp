@@ -99,6 +99,8 @@ TEST_F(HttpServerTest, RefusesWhatIsBeyondItsLimits) {
       {"GET /" + std::string(9 << 10, 'a') + " HTTP/1.1\r\n\r\n", 414},
       {"POST / HTTP/1.1\r\nContent-Length: 8388609\r\n\r\n", 413},
       {"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n900000\r\n" + std::string(9 << 20, 'a'), 413},
+      {"POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\nGET / HTTP/1.1\r\n\r\n", 400},
+      {"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 400},
       {"not a request\r\n\r\n", 400},
       {"POST / HTTP/1.1\r\nContent-Length: -3\r\n\r\n", 400},
       {std::string("GET / HTTP/1.1\r\nA: \0\r\n\r\n", 24), 400}};

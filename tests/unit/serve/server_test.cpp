@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/json_value.h"
+#include "base/printable.h"
 #include "serve/attention_view.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/infer/decoding_cases.h"
@@ -202,6 +203,33 @@ TEST(Server, AnAnswerThatEndsInsideACharacterLeavesItToTheNext) {
   const std::string state = ask(*server, "GET", "/v1/sessions/" + id + "/state").body;
   const std::string loaded = ask(*server, "PUT", "/v1/sessions", state).json().at("id").as_string();
   EXPECT_EQ(text_of(id, R"("")"), text_of(loaded, R"("")"));
+}
+
+TEST(Server, EqualPromptsAreTextsOfTheirOwnUnlessASeedIsGiven) {
+  const auto server = serve();
+  const auto texts = [&](const std::string& seed) {
+    const Answer answer = complete(*server, R"("prompt": ["ab", "ab"], "max_tokens": 24)" + seed);
+    const base::Node choices = answer.json().at("choices");
+    return std::pair(choices.items().at(0).at("text"), choices.items().at(1).at("text"));
+  };
+  const auto drawn = texts(""), given = texts(R"(, "seed": 3)");
+  EXPECT_NE(drawn.first, drawn.second);
+  EXPECT_EQ(given.first, given.second);
+}
+
+// The beginning of the stop text stands in the text, so its characters wait.
+TEST(Server, AStopTextThatDoesNotComeMovesNoOffset) {
+  const auto server = serve();
+  const auto first_choice = [&](const std::string& stop) {
+    const Answer answer = complete(*server, R"("prompt": "ab", "max_tokens": 24, "seed": 3, "logprobs": 0)" + stop);
+    return answer.json().at("choices").items().at(0);
+  };
+  const base::Node free = first_choice("");
+  std::string text = free.at("text").as_string(), begun = text.substr(0, text.size() / 2);
+  while (!begun.empty() && base::first_invalid_utf8(begun)) begun.pop_back();
+  const base::Node held = first_choice(", \"stop\": " + base::to_json(base::Node(begun + "~never"), -1));
+  EXPECT_EQ(held.at("text"), free.at("text"));
+  EXPECT_EQ(held.at("logprobs").at("text_offset"), free.at("logprobs").at("text_offset"));
 }
 
 TEST(Server, AForkWithoutRoomForAllLeavesNone) {
