@@ -219,9 +219,10 @@ TEST_F(CommandLine, CompareWithoutHeldOutDataTrainsNothing) {
     command.insert(command.end(), more.begin(), more.end());
     return run(command);
   };
-  const Finished none = compare({"--set", "data.valid_fraction=0"});
+  const Finished none = compare({"--set", "study[0].data.valid_fraction=0"});
   EXPECT_EQ(none.status, 2) << none.out;
   EXPECT_TRUE(holds(none.err, "the data has no held-out part")) << none.err;
+  ASSERT_TRUE(std::filesystem::exists(out));
   for (const auto& found : std::filesystem::recursive_directory_iterator(out))
     EXPECT_FALSE(found.path().filename().string().starts_with("step-")) << found.path();
   const Finished seeds = compare({"--set", "train.seed=9223372036854775807", "--seeds", "2"});

@@ -37,7 +37,7 @@ TEST_F(CommandLine, SeveralPackedFilesTrainAsOneText) {
         << made.out;
   }
   const Finished taught = run({"finetune", "--model", folder_ / "run8", "--data", half, "--out", folder_ / "taught"});
-  EXPECT_TRUE(holds(taught.err, "expected the folder of an image set, found a text")) << taught.err;
+  EXPECT_TRUE(holds(taught.err, "expected the folder of an image set, found [data] of type \"text\"")) << taught.err;
   std::string records;
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) records += "{\"body\": \"" + line + "\\n\"}\n";
