@@ -11,6 +11,7 @@
 #include "base/file_io.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/node_path.h"
 #include "base/text_format.h"
 #include "bundle/bundle.h"
 #include "bundle/class_names.h"
@@ -222,6 +223,9 @@ base::Node table_of_argument(const std::string& argument, const std::string& opt
     const bool first = table.size() == 0;
     base::require(!part.empty() && (first || part.find('=') != std::string::npos),
                   "convert: {}: expected TYPE,KEY=VALUE,.., found {}", option, base::in_quotes(argument));
+    const std::string key = first ? "type" : base::assigned_key(part);
+    base::require(first || base::find_at(table, key) == nullptr, "convert: {}: {} is given twice", option,
+                  base::in_quotes(key));
     base::set_value(table, first && part.find('=') == std::string::npos ? "type=" + base::to_json(part, -1) : part);
     // Errors name the option.
     table.set_place_deep({std::make_shared<const std::string>(option), 0, 0});

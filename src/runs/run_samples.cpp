@@ -76,7 +76,7 @@ void RunSamples::take(int64_t step) {
   sample.text += writer.finish();
   std::ofstream file(path_, std::ios::binary | std::ios::app);
   file << base::to_json(to_node(sample), -1) + "\n" << std::flush;
-  base::require(file.good(), "{}: cannot be written: {}", path_, std::strerror(errno));
+  if (!file.good()) base::system_failure(path_, "cannot be written", errno);
   samples_.push_back(std::move(sample));
 }
 

@@ -13,6 +13,7 @@
 #include "base/machine.h"
 #include "base/progress.h"
 #include "base/text_format.h"
+#include "bundle/add_memory.h"
 #include "bundle/bundle.h"
 #include "bundle/class_names.h"
 #include "bundle/model_folder.h"
@@ -24,6 +25,7 @@
 #include "runs/run_samples.h"
 #include "weights/checkpoint.h"
 #include "weights/lora.h"
+#include "weights/task_memory.h"
 
 namespace mnemo::runs {
 namespace {
@@ -138,11 +140,23 @@ void require_same_settings(const TrainingOptions& options, const train::Trainer&
     for (const char* key : {"name", "about", "generate"}) node->erase(key);
   }
   const std::string found = difference(before, now, "");
+  const bool all_steps = trainer.steps_done() >= own.train.steps;
   base::require(
       found.empty(),
-      "{}: the run is finished, at step {}, so no step is left for other settings; expected train.steps above "
-      "that, or none changed, found {}",
-      options.folder, trainer.steps_done(), found);
+      "{}: the run is finished, at step {}, so no step is left for other settings; expected {}, or none changed, "
+      "found {}",
+      options.folder, trainer.steps_done(),
+      all_steps ? "train.steps above that" : "another train.patience or train.stop_at, or \"unset\"", found);
+}
+
+/// The model would be written without the tasks that were attached to it in its folder.
+void require_no_other_tasks(const std::string& model, const models::ModelOptions& own) {
+  if (!base::path_exists(base::join_path(model, bundle::kConfigFile))) return;
+  const models::ModelOptions there = models::read_model_options(bundle::model_table(model));
+  base::require(weights::tasks_of(there).tasks.size() <= weights::tasks_of(own).tasks.size(),
+                "{}: tasks are attached to this model, and the run would write it without them; detach them, or move "
+                "the folder away",
+                model);
 }
 
 /// The commands that made the run, a line each, with this one.
@@ -286,6 +300,7 @@ Training run_training(const TrainingOptions& options) {
     resume(options, experiment, trainer);
     if (trainer.done()) require_same_settings(options, trainer);
     training.was_finished = trainer.done();
+    require_no_other_tasks(base::join_path(options.folder, "model"), experiment.recipe.model);
   } else {
     require_folder(options);  // again: another process may have had the folder meanwhile
   }

@@ -94,7 +94,7 @@ void RunLog::add(const EvaluationPoint& point) {
 void RunLog::write_line(const base::Node& object) {
   const std::string line = base::to_json(object, -1) + "\n";
   const bool written = std::fwrite(line.data(), 1, line.size(), file_) == line.size() && std::fflush(file_) == 0;
-  base::require(written, "{}: cannot be written: {}", path_, std::strerror(errno));
+  if (!written) base::system_failure(path_, "cannot be written", errno);
 }
 
 }  // namespace mnemo::train

@@ -135,7 +135,7 @@ void TensorBoard::write_event(std::string_view event) {
   record += event;
   put_little_endian(record, masked_crc(event));
   const bool written = std::fwrite(record.data(), 1, record.size(), file_) == record.size() && std::fflush(file_) == 0;
-  base::require(written, "{}: cannot be written: {}", path_, std::strerror(errno));
+  if (!written) base::system_failure(path_, "cannot be written", errno);
 }
 
 }  // namespace mnemo::train

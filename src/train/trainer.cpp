@@ -129,6 +129,14 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
                 "training: 'train.schedule': this schedule lowers the rate when evaluations stop improving; expected "
                 "train.eval_every above 0, found {}",
                 options_.eval_every);
+  const char* measured = schedule_->needs_evaluations() ? "schedule"
+                         : options_.patience            ? "patience"
+                         : options_.stop_at             ? "stop_at"
+                                                        : nullptr;
+  base::require(measured == nullptr || task.has(data::Part::valid),
+                "training: 'train.{}' goes by held-out data; expected data.valid, or a data.valid_fraction above 0, "
+                "found none",
+                measured == nullptr ? "" : measured);
   if (options_.ema_decay) average_ = std::make_unique<WeightAverage>(model, *options_.ema_decay);
   if (options_.threads > 0) at::set_num_threads(static_cast<int>(options_.threads));
   generator_ = at::detail::createCPUGenerator();
@@ -320,7 +328,11 @@ void Trainer::require_finite(const StepOutcome& outcome) const {
       "training: step {}: the {} is {} at learning rate {:g}; the weights are as before this step; {}; try a lower "
       "train.optimiser.lr, a longer warm-up or a lower train.clip_norm",
       steps_ + 1, loss ? "loss" : "norm of the gradient", loss ? outcome.total : outcome.gradient_norm, outcome.lr,
-      checkpoint_.empty() ? "no checkpoint was written" : "the last good checkpoint is " + checkpoint_));
+      last_checkpoint()));
+}
+
+std::string Trainer::last_checkpoint() const {
+  return checkpoint_.empty() ? "no checkpoint was written" : "the last good checkpoint is " + checkpoint_;
 }
 
 void Trainer::take_average() {

@@ -165,6 +165,8 @@ class Trainer {
   /// `real`: of each of several parts with rows, its sequences with a real token.
   void commit(std::vector<core::State> states, const std::vector<double>& real);
   void require_finite(const StepOutcome& outcome) const;
+  void require_finite_weights() const;
+  std::string last_checkpoint() const;  ///< in words
   LossPoint loss_point(double lr);
   void evaluate(const RunHooks& hooks, RunLog* log);
   /// Whether the last evaluation has reached options.stop_at.

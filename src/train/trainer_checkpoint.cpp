@@ -111,7 +111,24 @@ void require_same_order(const weights::CheckpointReader& reader, const TrainOpti
 
 }  // namespace
 
+/// The update itself may have left the finite numbers, which no later step would bring back.
+void Trainer::require_finite_weights() const {
+  weights::NamedTensors all = weights::model_tensors(model_);
+  if (average_) {
+    const weights::NamedTensors average = average_->state();
+    all.insert(all.end(), average.begin(), average.end());
+  }
+  for (const auto& [name, tensor] : all) {
+    if (!tensor.is_floating_point() || tensor.isfinite().all().item<bool>()) continue;
+    throw base::NotFinite(
+        fmt::format("training: step {}: '{}' is not finite after the update, so it is not saved; {}; try a lower "
+                    "train.optimiser.lr",
+                    steps_, name, last_checkpoint()));
+  }
+}
+
 std::string Trainer::save() {
+  require_finite_weights();
   if (group_) require_equal_ranks();
   const weights::NamedTensors optimiser = whole_optimiser_state(), carried = carried_state();
   if (writes()) checkpoint_ = write_checkpoint(optimiser, carried);
@@ -270,6 +287,7 @@ void Trainer::load(const weights::CheckpointReader& reader) {
                 "{}: state of {} parts of the batch, expected {}: accumulate must stay the same", where(kTrainer),
                 counters[4], expected_parts);
 
+  require_same_order(reader, options_, where(kOptions));
   load_weights(reader);
   load_states(reader, expected_parts);
   const weights::TensorFile position = reader.tensors(kData);
@@ -281,7 +299,6 @@ void Trainer::load(const weights::CheckpointReader& reader) {
   } catch (const base::InputError& error) {
     base::input_error("{}: {}", where(kData), error.what());
   }
-  require_same_order(reader, options_, where(kOptions));
   restore_generator(generator_, own, "generator.cpu", where(kTrainer));
   const at::Device device = core::device_of(model_);
   if (!device.is_cpu()) {

@@ -132,6 +132,13 @@ TEST_F(RunUse, ResultsThatAreNotFiniteHaveStatusOne) {
                                  "train.optimiser.lr=1e30"});
   EXPECT_EQ(training.status, 1) << training.err;
   EXPECT_TRUE(holds(training.err, "training: step 2: the loss is nan at learning rate 1e+30")) << training.err;
+  // What a last step leaves is no model.
+  const Finished last = run({"train", recipe_, "--data", text_, "--out", folder_ / "last", "--quiet", "--set",
+                             "train.optimiser.lr=1e60", "--set", "train.steps=1"});
+  EXPECT_EQ(last.status, 1) << last.err;
+  EXPECT_TRUE(holds(last.err, "is not finite after the update, so it is not saved")) << last.err;
+  for (const char* made : {"/model", "/step-00000001"})
+    EXPECT_FALSE(std::filesystem::exists(folder_ / "last" + made)) << made;
   const std::string model = trained("run") + "/model", weights = model + "/model.safetensors";
   weights::TensorFile file = weights::read_safetensors(weights);
   for (auto& [name, tensor] : file.tensors) {

@@ -146,7 +146,8 @@ TEST(Foreign, WhatCannotBeHonouredIsNamed) {
   refused(R"({"architecture": "vit_base_patch16_224", "model_args": 3})", {"model_args", "table"});
   refused(R"({"architectures": ["ViTForImageClassification"], "hidden_act": "relu"})", {"hidden_act", "gelu", "relu"});
   refused(R"({"architectures": ["ViTForImageClassification"], "hidden_size": 0})", {"hidden_size", "0"});
-  refused(R"({"architectures": ["ViTForImageClassification"], "is_causal": true})", {"is_causal", "expected false"});
+  refused(R"({"architectures": ["ViTForImageClassification"], "is_causal": true})",
+          {"is_causal", "expected boolean false"});
   refused(R"({"architectures": ["ViTForImageClassification"], "hidden_size": "x"})", {"'hidden_size'", "string"});
   refused(R"({"architectures": ["ViTForImageClassification"], "attention_probs_dropout_prob": 0.1})",
           {"attention_probs_dropout_prob", "0.1"});
