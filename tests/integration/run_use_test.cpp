@@ -138,7 +138,7 @@ TEST_F(RunUse, ResultsThatAreNotFiniteHaveStatusOne) {
   EXPECT_EQ(last.status, 1) << last.err;
   EXPECT_TRUE(holds(last.err, "is not finite after the update, so it is not saved")) << last.err;
   for (const char* made : {"/model", "/step-00000001"})
-    EXPECT_FALSE(std::filesystem::exists(folder_ / "last" + made)) << made;
+    EXPECT_FALSE(std::filesystem::exists(folder_ / (std::string("last") + made))) << made;
   const std::string model = trained("run") + "/model", weights = model + "/model.safetensors";
   weights::TensorFile file = weights::read_safetensors(weights);
   for (auto& [name, tensor] : file.tensors) {
