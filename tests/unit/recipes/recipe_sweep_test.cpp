@@ -163,7 +163,8 @@ TEST_F(Sweeps, TheCommandLineReachesIntoASweepAndWinsOverIt) {
       [&] { read(with("\"model.memory[0].num_mem_tokens\" = [1, 3]\n"), {"model.memory=[]"}); },
       {"'model.memory'", "sweeps over 'model.memory[0].num_mem_tokens'", "expected another list in a copy"});
   const std::string cache =
-      "data.train = \"x.txt\"\n[[model.memory]]\ntype = \"segment_cache\"\n[sweep]\n\"model.memory[0].mem_len\" = [2, 8]\n";
+      "data.train = \"x.txt\"\n[[model.memory]]\ntype = \"segment_cache\"\n[sweep]\n\"model.memory[0].mem_len\" = [2, "
+      "8]\n";
   test::expect_error<base::InputError>([&] { read(cache, {"model.memory.0.mem_len=4"}); },
                                        {"sweeps over 'model.memory[0].mem_len'"});
   test::expect_error<base::InputError>(
