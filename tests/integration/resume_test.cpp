@@ -63,7 +63,8 @@ TEST_F(Resume, ARefusedOneLeavesTheRunAsItWas) {
       {{"--data", folder_ / "letters.txt"},
        "the data of the recipe are not those of the run (data.train): another vocabulary.json"},
       {{"--set", "train.batch_size=2"}, "step-00000003/"},
-      {{"--set", "train.seed=1"}, "data.safetensors: data position: expected batch_size, shuffle, seed = 4, 0, 1"},
+      {{"--set", "train.seed=1"},
+       "train.json: the run has train.seed = 0, and its data can only continue with the same value; found 1"},
       {{"--set", "train.ema_decay=0.9"}, "train.ema_decay is set"},
   };
   for (const auto& [more, words] : cases) {

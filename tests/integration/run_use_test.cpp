@@ -127,6 +127,16 @@ TEST_F(RunUse, WeightsThatAreNotFiniteAreFoundByName) {
   }
 }
 
+TEST_F(RunUse, WhatGoesByHeldOutDataNeedsSome) {
+  for (const std::string rule : {"patience", "stop_at", "schedule"}) {
+    const Finished training = run({"train", recipe_, "--data", text_, "--out", folder_ / "none", "--quiet", "--set",
+                                   "data.valid_fraction=0", "--set", "train.eval_every=1", "--set",
+                                   "train." + rule + (rule == "schedule" ? "=plateau" : "=1")});
+    EXPECT_EQ(training.status, 2) << rule;
+    EXPECT_TRUE(holds(training.err, "'train." + rule + "' goes by held-out data")) << training.err;
+  }
+}
+
 TEST_F(RunUse, ResultsThatAreNotFiniteHaveStatusOne) {
   const Finished training = run({"train", recipe_, "--data", text_, "--out", folder_ / "diverged", "--quiet", "--set",
                                  "train.optimiser.lr=1e30"});
