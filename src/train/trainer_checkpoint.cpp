@@ -95,7 +95,8 @@ core::State load_state(const core::Model& model, const std::map<std::string, at:
 void require_same_order(const weights::CheckpointReader& reader, const TrainOptions& options,
                         const std::string& where) {
   if (!reader.has(kOptions)) return;
-  const base::Node before = base::parse_json(reader.file(kOptions), where), now = base::write_options(options);
+  const base::Node before = base::parse_json(reader.file(kOptions), where);
+  const base::Node now = base::write_options(base::read_options<TrainOptions>(base::write_options(options)));
   for (const char* key : {"batch_size", "shuffle", "seed"}) {
     const base::Node* old = before.find(key);
     base::require(old == nullptr || *old == now.at(key),

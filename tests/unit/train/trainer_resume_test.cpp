@@ -167,7 +167,7 @@ TEST_F(TrainerTest, ResumeRefusesAnotherRunsCheckpoint) {
   options.accumulate = 1;
   Run sgd = make(options, {});
   test::expect_error<base::InputError>([&] { sgd.trainer->resume(report.checkpoint); },
-                                       {"optimiser.safetensors", "exp_avg"});
+                                       {"train.json", "has the optimizer \"adamw\"; expected the same, found \"sgd\""});
 }
 
 TEST_F(TrainerTest, APlateauNeedsEvaluations) {
