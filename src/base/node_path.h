@@ -14,8 +14,8 @@ void set_at(Node& root, std::string_view key, Node value);
 /// The value at such a key; null if there is none. Throws InputError for an invalid key.
 const Node* find_at(const Node& root, std::string_view key);
 
-/// The key of an assignment "KEY=VALUE", without blanks around it and with indices in brackets: "model.memory[0].type" of
-/// "model.memory.0.type =x". Throws InputError as set_value does.
+/// The key of an assignment "KEY=VALUE", without blanks around it and with indices in brackets: "model.memory[0].type"
+/// of "model.memory.0.type =x". Throws InputError as set_value does.
 std::string assigned_key(std::string_view assignment);
 
 }  // namespace mnemo::base

@@ -34,8 +34,8 @@ class TextConfig {
   int64_t token(std::string_view key, int64_t otherwise, int64_t words) const;
   /// Throws InputError if `alias`, another name that transformers has for `key`, is there with another value.
   void require_alias(std::string_view alias, std::string_view key, int64_t value) const;
-  /// Throws InputError where `is_causal` is there: in transformers true changes the encoder of a model of pairs, false and
-  /// null its decoder.
+  /// Throws InputError where `is_causal` is there: in transformers true changes the encoder of a model of pairs, false
+  /// and null its decoder.
   void require_no_causal() const;
   /// Throws InputError where `is_causal` is there and not true, since null is false in transformers, and unless every
   /// layer has attention of that type, as `layer_types` would otherwise deny.

@@ -24,8 +24,8 @@ struct TableHead {
   size_t distinct(size_t column, size_t skipped = 0) const;
 };
 
-/// Reads at most 200 records from the first 64 KiB, unpacked, or from more where they hold no two lines; what is cut off
-/// at their end is left out. `kind` is that of the file's name unless it is given.
+/// Reads at most 200 records from the first 64 KiB, unpacked, or from more where they hold no two lines; what is cut
+/// off at their end is left out. `kind` is that of the file's name unless it is given.
 TableHead read_table_head(const std::string& path, std::optional<TableKind> kind = {});
 
 /// Whether the word is one of these, whatever its case.
