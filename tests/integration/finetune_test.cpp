@@ -127,6 +127,15 @@ TEST_F(TaskRuns, AModelDataAndANameAreEnoughToFinetune) {
   EXPECT_TRUE(base::path_exists(out + "/clothes.task.safetensors"));
   EXPECT_TRUE(holds(content(out + "/model/README.md"), "mnemo finetune --model backbone --name clothes --data set"));
   ASSERT_EQ(run({"attach", backbone_, out + "/clothes.task.safetensors", "--out", joined_}).status, 0);
+  // A task that is attached in the run's folder is not lost.
+  const std::string shoes = folder_ / "shoes";
+  ASSERT_EQ(run({"finetune", "--model", backbone_, "--data", images_, "--name", "shoes", "--out", shoes, "--set",
+                 "train.steps=2", "--quiet"})
+                .status,
+            0);
+  ASSERT_EQ(run({"attach", out, shoes + "/shoes.task.safetensors"}).status, 0);
+  expect_refused({"finetune", "--resume", out, "--set", "train.steps=3"}, {"tasks are attached to this model"});
+  ASSERT_EQ(run({"detach", out, "shoes"}).status, 0);
   EXPECT_EQ(run({"finetune", "--resume", out, "--set", "train.steps=3", "--quiet"}).status, 0);
   EXPECT_EQ(result({"eval", out, "--json"}).at("predictions").as_int(), 6);
   expect_refused({"finetune", "--model", backbone_}, {"--model needs --data DIR"});
