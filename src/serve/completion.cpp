@@ -63,20 +63,16 @@ void Completion::begin(const infer::TextSession& text, Commit commit) {
         true);
   });
   try {
-    infer::GenerateOptions options = options_of(text);
-    const bool draws_seed = request_.session.empty() && !request_.sampling.contains("seed");
     infer::TextSession opened = text;
-    opened.session().set_sampling(options);
     for (infer::TextSession::Prompt& prompt : prompts_) {
       if (text.session().position() == 0) continue;  // what stands in front of a text has been read
       prompt.tokens.erase(prompt.tokens.begin(), prompt.tokens.begin() + prompt.leading);
       prompt.leading = 0;
     }
     for (size_t p = 0; p < prompts_.size(); ++p) {
-      if (p > 0 && draws_seed) {  // equal prompts get texts of their own
-        options.seed = random_seed();
-        opened.session().set_sampling(options);
-      }
+      // Where no seed is given each prompt has one of its own, so equal prompts get different texts.
+      const infer::GenerateOptions options = options_of(text);
+      opened.session().set_sampling(options);
       finished_.tokens_in += static_cast<int64_t>(prompts_[p].tokens.size());
       const size_t first = p * static_cast<size_t>(request_.n);
       for (size_t i = 0; i < static_cast<size_t>(request_.n); ++i) {

@@ -133,10 +133,12 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
                          : options_.patience            ? "patience"
                          : options_.stop_at             ? "stop_at"
                                                         : nullptr;
-  base::require(measured == nullptr || task.has(data::Part::valid),
-                "training: 'train.{}' goes by held-out data; expected data.valid, or a data.valid_fraction above 0, "
-                "found none",
-                measured == nullptr ? "" : measured);
+  if (measured != nullptr) {
+    base::require(task.has(data::Part::valid),
+                  "training: 'train.{}' goes by held-out data; expected data.valid, or a data.valid_fraction above 0, "
+                  "found none",
+                  measured);
+  }
   if (options_.ema_decay) average_ = std::make_unique<WeightAverage>(model, *options_.ema_decay);
   if (options_.threads > 0) at::set_num_threads(static_cast<int>(options_.threads));
   generator_ = at::detail::createCPUGenerator();

@@ -142,7 +142,7 @@ TEST_F(RunUse, ResultsThatAreNotFiniteHaveStatusOne) {
                                  "train.optimiser.lr=1e30"});
   EXPECT_EQ(training.status, 1) << training.err;
   EXPECT_TRUE(holds(training.err, "training: step 2: the loss is nan at learning rate 1e+30")) << training.err;
-  // What a last step leaves is no model.
+  // Weights that are not finite are not written, not even by the last step.
   const Finished last = run({"train", recipe_, "--data", text_, "--out", folder_ / "last", "--quiet", "--set",
                              "train.optimiser.lr=1e60", "--set", "train.steps=1"});
   EXPECT_EQ(last.status, 1) << last.err;

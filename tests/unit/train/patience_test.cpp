@@ -216,7 +216,7 @@ class HigherIsBetter : public PatienceTest {
   }
 };
 
-// Whoever adds patience on the way would otherwise end without weights.
+// Patience that is added on the way would otherwise end without weights.
 TEST_F(HigherIsBetter, PatienceIsRefusedWhereTheBestWeightsWereNotKept) {
   options_.save_every = 0;
   const auto model = test::small_model(corpus_.tokenizer->size(), {});
