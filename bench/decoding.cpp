@@ -163,8 +163,9 @@ void compare_decoding_with_bars(const DecodingResults& results, Bars& bars) {
     const std::string table = row.batch == 1 ? "decoding" : fmt::format("decoding.batch_{}", row.batch);
     for (const DecodingPeer& peer : row.peers) {
       const std::string what = fmt::format("{}, times {}", row.what(), peer.name);
-      bars.at_least(fmt::format("{}.{}", table, peer.name), row.precision, peer.ratio.median, what);
-      bars.at_least(fmt::format("{}.{}.{}", table, row.bench_case, peer.name), row.precision, peer.ratio.median, what);
+      const std::string own = fmt::format("{}.{}.{}", table, row.bench_case, peer.name);  // before that of all cases
+      bars.at_least(bars.has(own, row.precision) ? own : fmt::format("{}.{}", table, peer.name), row.precision,
+                    peer.ratio.median, what);
       bars.at_least(fmt::format("{}.{}", table, peer.name), fmt::format("{}_{}", row.precision, row.context),
                     peer.ratio.median, what);
     }

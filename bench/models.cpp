@@ -20,7 +20,8 @@ constexpr int64_t kNear = 64, kMiddle = 1024, kFar = 16384;  ///< positions in g
 struct ModelRow {
   std::string bench_case, job, bars;  ///< bars: the table in the file of bars
   Rounds seconds;                     ///< per training step, or per token
-  std::optional<Rounds> stock, best;  ///< how many times as fast as the peer
+  std::optional<Rounds> stock, best;  ///< how many times as fast as the peer, which computes in float32
+  std::optional<Rounds> autocast;     ///< as the better peer in bf16 by autocast
   std::optional<Rounds> share;        ///< of G, the fastest matrix product of the same rounds
   std::optional<double> allocated;    ///< bytes of tensors per token
 };
@@ -35,25 +36,29 @@ struct ModelResults {
 };
 
 /// Alternates between ours and the peers, so that changes of the machine's speed affect all alike; ratios are medians
-/// over the rounds. Each round ends with `after`.
+/// over the rounds. Each round ends with `after`. `autocast`: the same request in bf16, if it is asked.
 ModelRow measure_job(
     int64_t repeats, int64_t count, const BenchPeers& peers, const std::string& request,
-    const std::function<double()>& ours, const std::function<void()>& after = [] {}) {
-  std::vector<double> times, stock, best;
+    const std::function<double()>& ours, const std::function<void()>& after = [] {}, const std::string& autocast = {}) {
+  std::vector<double> times, stock, best, rounded;
+  const bool in_bf16 = peers.best && !autocast.empty();
   for (int64_t round = -1; round < repeats; ++round) {
     const double mine = ours();
     const double theirs = peers.stock ? peers.stock->seconds(request) : 0,
-                 tuned = peers.best ? peers.best->seconds(request) : 0;
+                 tuned = peers.best ? peers.best->seconds(request) : 0,
+                 cast = in_bf16 ? peers.best->seconds(autocast) : 0;
     after();
     if (round < 0) continue;  // warm-up
     times.push_back(mine / static_cast<double>(count));
     stock.push_back(theirs / mine);
     best.push_back(tuned / mine);
+    rounded.push_back(cast / mine);
   }
   ModelRow measured;
   measured.seconds = rounds_of(times);
   if (peers.stock) measured.stock = rounds_of(stock);
   if (peers.best) measured.best = rounds_of(best);
+  if (in_bf16) measured.autocast = rounds_of(rounded);
   return measured;
 }
 
@@ -82,11 +87,14 @@ void measure_case(const BenchArguments& arguments, const BenchCase& bench_case, 
        {std::tuple{ops::ProductPrecision::float32, "training step", "train." + bench_case.name},
         {ops::ProductPrecision::bf16, "training step in bf16", std::string("train_bf16")}}) {
     double best = 0;
-    ModelRow& row = add(name, bars,
-                        measure_job(
-                            arguments.repeats, steps, peers, fmt::format("train {}", steps),
-                            [&, chosen = precision] { return subject.train(steps, chosen); },
-                            [&] { best = std::max(best, product.measure()); }));
+    const std::string request = fmt::format("train {}", steps);
+    ModelRow& row = add(
+        name, bars,
+        measure_job(
+            arguments.repeats, steps, peers, request,
+            [&, chosen = precision] { return subject.train(steps, chosen); },
+            [&] { best = std::max(best, product.measure()); },
+            precision == ops::ProductPrecision::bf16 ? request + " bf16" : std::string()));
     row.share = share_of(products / best, row.seconds);
     results.product = std::max(results.product, best);
   }
@@ -118,6 +126,7 @@ void compare_with_bars(const ModelResults& results, Bars& bars) {
     if (row.share) bars.at_least(row.bars, "share", row.share->median, what + ", share of G");
     if (row.stock) bars.at_least(row.bars, "stock", row.stock->median, what + ", times stock");
     if (row.best) bars.at_least(row.bars, "best", row.best->median, what + ", times best");
+    if (row.autocast) bars.at_least(row.bars, "autocast", row.autocast->median, what + ", times autocast");
     if (row.job == fmt::format("token at {}", kMiddle)) allocated = row.allocated;
     if (allocated && row.job == fmt::format("token at {}", kFar)) {
       const double growth = *allocated > 0 ? *row.allocated / *allocated : *row.allocated > 0 ? INFINITY : 1.0;
@@ -135,6 +144,7 @@ base::Node model_figures(const ModelResults& results) {
     base::Node row = base::Node::table({{"case", m.bench_case}, {"job", m.job}, {"seconds", as_node(m.seconds)}});
     if (m.stock) row.set("times_stock", as_node(*m.stock));
     if (m.best) row.set("times_best", as_node(*m.best));
+    if (m.autocast) row.set("times_autocast", as_node(*m.autocast));
     if (m.share) row.set("share_of_product", as_node(*m.share));
     if (m.allocated) row.set("allocated", *m.allocated);
     rows.push_back(row);
@@ -148,13 +158,14 @@ base::Node model_figures(const ModelResults& results) {
 std::string model_text(const ModelResults& results, bool peers) {
   using Align = base::TextTable::Align;
   base::TextTable table(
-      {"case", "job", "ms, median", "least", "most", "share of G", "x stock", "x best", "KB allocated"},
+      {"case", "job", "ms, median", "least", "most", "share of G", "x stock", "x best", "x autocast",
+       "KB allocated"},
       {Align::left, Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right,
-       Align::right});
+       Align::right, Align::right});
   for (const ModelRow& m : results.measured) {
     table.add_row({m.bench_case, m.job, fmt::format("{:.3f}", m.seconds.median * 1e3),
                    fmt::format("{:.3f}", m.seconds.least * 1e3), fmt::format("{:.3f}", m.seconds.most * 1e3),
-                   range_text(m.share), range_text(m.stock), range_text(m.best),
+                   range_text(m.share), range_text(m.stock), range_text(m.best), range_text(m.autocast),
                    m.allocated ? fmt::format("{:.1f}", *m.allocated / 1e3) : std::string()});
   }
   std::string text = fmt::format("G {:.1f} GFLOP/s, the best of all rounds\n\n{}\n", results.product / 1e9,
@@ -174,7 +185,8 @@ std::string model_text(const ModelResults& results, bool peers) {
     text +=
         "x stock, x best: how many times faster than the same model in eager PyTorch as installed, and with fused "
         "AdamW and the same "
-        "two process settings, both in float32; median and range, rounds turn about\n";
+        "two process settings, both in float32; x autocast: than the latter in bf16 by autocast; median and range, rounds "
+        "turn about\n";
   }
   return text;
 }

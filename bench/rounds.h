@@ -41,6 +41,7 @@ class Bars {
   /// Throws InputError if the file cannot be read.
   explicit Bars(const std::string& path, const std::string& kind = "");
 
+  bool has(const std::string& table, const std::string& key) const { return find(table, key).has_value(); }
   /// `table` may be nested ("kernels.causal"); the message starts with `what`.
   void at_least(const std::string& table, const std::string& key, double value, const std::string& what);
   void at_most(const std::string& table, const std::string& key, double value, const std::string& what);

@@ -4,7 +4,7 @@
                  TENSORS: safetensors with Mnemo's parameters and the tokens; --compile: forward passes by torch.compile; then the line "ready"
   check          -> JSON: loss and gradient norm of the first training step, the most likely next tokens of a text fed token by token,
                     the held-out loss
-  train N        -> seconds for N training steps
+  train N [bf16] -> seconds for N training steps, in bf16 by autocast
   generate P N   -> seconds for N tokens, starting at position P
   prompt P N     -> seconds from a prompt of N tokens to the next one; P: float32 or bf16
   after N        -> the most likely token after that prompt, float32
@@ -78,10 +78,11 @@ class Peer:
         return json.dumps({"loss": loss, "gradient_norm": norm, "tokens": self.likeliest(),
                            "held_out": self.held_out(segment) if segment else 0.0})
 
-    def train(self, steps):
+    def train(self, steps, precision="float32"):
         begin = time.perf_counter()
         for _ in range(steps):
-            self.backward()
+            with torch.autocast(torch.device(self.device).type, torch.bfloat16, enabled=precision == "bf16"):
+                self.backward()
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
             self.optimiser.step()
         if self.device != "cpu":

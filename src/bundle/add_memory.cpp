@@ -286,10 +286,14 @@ Converted add_memory(const ConvertOptions& options) {
   content.files = made.format != nullptr ? text_files_of(folder) : files_beside(folder);
   content.files.erase(kSourceConfig);
   const std::string name = std::filesystem::path(folder).lexically_normal().filename().string();
+  const std::string fresh = result.fresh == 0 ? std::string()
+                                              : fmt::format(", {} of them fresh: train it on before use",
+                                                            base::grouped(result.fresh));
   content.card = fmt::format(
-      "---\nlibrary_name: mnemo\n---\n\n# {0} with memory\n\n{1} parameters, {2} of them fresh: train it on before "
-      "use.\n\nMade with Mnemo {3} from `{0}` by mnemo convert.\n",
-      name, base::grouped(result.parameters), base::grouped(result.fresh), base::this_machine().mnemo);
+      "---\nlibrary_name: mnemo\n---\n\n# {0} {1}\n\n{2} parameters{3}.\n\nMade with Mnemo {4} from `{0}` by mnemo "
+      "convert.\n",
+      name, options.lora ? "with merged LoRA" : "with memory", base::grouped(result.parameters), fresh,
+      base::this_machine().mnemo);
   write_bundle(options.out, content);
   return result;
 }

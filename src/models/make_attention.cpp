@@ -55,6 +55,8 @@ void require_layers(const std::vector<base::TypedOptions>& memories, int64_t num
     base::require(!chosen->empty(), "{}: expected at least one layer (all: leave the key out), found none",
                   memory.where("layers"));
     for (const int64_t number : *chosen) {
+      base::require(std::count(chosen->begin(), chosen->end(), number) == 1,
+                    "{}: expected each number once, found {} again", memory.where("layers"), number);
       base::require(number < num_layers, "{}: expected numbers of layers, 0 to {}, found {}", memory.where("layers"),
                     num_layers - 1, number);
     }

@@ -10,16 +10,11 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
-#include "base/log.h"
 #include "base/nearest.h"
 #include "base/node_path.h"
-#include "base/text_format.h"
-#include "bundle/add_memory.h"
-#include "bundle/bundle.h"
-#include "bundle/published_config.h"
 #include "models/presets.h"
-#include "models/replaced_attention.h"
-#include "text/open_tokenizer.h"
+#include "recipes/assignments.h"
+#include "recipes/model_from.h"
 
 namespace mnemo::recipes {
 namespace {
@@ -60,31 +55,6 @@ void resolve_paths(base::Node& recipe) {
   }
 }
 
-/// Both spellings of "optimizer" are accepted; keys of recipes are written with an s.
-std::string spelled(std::string key) {
-  constexpr std::string_view kOther = "optimizer", kOurs = "optimiser";
-  for (size_t at = key.find(kOther); at != std::string::npos; at = key.find(kOther, at)) key.replace(at, 9, kOurs);
-  return key;
-}
-
-void spell_keys(base::Node& node) {
-  if (node.is_array()) {
-    for (base::Node& item : node.items()) spell_keys(item);
-  } else if (node.is_table()) {
-    for (base::Node::Member& member : node.members()) {
-      member.key = spelled(std::move(member.key));
-      spell_keys(member.value);
-    }
-  }
-}
-
-void assign(base::Node& root, const std::string& assignment) {
-  const size_t equals = std::min(assignment.find('='), assignment.size());
-  base::set_value(root, spelled(assignment.substr(0, equals)) + assignment.substr(equals));
-}
-
-std::string key_of(const std::string& assignment) { return spelled(base::assigned_key(assignment)); }
-
 constexpr int kMaxBases = 8;
 
 /// A recipe file with its `base` under it and its `set` carried out.
@@ -112,169 +82,11 @@ base::Node read_with_bases(const std::string& path, int depth = 0) {
   return root;
 }
 
-/// Whether a table names a file or folder under the key.
-bool names(const base::Node& table, const char* key) {
-  const base::Node* value = table.is_table() ? table.find(key) : nullptr;
-  return value != nullptr && value->is_string() && value->as_string() != "unset" && !value->as_string().empty();
-}
-
-/// Whether the recipe starts from a published model that has its tokenizer.
-bool starts_with_tokenizer(const base::Node& recipe) {
-  const base::Node* model = recipe.find("model");
-  if (model == nullptr || !names(*model, "from")) return false;
-  const std::string folder = bundle::find_model_folder(model->at("from").as_string());
-  return base::is_folder(folder) && bundle::find_published(folder).format != nullptr && text::has_tokenizer(folder);
-}
-
-/// A tokenizer that is set on the command line, or is that of a model set there, wins over the keys of the recipe that
-/// describe a vocabulary to make.
-void prefer_tokenizer(base::Node& recipe, const std::vector<std::string>& assignments) {
-  const auto is_set = [&](const std::string& key) {
-    return std::any_of(assignments.begin(), assignments.end(),
-                       [&](const std::string& one) { return key_of(one) == key; });
-  };
-  const auto assigned = [&](const std::string& key) { return is_set("data." + key); };
-  base::Node* data = recipe.find("data");
-  if (data == nullptr || !data->is_table()) return;
-  const bool given = names(*data, "tokenizer"), whole = assigned("tokenizer") && given;
-  if (!whole && (given || assigned("unit") || !is_set("model.from") || !starts_with_tokenizer(recipe))) return;
-  std::vector<std::string> left_out;
-  for (const char* key : {"unit", "joint", "min_count", "max_vocabulary"}) {
-    if (!data->contains(key) || assigned(key)) continue;
-    data->erase(key);
-    left_out.push_back(fmt::format("data.{}", key));
-  }
-  if (!left_out.empty())
-    base::log_info("{} is the vocabulary; the recipe's {} {} not used",
-                   whole ? "data.tokenizer" : "the tokenizer of model.from", base::listed(left_out, 4),
-                   left_out.size() == 1 ? "is" : "are");
-}
-
-/// A model set on the command line wins over the recipe's preset and what changes that.
-void prefer_model(base::Node& recipe, const std::vector<std::string>& assignments) {
-  base::Node* model = recipe.find("model");
-  base::Node set = base::Node::table();
-  for (const std::string& one : assignments)
-    if (key_of(one) == "model.from") base::set_value(set, one);
-  if (set.size() == 0 || set.at("model").at("from") == base::Node("unset") || model == nullptr || !model->is_table() ||
-      !names(*model, "preset"))
-    return;
-  std::vector<std::string> left_out;
-  for (const char* key : {"preset", "embedding", "backbone", "head", "tokens"}) {
-    if (!model->contains(key)) continue;
-    model->erase(key);
-    left_out.push_back(fmt::format("model.{}", key));
-  }
-  if (!left_out.empty())
-    base::log_info("model.from is the model; the recipe's {} {} not used", base::listed(left_out, 5),
-                   left_out.size() == 1 ? "is" : "are");
-}
-
-bool changes_study(const std::string& assignment) {
-  const std::string key = key_of(assignment), first = key.substr(0, key.find_first_of(".["));
-  return first == "study" || first == "sweep" || key == "name" || key == "about";
-}
-
-/// Throws InputError where an assignment would give every point of a sweep the same value under its old name.
-void require_not_swept(const base::Node& root, const std::vector<std::string>& assignments,
-                       const std::vector<RecipeStudy>& studies) {
-  for (const std::string& assignment : assignments) {
-    const std::string key = key_of(assignment);
-    for (size_t s = 0; s < studies.size() && !changes_study(assignment); ++s) {
-      for (const SweepAxis& axis : studies[s].sweep.axes) {
-        for (const std::string& swept : axis.keys) {
-          const auto is_inside = [](const std::string& inner, const std::string& outer) {
-            return inner.starts_with(outer) &&
-                   (inner.size() == outer.size() || inner[outer.size()] == '.' || inner[outer.size()] == '[');
-          };
-          if (axis.values.size() < 2 || swept.find('.') == swept.npos) continue;  // the name of a tie
-          const std::string plain = base::assigned_key(swept + "=");
-          if ((!is_inside(key, plain) && !is_inside(plain, key))) continue;
-          std::string list;  // a key in quotes cannot be set
-          for (const std::string& start : {fmt::format("study[{}].sweep.", s), std::string("sweep.")})
-            if (list.empty() && base::find_at(root, start + swept) != nullptr) list = start + swept;
-          base::input_error("--set: '{}': the study '{}' sweeps over '{}'; expected {}, or --variant for one of them",
-                            key, studies[s].name, swept,
-                            list.empty() ? "another list in a copy of the recipe"
-                                         : fmt::format("the values of its points, --set '{}=[...]'", list));
-        }
-      }
-    }
-  }
-}
-
 /// A [data] table without a type gets the default one; said aloud, so that a study with another type replaces it.
 void name_data_type(base::Node& recipe) {
   base::Node* data = recipe.find("data");
   if (data != nullptr && data->is_table() && data->find("type") == nullptr)
     data->set("type", tasks::TaskTypes::all().default_type);
-}
-
-/// When the attention of the model `under` is replaced, the options that its weights need are kept.
-void keep_for_attention(base::Node& model, const base::Node& under) {
-  const models::BackboneOptions before = models::read_model_options(under).backbone;
-  base::Node* backbone = model.find("backbone");
-  if (!backbone->is_table() || base::type_of(*backbone) != before.type || backbone->find("attention") == nullptr)
-    return;
-  const base::Node& said = backbone->at("attention");
-  const base::Node attention = said.is_table() ? said : base::Node::table({{"type", said}});
-  if (base::type_of(attention) == before.stack().attention.type()) return;
-  backbone->set("attention", models::replaced_attention(before, attention, said.place().text()));
-}
-
-/// The tokenizer of a published model is that of its data too, unless the recipe names another vocabulary.
-void take_tokenizer(const std::string& from, base::Node& recipe) {
-  base::Node data = recipe.contains("data") ? recipe.at("data") : base::Node::table();
-  if (!data.is_table()) return;
-  const auto said = [&](const char* key) { return names(data, key); };
-  const bool has_vocabulary = said("tokenizer") || said("unit");
-  const std::string folder = bundle::find_model_folder(from);
-  if (has_vocabulary || bundle::find_published(folder).format == nullptr) return;
-  const std::string type = said("type") ? data.at("type").as_string() : tasks::TaskTypes::all().default_type;
-  const auto keys = tasks::TaskTypes::all().options.types();
-  if (std::find(keys.begin(), keys.end(), type) == keys.end()) return;  // refused with its place where it is read
-  const std::vector<base::OptionDoc> docs = tasks::TaskTypes::all().options.describe(type);
-  if (std::none_of(docs.begin(), docs.end(), [](const base::OptionDoc& doc) { return doc.path == "tokenizer"; }))
-    return;
-  base::require(text::has_tokenizer(folder),
-                "recipe: 'model.from': {} has no tokenizer, which the model's tokens come from; copy its files there "
-                "(tokenizer.json, or vocab.json and merges.txt), or name their folder in data.tokenizer",
-                folder);
-  data.set("tokenizer", folder);
-  recipe.set("data", std::move(data));
-}
-
-/// A recipe whose [model] is that of the folder it starts `from`, under the other keys, with the folder as `init`.
-base::Node with_folder(const base::Node& recipe) {
-  const base::Node& model = recipe.at("model");
-  const base::Node* from = model.find("from");
-  const base::Node* preset = model.find("preset");
-  base::require(preset == nullptr || preset->is_null() || preset->as_string() == "unset",
-                "{}: 'model.from' and 'model.preset' are mutually exclusive; leave one out, or set it to \"unset\"",
-                from->place().text());
-  if (from->is_string() && from->as_string().empty()) {  // to be given; see experiment::make_experiment
-    base::Node open = recipe, fresh = model;
-    fresh.erase("from");
-    open.set("model", fresh);
-    open.set("init", "");
-    return open;
-  }
-  base::Node under = bundle::model_table(from->as_string());
-  under.erase("preset");
-  // The data say how many; a classifier of another number is fresh.
-  if (base::Node* classes = under.find("head")->find("num_classes")) *classes = base::Node(0);
-  base::Node changes = model;
-  changes.erase("from");
-  changes.erase("preset");
-  base::Node merged = base::merge(under, changes);
-  keep_for_attention(merged, under);
-  merged.set_place(model.place());
-  merged.set_path(model.path());
-  base::Node complete = recipe;
-  complete.set("model", merged);
-  complete.set("init", *from);
-  take_tokenizer(from->as_string(), complete);
-  return complete;
 }
 
 std::string text_at(const base::Node& root, const char* key) {

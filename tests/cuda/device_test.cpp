@@ -159,7 +159,9 @@ void expect_attention(at::ScalarType dtype, int64_t queries, int64_t keys, int64
     return std::vector<at::Tensor>{
         ops::cuda::attention_of_any_size(x[0], x[1], x[2], positions, ranges, 0.2, 0, two_heads)};
   };
-  expect_all_near(with_gradients(inputs, at::kCUDA, run), in_float64(inputs, run), tolerance_of(dtype));
+  // LibTorch's own kernel gets the positions as a bias in bfloat16, which rounds what they add by up to 1/64.
+  const double times = dtype == at::kBFloat16 && inputs[5].defined() ? 2 : 1;
+  expect_all_near(with_gradients(inputs, at::kCUDA, run), in_float64(inputs, run), times * tolerance_of(dtype));
 }
 
 class CudaKernel : public testing::TestWithParam<at::ScalarType> {};
@@ -350,6 +352,7 @@ TEST(CudaGraph, WhatCannotBeRecordedThrowsAndTheDeviceGoesOn) {
   EXPECT_ANY_THROW(ops::cuda::recorded(x.device(), [&] { x.add_(x.sum().item<double>()); }));
   x.fill_(2);
   EXPECT_EQ(x.sum().item<double>(), 8);
+  EXPECT_NO_THROW(at::rand({4}, x.options()));
   const std::function<void()> again = ops::cuda::recorded(x.device(), [&] { x.mul_(2); });
   EXPECT_EQ(x.sum().item<double>(), 16);
   for (int i = 0; i < 2; ++i) again();

@@ -98,6 +98,9 @@ TEST_F(DataCommands, QuadraticEquationsTrainInSegmentsByNumber) {
   expect_mistake({"train", folder_ / "wrong.toml", "--out", folder_ / "run"},
                  "data.num_segments makes segments of 30; expected that or nothing, found 6");
   recipe.erase(recipe.find("segment_size = 6\n"), 17);
+  write("shuffled.toml", recipe);
+  expect_mistake({"train", folder_ / "shuffled.toml", "--out", folder_ / "run", "--set", "train.shuffle=true"},
+                 "train.shuffle has no effect on generated samples");
   write("sqeq.toml", recipe);
   const base::Node trained = json({"train", folder_ / "sqeq.toml", "--out", folder_ / "run", "--set", "train.steps=1",
                                    "--set", "train.eval_samples=2", "--json", "--quiet"});

@@ -38,6 +38,14 @@ void abandon(at::cuda::CUDAGraph& graph, c10::DeviceIndex device, c10::MempoolId
     on_host->release_pool(pool);
   });
   (void)cudaGetLastError();
+  // Before LibTorch 2.13 only a recording that ends well lets random numbers be drawn outside of one again.
+  attempt([&] {
+    const at::Tensor one = at::zeros({1}, at::device(at::Device(at::kCUDA, device)));
+    at::cuda::CUDAGraph small;
+    small.capture_begin(at::cuda::graph_pool_handle(), cudaStreamCaptureModeThreadLocal);
+    one.zero_();
+    small.capture_end();
+  });
 }
 
 /// The stream that this thread records on, since the default one cannot be recorded. Libraries have a workspace for

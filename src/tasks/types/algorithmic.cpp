@@ -1,5 +1,6 @@
 #include "tasks/types/algorithmic.h"
 
+#include "base/error.h"
 #include "core/row_limit.h"
 #include "models/options.h"
 
@@ -24,7 +25,9 @@ void AlgorithmicSpec::require_places(const core::RowLimit& limit, const models::
   limit.require(options_.length(), "the longest sample has this many tokens");
 }
 
-std::shared_ptr<const data::SampleSource> AlgorithmicSpec::source(bool, int64_t seed) const {
+std::shared_ptr<const data::SampleSource> AlgorithmicSpec::source(bool shuffle, int64_t seed) const {
+  base::require(!shuffle, "{}",
+                "train.shuffle has no effect on generated samples, which are different in every step; leave it out");
   return std::make_shared<data::AlgorithmicTask>(options_, seed);
 }
 

@@ -37,6 +37,8 @@ TEST(KnnMemory, StandsInTheLayersThatAreNamed) {
   test::expect_error<base::InputError>([] { model_with("[{type = \"knn\", layers = [3]}]"); },
                                        {"layers", "0 to 2, found 3"});
   test::expect_error<base::InputError>([] { model_with("[{type = \"knn\", layers = []}]"); }, {"at least one layer"});
+  test::expect_error<base::InputError>([] { model_with("[{type = \"knn\", layers = [1, 2, 1]}]"); },
+                                       {"layers", "each number once, found 1 again"});
 }
 
 TEST(KnnMemory, StandsInsideAGatedCacheAndNotAroundIt) {
