@@ -14,10 +14,14 @@ namespace mnemo::bundle {
 
 std::vector<std::string> classes_in(const base::Node& config, int64_t num_classes) {
   std::vector<std::string> names;
-  if (const base::Node* listed = config.find("label_names"); listed != nullptr && listed->is_array()) {
-    for (const base::Node& name : listed->items()) names.push_back(name.as_string());
-  } else if (const base::Node* labels = config.find("id2label"); labels != nullptr && labels->is_table()) {
-    for (size_t i = 0; i < labels->size(); ++i) names.push_back(labels->at(std::to_string(i)).as_string());
+  for (const char* key : {"label_names", "id2label"}) {  // timm's, a list or by number; transformers', by number
+    const base::Node* listed = config.find(key);
+    if (listed == nullptr || !names.empty()) continue;
+    if (listed->is_array()) {
+      for (const base::Node& name : listed->items()) names.push_back(name.as_string());
+    } else if (listed->is_table()) {
+      for (size_t i = 0; i < listed->size(); ++i) names.push_back(listed->at(std::to_string(i)).as_string());
+    }
   }
   // torchvision lists the background, which is no class of a head in two stages.
   if (static_cast<int64_t>(names.size()) == num_classes + 1 && names[0] == "__background__") names.erase(names.begin());

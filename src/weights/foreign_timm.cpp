@@ -38,6 +38,26 @@ std::string_view ours_by_timm(std::string_view argument) {
   return at == kTimmNames.end() ? std::string_view() : at->second;
 }
 
+/// Arguments that timm takes from pretrained_cfg where they are not given: _update_default_model_kwargs in its
+/// models/_builder.py.
+void take_pretrained(const base::Node& config, const base::Node& factory, base::Node& changes) {
+  const base::Node* about = config.find("pretrained_cfg");
+  if (about == nullptr || !about->is_table()) return;
+  const auto take = [&](const char* key, const base::Node& value) {
+    if (factory.contains(key) && !changes.contains(key)) changes.set(key, value);
+  };
+  const base::Node* classes = about->find("num_classes");
+  if (classes != nullptr && classes->is_int() && classes->as_int() >= 0) take("num_classes", *classes);
+  if (const base::Node* pool = about->find("global_pool"); pool != nullptr && !pool->is_null())
+    take("global_pool", *pool);
+  const base::Node* size = about->find("input_size");
+  if (size == nullptr || !size->is_array() || size->size() != 3) return;
+  take("in_chans", size->items()[0]);
+  const base::Node* fixed = about->find("fixed_input_size");
+  if (fixed != nullptr && *fixed == base::Node(true))
+    take("img_size", base::Node::array({size->items()[1], size->items()[2]}));
+}
+
 }  // namespace
 
 std::string timm_architecture(const base::Node& config) {
@@ -63,6 +83,7 @@ base::Node timm_changes(const base::Node& config, const base::Node& factory) {
     if (const base::Node* beside = config.find(key); beside != nullptr && !changes.contains(key))
       changes.set(key, *beside);
   }
+  take_pretrained(config, factory, changes);
   changes.set_path("model_args");
   // Even if a factory offers no choice of pooling (PVT), its config has this key.
   if (!factory.contains("global_pool")) changes.erase("global_pool");

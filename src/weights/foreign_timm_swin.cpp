@@ -20,7 +20,7 @@ struct TimmSwinArguments {
   std::string global_pool = "avg";
   std::vector<int64_t> depths = {2, 2, 6, 2}, num_heads = {3, 6, 12, 24};
   double mlp_ratio = 4.0, drop_path_rate = 0.1;
-  bool qkv_bias = true, strict_img_size = true;
+  bool qkv_bias = true, strict_img_size = true, dynamic_img_size = false;
   template <class V>
   void visit(V&& v) {
     v("img_size", img_size, "");
@@ -36,6 +36,7 @@ struct TimmSwinArguments {
     v("qkv_bias", qkv_bias, "");
     v("drop_path_rate", drop_path_rate, "");
     v("strict_img_size", strict_img_size, "");
+    v("dynamic_img_size", dynamic_img_size, "");
   }
 };
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <optional>
@@ -15,6 +16,13 @@ struct TimmVitSize {
 };
 constexpr std::array<TimmVitSize, 4> kTimmVitSizes = {
     {{"tiny", 192, 12, 3}, {"small", 384, 12, 6}, {"base", 768, 12, 12}, {"large", 1024, 24, 16}}};
+
+/// The factories that timm has of these sizes, without "vit_".
+constexpr std::array<std::string_view, 17> kTimmVitFactories = {
+    "tiny_patch16_224",  "tiny_patch16_384",  "small_patch8_224",  "small_patch16_224", "small_patch16_384",
+    "small_patch32_224", "small_patch32_384", "base_patch8_224",   "base_patch16_224",  "base_patch16_384",
+    "base_patch32_224",  "base_patch32_384",  "large_patch14_224", "large_patch16_224", "large_patch16_384",
+    "large_patch32_224", "large_patch32_384"};
 
 /// The supported arguments of timm's VisionTransformer.
 struct TimmVitArguments {
@@ -92,12 +100,13 @@ base::Node timm_vit_config(const models::ModelOptions& options) {
                 "timm_vit: has no memory and no adapters; detach the tasks first");
   base::require(vit.norm_eps == 1e-6, "timm_vit: its norms have an epsilon of 1e-6, found backbone.norm_eps = {}",
                 vit.norm_eps);
-  std::string architecture = "vit_tiny_patch16_224";
+  std::string architecture = "vit_tiny_patch16_224";  // any would do: model_args names every argument
   for (const TimmVitSize& size : kTimmVitSizes) {
-    if (size.dim == vit.dim && size.depth == vit.num_layers && size.heads == vit.num_heads &&
-        vit.image_size[0] == vit.image_size[1]) {
-      architecture = fmt::format("vit_{}_patch{}_{}", size.name, vit.patch_size, vit.image_size[0]);
-    }
+    if (size.dim != vit.dim || size.depth != vit.num_layers || size.heads != vit.num_heads) continue;
+    const std::string exact = fmt::format("{}_patch{}_{}", size.name, vit.patch_size, vit.image_size[0]);
+    const bool exists = vit.image_size[0] == vit.image_size[1] &&
+                        std::find(kTimmVitFactories.begin(), kTimmVitFactories.end(), exact) != kTimmVitFactories.end();
+    architecture = exists ? "vit_" + exact : fmt::format("vit_{}_patch16_224", size.name);
   }
   const bool mean = options.head.table().at("pool").as_string() == "mean";
   base::Node arguments = base::Node::table({{"img_size", base::Node::array({vit.image_size[0], vit.image_size[1]})},

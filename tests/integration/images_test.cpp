@@ -176,6 +176,19 @@ TEST_F(CommandLine, HowImagesAreReadAndClassesAreCalledGoesAlong) {
   EXPECT_EQ(few.status, 0) << few.err;
   EXPECT_TRUE(holds(few.err, "expected 10 names")) << few.err;
   EXPECT_FALSE(std::filesystem::exists(folder_ / "few/classes.txt"));
+  // As timm's _builder.py has it: of pretrained_cfg where model_args does not say; its names may be a table.
+  base::Node bare = json(content(kImports + "timm_vit/config.json"));
+  for (const char* key : {"num_classes", "img_size"}) bare.find("model_args")->erase(key);
+  bare.erase("num_classes");
+  base::Node numbered = base::Node::table();
+  for (int i = 9; i >= 0; --i) numbered.set(std::to_string(i), "kind " + std::to_string(i));
+  bare.set("label_names", numbered);
+  write(folder_ / "timm/config.json", base::to_json(bare));
+  const Finished pretrained = convert(folder_ / "timm", "mnemo", folder_ / "pretrained");
+  EXPECT_EQ(pretrained.status, 0) << pretrained.err;
+  names.clear();
+  for (int i = 0; i < 10; ++i) names += "kind " + std::to_string(i) + "\n";
+  EXPECT_EQ(content(folder_ / "pretrained/classes.txt"), names);
   const Finished unsaid = run({"convert", ours, "--out", folder_ / "x"});
   EXPECT_EQ(unsaid.status, 2);
   EXPECT_TRUE(holds(unsaid.err, "--to: expected one of t2r, average, source_encoder, mnemo, peft, timm_vit"))

@@ -1,6 +1,7 @@
 #include "data/images/image_describe.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "base/error.h"
@@ -51,6 +52,23 @@ ImagePartDescription describe_image_part(std::string name, const ImageSet& set, 
 }
 
 bool there(const std::string& folder, const char* name) { return base::path_exists(base::join_path(folder, name)); }
+
+constexpr std::array<const char*, 3> kValidParts = {"valid", "val", "validation"};
+
+/// Whether `train` is a part and no class: trains are a class of COCO and VOC. A class holds images alone, and has
+/// other classes beside it.
+bool has_parts(const std::string& folder) {
+  const auto folders_in = [](const std::string& parent) {
+    return std::ranges::count_if(base::list_folder(parent), [&](const std::string& name) {
+      return !name.starts_with('.') && base::is_folder(base::join_path(parent, name));
+    });
+  };
+  const std::string train = base::join_path(folder, "train");
+  if (!base::is_folder(train)) return there(folder, "train");
+  const bool others = there(folder, "test") ||
+                      std::ranges::any_of(kValidParts, [&](const char* name) { return there(folder, name); });
+  return others || folders_in(train) > 0 || folders_in(folder) == 1;
+}
 
 }  // namespace
 
@@ -138,9 +156,9 @@ ImageOptions detect_images(const std::string& folder) {
     options.format = Format::places365;
   } else if (there(folder, "Partitions") || there(folder, "Training_01.txt")) {
     options.format = Format::sun397;
-  } else if (there(folder, "train")) {
+  } else if (has_parts(folder)) {
     options.train = base::join_path(folder, "train");
-    for (const char* name : {"valid", "val", "validation"}) {
+    for (const char* name : kValidParts) {
       if (options.valid.empty() && there(folder, name)) options.valid = base::join_path(folder, name);
     }
     if (there(folder, "test")) options.test = base::join_path(folder, "test");

@@ -59,7 +59,10 @@ void ImageWalk::visit(const std::string& relative, std::vector<std::string>& fou
   const fs::path path = fs::path(root_) / relative;
   std::error_code error;
   const bool link = fs::is_symlink(path, error), folder = fs::is_directory(path, error);
-  if (!folder && !(is_image_name(path.filename().string()) && fs::is_regular_file(path, error))) return;
+  if (!folder && !is_image_name(path.filename().string())) return;
+  struct stat facts {};
+  if (!folder && ::stat(path.c_str(), &facts) != 0) return found.push_back(relative);  // broken where it is read
+  if (!folder && !S_ISREG(facts.st_mode)) return;
   if (link) {
     const std::string target = fs::canonical(path, error).string();
     const bool outside = leaves(target);

@@ -78,6 +78,25 @@ TEST(ImageSet, LinksNeitherLoopNorLeaveTheSet) {
   test::expect_error<InputError>([&] { load_images(set_of(Format::folders, folder / "set")); },
                                  {folder / "set/ant/3.png"});
   EXPECT_EQ(listed(*load_images(follows).train), three);
+  fs::create_symlink("gone.png", folder / "set/bee/4.png");
+  fs::create_symlink("gone.txt", folder / "set/bee/notes.txt");
+  const ImageSets dangling = load_images(follows);
+  EXPECT_EQ(listed(*dangling.train),
+            (std::vector<std::string>{"1.png: ant", "3.png: ant", "2.png: bee", "4.png: bee"}));
+  test::expect_error<InputError>([&] { dangling.train->read(3); }, {folder / "set/bee/4.png", "No such file"});
+}
+
+TEST(ImageSet, ATrainMayBeAClass) {
+  const test::TemporaryFolder folder;
+  place_image(folder / "set/bus/1.png", "rgb8.png");
+  place_image(folder / "set/train/2.png", "rgb8.png");
+  const ImageOptions classes = detect_images(folder / "set");
+  EXPECT_EQ(classes.train, folder / "set");
+  EXPECT_EQ(load_images(classes).train->classes(), (std::vector<std::string>{"bus", "train"}));
+  place_image(folder / "set/val/bus/3.png", "rgb8.png");
+  EXPECT_EQ(detect_images(folder / "set").train, folder / "set/train");
+  place_image(folder / "parts/train/bus/1.png", "rgb8.png");
+  EXPECT_EQ(detect_images(folder / "parts").train, folder / "parts/train");
 }
 
 TEST(ImageSet, ClassFoldersInTheOrderOfTheirNames) {

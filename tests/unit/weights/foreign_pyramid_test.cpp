@@ -102,6 +102,46 @@ TEST(ForeignPyramids, FactoriesHaveTheValuesOfThePresets) {
             "cls");
 }
 
+TEST(ForeignPyramids, SwinTakesImagesOfAnySizeInBothSpellings) {
+  for (const char* key : {"\"dynamic_img_size\": true", "\"strict_img_size\": false"}) {
+    EXPECT_EQ(
+        options_from(fmt::format(R"({{"architecture": "swin_tiny_patch4_window7_224", "model_args": {{{}}}}})", key))
+            .backbone.type,
+        "swin");
+  }
+}
+
+TEST(ForeignVit, ItsConfigNamesAFactoryThatTimmHas) {
+  const auto name_of = [](const std::string& size, int64_t patch, const std::string& image) {
+    const models::ModelOptions options = options_from(
+        fmt::format(R"({{"architecture": "vit_{}_patch16_224", "model_args": {{"patch_size": {}, "img_size": {}}}}})",
+                    size, patch, image));
+    return foreign_format("timm_vit").config(options).at("architecture").as_string();
+  };
+  EXPECT_EQ(name_of("tiny", 16, "384"), "vit_tiny_patch16_384");
+  EXPECT_EQ(name_of("base", 32, "224"), "vit_base_patch32_224");
+  for (const char* image : {"1024", "64", "96", "[224, 448]"})
+    EXPECT_EQ(name_of("small", 16, image), "vit_small_patch16_224") << image;
+  EXPECT_EQ(name_of("tiny", 8, "64"), "vit_tiny_patch16_224");
+}
+
+TEST(ForeignVit, TakesFromPretrainedConfigAsTimmDoes) {
+  const auto vit = [](const std::string& more) {
+    return options_from(fmt::format(
+        R"({{"architecture": "vit_tiny_patch16_224", {} "pretrained_cfg": {{"input_size": [1, 64, 48],
+            "fixed_input_size": true, "num_classes": 5, "global_pool": "token"}}}})",
+        more));
+  };
+  const models::ModelOptions bare = vit("");
+  const auto& backbone = std::get<backbones::VitOptions>(bare.backbone.vision());
+  EXPECT_EQ(backbone.image_size, (std::vector<int64_t>{64, 48}));
+  EXPECT_EQ(backbone.in_channels, 1);
+  EXPECT_EQ(bare.head.table().at("num_classes").as_int(), 5);
+  const models::ModelOptions said = vit(R"("num_classes": 7, "model_args": {"img_size": 32},)");
+  EXPECT_EQ(std::get<backbones::VitOptions>(said.backbone.vision()).image_size, (std::vector<int64_t>{32, 32}));
+  EXPECT_EQ(said.head.table().at("num_classes").as_int(), 7);
+}
+
 TEST(ForeignPyramids, ConfigsHaveTheirKeysInOrder) {
   const auto keys = [](const base::Node& table) {
     std::string names;
