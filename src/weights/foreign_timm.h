@@ -18,7 +18,8 @@ std::string timm_architecture(const base::Node& config);
 base::Node timm_input_size(const base::Node& config);
 
 /// The arguments that a timm config.json changes relative to `factory`: `model_args`, plus its top-level num_classes
-/// and global_pool if they are missing there, plus those of `pretrained_cfg`. Image and window sizes become [height, width], patch sizes one number.
+/// and global_pool if they are missing there, plus those of `pretrained_cfg`. Image and window sizes become
+/// [height, width], patch sizes one number.
 base::Node timm_changes(const base::Node& config, const base::Node& factory);
 
 /// A factory's arguments as a config.json stores them. Throws InputError naming a key that `Arguments` does not have.
