@@ -18,7 +18,10 @@ namespace {
 
 constexpr std::string_view kFormat = "JPEG";
 constexpr std::string_view kExif{"Exif\0\0", 6}, kXmp{"http://ns.adobe.com/xap/1.0/\0", 29};
-constexpr int kMaxScans = 1000;  // of a progressive file; real files have about ten
+// Each scan of a progressive file goes through the whole image, however few bytes it takes. Real files have about ten;
+// the largest image may have 22.
+constexpr int kMaxScans = 100;
+constexpr int64_t kMaxScannedPixels = 4'000'000'000;
 
 /// libjpeg's error message, and the jump back to our code.
 struct JpegErrors {
@@ -46,9 +49,15 @@ void mnemo_jpeg_message(j_common_ptr info, int level) {
 }
 void mnemo_jpeg_silent(j_common_ptr) {}
 void mnemo_jpeg_progress(j_common_ptr info) {
-  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMaxScans) return;
+  const jpeg_decompress_struct& file = *reinterpret_cast<j_decompress_ptr>(info);
+  const int64_t most = std::min<int64_t>(kMaxScans,
+                                         kMaxScannedPixels / (int64_t{file.image_width} * file.image_height));
+  if (file.input_scan_number <= most) return;
   JpegErrors& errors = errors_of(info);
-  std::snprintf(errors.message, sizeof errors.message, "more than %d scans", kMaxScans);
+  std::snprintf(
+      errors.message, sizeof errors.message,
+      "%u x %u pixels in more than %d scans, expected at most that; store it with fewer, or as a baseline file",
+      file.image_width, file.image_height, static_cast<int>(most));
   std::longjmp(errors.back, 1);
 }
 }

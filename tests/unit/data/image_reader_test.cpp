@@ -111,6 +111,40 @@ TEST(ImageReader, ImpossibleSizesAreRefused) {
   test::expect_error<InputError>([&] { decode_image(jpeg, "large.jpg"); }, {"large.jpg: JPEG: ", "arithmetic coding"});
 }
 
+/// A grey progressive JPEG without contents: a scan of means, and `details` scans of some bytes each, since a code of
+/// 15 bits says that 16,384 blocks are empty. All codes are zeros.
+std::string progressive_jpeg(int height, int width, int details) {
+  const auto segment = [](char marker, const std::string& data) {
+    const size_t length = data.size() + 2;
+    return std::string{'\xFF', marker, static_cast<char>(length >> 8), static_cast<char>(length)} + data;
+  };
+  const auto table_of_one_code = [&](char kind, char symbol) {
+    return segment('\xC4', std::string{kind, '\1'} + std::string(15, '\0') + symbol);
+  };
+  const auto scan = [&](char first, char last, int bits) {
+    return segment('\xDA', {'\1', '\1', '\0', first, last, '\0'}) +
+           std::string(static_cast<size_t>(bits + 7) / 8, '\0');
+  };
+  const int blocks = (height + 7) / 8 * ((width + 7) / 8);
+  std::string file = "\xFF\xD8" + segment('\xDB', std::string(1, '\0') + std::string(64, '\1')) +
+                     segment('\xC2',
+                             {'\x8', static_cast<char>(height >> 8), static_cast<char>(height),
+                              static_cast<char>(width >> 8), static_cast<char>(width), '\1', '\1', '\x11', '\0'}) +
+                     table_of_one_code('\0', '\0') + scan(0, 0, blocks) + table_of_one_code('\x10', '\xE0');
+  for (int i = 0; i < details; ++i) file += scan(1, 63, (blocks + 16383) / 16384 * 15);
+  return file + "\xFF\xD9";
+}
+
+// A scan of some bytes goes through all pixels, so the size of a file says little of the time that it takes.
+TEST(ImageReader, ScansOfAProgressiveFileAreLimited) {
+  EXPECT_EQ(decode_image(progressive_jpeg(8, 16, 99), "small").width, 16);
+  test::expect_error<InputError>([] { decode_image(progressive_jpeg(8, 16, 100), "small"); },
+                                 {"small: JPEG: 16 x 8 pixels in more than 100 scans", "fewer"});
+  EXPECT_EQ(decode_image(progressive_jpeg(8000, 8000, 9), "large").width, 8000);
+  test::expect_error<InputError>([] { decode_image(progressive_jpeg(8000, 8000, 80), "large"); },
+                                 {"large: JPEG: 8000 x 8000 pixels in more than 62 scans"});
+}
+
 TEST(ImageReader, CutOffFilesAreRefusedWhereverTheyEnd) {
   for (const char* name : {"rgb8.png", "rgb_420.jpg", "rgb_progressive.jpg", "palette8_interlaced.png"}) {
     const std::string bytes = base::read_file(golden_image(name));
