@@ -53,7 +53,8 @@ class Exchange {
 
 struct HttpLimits {
   size_t header_bytes = 16 << 10, target_bytes = 8 << 10, body_bytes = 8 << 20;
-  /// A PUT, which brings a session, may be larger if its header says so, on so many connections at a time.
+  /// A PUT to this path, which brings a session, may be larger if its header says so, on so many connections at a time.
+  std::string put_path = "/v1/sessions";
   size_t put_bytes = 64 << 20, large_puts = 4;
   size_t header_fields = 100;
   size_t connections = 1024;
@@ -63,6 +64,9 @@ struct HttpLimits {
 };
 
 using Handler = std::function<void(Request request, std::shared_ptr<Exchange> exchange)>;
+/// Whether the body of a request without it is read. If not, the handler gets the request without its body, and the
+/// connection ends with the answer.
+using ReadsBody = std::function<bool(const Request& request)>;
 /// Told of requests that never reach the handler: the status that they were refused with.
 using Refused = std::function<void(int status)>;
 /// The answer in the form that refusals of the API have.
@@ -75,7 +79,8 @@ std::string_view reason_of(int status);
 class HttpServer {
  public:
   /// Binds; port 0 takes a free one. Throws InputError naming the address if that fails.
-  HttpServer(const std::string& host, int64_t port, const HttpLimits& limits, Handler handler, Refused refused);
+  HttpServer(const std::string& host, int64_t port, const HttpLimits& limits, ReadsBody reads_body, Handler handler,
+             Refused refused);
   ~HttpServer();
   int64_t port() const;
   int64_t connections() const;

@@ -85,6 +85,7 @@ class Handover final : public ServerThread {
 struct Shared {
   HttpLimits limits;
   Handover* handover = nullptr;
+  ReadsBody reads_body;
   Handler handler;
   Refused refused;
   std::atomic<int64_t> connections = 0, answering = 0;
@@ -184,8 +185,11 @@ class Connection final : public AnswerSink, public std::enable_shared_from_this<
     if (const auto coding = message[http::field::transfer_encoding];
         !coding.empty() && !boost::beast::iequals(coding, "chunked"))
       return refuse(400, "expected Transfer-Encoding 'chunked', or none with a Content-Length");
+    note_request();
+    if (!parser_->is_done() && !shared_->reads_body(request_)) return dispatch(false);
     if (parser_->content_length_remaining().value_or(0) > limits.body_bytes) {
-      if (message.method() != http::verb::put) return refuse(http::error::body_limit);
+      if (message.method() != http::verb::put || request_.path != limits.put_path)
+        return refuse(http::error::body_limit);
       if (shared_->large_puts >= limits.large_puts)
         return refuse(503, "other sessions are being read; try again later");
       large_put_ = true;
@@ -209,31 +213,37 @@ class Connection final : public AnswerSink, public std::enable_shared_from_this<
     http::async_read(socket_, buffer_, *parser_, [self = shared_from_this()](error_code error, size_t) {
       if (self->refused_ || !self->socket_.is_open()) return;
       if (error) return self->refuse(error);
-      self->dispatch();
+      self->dispatch(true);
     });
   }
 
-  void dispatch() {
-    auto message = parser_->release();
-    Request request;
-    request.method = std::string(message.method_string());
+  /// request_: what the header says.
+  void note_request() {
+    const auto& message = parser_->get();
+    request_ = {};
+    request_.method = std::string(message.method_string());
     const std::string target(message.target());
-    request.path = target.substr(0, target.find('?'));
-    if (const size_t mark = target.find('?'); mark != std::string::npos) request.query = target.substr(mark + 1);
+    request_.path = target.substr(0, target.find('?'));
+    if (const size_t mark = target.find('?'); mark != std::string::npos) request_.query = target.substr(mark + 1);
     for (const auto& field : message) {
       std::string name(field.name_string());
       for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-      request.headers.emplace(std::move(name), std::string(field.value()));
+      request_.headers.emplace(std::move(name), std::string(field.value()));
     }
-    request.body = std::move(message.body());
-    request.remote = remote_;
+    request_.remote = remote_;
+  }
+
+  /// whole: with its body.
+  void dispatch(bool whole) {
+    auto message = parser_->release();
+    if (whole) request_.body = std::move(message.body());
     ended_ = false;
-    current_ = std::make_shared<LiveExchange>(shared_from_this(), *shared_->handover, message.keep_alive(),
-                                              message.version() >= 11, request.method == "HEAD");
+    current_ = std::make_shared<LiveExchange>(shared_from_this(), *shared_->handover, whole && message.keep_alive(),
+                                              message.version() >= 11, request_.method == "HEAD");
     deadline(timer_, shared_->limits.request_s, [](Connection& self) { self.close(); });
     ++shared_->answering;
     watch(current_);
-    shared_->handler(std::move(request), current_);
+    shared_->handler(std::move(request_), current_);
   }
 
   /// Notices that the client leaves while it waits for its answer.
@@ -316,8 +326,8 @@ class Connection final : public AnswerSink, public std::enable_shared_from_this<
     if (error == http::error::header_limit)
       return refuse(431, fmt::format("expected a header of at most {} bytes", limits.header_bytes));
     if (error == http::error::body_limit)
-      return refuse(413, fmt::format("expected a body of at most {} bytes, of PUT at most {} by its Content-Length",
-                                     limits.body_bytes, limits.put_bytes));
+      return refuse(413, fmt::format("expected a body of at most {} bytes, of PUT {} at most {} by its Content-Length",
+                                     limits.body_bytes, limits.put_path, limits.put_bytes));
     if (error == http::error::end_of_stream || error == http::error::partial_message) return close();
     if (error.category() == http::make_error_code(http::error::bad_method).category())
       return refuse(400, fmt::format("not a request of HTTP: {}", error.message()));
@@ -352,6 +362,7 @@ class Connection final : public AnswerSink, public std::enable_shared_from_this<
   boost::beast::flat_buffer buffer_;
   std::optional<http::request_parser<http::string_body>> parser_;
   bool large_put_ = false;
+  Request request_;
   std::shared_ptr<LiveExchange> current_;
   std::deque<std::pair<std::shared_ptr<LiveExchange>, std::string>> out_;
   size_t written_ = 0, lingered_ = 0;
@@ -395,10 +406,11 @@ struct HttpServer::Impl {
   std::thread thread;
 };
 
-HttpServer::HttpServer(const std::string& host, int64_t port, const HttpLimits& limits, Handler handler,
-                       Refused refused) {
+HttpServer::HttpServer(const std::string& host, int64_t port, const HttpLimits& limits, ReadsBody reads_body,
+                       Handler handler, Refused refused) {
   auto shared = std::make_shared<Shared>();
   shared->limits = limits;
+  shared->reads_body = std::move(reads_body);
   shared->handler = std::move(handler);
   shared->refused = std::move(refused);
   impl_ = std::make_unique<Impl>(shared);

@@ -75,6 +75,7 @@ Server::Server(const ServerOptions& options)
   try {
     http_ = std::make_unique<HttpServer>(
         options.host, options.port, options.http,
+        [this](const Request& request) { return !keys_.required() || keys_.find(request.header("authorization")); },
         [this](Request request, std::shared_ptr<Exchange> exchange) {
           handle(std::move(request), std::move(exchange));
         },

@@ -29,7 +29,7 @@ class HttpServerTest : public testing::Test {
  protected:
   HttpServer make(const HttpLimits& limits = {}) {
     return HttpServer(
-        "127.0.0.1", 0, limits,
+        "127.0.0.1", 0, limits, [](const Request& request) { return request.header("x-a") != "unread"; },
         [this](Request request, std::shared_ptr<Exchange> exchange) {
           if (request.path == "/echo")
             return exchange->respond(
@@ -117,7 +117,7 @@ TEST_F(HttpServerTest, RefusesWhatIsBeyondItsLimits) {
 }
 
 TEST_F(HttpServerTest, APutMayBeLargerThanOtherBodiesAFewAtATime) {
-  const HttpServer server = make({.body_bytes = 100, .put_bytes = 1000, .large_puts = 1});
+  const HttpServer server = make({.body_bytes = 100, .put_path = "/echo", .put_bytes = 1000, .large_puts = 1});
   const auto request = [](const char* method, int bytes) {
     return fmt::format("{} /echo HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", method, bytes);
   };
@@ -136,14 +136,34 @@ TEST_F(HttpServerTest, APutMayBeLargerThanOtherBodiesAFewAtATime) {
     large.send(request("GET", 0));
     EXPECT_NE(large.receive("GET   ").find("HTTP/1.1 200 "), std::string::npos);
   }
-  for (const auto& [method, bytes] : {std::pair("PUT", 1001), std::pair("POST", 101)}) {
+  const std::string elsewhere = "PUT /kept HTTP/1.1\r\nHost: a\r\nContent-Length: 101\r\n\r\n";
+  for (const std::string& refused : {request("PUT", 1001), request("POST", 101), elsewhere}) {
     const Client client(server);
-    client.send(request(method, bytes));
-    EXPECT_NE(client.receive().find("HTTP/1.1 413 "), std::string::npos) << method;
+    client.send(refused);
+    EXPECT_NE(client.receive().find("HTTP/1.1 413 "), std::string::npos) << refused;
   }
   const Client chunked(server);
   chunked.send("PUT /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n65\r\n" + body.substr(0, 101));
   EXPECT_NE(chunked.receive().find("HTTP/1.1 413 "), std::string::npos);
+}
+
+TEST_F(HttpServerTest, AnswersWithoutABodyThatIsNotRead) {
+  const HttpServer server = make({.body_bytes = 100, .put_path = "/echo", .put_bytes = 1000, .large_puts = 1});
+  const auto request = [](const std::string& fields) {
+    return "PUT /echo HTTP/1.1\r\nHost: a\r\nX-A: unread\r\n" + fields + "\r\n";
+  };
+  for (const char* fields : {"Content-Length: 1000\r\n", "Content-Length: 3\r\n", "Transfer-Encoding: chunked\r\n",
+                             "Content-Length: 3\r\nExpect: 100-continue\r\n"}) {
+    const Client client(server);
+    client.send(request(fields));
+    const std::string answer = client.receive();
+    EXPECT_TRUE(answer.starts_with("HTTP/1.1 200 OK\r\n")) << answer;
+    EXPECT_TRUE(answer.ends_with("\r\n\r\nPUT  unread ")) << answer;
+  }
+  const Client client(server);
+  client.send(request("") + request("Content-Length: 3\r\n") + "abc");  // without a body the connection goes on
+  const std::string both = client.receive();
+  EXPECT_NE(both.find("PUT  unread HTTP/1.1 200 OK"), std::string::npos) << both;
 }
 
 TEST_F(HttpServerTest, EndsWhatIsTooSlow) {

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/json_value.h"
 #include "base/printable.h"
 #include "serve/attention_view.h"
@@ -240,6 +241,23 @@ TEST(Server, AForkWithoutRoomForAllLeavesNone) {
   EXPECT_EQ(ask(*server, "POST", "/v1/sessions/" + id + "/fork", R"({"n": 8})").status, 429);
   EXPECT_EQ(metric(*server, "mnemo_sessions"), 1);
   EXPECT_EQ(ask(*server, "POST", "/v1/sessions/" + id + "/fork", R"({"n": 3})").status, 201);
+}
+
+TEST(Server, ReadsNoBodyOfARequestWithoutAKey) {
+  const test::TemporaryFolder folder;
+  base::write_file_atomic(folder / "keys", "0123456789abcdef\n");
+  const auto server = serve({.api_key_file = folder / "keys", .http = {.large_puts = 1}});
+  const auto header = [](const std::string& path, const std::string& fields) {
+    return "PUT " + path + " HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n" + fields + "\r\n";
+  };
+  const std::string key = "Authorization: Bearer 0123456789abcdef\r\n";
+  for (const auto& [request, status] : {std::pair(header("/v1/sessions", ""), 401), {header("/v1/models", key), 413}}) {
+    const Client client(*server);
+    client.send(request);
+    EXPECT_TRUE(client.receive().starts_with(fmt::format("HTTP/1.1 {} ", status))) << request;
+  }
+  const std::string no_session(9'000'000, 'x');
+  EXPECT_EQ(ask(*server, "PUT", "/v1/sessions", no_session, key).status, 400) << "those take no place of a large PUT";
 }
 
 TEST(EngineThread, GoesOnWhereAListenerThrows) {
