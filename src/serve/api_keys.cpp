@@ -5,6 +5,8 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/utf8.h"
+#include "serve/http.h"
 
 namespace mnemo::serve {
 namespace {
@@ -25,7 +27,9 @@ bool same(const std::string& a, const std::string& b) {
 }  // namespace
 
 ApiKeys::ApiKeys(const std::string& file) {
-  std::istringstream lines(base::read_file(file, uint64_t{1} << 20));
+  std::string text = base::read_file(file, uint64_t{1} << 20);
+  if (text.starts_with(base::kByteOrderMark)) text.erase(0, base::kByteOrderMark.size());
+  std::istringstream lines(std::move(text));
   for (std::string line; std::getline(lines, line);) {
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
     if (line.empty() || line.front() == '#') continue;
@@ -36,8 +40,8 @@ ApiKeys::ApiKeys(const std::string& file) {
 }
 
 std::optional<size_t> ApiKeys::find(std::string_view authorization) const {
-  constexpr std::string_view kBearer = "Bearer ";
-  if (!authorization.starts_with(kBearer)) return std::nullopt;
+  constexpr std::string_view kBearer = "bearer ";
+  if (lower_case(authorization.substr(0, kBearer.size())) != kBearer) return std::nullopt;
   const std::string given = digest(authorization.substr(kBearer.size()));
   std::optional<size_t> found;
   for (size_t i = 0; i < keys_.size(); ++i) {

@@ -7,7 +7,7 @@
 
 namespace mnemo::serve {
 
-/// The keys of `--api-key-file`: one a line; blank lines and lines that begin with # do not count.
+/// The keys of `--api-key-file`: one a line; blank lines, lines that begin with # and a byte order mark do not count.
 class ApiKeys {
  public:
   ApiKeys() = default;
@@ -15,8 +15,8 @@ class ApiKeys {
   explicit ApiKeys(const std::string& file);
   bool required() const { return !keys_.empty(); }
   size_t size() const { return keys_.size(); }
-  /// The number of the key in "Bearer KEY"; nothing if it is none of them. The time does not tell how much of a key
-  /// is right.
+  /// The number of the key in "Bearer KEY", with the first word in any case; nothing if it is none of them. The time
+  /// does not tell how much of a key is right.
   std::optional<size_t> find(std::string_view authorization) const;
 
  private:

@@ -225,11 +225,8 @@ class Connection final : public AnswerSink, public std::enable_shared_from_this<
     const std::string target(message.target());
     request_.path = target.substr(0, target.find('?'));
     if (const size_t mark = target.find('?'); mark != std::string::npos) request_.query = target.substr(mark + 1);
-    for (const auto& field : message) {
-      std::string name(field.name_string());
-      for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-      request_.headers.emplace(std::move(name), std::string(field.value()));
-    }
+    for (const auto& field : message)
+      request_.headers.emplace(lower_case(std::string(field.name_string())), std::string(field.value()));
     request_.remote = remote_;
   }
 

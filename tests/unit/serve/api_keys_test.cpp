@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/utf8.h"
 #include "serve/metrics.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
@@ -18,10 +19,13 @@ TEST(ApiKeys, AreLinesOfAFile) {
   const ApiKeys keys(file);
   EXPECT_TRUE(keys.required());
   EXPECT_EQ(keys.find("Bearer 0123456789abcdef"), 0u);
-  EXPECT_EQ(keys.find("Bearer fedcba9876543210"), 1u);
+  for (const char* scheme : {"Bearer", "bearer", "BEARER"})
+    EXPECT_EQ(keys.find(fmt::format("{} fedcba9876543210", scheme)), 1u);
   for (const char* wrong : {"", "Bearer ", "0123456789abcdef", "Bearer 0123456789abcdeF", "Bearer 0123456789abcdef0",
-                            "Bearer # keys", "bearer 0123456789abcdef"})
+                            "Bearer # keys", "Basic 0123456789abcdef"})
     EXPECT_EQ(keys.find(wrong), std::nullopt) << wrong;
+  base::write_file_atomic(file, std::string(base::kByteOrderMark) + "0123456789abcdef\n");
+  EXPECT_EQ(ApiKeys(file).find("Bearer 0123456789abcdef"), 0u) << "behind a byte order mark";
   base::write_file_atomic(file, "short\n");
   test::expect_error<base::InputError>([&] { ApiKeys{file}; }, {file, "16 characters"});
   base::write_file_atomic(file, "# nothing\n");
