@@ -25,12 +25,13 @@ std::string to_base64(std::string_view bytes) {
 }
 
 std::string from_base64(std::string_view text, const std::string& where) {
-  while (text.ends_with('=')) text.remove_suffix(1);
+  text = text.substr(0, text.find_last_not_of("=\r\n") + 1);
   std::string out;
   out.reserve(text.size() * 3 / 4);
   uint32_t bits = 0;
   int count = 0;
   for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\r' || text[i] == '\n') continue;
     const size_t digit = kBase64Digits.find(text[i]);
     require(digit != std::string_view::npos, "{}: expected Base64, found 0x{:02X} at byte {}", where,
             static_cast<unsigned char>(text[i]), i);

@@ -55,10 +55,15 @@ base::Node::Array inputs(const base::Node& body, size_t most) {
   return all;
 }
 
-const std::string& text_of(const base::Node& node) {
+const std::string& string_of(const base::Node& node) {
   if (!node.is_string()) refuse_input(fmt::format("expected a string, found {}", node.found()));
-  if (node.as_string().find_first_not_of(" \t\r\n\v\f") == std::string::npos) refuse_input("a text has no words");
   return node.as_string();
+}
+
+const std::string& text_of(const base::Node& node) {
+  const std::string& text = string_of(node);
+  if (text.find_first_not_of(" \t\r\n\v\f") == std::string::npos) refuse_input("a text has no words");
+  return text;
 }
 
 void require_texts(const Question& question) {
@@ -67,14 +72,18 @@ void require_texts(const Question& question) {
 
 /// The bytes of the images that a request has: its body, or Base64 in a list.
 std::vector<std::string> images_of(const Question& question) {
-  if (question.image) return {*question.image};
   std::vector<std::string> images;
-  for (const base::Node& input : inputs(question.body, kMostImages)) {
-    std::string_view text = text_of(input);
-    // As browsers write it: "data:image/png;base64,...".
-    if (text.starts_with("data:image/")) text = text.substr(std::min(text.size(), text.find(',')) + 1);
-    images.push_back(base::from_base64(text, kInput));
+  if (question.image) {
+    images.push_back(*question.image);
+  } else {
+    for (const base::Node& input : inputs(question.body, kMostImages)) {
+      std::string_view text = string_of(input);
+      // As browsers write it: "data:image/png;base64,...".
+      if (text.starts_with("data:image/")) text = text.substr(std::min(text.size() - 1, text.find(',')) + 1);
+      images.push_back(base::from_base64(text, kInput));
+    }
   }
+  if (std::ranges::any_of(images, &std::string::empty)) refuse_input("expected a JPEG or PNG image, found no bytes");
   return images;
 }
 

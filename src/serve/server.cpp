@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json_value.h"
+#include "base/printable.h"
 #include "page/embedded.h"
 #include "serve/attention_view.h"
 
@@ -44,6 +45,28 @@ int64_t steady_seconds() {
 }
 
 Response json(const base::Node& node) { return {.body = base::to_json(node, -1)}; }
+
+/// Whether a body is an image that its header calls one.
+bool is_image(const Request& request) {
+  const std::string type = lower_case(request.header("content-type"));
+  if (type.starts_with("image/")) return true;
+  const bool like_one = request.body.starts_with("\xFF\xD8\xFF") || request.body.starts_with("\x89PNG");
+  if (!like_one && !type.starts_with("multipart/")) return false;
+  throw ApiError(
+      400,
+      fmt::format("expected an image with Content-Type image/jpeg or image/png, or JSON with images as Base64 "
+                  "in 'input'; found {} with Content-Type '{}'",
+                  like_one ? "an image" : "a body", base::printable(type, 60)),
+      "input");
+}
+
+[[noreturn]] void refuse_query(const std::string& query) {
+  const std::string name = query.substr(0, query.find_first_of("=&"));
+  throw ApiError(400,
+                 fmt::format("'{}' is not read from the query; send JSON with it, and images as Base64 in 'input'",
+                             base::printable(name, 60)),
+                 base::json_text(name));
+}
 
 [[noreturn]] void refuse_chat(bool has_template) {
   std::string message = "this model continues texts; use POST /v1/completions with the conversation as the prompt";
@@ -267,7 +290,8 @@ void Server::answer_whole(const CallPointer& call, const Request& request) {
   at::set_num_threads(served_->threads);  // LibTorch counts them for each thread
   Question question;
   question.lenient = options_.requests.lenient;
-  if (request.header("content-type").starts_with("image/")) {
+  if (!question.lenient && !request.query.empty()) refuse_query(request.query);
+  if (is_image(request)) {
     question.image = request.body;
   } else {
     question.body = read_body(request.body, options_.requests);

@@ -69,7 +69,8 @@ TEST(Base64, ThereAndBack) {
     EXPECT_EQ(from_base64(text, "here"), bytes.substr(0, size));
   }
   EXPECT_EQ(to_base64("Mnemo"), "TW5lbW8=");
-  EXPECT_EQ(from_base64("TW5lbW8", "here"), "Mnemo");
+  for (const char* text : {"TW5lbW8", "TW5l\nbW8=\n", "TW5\r\nlbW8=\r\n"})
+    EXPECT_EQ(from_base64(text, "here"), "Mnemo");
   test::expect_error<InputError>([] { from_base64("TW*", "here"); }, {"here: expected Base64, found 0x2A at byte 2"});
 }
 

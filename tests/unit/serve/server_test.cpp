@@ -7,10 +7,12 @@
 #include <chrono>
 #include <thread>
 
+#include "base/base64.h"
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/json_value.h"
 #include "base/printable.h"
+#include "bundle/bundle.h"
 #include "serve/attention_view.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/unit/infer/decoding_cases.h"
@@ -258,6 +260,49 @@ TEST(Server, ReadsNoBodyOfARequestWithoutAKey) {
   }
   const std::string no_session(9'000'000, 'x');
   EXPECT_EQ(ask(*server, "PUT", "/v1/sessions", no_session, key).status, 400) << "those take no place of a large PUT";
+}
+
+/// A server of classes of images, and how it answers a request for them.
+class ImageServer : public testing::Test {
+ protected:
+  ImageServer() {
+    server_.open(
+        {.name = "m", .answers = open_answers(bundle::read_bundle(kData + "vision_import/timm_vit", std::nullopt))});
+  }
+  Answer classify(const std::string& body, const std::string& type, const std::string& query = "") {
+    return ask(server_, "POST", "/v1/classify" + query, body, "Content-Type: " + type + "\r\n");
+  }
+  Answer classify_base64(const std::string& text) {
+    return classify(base::to_json(base::Node::table({{"model", "m"}, {"input", text}}), -1), "application/json");
+  }
+
+  const std::string kData = MNEMO_SOURCE_DIR "/tests/golden/data/";
+  const std::string photo_ = base::read_file(kData + "images/files/photo_7865c0.jpg");
+  Server server_{{.port = 0, .access_log = false}};
+};
+
+TEST_F(ImageServer, TakesImagesAsBodiesAndAsBase64) {
+  const std::string expected = classify(photo_, "image/jpeg").body;
+  EXPECT_NE(expected.find("\"heads\""), std::string::npos) << expected;
+  EXPECT_EQ(classify(photo_, "Image/JPEG; a=b").body, expected);
+  std::string lines = base::to_base64(photo_);
+  for (size_t at = 76; at < lines.size(); at += 77) lines.insert(at, "\n");
+  for (const std::string& text : {lines + "\n", "data:image/jpeg;base64," + lines})
+    EXPECT_EQ(classify_base64(text).body, expected);
+}
+
+TEST_F(ImageServer, SaysHowAnImageIsSent) {
+  const auto refused = [](const Answer& answer, const std::string& said) {
+    EXPECT_EQ(answer.status, 400) << answer.body;
+    EXPECT_NE(answer.body.find(said), std::string::npos) << answer.body;
+  };
+  const std::string png = base::read_file(kData + "images/files/rgb8.png"), form = "application/x-www-form-urlencoded";
+  for (const std::string& image : {photo_, png}) refused(classify(image, form), "image/jpeg or image/png, or JSON");
+  refused(classify("--a\r\n", "Multipart/form-data; boundary=a"), "image/jpeg or image/png, or JSON");
+  refused(classify(photo_, "image/jpeg", "?top=1&b=2"), "'top' is not read from the query; send JSON");
+  refused(classify("", "image/jpeg"), "found no bytes");
+  for (const char* text : {"", "\n", "data:image/png", "data:image/png;base64,"})
+    refused(classify_base64(text), "found no bytes");
 }
 
 TEST(EngineThread, GoesOnWhereAListenerThrows) {
