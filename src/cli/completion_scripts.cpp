@@ -126,6 +126,9 @@ std::string bash_completion(const Completion& completion) {
 _mnemo() {{
   local word="${{COMP_WORDS[COMP_CWORD]}}" before="${{COMP_WORDS[COMP_CWORD-1]}}" options=""
   local keys="{}"
+  # --option=VALUE comes as three words.
+  [ "$before" = "=" ] && before="${{COMP_WORDS[COMP_CWORD-2]}}"
+  [ "$word" = "=" ] && word=""
   COMPREPLY=()
   if [ "$COMP_CWORD" -eq 1 ]; then
     COMPREPLY=($(compgen -W "{} {}" -- "$word"))

@@ -69,6 +69,8 @@ TEST_F(CommandLine, BashCompletesOptionsTheirValuesAndKeys) {
   EXPECT_TRUE(holds(reply({"mnemo", "train", "--set", "train.sched"}), "train.schedule.warmup_steps="));
   EXPECT_EQ(reply({"mnemo", "data", "my.txt", "--unit", ""}), " bytes characters words \n");
   EXPECT_EQ(reply({"mnemo", "eval", "run", "--device", "cu"}), " cuda \n");
+  EXPECT_EQ(reply({"mnemo", "eval", "run", "--device", "=", "cu"}), " cuda \n");
+  EXPECT_EQ(reply({"mnemo", "eval", "run", "--device", "="}), " cpu cuda \n");
   EXPECT_EQ(reply({"mnemo", "convert", "run", "--to", "t"}).substr(0, 5), " t2r ");
   EXPECT_EQ(reply({"mnemo", "completion", "z"}), " zsh \n");
   EXPECT_EQ(reply({"mnemo", "eval", "run", "--memory", ""}), " zeros noise \n");
