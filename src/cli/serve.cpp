@@ -26,7 +26,7 @@ namespace {
 struct ServeArguments {
   std::string model;
   std::optional<std::string> checkpoint, precision, kv_precision, name;
-  int64_t session_megabytes = 1024;
+  std::optional<int64_t> max_tokens, session_megabytes, session_ttl, save_every;
   bool no_access_log = false;
   serve::ServerOptions server;
 };
@@ -38,6 +38,22 @@ std::string served_name(const ServeArguments& arguments) {
   if (!path.has_filename()) path = path.parent_path();
   if (path.filename() == "model") path = path.parent_path();
   return path.filename().string();
+}
+
+/// Refuses options of texts and of their sessions, which have no effect on answers of other kinds.
+void require_no_texts(const ServeArguments& arguments) {
+  const serve::SessionOptions& sessions = arguments.server.sessions;
+  const std::pair<const char*, bool> of_texts[] = {{"--kv-precision", arguments.kv_precision.has_value()},
+                                                   {"--max-tokens", arguments.max_tokens.has_value()},
+                                                   {"--session-dir", sessions.folder.has_value()},
+                                                   {"--store", sessions.store.has_value()},
+                                                   {"--session-memory", arguments.session_megabytes.has_value()},
+                                                   {"--session-ttl", arguments.session_ttl.has_value()},
+                                                   {"--save-every", arguments.save_every.has_value()},
+                                                   {"--durable", sessions.durable},
+                                                   {"--log-prompts", arguments.server.log_prompts}};
+  for (const auto& [name, given] : of_texts)
+    base::require(!given, "serve: {} is for models that continue texts; leave it out", name);
 }
 
 bool has_chat_template(const std::string& folder) {
@@ -52,10 +68,14 @@ int serve_model(ServeArguments arguments) {
   constexpr int kDrain = 30 * 20, kWithdraw = 5 * 20;  // looks
   const SignalGuard guard("ending the answers in progress, 30 s at most");
   arguments.server.access_log = !arguments.no_access_log;
-  arguments.server.sessions.memory = arguments.session_megabytes << 20;
-  base::require(!arguments.server.sessions.durable || arguments.server.sessions.folder,
+  serve::SessionOptions& sessions = arguments.server.sessions;
+  sessions.memory = arguments.session_megabytes.value_or(sessions.memory >> 20) << 20;
+  sessions.ttl = arguments.session_ttl.value_or(sessions.ttl);
+  sessions.save_every = arguments.save_every.value_or(sessions.save_every);
+  arguments.server.requests.max_tokens = arguments.max_tokens.value_or(arguments.server.requests.max_tokens);
+  base::require(!sessions.durable || sessions.folder,
                 "serve: --durable stores sessions in --session-dir, which is not given");
-  base::require(!arguments.server.sessions.store || !arguments.server.sessions.folder,
+  base::require(!sessions.store || !sessions.folder,
                 "serve: sessions are kept by --store or in --session-dir; give one of them");
   serve::Server server(arguments.server);
   base::log_info("listening on http://{}:{} and reading the model", arguments.server.host, server.port());
@@ -64,9 +84,9 @@ int serve_model(ServeArguments arguments) {
                        .answers = serve::open_answers(stored, arguments.precision),
                        .resets_segments = stored.conventions.resets_segments(),
                        .has_chat_template = has_chat_template(stored.folder)};
-  base::require(!served.answers || !arguments.kv_precision,
-                "serve: --kv-precision is for models that continue texts; leave it out");
-  if (!served.answers) {
+  if (served.answers) {
+    require_no_texts(arguments);
+  } else {
     stored.words("serve");
     served.text = infer::open_text(
         stored, {.precision = arguments.precision.value_or(""), .kv_precision = arguments.kv_precision.value_or("")});
@@ -108,7 +128,7 @@ void add_serve(CLI::App& app) {
               fmt::format("weights: {} (default float32)", fmt::join(ops::precision_names(), ", ")))
       .option("--kv-precision", arguments->kv_precision, "P",
               "keys and values of texts: auto, which is float32 or bf16 as the weights, or int8 (default auto)")
-      .option("--max-tokens", server.requests.max_tokens, "N", "tokens that a request may ask for (default 4096)",
+      .option("--max-tokens", arguments->max_tokens, "N", "tokens that a request may ask for (default 4096)",
               base::range(1, 1 << 24))
       .option("--max-requests", server.max_requests, "N", "texts that are written at once (default 32)",
               base::range(1, 64))
@@ -119,9 +139,9 @@ void add_serve(CLI::App& app) {
               "or in Redis, shared with other servers: redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]")
       .option("--session-memory", arguments->session_megabytes, "MB", "sessions in memory at most (default 1024)",
               base::range(1, 1 << 24))
-      .option("--session-ttl", server.sessions.ttl, "S", "delete sessions not used for S seconds (default 86400)",
+      .option("--session-ttl", arguments->session_ttl, "S", "delete sessions not used for S seconds (default 86400)",
               base::range(1, 1 << 30))
-      .option("--save-every", server.sessions.save_every, "S", "store changed sessions within S seconds (default 30)",
+      .option("--save-every", arguments->save_every, "S", "store changed sessions within S seconds (default 30)",
               base::range(1, 86400))
       .flag("--durable", server.sessions.durable, "store a session before its request is answered")
       .flag("--lenient", server.requests.lenient, "ignore parameters that are not supported, instead of refusing them")

@@ -100,6 +100,12 @@ def main():
         server.refused(400, "input", {"model": "m", "input": "*"}, path)
         server.refused(400, "input", "no image", path, {"Content-Type": "image/png"})
 
+    if KIND == "images":
+        for option in (["--kv-precision", "int8"], ["--max-tokens", "5"], ["--session-dir", "/none"], ["--store", "redis://a"],
+                       ["--session-memory", "1"], ["--session-ttl", "9"], ["--save-every", "9"], ["--log-prompts"],
+                       ["--session-dir", "/none", "--durable"]):
+            refused = subprocess.run([MNEMO, "serve", MODEL, "--port", "0", *option], capture_output=True, text=True, timeout=60)
+            assert refused.returncode == 2 and f"{option[0]} is for models that continue texts" in refused.stderr, refused
     for wrong in (None, "", [], 3, [given[0]] * 65):
         server.refused(400, "input", {"model": "m", "input": wrong}, path)
     server.refused(400, "beam", {"model": "m", "input": given[0], "beam": 2}, path)
