@@ -26,6 +26,15 @@ int64_t usable_memory() {
   return group >> most && most > 0 ? std::min(most, all) : all;
 }
 
+int64_t allow_open_files(int64_t wanted) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return wanted;
+  limit.rlim_cur = std::max(limit.rlim_cur, std::min(limit.rlim_max, static_cast<rlim_t>(wanted)));
+  setrlimit(RLIMIT_NOFILE, &limit);
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, INT64_MAX));
+}
+
 int64_t peak_memory() {
   // VmHWM counts only this program; getrusage also includes the process that started it.
   if (const std::string peak = proc_value("/proc/self/status", "VmHWM"); !peak.empty()) return std::stoll(peak) * 1024;

@@ -29,6 +29,10 @@ std::string host_name();
 /// Memory available to this process in bytes: that of the machine, or the limit of its control group if that is lower.
 int64_t usable_memory();
 
+/// Lets this process have `wanted` files and connections open at once, or as many as the system grants without rights
+/// (the hard limit); how many it may have now. Many systems start programs with 1024 of a far higher limit.
+int64_t allow_open_files(int64_t wanted);
+
 /// Peak memory of this process in bytes, including LibTorch's code.
 int64_t peak_memory();
 

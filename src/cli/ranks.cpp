@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,15 +46,11 @@ void write_to(const std::string& path) {
 /// Throws InputError where this process may not open the files and connections of so many ranks: c10d would end it, or
 /// wait for ever.
 void require_descriptors(int64_t ranks) {
-  const auto needed = static_cast<rlim_t>(32 + 3 * ranks);
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed) return;
-  limit.rlim_cur = std::min(limit.rlim_max, needed);
-  setrlimit(RLIMIT_NOFILE, &limit);
-  base::require(limit.rlim_cur >= needed,
+  const int64_t needed = 32 + 3 * ranks, most = base::allow_open_files(needed);
+  base::require(most >= needed,
                 "several processes: {} ranks need {} open files and connections, this process may have {}; raise the "
                 "limit (ulimit -n)",
-                ranks, needed, limit.rlim_cur);
+                ranks, needed, most);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "base/exit_status.h"
 #include "base/file_io.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "bundle/bundle.h"
 #include "cli/application.h"
 #include "cli/command.h"
@@ -67,6 +68,7 @@ int serve_model(ServeArguments arguments) {
   constexpr auto kLook = std::chrono::milliseconds(50);
   constexpr int kDrain = 30 * 20, kWithdraw = 5 * 20;  // looks
   const SignalGuard guard("ending the answers in progress, 30 s at most");
+  base::allow_open_files(INT64_MAX);  // a connection each, beside the files of sessions
   arguments.server.access_log = !arguments.no_access_log;
   serve::SessionOptions& sessions = arguments.server.sessions;
   sessions.memory = arguments.session_megabytes.value_or(sessions.memory >> 20) << 20;
