@@ -10,6 +10,7 @@
 #include <ctime>
 #include <fstream>
 
+#include "base/disk_full.h"
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/log.h"
@@ -24,6 +25,21 @@ constexpr size_t kHeadBytes = 64;
 int64_t size_of(const std::string& file) {
   struct stat facts {};
   return ::stat(file.c_str(), &facts) == 0 ? facts.st_size : 0;
+}
+
+/// The result of `work`, for requests: a session that cannot be reached is not one that is gone.
+auto reached(auto&& work) {
+  try {
+    return work();
+  } catch (const base::DiskFull& error) {
+    base::log_warning("serve: {}", error.what());
+    throw ApiError(429, "the session cannot be stored: the disk of --session-dir is full; delete some", "",
+                   "sessions_full");
+  } catch (const base::InputError& error) {
+    base::log_warning("serve: {}", error.what());
+    throw ApiError(503, "the session cannot be reached in --session-dir; the server's log says why, try again later",
+                   "", "store_unavailable");
+  }
 }
 
 }  // namespace
@@ -74,10 +90,16 @@ std::string SessionFolder::path(const std::string& id) const {
 
 std::optional<SessionFolder::Head> SessionFolder::head(const std::string& id) const {
   const std::string file = path(id);
-  std::ifstream stream(file, std::ios::binary);
-  char begin[kHeadBytes] = {};
-  stream.read(begin, sizeof begin);
-  const std::string_view text(begin, static_cast<size_t>(stream.gcount()));
+  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0 && errno == ENOENT) return std::nullopt;
+  struct stat facts {};
+  char begin[kHeadBytes];
+  ssize_t count = fd < 0 ? -1 : ::fstat(fd, &facts);
+  if (count == 0 && S_ISREG(facts.st_mode)) count = ::read(fd, begin, sizeof begin);
+  const int error = errno;
+  if (fd >= 0) ::close(fd);
+  if (count < 0) base::system_failure(file, "cannot read", error);
+  const std::string_view text(begin, static_cast<size_t>(count));
   const size_t end = text.find('\n');
   if (!text.starts_with(kMark) || end == std::string_view::npos) return std::nullopt;
   Head found;
@@ -87,50 +109,50 @@ std::optional<SessionFolder::Head> SessionFolder::head(const std::string& id) co
   if (version.ec != std::errc() || version.ptr == last || *version.ptr != ' ') return std::nullopt;
   const auto ttl = std::from_chars(version.ptr + 1, last, found.ttl);
   if (ttl.ec != std::errc() || ttl.ptr != last || found.version < 1) return std::nullopt;
-  struct stat facts {};
-  if (::stat(file.c_str(), &facts) != 0 || std::time(nullptr) - facts.st_mtime > found.ttl) return std::nullopt;
+  if (std::time(nullptr) - facts.st_mtime > found.ttl) return std::nullopt;
   return found;
 }
 
 bool SessionFolder::put(const std::string& id, const std::string& bytes, int64_t expected, int64_t ttl) {
   const std::string file = path(id);
-  try {
+  return reached([&] {
     const Lock lock(folder_, id);
     const auto stored = head(id);
     if ((stored ? stored->version : 0) != expected) return false;
     const int64_t before = size_of(file);
     base::write_file_atomic(file, fmt::format("{}{} {}\n", kMark, expected + 1, ttl) + bytes);
     bytes_ += size_of(file) - before;
-  } catch (const base::InputError& error) {
-    base::log_warning("serve: {}", error.what());
-    throw ApiError(429, "the session cannot be stored: --session-dir is full or cannot be written", "",
-                   "sessions_full");
-  }
-  return true;
+    return true;
+  });
 }
 
 std::optional<SessionStore::Stored> SessionFolder::get(const std::string& id) {
-  const Lock lock(folder_, id);
-  const auto stored = head(id);
-  if (!stored) return std::nullopt;
-  return Stored{base::read_file(path(id)).substr(stored->length), stored->version};
+  return reached([&]() -> std::optional<Stored> {
+    const Lock lock(folder_, id);
+    const auto stored = head(id);
+    if (!stored) return std::nullopt;
+    return Stored{base::read_file(path(id)).substr(stored->length), stored->version};
+  });
 }
 
 int64_t SessionFolder::touch(const std::string& id) {
-  const auto stored = head(id);
+  const auto stored = reached([&] { return head(id); });
   if (!stored) return 0;
   ::utimensat(AT_FDCWD, path(id).c_str(), nullptr, 0);
   return stored->version;
 }
 
 void SessionFolder::remove(const std::string& id) {
-  const Lock lock(folder_, id);
-  erase(id);
+  reached([&] {
+    const Lock lock(folder_, id);
+    erase(id);
+  });
 }
 
 void SessionFolder::erase(const std::string& id) {
-  bytes_ -= size_of(path(id));
+  const int64_t size = size_of(path(id));
   base::remove_tree(path(id));
+  bytes_ -= size;
 }
 
 std::vector<std::string> SessionFolder::ids() {
@@ -145,7 +167,7 @@ std::vector<std::string> SessionFolder::ids() {
 
 void SessionFolder::sweep() {
   constexpr int kFiles = 100;
-  if (to_sweep_.empty()) to_sweep_ = ids();
+  if (to_sweep_.empty()) to_sweep_ = reached([this] { return ids(); });
   for (int i = 0; i < kFiles && !to_sweep_.empty(); ++i) {
     const std::string id = std::move(to_sweep_.back());
     to_sweep_.pop_back();
@@ -153,8 +175,11 @@ void SessionFolder::sweep() {
     std::string mark(kMark.size(), '\0');
     // A file of another form is left alone.
     if (!file.read(mark.data(), static_cast<std::streamsize>(mark.size())) || mark != kMark) continue;
-    const Lock lock(folder_, id);
-    if (!head(id)) erase(id);
+    try {
+      const Lock lock(folder_, id);
+      if (!head(id)) erase(id);
+    } catch (const base::InputError&) {  // it cannot be read now: whether its time has passed is not known
+    }
   }
 }
 

@@ -21,7 +21,7 @@ class SessionFolder : public SessionStore {
   bool put(const std::string& id, const std::string& bytes, int64_t expected, int64_t ttl) override;
   void remove(const std::string& id) override;
   std::vector<std::string> ids() override;
-  /// Looks at a hundred files of the folder, the next ones each time.
+  /// Looks at a hundred files of the folder, the next ones each time. One that cannot be read stays.
   void sweep() override;
   /// As this process knows them; what others store is counted when it starts.
   int64_t bytes() const override { return bytes_; }
@@ -30,7 +30,8 @@ class SessionFolder : public SessionStore {
   class Lock;
   struct Head;
   std::string path(const std::string& id) const;
-  /// Nothing for a file that is missing, of another form, or whose time has passed.
+  /// Nothing for a file that is missing, of another form, or whose time has passed. Throws InputError for one that
+  /// cannot be read, which is none of these.
   std::optional<Head> head(const std::string& id) const;
   void erase(const std::string& id);
   std::string folder_;

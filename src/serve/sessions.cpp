@@ -43,7 +43,7 @@ Sessions::Sessions(const SessionOptions& options, infer::TextSession like, std::
       Entry entry = read_facts(stored->bytes);
       entry.stored = stored->version;
       entries_[id] = std::move(entry);
-    } catch (const base::InputError& error) {
+    } catch (const std::runtime_error& error) {
       base::log_warning("serve: the session {} is left alone: {}", id, error.what());
     }
   }
@@ -236,7 +236,7 @@ void Sessions::load(const std::string& id, Entry& entry) {
     loaded.used = used;
     entry = std::move(loaded);
   } catch (const ApiError&) {
-    forget(id);
+    if (entry.stored == 0) forget(id);  // found a moment ago; another waits for the store
     throw;
   } catch (const base::InputError& error) {
     forget(id);
@@ -404,7 +404,10 @@ void Sessions::sweep(int64_t now) {
     }
   }
   for (const std::string& id : ended) forget(id);  // others may still use it
-  if (store_) store_->sweep();
+  try {
+    if (store_) store_->sweep();
+  } catch (const ApiError&) {  // the store has said why; another call goes on
+  }
 }
 
 int64_t Sessions::save_all() {

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -76,6 +77,44 @@ TEST(SessionFolder, EndsSessionsByTheirLastUse) {
   store.sweep();
   EXPECT_FALSE(base::path_exists(file));
   EXPECT_EQ(base::read_file(folder / (other + ".session")), "of somebody else");
+}
+
+/// Lets this process open `count` more files, as long as it lives.
+class FewFiles {
+ public:
+  explicit FewFiles(int count) {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    const int next = ::dup(0);
+    ::close(next);
+    const rlimit few{static_cast<rlim_t>(next + count), before_.rlim_max};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+  }
+  ~FewFiles() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST(SessionFolder, LosesNothingWhereNoFileCanBeOpened) {
+  test::TemporaryFolder folder;
+  SessionFolder store(folder.path());
+  ASSERT_TRUE(store.put(kId, "bytes", 0, 60));
+  const int64_t bytes = store.bytes();
+  const std::pair unavailable(503, std::string("store_unavailable"));
+  {
+    const FewFiles none(0);
+    EXPECT_EQ(refusal([&] { store.touch(kId); }), unavailable);
+    EXPECT_EQ(refusal([&] { store.get(kId); }), unavailable);
+    EXPECT_EQ(refusal([&] { store.put(kId, "x", 1, 60); }), unavailable);
+    EXPECT_EQ(refusal([&] { store.remove(kId); }), unavailable);
+    EXPECT_EQ(refusal([&] { store.sweep(); }), unavailable);
+  }
+  for (int count = 1; count < 6; ++count) {
+    const FewFiles few(count);
+    store.sweep();
+    EXPECT_EQ(store.bytes(), bytes) << count;
+  }
+  EXPECT_EQ(store.get(kId)->bytes, "bytes");
 }
 
 TEST(SessionFolder, RemovesWhatKilledServersHaveLeft) {

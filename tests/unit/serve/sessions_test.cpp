@@ -80,6 +80,33 @@ class MemoryStore : public SessionStore {
   std::map<std::string, Stored> all_;
 };
 
+TEST(Sessions, StayWhereTheStoreDoesNotAnswer) {
+  class Away : public MemoryStore {
+   public:
+    std::optional<Stored> get(const std::string& id) override {
+      if (away) throw ApiError(503, "no answer", "", "store_unavailable");
+      return MemoryStore::get(id);
+    }
+    void sweep() override {
+      if (away) throw ApiError(503, "no answer", "", "store_unavailable");
+    }
+    bool away = false;
+  };
+  auto store = std::make_unique<Away>();
+  Away& stored = *store;
+  Sessions sessions({.durable = true}, byte_text(), std::move(store));
+  const std::string id = sessions.create(fed(byte_text(), "abc"), {}, 100), unknown(32, 'b');
+  stored.all_[unknown] = stored.all_[id];
+  ++stored.all_[id].version;  // another server has stored one
+  stored.away = true;
+  for (const std::string& one : {id, unknown, id})
+    EXPECT_EQ(refusal([&] { sessions.begin(one, {}, 100); }), std::pair(503, std::string("store_unavailable")));
+  sessions.sweep(100);
+  EXPECT_EQ(sessions.count(), 1) << "what this server had not used is forgotten again";
+  stored.away = false;
+  for (const std::string& one : {id, unknown}) EXPECT_EQ(sessions.begin(one, 3, 100).session().position(), 3);
+}
+
 TEST(Sessions, TryOutOnlyBytesThatTheyHaveNotWrittenThemselves) {
   auto store = std::make_unique<MemoryStore>();
   MemoryStore& stored = *store;
