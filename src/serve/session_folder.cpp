@@ -70,7 +70,7 @@ class SessionFolder::Lock {
 };
 
 struct SessionFolder::Head {
-  int64_t version = 0, ttl = 0;
+  int64_t version = 0, ttl = 0, used = 0;
   size_t length = 0;  ///< of the first line
 };
 
@@ -109,7 +109,8 @@ std::optional<SessionFolder::Head> SessionFolder::head(const std::string& id) co
   if (version.ec != std::errc() || version.ptr == last || *version.ptr != ' ') return std::nullopt;
   const auto ttl = std::from_chars(version.ptr + 1, last, found.ttl);
   if (ttl.ec != std::errc() || ttl.ptr != last || found.version < 1) return std::nullopt;
-  if (std::time(nullptr) - facts.st_mtime > found.ttl) return std::nullopt;
+  found.used = facts.st_mtime;
+  if (std::time(nullptr) - found.used > found.ttl) return std::nullopt;
   return found;
 }
 
@@ -131,7 +132,7 @@ std::optional<SessionStore::Stored> SessionFolder::get(const std::string& id) {
     const Lock lock(folder_, id);
     const auto stored = head(id);
     if (!stored) return std::nullopt;
-    return Stored{base::read_file(path(id)).substr(stored->length), stored->version};
+    return Stored{base::read_file(path(id)).substr(stored->length), stored->version, stored->used};
   });
 }
 

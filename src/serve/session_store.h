@@ -17,6 +17,7 @@ class SessionStore {
   struct Stored {
     std::string bytes;
     int64_t version = 0;
+    int64_t used = 0;  ///< Unix time of the last use, of a store that lists its sessions
   };
   virtual ~SessionStore() = default;
   /// Nothing if there is no such session, or its time has passed.

@@ -42,6 +42,7 @@ Sessions::Sessions(const SessionOptions& options, infer::TextSession like, std::
       base::require(stored.has_value(), "its file is of another form, or its time has passed");
       Entry entry = read_facts(stored->bytes);
       entry.stored = stored->version;
+      entry.used = stored->used;  // the time in the bytes is that of their change
       entries_[id] = std::move(entry);
     } catch (const std::runtime_error& error) {
       base::log_warning("serve: the session {} is left alone: {}", id, error.what());
@@ -236,7 +237,7 @@ void Sessions::load(const std::string& id, Entry& entry) {
     loaded.used = used;
     entry = std::move(loaded);
   } catch (const ApiError&) {
-    if (entry.stored == 0) forget(id);  // found a moment ago; another waits for the store
+    if (entry.stored == 0) forget(id);  // known since this request alone
     throw;
   } catch (const base::InputError& error) {
     forget(id);
@@ -406,7 +407,7 @@ void Sessions::sweep(int64_t now) {
   for (const std::string& id : ended) forget(id);  // others may still use it
   try {
     if (store_) store_->sweep();
-  } catch (const ApiError&) {  // the store has said why; another call goes on
+  } catch (const ApiError&) {  // the store has logged why; the next call tries again
   }
 }
 

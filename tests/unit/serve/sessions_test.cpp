@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <map>
 
 #include "serve/session_folder.h"
@@ -65,6 +66,19 @@ TEST(Sessions, TellOfWhatAStoreCannotRead) {
     ASSERT_TRUE(store.put(id, bytes, store.touch(id), 60));
     EXPECT_EQ(refusal([&] { sessions.begin(id, {}, 100); }).first, 404) << bytes.substr(0, 80);
   }
+}
+
+TEST(Sessions, AreAsOldAsTheirLastUseAfterARestart) {
+  test::TemporaryFolder folder;
+  const SessionOptions options{.folder = folder.path(), .durable = true};
+  const int64_t now = std::time(nullptr);
+  Sessions before(options, byte_text(), open_store(options));
+  const std::string id = before.create(byte_text(), 60, now - 50);
+  before.facts(id, now);
+  Sessions after(options, byte_text(), open_store(options));
+  const base::Node listed = after.list(now + 30).at("data");
+  ASSERT_EQ(listed.items().size(), 1u);
+  EXPECT_NEAR(static_cast<double>(listed.items()[0].at("expires_at").as_int()), static_cast<double>(now) + 60, 10);
 }
 
 /// Sessions in memory, as a store.
