@@ -1,9 +1,14 @@
 // Sessions in Redis, over Asio as in http_server.cpp.
 #include "serve/session_store.h"
 
+#include <sys/socket.h>
+
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <future>
+#include <thread>
 #include <utility>
 
 #include <boost/asio/connect.hpp>
@@ -27,15 +32,16 @@ using asio::ip::tcp;
 using boost::system::error_code;
 using Kind = RedisReply::Kind;
 
-/// A session is a hash: version, seconds to live, bytes. Scripts run as a whole.
+/// A session is a hash: version, seconds to live, bytes. Scripts run as a whole. Redis keeps it for a tenth longer than
+/// its time: uses within that tenth need no write, which an append-only file would sync, and no session ends before the
+/// time that was answered.
 constexpr std::string_view kPut =
     "if tonumber(redis.call('HGET', KEYS[1], 'version') or '0') ~= tonumber(ARGV[1]) then return 0 end "
     "redis.call('HSET', KEYS[1], 'version', ARGV[1] + 1, 'ttl', ARGV[2], 'bytes', ARGV[3]) "
-    "redis.call('EXPIRE', KEYS[1], ARGV[2]) return 1";
-/// Writes, which an append-only file would sync, only once a tenth of the time has passed.
+    "redis.call('PEXPIRE', KEYS[1], ARGV[2] * 1100) return 1";
 constexpr std::string_view kTouch =
     "local found = redis.call('HMGET', KEYS[1], 'version', 'ttl') if not found[1] then return 0 end "
-    "if redis.call('TTL', KEYS[1]) < found[2] * 0.9 then redis.call('EXPIRE', KEYS[1], found[2]) end "
+    "if redis.call('PTTL', KEYS[1]) < found[2] * 1000 then redis.call('PEXPIRE', KEYS[1], found[2] * 1100) end "
     "return tonumber(found[1])";
 
 ApiError unavailable(const std::string& why) {
@@ -81,13 +87,13 @@ class RedisStore : public SessionStore {
     return reply.integer;
   }
 
-  /// Runs what `begin` starts to its end, or breaks the connection. Throws boost::system::system_error.
+  /// Runs what `begin` starts to its end, or breaks the connection at the deadline. Throws boost::system::system_error.
   template <class Begin>
   void run(Begin&& begin) {
     error_code result = asio::error::timed_out;
     begin([&result](error_code error, auto&&...) { result = error; });
     io_.restart();
-    io_.run_for(kPatience);
+    io_.run_until(deadline_);
     if (!io_.stopped()) {
       error_code ignored;
       socket_.close(ignored);
@@ -97,10 +103,23 @@ class RedisStore : public SessionStore {
     if (result) throw boost::system::system_error(result);
   }
 
+  /// In a thread of its own, because nothing ends the system's search for a name before it is done.
+  tcp::resolver::results_type find_host() const {
+    std::packaged_task<tcp::resolver::results_type()> search([host = address_.host, port = address_.port] {
+      asio::io_context io;
+      return tcp::resolver(io).resolve(host, port);
+    });
+    auto found = search.get_future();
+    std::thread(std::move(search)).detach();
+    if (found.wait_until(deadline_) != std::future_status::ready)
+      throw boost::system::system_error(asio::error::timed_out);
+    return found.get();
+  }
+
   void connect() {
     socket_ = tcp::socket(io_);
     received_.clear();
-    const auto endpoints = tcp::resolver(io_).resolve(address_.host, address_.port);
+    const auto endpoints = find_host();
     run([&](auto done) { asio::async_connect(socket_, endpoints, done); });
     socket_.set_option(tcp::no_delay(true));
     std::vector<std::string_view> hello = {"HELLO", "2"};
@@ -137,10 +156,21 @@ class RedisStore : public SessionStore {
     }
   }
 
-  /// The reply to a command. again: the command may be repeated, so a connection that was lost is opened again.
+  /// Whether the connection rests as the last reply has left it: Redis ends those that are idle, and all when it starts
+  /// again.
+  bool rests() {
+    char next = 0;
+    return ::recv(socket_.native_handle(), &next, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+  }
+
+  /// The reply to a command, within kPatience in all. again: the command may be repeated, so a connection that is lost
+  /// while it waits is opened again.
   RedisReply ask(const std::vector<std::string_view>& words, bool again) {
     const auto now = std::chrono::steady_clock::now();
     if (now < broken_until_) throw unavailable(why_);
+    deadline_ = now + kPatience;
+    error_code ignored;
+    if (socket_.is_open() && !rests()) socket_.close(ignored);
     for (int attempt = 0;; ++attempt) {
       const bool fresh = !socket_.is_open();
       try {
@@ -155,11 +185,12 @@ class RedisStore : public SessionStore {
       } catch (const base::InputError& error) {
         why_ = error.what();
       }
-      error_code ignored;
       socket_.close(ignored);  // a late reply would be taken for that of the next command
-      if (!fresh && again && attempt == 0) continue;
+      const auto failed = std::chrono::steady_clock::now();
+      const bool late = failed >= deadline_;
+      if (!fresh && again && attempt == 0 && !late) continue;
       base::log_warning("serve: {}: {}", address_.text(), why_);
-      broken_until_ = std::chrono::steady_clock::now() + std::chrono::milliseconds(fresh ? 500 : 0);
+      broken_until_ = failed + std::chrono::milliseconds(fresh || late ? 500 : 0);
       throw unavailable(why_);
     }
   }
@@ -169,7 +200,7 @@ class RedisStore : public SessionStore {
   asio::io_context io_{1};
   tcp::socket socket_{io_};
   std::string received_, why_;
-  std::chrono::steady_clock::time_point broken_until_;
+  std::chrono::steady_clock::time_point deadline_ = std::chrono::steady_clock::now() + kPatience, broken_until_;
 };
 
 }  // namespace

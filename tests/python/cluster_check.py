@@ -177,6 +177,17 @@ def check_sessions(port, sessions, expected):
         assert client.step(session, done, position)["choices"][0]["text"] == expected[seed][done][0], (session, seed, done)
 
 
+def check_expiry(server, redis_port):
+    """Redis keeps a session until the time that its server has answered."""
+    session = ask(server.port, "POST", "/v1/sessions", {"ttl": 20})[1]["id"]
+    time.sleep(1.6)  # less than a tenth: this use needs no write
+    expires = ask(server.port, "GET", f"/v1/sessions/{session}")[1]["expires_at"]
+    with socket.create_connection(("127.0.0.1", redis_port)) as redis:
+        redis.sendall(f"PTTL mnemo:session:{session}\r\n".encode())
+        left = int(redis.recv(64)[1:]) / 1000
+    assert time.time() + left >= expires, (left, expires - time.time())
+
+
 def check_kills(port, servers, redis, expected):
     answered, numbers, stop = itertools.count(), itertools.count(), threading.Event()
     seen = 0
@@ -286,6 +297,7 @@ def main():
         wait_until(gateway.listens)
         time.sleep(1)  # until it knows that they are ready
         check_two_at_once(servers, expected)
+        check_expiry(servers[0], redis_port)
         check_kills(gateway_port, servers, redis, expected)
         check_rolling_restart(gateway_port, servers, expected)
         check_affinity(gateway_port, expected)

@@ -71,6 +71,7 @@ TEST(SessionFolder, EndsSessionsByTheirLastUse) {
   EXPECT_EQ(store.touch(kId), 1);
   age(file, 50);
   EXPECT_EQ(store.get(kId)->bytes, "bytes");
+  EXPECT_NEAR(static_cast<double>(store.get(kId)->used), static_cast<double>(std::time(nullptr)) - 50, 5);
   age(file, 20);
   EXPECT_FALSE(store.get(kId).has_value());
   EXPECT_EQ(store.touch(kId), 0);
@@ -210,7 +211,11 @@ TEST(RedisProtocol, ReadsAddresses) {
   }
 }
 
-/// Says what a test has prepared, one reply to whatever comes; "" closes the connection.
+constexpr char kThenEnds = '\x04';
+constexpr std::string_view kTrickle = "a byte at a time";
+
+/// Says what a test has prepared, one reply to whatever comes. "" closes the connection, as does kThenEnds behind a
+/// reply; kTrickle is a reply of a byte every 200 ms for 4 s, after which nothing is said.
 class FakeRedis {
  public:
   explicit FakeRedis(std::vector<std::string> replies) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
@@ -226,30 +231,44 @@ class FakeRedis {
   }
   ~FakeRedis() {
     ::shutdown(socket_, SHUT_RDWR);
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
     ::close(socket_);
   }
   const std::string& url() const { return url_; }
+  /// All that has come, once every reply is given.
+  const std::string& asked() {
+    thread_.join();
+    return asked_;
+  }
 
  private:
-  void talk(const std::vector<std::string>& replies) const {
+  void talk(const std::vector<std::string>& replies) {
     int client = -1;
-    for (const std::string& reply : replies) {
+    for (std::string reply : replies) {
       if (client < 0) client = ::accept(socket_, nullptr, nullptr);
       char bytes[4096];
-      if (client < 0 || ::recv(client, bytes, sizeof bytes, 0) <= 0) break;
-      if (!reply.empty()) {
-        ::send(client, reply.data(), reply.size(), MSG_NOSIGNAL);
-      } else {
-        ::close(client);
-        client = -1;
+      const ssize_t count = client < 0 ? 0 : ::recv(client, bytes, sizeof bytes, 0);
+      if (count <= 0) break;
+      asked_.append(bytes, static_cast<size_t>(count));
+      if (reply == kTrickle) {
+        for (int i = 0; i < 20 && ::send(client, "+", 1, MSG_NOSIGNAL) == 1; ++i)
+          std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        while (::accept(socket_, nullptr, nullptr) >= 0) {  // until the test ends
+        }
+        break;
       }
+      const bool ends = reply.empty() || reply.ends_with(kThenEnds);
+      if (reply.ends_with(kThenEnds)) reply.pop_back();
+      ::send(client, reply.data(), reply.size(), MSG_NOSIGNAL);
+      if (!ends) continue;
+      ::close(client);
+      client = -1;
     }
     ::shutdown(socket_, SHUT_RDWR);  // whoever comes back is refused
     if (client >= 0) ::close(client);
   }
   int socket_;
-  std::string url_;
+  std::string url_, asked_;
   std::thread thread_;
 };
 
@@ -287,6 +306,37 @@ TEST(RedisStore, OpensALostConnectionAgainButStoresNothingTwice) {
   const auto lost = std::pair(503, std::string("store_unavailable"));
   EXPECT_EQ(refusal([&] { store->put(kId, "bytes", 3, 60); }), lost);  // whether it was stored is not known
   EXPECT_EQ(store->touch(kId), 4);
+}
+
+TEST(RedisStore, StoresOverAConnectionThatHasEndedSince) {
+  const FakeRedis redis({kHello, kOk, std::string(":1\r\n") + kThenEnds, kHello, kOk, ":1\r\n"});
+  const auto store = open_redis(redis.url());
+  EXPECT_EQ(store->touch(kId), 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_TRUE(store->put(kId, "bytes", 1, 60));
+}
+
+TEST(RedisStore, WaitsTwoSecondsInAll) {
+  const FakeRedis redis({kHello, kOk, std::string(kTrickle)});
+  const auto store = open_redis(redis.url());
+  const std::pair lost(503, std::string("store_unavailable"));
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(refusal([&] { store->touch(kId); }), lost);
+  EXPECT_EQ(refusal([&] { store->touch(kId); }), lost) << "at once: others' texts would wait again";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
+}
+
+TEST(RedisStore, KeepsSessionsUntilTheTimeThatWasAnswered) {
+  FakeRedis redis({kHello, kOk, ":1\r\n", ":1\r\n"});
+  const auto store = open_redis(redis.url());
+  EXPECT_TRUE(store->put(kId, "bytes", 0, 60));
+  EXPECT_EQ(store->touch(kId), 1);
+  // A tenth is spare, and a use that finds less than the whole time gives all of it again.
+  const std::string asked = redis.asked();
+  for (const char* part : {"redis.call('PEXPIRE', KEYS[1], ARGV[2] * 1100)",
+                           "if redis.call('PTTL', KEYS[1]) < found[2] * 1000 then redis.call('PEXPIRE', KEYS[1], "
+                           "found[2] * 1100)"})
+    EXPECT_NE(asked.find(part), std::string::npos) << part;
 }
 
 TEST(RedisStore, RefusesUnexpectedReplies) {
