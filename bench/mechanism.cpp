@@ -50,7 +50,7 @@ const std::vector<MechanismCase>& mechanism_cases() {
   static const std::vector<MechanismCase> cases = {
       {"softmax", softmax},
       {"relative", relative},
-      {.name = "relative_buckets", .attention = R"(type = "relative_buckets")", .has_peer = false},
+      {"relative_buckets", R"(type = "relative_buckets")"},
       {"sliding_window", R"(type = "sliding_window", window_size = 256)"},
       {"lsh", R"(type = "lsh", num_buckets = 64, num_hashes = 2, chunk_len = 64)", "", false, 0.9},
       {"linear_elu", elu},
@@ -66,7 +66,7 @@ const std::vector<MechanismCase>& mechanism_cases() {
       {"abc_compressive", control(R"("compressive", compression = 256)")},
       {"abc_luna", control(R"("luna")"), "", true},
       {"softmax_encoder", softmax, "", true},
-      {.name = "disentangled", .attention = R"(type = "disentangled")", .encoder = true, .has_peer = false},
+      {"disentangled", R"(type = "disentangled")", "", true},
       {"bigbird", bigbird + "64", "", true},
       {"linformer", R"(type = "linformer", num_slots = 256, max_len = 8192)", "", true},
       {"segment_cache", relative, memory(R"("segment_cache", mem_len = 512)")},

@@ -217,7 +217,7 @@ BenchReport bench_mechanisms(const BenchArguments& arguments, Bars& bars) {
     if (!arguments.wants(mechanism.name)) continue;
     MechanismSubject subject(mechanism);
     Runner stock, best;
-    if (!arguments.no_peers && mechanism.has_peer) {
+    if (!arguments.no_peers) {
       const std::vector<std::string> different = start(arguments, mechanism, subject, stock, best);
       report.differences.insert(report.differences.end(), different.begin(), different.end());
       if (!different.empty()) continue;  // a peer with different results is not timed

@@ -16,10 +16,15 @@ CHUNK = 64
 
 
 class Tensors:
-    """Mnemo's parameters by name; each is used once, some of them fused into one layer."""
+    """Mnemo's parameters by name; each is used once, some of them fused into one layer, but for those that layers share."""
 
     def __init__(self, tensors):
-        self.left = dict(tensors)
+        self.left, self.made = dict(tensors), {}
+
+    def shared(self, name):
+        if name not in self.made:
+            self.made[name] = self.parameter(name)
+        return self.made[name]
 
     def parameter(self, *names):
         return nn.Parameter(torch.cat([self.left.pop(name) for name in names]).clone())
@@ -165,6 +170,56 @@ class Softmax(Attention):
         earlier = F.linear(past, self.qkv.weight[width:], None if self.qkv.bias is None else self.qkv.bias[width:])
         k, v = (torch.cat(both, 2) for both in zip(self.split(earlier, 2), (k, v)))
         return self.join(F.scaled_dot_product_attention(q, k, v, attn_mask=call.causal(x.size(1), k.size(2)))), state
+
+
+class RelativeBuckets(Attention):
+    """T5: a bias for each distance, from a table of all layers; docs/relative_buckets.md."""
+
+    def prepare(self, take):
+        self.table = take.shared("backbone.relative_bias")
+
+    def attend(self, q, k, v, x, state, call):
+        tokens, last = q.size(2), self.options["max_distance"]
+        count = self.options["num_buckets"]
+
+        def buckets():
+            exact = count // 2
+            far = torch.arange(tokens).clamp(min=exact).double() / exact
+            grown = exact + (far.log() / math.log(last / exact) * (count - exact)).long()
+            return torch.where(torch.arange(tokens) < exact, torch.arange(tokens), grown.clamp(max=count - 1))
+
+        past = self.table[call.kept(("buckets", tokens), buckets)].T  # [H,T], by distance from 0 on
+        row = torch.cat([past.flip(1), past.new_full((self.heads, tokens - 1), float("-inf"))], 1)
+        mask = row.unfold(1, tokens, 1).flip(1)  # [H,T,T]
+        scale = 1 / math.sqrt(q.size(-1)) if self.options["scaled"] else 1.0
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask.unsqueeze(0), scale=scale), state
+
+
+class Disentangled(Attention):
+    """DeBERTa, in an encoder, with positions through the layer's own q and k; docs/disentangled.md."""
+
+    def prepare(self, take):
+        self.table = take.shared("backbone.rel_embeddings")
+        self.norm = [take.shared(f"backbone.rel_norm.{name}") for name in ("weight", "bias")]
+
+    def attend(self, q, k, v, x, state, call):
+        tokens, span, middle = q.size(2), self.options["num_buckets"], self.options["num_buckets"] // 2
+
+        def rows():
+            distance = torch.arange(tokens)[:, None] - torch.arange(tokens)
+            far = distance.abs().clamp(min=middle).double() / middle
+            grown = middle + (far.log() / math.log((self.options["max_distance"] - 1) / middle) * (middle - 1)).ceil().long()
+            return (torch.where(distance.abs() <= middle, distance, distance.sign() * grown) + span).clamp(0, 2 * span - 1)
+
+        index = call.kept(("rows", tokens), rows)
+        positions = F.layer_norm(self.table, self.table.shape[1:], *self.norm, eps=self.options["norm_eps"])
+        width = positions.size(1)
+        project = lambda part: F.linear(positions, self.qkv.weight[part * width:(part + 1) * width], self.qkv.bias[part * width:(part + 1) * width])
+        asked, told = (project(part).unflatten(1, (self.heads, -1)).permute(1, 2, 0) for part in (0, 1))  # [H,d,2P]
+        expand = lambda rows: rows.expand(*q.shape[:2], -1, -1)
+        bias = (q @ told).gather(-1, expand(index)) + (k @ asked).gather(-1, expand(index.T)).transpose(-1, -2)
+        scale = 1 / math.sqrt(3 * q.size(-1))
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias * scale, scale=scale), state
 
 
 class Relative(Attention):
@@ -449,8 +504,8 @@ class Knn(nn.Module):
         return self.core.o(o), (after, inner)
 
 
-ATTENTIONS = {"softmax": Softmax, "relative": Relative, "sliding_window": SlidingWindow, "linear": Linear, "bigbird": BigBird, "lsh": Lsh,
-              "linformer": Linformer, "abc": Abc}
+ATTENTIONS = {"softmax": Softmax, "relative": Relative, "relative_buckets": RelativeBuckets, "disentangled": Disentangled,
+              "sliding_window": SlidingWindow, "linear": Linear, "bigbird": BigBird, "lsh": Lsh, "linformer": Linformer, "abc": Abc}
 AROUND = {"grc": Grc, "knn": Knn}  # memories that stand around an attention
 
 
