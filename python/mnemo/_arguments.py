@@ -6,7 +6,7 @@ import difflib
 import functools
 import numbers
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Union
 
 from torch import Tensor
@@ -45,7 +45,8 @@ def _fits(value: Any, hint: Any) -> bool:
         return any(_fits(value, one) for one in typing.get_args(hint))
     if origin is Sequence:
         item = typing.get_args(hint)[0]
-        return not isinstance(value, str) and isinstance(value, Iterable) and all(_fits(one, item) for one in value)
+        many = isinstance(value, Iterable) and not isinstance(value, (str, Iterator))  # which would be read here
+        return many and all(_fits(one, item) for one in value)
     numbers_of = {int: numbers.Integral, float: numbers.Real}  # numpy's too
     return isinstance(value, numbers_of.get(hint, origin or hint))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import torch
@@ -37,8 +37,10 @@ def inspect_options(options: Look) -> _C.InspectOptions:
     check("inspect", hints_of(Look), **given)
     for name in ("layers", "heads"):
         if name in given and not isinstance(given[name], str):
-            numbers = given[name] if isinstance(given[name], Sequence) else [given[name]]
+            numbers = given[name] if isinstance(given[name], Iterable) else [given[name]]
             given[name] = ",".join(str(number) for number in numbers)
+    if given.get("text") == "":
+        raise ValueError("inspect: expected words in text, found none")
     if "image" in given:
         given["image"] = name_of(given["image"])
     if "set" in given:
@@ -102,7 +104,7 @@ class Inspection:
 
         maps = self.maps
         if not maps:
-            raise ValueError("plot: expected attention over an input; inspect with text= or image=")
+            raise ValueError("plot: expected attention over an input; inspect with text=")
         if kind not in maps.get(layer, {}) or not 0 <= head < len(maps[layer][kind]):
             there = [(n, k, len(one)) for n, kinds in maps.items() for k, one in kinds.items()]
             known = ", ".join(f"layer {n} {k!r} of {heads} heads" for n, k, heads in there)

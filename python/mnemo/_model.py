@@ -179,7 +179,7 @@ class Model(ModelModule):
         check("classify", hints_of(Model.classify), top=top, batch=batch, skip_broken=skip_broken)
         handle = self._bound()
         if handle.is_images:
-            names, heads = _images(given, skip_broken), texts("classify", "tasks", tasks)
+            names, heads = _images(given), texts("classify", "tasks", tasks)
             rows = handle.classify_images(names, heads, 5 if top is None else top, batch, skip_broken)
         else:
             if tasks or skip_broken:
@@ -205,7 +205,7 @@ class Model(ModelModule):
         """
         options = {"threshold": threshold, "top": top, "masks": masks, "draw": draw, "skip_broken": skip_broken}
         check("detect", hints_of(Model.detect), **options)
-        names = _images(several("detect", images, (str, os.PathLike), "a path"), skip_broken)
+        names = _images(several("detect", images, (str, os.PathLike), "a path"))
         return [
             DetectedImage(image, height, width, [DetectedObject(image, *one) for one in objects], svg, error)
             for image, height, width, objects, svg, error in self._bound().detect(
@@ -260,11 +260,11 @@ class Model(ModelModule):
         return f"{self._place[0]!r}"
 
 
-def _images(paths: Sequence[str | os.PathLike[str]], skip_broken: bool) -> list[str]:
+def _images(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
     """Names of images and folders; FileNotFoundError for one that is not there."""
     names = [name_of(path) for path in paths]
     for name in names:
-        if not skip_broken and not os.path.exists(name):
+        if not os.path.exists(name):
             raise FileNotFoundError(f"{name}: no such image or folder")
     return names
 

@@ -58,6 +58,7 @@ class Text:
 
     def __init__(self, handle: _C.Text) -> None:
         self._handle: Optional[_C.Text] = handle
+        self._streams = 0  # begun
 
     @property
     def _open(self) -> _C.Text:
@@ -153,11 +154,15 @@ class Stream(Iterator[str]):
     def __init__(self, text: Text, options: Sampling, finishes: bool = False) -> None:
         self._text: Optional[Text] = text
         self._finishes = finishes
+        text._streams += 1
+        self._number = text._streams
         text._open.begin(generate_options(options))
 
     def __next__(self) -> str:
         if self._text is None:
             raise StopIteration
+        if self._text._streams != self._number:
+            raise RuntimeError("stream: ended when another stream of its text began")
         piece = self._text._open.next_piece()
         if piece is not None:
             return piece

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
@@ -17,6 +18,32 @@ class WrappedOutput(NamedTuple):
 
     output: Any
     state: dict[str, State]
+
+
+class _Call(threading.local):
+    """The segment that this thread reads: its states before and after, and its tokens that are no padding."""
+
+    given: Mapping[str, State] = {}
+    valid: Optional[Tensor] = None
+
+    def __init__(self) -> None:
+        self.after: dict[str, State] = {}
+
+
+_call = _Call()
+
+
+class _AddMemory:
+    """The hook of a layer's attention. An object, so that a copy of a model has hooks with its own memory and gate."""
+
+    def __init__(self, name: str, memories: nn.ModuleDict, gates: nn.ParameterDict):
+        self.name, self.memories, self.gates = name, memories, gates
+
+    def __call__(self, module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> Any:
+        rows: Tensor = arguments[0] if arguments else keywords["hidden_states"]
+        read, _call.after[self.name] = self.memories[self.name](rows, _call.given.get(self.name), _call.valid)
+        gated = torch.tanh(self.gates[self.name]) * read
+        return (output[0] + gated, *output[1:]) if isinstance(output, tuple) else output + gated
 
 
 class Wrapped(nn.Module):
@@ -36,39 +63,38 @@ class Wrapped(nn.Module):
         self.model = model
         self.memories = nn.ModuleDict()
         self.gates = nn.ParameterDict()
-        self._states: dict[str, State] = {}
-        self._given: Mapping[str, State] = {}
         weight = next(model.parameters())
         for number in chosen:
             if not 0 <= number < len(blocks):
                 raise ValueError(f"wrap: layers: expected 0 to {len(blocks) - 1}, found {number}")
             name = str(number)
+            if name in self.memories:
+                raise ValueError(f"wrap: layers: expected each number once, found {number} again")
             self.memories[name] = Attention(
                 attention, config.hidden_size, num_heads=config.num_attention_heads, memory=[dict(memory)]
             ).to(weight.dtype)
             self.gates[name] = nn.Parameter(torch.zeros((), dtype=weight.dtype))
-            _attention_of(blocks[number]).register_forward_hook(self._hook(name), with_kwargs=True)
-
-    def _hook(self, name: str) -> Any:
-        def add_memory(module: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> Any:
-            rows: Tensor = arguments[0] if arguments else keywords["hidden_states"]
-            read, self._states[name] = self.memories[name](rows, self._given.get(name))
-            gated = torch.tanh(self.gates[name]) * read
-            return (output[0] + gated, *output[1:]) if isinstance(output, tuple) else output + gated
-
-        return add_memory
+            hook = _AddMemory(name, self.memories, self.gates)
+            _attention_of(blocks[number]).register_forward_hook(hook, with_kwargs=True)
 
     def forward(
         self, input_ids: Tensor, state: Optional[Mapping[str, State]] = None, **keywords: Any
     ) -> WrappedOutput:
         """input_ids [B,T]: the next segment. state: of the segment before, or None. Keywords go to the model; its own
-        cache of keys is off, as the segment is whole."""
-        self._given, self._states = state or {}, {}
+        cache of keys is off, as the segment is whole. attention_mask [B,T]: memories do not keep padding either.
+        Raises ValueError with gradient checkpointing, which would run a layer again without its state."""
+        if self.training and getattr(self.model, "is_gradient_checkpointing", False):
+            raise ValueError("wrap: gradient checkpointing is not supported; turn it off (gradient_checkpointing_disable)")
+        mask = keywords.get("attention_mask")
+        if mask is not None and (not isinstance(mask, Tensor) or mask.shape != input_ids.shape):
+            raise ValueError(f"wrap: expected attention_mask {list(input_ids.shape)}, 0 for padding")
+        before = _call.given, _call.valid, _call.after
+        _call.given, _call.valid, _call.after = state or {}, None if mask is None else mask.bool(), {}
         try:
             output = self.model(input_ids, use_cache=False, **keywords)
-            return WrappedOutput(output, self._states)
+            return WrappedOutput(output, _call.after)
         finally:
-            self._given, self._states = {}, {}
+            _call.given, _call.valid, _call.after = before
 
 
 def _blocks(model: nn.Module) -> nn.ModuleList:

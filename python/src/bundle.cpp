@@ -256,6 +256,8 @@ std::vector<std::pair<int64_t, int64_t>> offsets(const text::Tokenizer& tokenize
   std::vector<std::pair<int64_t, int64_t>> places;
   std::string spelled;
   size_t skipped = 0;  // bytes of the text that no token spells: blanks at its start
+  size_t counted = 0;  // bytes before the last token
+  int64_t first = 0;   // characters in these
   for (const int32_t id : tokenizer.encode(text)) {
     const size_t before = spelled.size();
     tokenizer.append(spelled, id);
@@ -266,8 +268,9 @@ std::vector<std::pair<int64_t, int64_t>> offsets(const text::Tokenizer& tokenize
     base::require(begin + length <= text.size() && text.compare(begin, length, spelled, before, length) == 0,
                   "offsets: the tokens of a tokenizer of {} do not spell the text; token {} is \"{}\"",
                   tokenizer.type(), places.size(), spelled.substr(before));
-    places.emplace_back(characters(std::string_view(text).substr(0, begin)),
-                        characters(std::string_view(text).substr(0, begin + length)));
+    first += characters(std::string_view(text).substr(counted, begin - counted));
+    counted = begin;
+    places.emplace_back(first, first + characters(std::string_view(text).substr(begin, length)));
   }
   return places;
 }
@@ -318,7 +321,8 @@ void add_inspection(py::module_& m) {
       .def_property_readonly("state_bytes", &Inspection::state_bytes)
       .def("text", [](const Inspection& i) { return text_of(i.text()); })
       .def("to_dict", [](const Inspection& i) { return object_of(i.parts().to_node()); })
-      .def("html", [](const Inspection& i, const std::string& title) { return text_of(i.html(title)); })
+      .def("html", [](const Inspection& i,
+                      const std::string& title) { return text_of(without_gil([&] { return i.html(title); })); })
       .def("svg", [](const Inspection& i) { return text_of(i.svg()); })
       .def("words",
            [](const Inspection& i) { return i.parts().attention ? i.parts().attention->shown().words : Strings(); })

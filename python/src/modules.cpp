@@ -123,9 +123,8 @@ py::list fields_of(const StateHandle& handle) {
   return list;
 }
 
-StateHandle to_type(const StateHandle& handle, at::ScalarType type) {
-  return handle.with(core::to(handle.state, type, at::kCPU));
-}
+/// Of no maker: one in another type than its own must not take it unseen.
+StateHandle to_type(const StateHandle& handle, at::ScalarType type) { return {core::to(handle.state, type, at::kCPU)}; }
 
 void add_state(py::module_& m) {
   py::class_<StateHandle>(m, "State")
@@ -225,6 +224,7 @@ core::Segment segment_of(const models::Model& model, const ModelCall& call) {
   const at::Device device = core::device_of(model);
   base::require(!call.source.defined() || core::kind_of(model.input()) == core::InputKind::pairs,
                 "source: expected a translation model");
+  base::require(!call.source_valid.defined() || call.source.defined(), "source_valid: expected source beside it");
   core::Segment segment;
   segment.mode = mode_of(call.training);
   segment.part = {call.starts, call.ends};
@@ -240,6 +240,7 @@ core::Segment segment_of(const models::Model& model, const ModelCall& call) {
   } else if (core::kind_of(model.input()) == core::InputKind::images) {
     require_input("pixels", call.input, 4, "[B,C,H,W]", device);
     require_rows_type("pixels", call.input, model);
+    base::require(!call.valid.defined(), "valid: expected a model of tokens; images have no padding");
     segment.pixels = call.input;
   } else {
     const bool pairs = core::kind_of(model.input()) == core::InputKind::pairs;

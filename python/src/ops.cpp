@@ -8,6 +8,7 @@
 #include <torch/library.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -50,13 +51,16 @@ void require_sizes(const char* who, const char* name, const at::Tensor& tensor, 
   TORCH_CHECK_VALUE(fits, "mnemo.ops.", who, ": expected ", name, " ", expected, ", found ", tensor.sym_sizes());
 }
 
-/// Throws TypeError unless the numbers are all of one type that the kernels have, and what is left is bool.
+/// Throws TypeError unless the numbers are all of one type that the kernels have, and what is left is bool; ValueError
+/// unless all are on one device.
 void require_types(const char* who, const Tensors& tensors) {
   const at::ScalarType type = tensors.front().scalar_type();
   TORCH_CHECK_TYPE(type == at::kFloat || type == at::kDouble || type == at::kBFloat16, "mnemo.ops.", who,
                    ": expected float32, float64 or bfloat16, found ", type);
   for (const at::Tensor& tensor : tensors) {
     if (!tensor.defined()) continue;
+    TORCH_CHECK_VALUE(tensor.device() == tensors.front().device(), "mnemo.ops.", who, ": expected all tensors on ",
+                      tensors.front().device(), ", found ", tensor.device());
     TORCH_CHECK_TYPE(tensor.scalar_type() == type || tensor.scalar_type() == at::kBool, "mnemo.ops.", who,
                      ": expected all tensors of ", type, " (masks of bool), found ", tensor.scalar_type());
   }
@@ -110,6 +114,7 @@ Tensors abc_causal_shapes(const Tensors& t, Values values) {
   const auto b = t[0].sym_size(0), h = t[0].sym_size(1), time = t[0].sym_size(2), d = t[0].sym_size(3),
              dv = t[2].sym_size(3), n = t[3].sym_size(3);
   TORCH_CHECK_VALUE(time > 0, "mnemo.ops.abc_causal: expected at least one token, found none");
+  TORCH_CHECK_VALUE(n > 0, "mnemo.ops.abc_causal: expected at least one slot, found none");
   require_sizes("abc_causal", "k", t[1], {b, h, time, d}, "[B,H,T,d] as q");
   require_sizes("abc_causal", "v", t[2], {b, h, time, dv}, "[B,H,T,dv]");
   require_sizes("abc_causal", "s", t[3], {b, h, time, n}, "[B,H,T,n]");
@@ -136,6 +141,7 @@ Tensors abc_shapes(const Tensors& t, Values values) {
   require_sizes("abc", "s", t[3], {-1, -1, -1, -1}, "[B,H,S,n]");
   const auto b = t[0].sym_size(0), h = t[0].sym_size(1), d = t[0].sym_size(3), rows = t[2].sym_size(2),
              dv = t[2].sym_size(3), n = t[3].sym_size(3);
+  TORCH_CHECK_VALUE(n > 0, "mnemo.ops.abc: expected at least one slot, found none");
   require_sizes("abc", "k", t[1], {b, h, rows, d}, "[B,H,S,d]");
   require_sizes("abc", "v", t[2], {b, h, rows, dv}, "[B,H,S,dv]");
   require_sizes("abc", "s", t[3], {b, h, rows, n}, "[B,H,S,n]");
@@ -210,6 +216,7 @@ Tensors grc_read_shapes(const Tensors& t, Values) {
   require_sizes("grc_read", "v", t[2], {b, h, n, c}, "[B,H,N,c] as k");
   require_sizes("grc_read", "o", t[3], {b, time, -1}, "[B,T,H*d]");
   require_sizes("grc_read", "lambda", t[4], {h}, "[H]");
+  TORCH_CHECK_VALUE(h > 0, "mnemo.ops.grc_read: expected at least one head, found none");
   TORCH_CHECK_VALUE(t[3].sym_size(2) % h == 0 && t[3].sym_size(2) >= h * c,
                     "mnemo.ops.grc_read: expected o [B,T,H*d] with d of at least c, found ", t[3].sym_sizes());
   return {empty(t[3], {b, time, t[3].sym_size(2)})};
@@ -383,6 +390,18 @@ void autograd_kernel(const c10::OperatorHandle& handle, torch::jit::Stack* stack
   return_all(Differentiable::apply(at::TensorList(present), call, handle), *stack);
 }
 
+/// A gradient is differentiated by nobody: its kernels have no graph that leads to the arguments.
+void autograd_backward_kernel(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
+  const Operator& op = operator_of(handle);
+  const Call call = take(op, op.outputs, *stack);
+  const auto wants_graph = [](const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); };
+  TORCH_CHECK_NOT_IMPLEMENTED(!at::GradMode::is_enabled() || (std::ranges::none_of(call.grads, wants_graph) &&
+                                                              std::ranges::none_of(call.tensors, wants_graph)),
+                              "mnemo.ops.", op.name, ": second derivatives are not supported; drop create_graph=True");
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  return_all(called(handle, call), *stack);
+}
+
 std::string tensors_of_schema(size_t count) {
   std::string text = "(";
   for (size_t i = 0; i < count; ++i) text += i == 0 ? "Tensor" : ", Tensor";
@@ -407,8 +426,7 @@ template <auto forward, auto backward>
 void implement(torch::Library& library) {
   for (const Operator& op : kOperators) {
     library.impl(op.name, torch::CppFunction::makeFromBoxedFunction<forward>());
-    if constexpr (backward != nullptr)
-      library.impl((std::string(op.name) + kBackward).c_str(), torch::CppFunction::makeFromBoxedFunction<backward>());
+    library.impl((std::string(op.name) + kBackward).c_str(), torch::CppFunction::makeFromBoxedFunction<backward>());
   }
 }
 
@@ -417,6 +435,6 @@ void implement(torch::Library& library) {
 TORCH_LIBRARY(mnemo, library) { define(library); }
 TORCH_LIBRARY_IMPL(mnemo, CPU, library) { implement<&cpu_kernel, &cpu_backward_kernel>(library); }
 TORCH_LIBRARY_IMPL(mnemo, Meta, library) { implement<&meta_kernel, &meta_backward_kernel>(library); }
-TORCH_LIBRARY_IMPL(mnemo, Autograd, library) { implement<&autograd_kernel, nullptr>(library); }
+TORCH_LIBRARY_IMPL(mnemo, Autograd, library) { implement<&autograd_kernel, &autograd_backward_kernel>(library); }
 
 }  // namespace mnemo::python

@@ -151,6 +151,23 @@ def test_refuses_what_does_not_fit():
         ops.attention(q, k, v, mask=torch.ones(5, 5))
     with pytest.raises(ValueError, match="exclude each other"):
         ops.attention(q, k, v, mask=torch.ones(5, 5, dtype=torch.bool), causal=True)
+    for place in range(3):
+        tensors = [t.to("meta") if i == place else t for i, t in enumerate((q, k, v))]
+        with pytest.raises(ValueError, match="expected all tensors on"):
+            ops.attention(*tensors)
+    with pytest.raises(ValueError, match="expected all tensors on"):
+        ops.attention(q, k, v, valid=torch.ones(2, 5, dtype=torch.bool, device="meta"))
+    with pytest.raises(ValueError, match="at least one head"):
+        ops.grc_read(q[:, :0], k[:, :0], v[:, :0], torch.zeros(2, 5, 0), torch.zeros(0))
+    with pytest.raises(ValueError, match="at least one slot"):
+        ops.abc(q, k, v, s[..., :0])
+
+
+def test_second_derivatives_are_refused():
+    q, k, v = (torch.randn(1, 2, 3, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    with pytest.raises(NotImplementedError, match="second derivatives"):
+        torch.autograd.grad(ops.attention(q, k, v).sum(), q, create_graph=True)
+    torch.autograd.grad(ops.attention(q, k, v).sum(), q)
 
 
 WITH_EXAMPLES = [file.stem for file in pathlib.Path(mnemo.__file__).parent.glob("*.py") if ">>>" in file.read_text()]

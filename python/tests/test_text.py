@@ -62,6 +62,12 @@ def test_a_stream_stops_within_a_token(model):
     pieces.close()
     assert list(pieces) == [] and text.num_tokens == tokens
     assert first and tokens <= 4 + 4
+    old = text.stream(max_tokens=20)
+    next(old)
+    new = text.stream(max_tokens=4)
+    with pytest.raises(RuntimeError, match="another stream"):
+        next(old)
+    assert len(list(new)) == 4
 
 
 def test_texts_fork_rewind_save_and_load(model, tmp_path):
@@ -188,6 +194,9 @@ def test_tokenizer(model):
     assert tokenizer.decode(ids) == text
     places = tokenizer.offsets(text)
     assert len(places) == len(ids) and "".join(text[a:b] for a, b in places) == text
+    with pytest.raises(TypeError, match="ids"):
+        tokenizer.decode(iter(ids))
+    assert tokenizer.offsets(text * 1000)[-1][1] == 1000 * len(text)
 
 
 def test_inspect_equals_the_program(model):
@@ -197,6 +206,9 @@ def test_inspect_equals_the_program(model):
     assert found.cost == printed["cost"]
     assert found.maps[0]["attention"].dim() == 3 and len(found.words) > 0
     assert torch.allclose(found.maps[0]["attention"].sum(-1), torch.ones((), dtype=torch.float64), atol=1e-6)
+    for wrong in ({"checkpoint": 999}, {"text": ""}):
+        with pytest.raises(ValueError, match="inspect"):
+            model.inspect(**wrong)
     assert mnemo.inspect(RUNS / "text").parameters == sum(p.numel() for p in model.parameters())
 
 
@@ -284,6 +296,8 @@ def test_errors_are_pythons(model, tmp_path):
         model.generate("a", max_tokens=0)
     with pytest.raises(ValueError, match="token types need a table"):
         model(torch.tensor([[1, 2]]), token_types=torch.tensor([[0, 0]]))
+    with pytest.raises(ValueError, match="source_valid"):
+        model(torch.tensor([[1, 2]]), source_valid=torch.ones(1, 2, dtype=torch.bool))
     assert model.text().finish_reason == ""
     with pytest.raises(TypeError):
         model.generate("a", temperature="hot")

@@ -231,6 +231,8 @@ ImageObjects Bundle::detect(const std::string& image, const DetectOptions& optio
 }
 
 Inspection Bundle::inspect(const InspectOptions& options) const {
+  base::require(options.checkpoint.empty(),
+                "inspect: a checkpoint goes with a run's folder; {} is a model that is open", folder());
   return inspection_of(experiment::inspect_bundle(*parts_, inspect_options(options)));
 }
 
