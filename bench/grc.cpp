@@ -113,10 +113,9 @@ BenchReport bench_grc(const BenchArguments& arguments, Bars& bars) {
                         {Align::left, Align::left, Align::right, Align::right});
   base::Node results = base::Node::array();
   for (const GrcRow& row : rows) {
-    for (const std::string& bar : {std::string("grc"), "grc." + row.grc_case}) {
-      bars.at_most(bar, row.bars, row.times.median,
-                   fmt::format("{}, {}: time with the cache over that without", row.grc_case, row.job));
-    }
+    const std::string own = "grc." + row.grc_case;  // before that of all cases
+    bars.at_most(bars.has(own, row.bars) ? own : "grc", row.bars, row.times.median,
+                 fmt::format("{}, {}: time with the cache over that without", row.grc_case, row.job));
     table.add_row({row.grc_case, row.job, fmt::format("{:.2f}", row.seconds.median * 1e3), range_text(row.times)});
     results.push_back(base::Node::table(
         {{"case", row.grc_case}, {"job", row.job}, {"seconds", as_node(row.seconds)}, {"times", as_node(row.times)}}));

@@ -23,7 +23,6 @@ struct MechanismCase {
   double gradient = 1e-3;   ///< tolerated relative difference of the gradient norm; larger if float32 is itself less
                             ///< accurate
 
-
   /// Tokens per segment: models with a memory between segments process their text in segments, the others (0) in one
   /// piece.
   int64_t segment() const { return memory.empty() ? 0 : 512; }

@@ -123,7 +123,7 @@ py::list fields_of(const StateHandle& handle) {
   return list;
 }
 
-/// Of no maker: one in another type than its own must not take it unseen.
+/// The result names no maker, so that a module checks it before it is read: its type may be another.
 StateHandle to_type(const StateHandle& handle, at::ScalarType type) { return {core::to(handle.state, type, at::kCPU)}; }
 
 void add_state(py::module_& m) {

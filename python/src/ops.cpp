@@ -390,7 +390,7 @@ void autograd_kernel(const c10::OperatorHandle& handle, torch::jit::Stack* stack
   return_all(Differentiable::apply(at::TensorList(present), call, handle), *stack);
 }
 
-/// A gradient is differentiated by nobody: its kernels have no graph that leads to the arguments.
+/// Refuses second derivatives: the kernels of a gradient make no graph that leads to the arguments.
 void autograd_backward_kernel(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
   const Operator& op = operator_of(handle);
   const Call call = take(op, op.outputs, *stack);

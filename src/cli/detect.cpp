@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include <cctype>
 #include <filesystem>
 #include <map>
 #include <memory>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/exit_status.h"
 #include "base/file_io.h"
@@ -68,11 +68,7 @@ std::string objects_text(const infer::ObjectDetector& detector, const infer::Ima
 }
 
 /// ".png" of "photo.PNG".
-std::string extension_of(const std::string& path) {
-  std::string extension = fs::path(path).extension().string();
-  for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return extension;
-}
+std::string extension_of(const std::string& path) { return base::lower_case(fs::path(path).extension().string()); }
 
 bool is_picture(const std::string& path) { return extension_of(path) == ".svg" || extension_of(path) == ".png"; }
 

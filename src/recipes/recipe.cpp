@@ -4,14 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <set>
 
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/nearest.h"
-#include "base/node_path.h"
 #include "models/presets.h"
 #include "recipes/assignments.h"
 #include "recipes/model_from.h"

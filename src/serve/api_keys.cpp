@@ -2,11 +2,11 @@
 
 #include <sstream>
 
+#include "base/ascii.h"
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/utf8.h"
-#include "serve/http.h"
 
 namespace mnemo::serve {
 namespace {
@@ -41,7 +41,7 @@ ApiKeys::ApiKeys(const std::string& file) {
 
 std::optional<size_t> ApiKeys::find(std::string_view authorization) const {
   constexpr std::string_view kBearer = "bearer ";
-  if (lower_case(authorization.substr(0, kBearer.size())) != kBearer) return std::nullopt;
+  if (base::lower_case(authorization.substr(0, kBearer.size())) != kBearer) return std::nullopt;
   const std::string given = digest(authorization.substr(kBearer.size()));
   std::optional<size_t> found;
   for (size_t i = 0; i < keys_.size(); ++i) {

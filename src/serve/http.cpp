@@ -67,14 +67,6 @@ std::optional<std::string> percent_decoded(std::string_view part) {
   return out;
 }
 
-std::string lower_case(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
-}
-
 Response error_response(int status, std::string_view message, std::string_view code, std::string_view param) {
   const auto or_null = [](std::string_view text) { return text.empty() ? base::Node() : base::Node(text); };
   const char* type = status >= 500 ? "server_error" : "invalid_request_error";

@@ -99,9 +99,6 @@ class HttpServer {
 /// A part of a URL with the bytes that its %XX stand for; nothing if two hexadecimal digits do not follow a '%'.
 std::optional<std::string> percent_decoded(std::string_view part);
 
-/// A text with the letters A to Z in lower case: names of fields, schemes and media types are told without case.
-std::string lower_case(std::string_view text);
-
 /// Whether an address is of this machine alone ("127.0.0.1", "::1", "localhost").
 bool is_loopback(const std::string& host);
 

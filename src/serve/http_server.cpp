@@ -18,6 +18,7 @@
 
 #include <fmt/format.h>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "serve/live_exchange.h"
 
@@ -226,7 +227,7 @@ class Connection final : public AnswerSink, public std::enable_shared_from_this<
     request_.path = target.substr(0, target.find('?'));
     if (const size_t mark = target.find('?'); mark != std::string::npos) request_.query = target.substr(mark + 1);
     for (const auto& field : message)
-      request_.headers.emplace(lower_case(std::string(field.name_string())), std::string(field.value()));
+      request_.headers.emplace(base::lower_case(std::string(field.name_string())), std::string(field.value()));
     request_.remote = remote_;
   }
 

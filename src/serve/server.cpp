@@ -5,6 +5,7 @@
 
 #include <ctime>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/json_value.h"
 #include "base/printable.h"
@@ -48,7 +49,7 @@ Response json(const base::Node& node) { return {.body = base::to_json(node, -1)}
 
 /// Whether a body is an image that its header calls one.
 bool is_image(const Request& request) {
-  const std::string type = lower_case(request.header("content-type"));
+  const std::string type = base::lower_case(request.header("content-type"));
   if (type.starts_with("image/")) return true;
   const bool like_one = request.body.starts_with("\xFF\xD8\xFF") || request.body.starts_with("\x89PNG");
   if (!like_one && !type.starts_with("multipart/")) return false;

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
-#include <cctype>
 #include <string>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/printable.h"
 #include "weights/foreign_encoder.h"
@@ -39,8 +39,7 @@ bool has_term(const TextConfig& keys, const std::string& kind) {
 
 base::Node deberta_attention(const TextConfig& keys, double norm_eps) {
   const int64_t buckets = keys.integer("position_buckets", -1), far = keys.integer("max_relative_positions", -1);
-  std::string norm = keys.text("norm_rel_ebd", "none");
-  for (char& c : norm) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string norm = base::lower_case(keys.text("norm_rel_ebd", "none"));
   return base::Node::table({{"type", "disentangled"},
                             {"num_buckets", std::max<int64_t>(buckets, 0)},
                             {"max_distance", far < 1 ? keys.size("max_position_embeddings", 512) : far},

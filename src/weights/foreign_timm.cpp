@@ -38,22 +38,26 @@ std::string_view ours_by_timm(std::string_view argument) {
   return at == kTimmNames.end() ? std::string_view() : at->second;
 }
 
+/// What pretrained_cfg says of a key; null where it does not.
+const base::Node* pretrained(const base::Node& config, const char* key) {
+  const base::Node* about = config.find("pretrained_cfg");
+  const base::Node* said = about == nullptr || !about->is_table() ? nullptr : about->find(key);
+  return said == nullptr || said->is_null() ? nullptr : said;
+}
+
 /// Arguments that timm takes from pretrained_cfg where they are not given: _update_default_model_kwargs in its
 /// models/_builder.py.
 void take_pretrained(const base::Node& config, const base::Node& factory, base::Node& changes) {
-  const base::Node* about = config.find("pretrained_cfg");
-  if (about == nullptr || !about->is_table()) return;
   const auto take = [&](const char* key, const base::Node& value) {
     if (factory.contains(key) && !changes.contains(key)) changes.set(key, value);
   };
-  const base::Node* classes = about->find("num_classes");
+  const base::Node* classes = pretrained(config, "num_classes");
   if (classes != nullptr && classes->is_int() && classes->as_int() >= 0) take("num_classes", *classes);
-  if (const base::Node* pool = about->find("global_pool"); pool != nullptr && !pool->is_null())
-    take("global_pool", *pool);
-  const base::Node* size = about->find("input_size");
+  if (const base::Node* pool = pretrained(config, "global_pool")) take("global_pool", *pool);
+  const base::Node* size = pretrained(config, "input_size");
   if (size == nullptr || !size->is_array() || size->size() != 3) return;
   take("in_chans", size->items()[0]);
-  const base::Node* fixed = about->find("fixed_input_size");
+  const base::Node* fixed = pretrained(config, "fixed_input_size");
   if (fixed != nullptr && *fixed == base::Node(true))
     take("img_size", base::Node::array({size->items()[1], size->items()[2]}));
 }
@@ -66,9 +70,8 @@ std::string timm_architecture(const base::Node& config) {
 }
 
 base::Node timm_input_size(const base::Node& config) {
-  const base::Node* about = config.find("pretrained_cfg");
-  const base::Node* size = about == nullptr || !about->is_table() ? nullptr : about->find("input_size");
-  if (size == nullptr || size->is_null()) return base::Node::array({224, 224});
+  const base::Node* size = pretrained(config, "input_size");
+  if (size == nullptr) return base::Node::array({224, 224});
   base::require(size->is_array() && size->size() == 3,
                 "{}: 'pretrained_cfg.input_size': expected [channels, height, width], found {}", config.place().text(),
                 size->found());

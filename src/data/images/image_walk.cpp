@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <filesystem>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/file_io.h"
 
@@ -21,10 +21,7 @@ bool is_image_name(std::string_view name) {
                                                          "webp", "tif",  "tiff", "ppm",  "pgm", "avif"};
   const size_t dot = name.rfind('.');
   if (name.starts_with('.') || dot == std::string_view::npos) return false;
-  std::string ending(name.substr(dot + 1));
-  std::transform(ending.begin(), ending.end(), ending.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return std::find(kEndings.begin(), kEndings.end(), ending) != kEndings.end();
+  return std::find(kEndings.begin(), kEndings.end(), base::lower_case(name.substr(dot + 1))) != kEndings.end();
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 #include "data/text/table_head.h"
 
 #include <algorithm>
-#include <cctype>
 #include <set>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/printable.h"
@@ -79,9 +79,7 @@ TableHead read_table_head(const std::string& path, std::optional<TableKind> said
 }
 
 bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
-  std::string lower(word);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return std::find(words.begin(), words.end(), lower) != words.end();
+  return std::find(words.begin(), words.end(), base::lower_case(word)) != words.end();
 }
 
 }  // namespace mnemo::data

@@ -6,6 +6,7 @@
 
 #include "base/file_io.h"
 #include "data/images/image_options.h"
+#include "data/images/image_set.h"
 #include "tests/support/temporary_folder.h"
 
 namespace mnemo::data {
@@ -49,6 +50,24 @@ inline ImageOptions small_images(const std::string& train, std::vector<int64_t> 
   options.train = train;
   options.image_size = std::move(size);
   return options;
+}
+
+using Format = ImageOptions::Format;
+
+inline ImageOptions set_of(Format format, const std::string& train) {
+  ImageOptions options = small_images(train);
+  options.format = format;
+  return options;
+}
+
+/// "file name: class" of every image.
+inline std::vector<std::string> listed(const ImageSet& set) {
+  std::vector<std::string> lines;
+  for (int64_t i = 0; i < set.size(); ++i) {
+    lines.push_back(std::filesystem::path(set.name(i)).filename().string() + ": " +
+                    set.classes()[static_cast<size_t>(set.label(i))]);
+  }
+  return lines;
 }
 
 }  // namespace mnemo::data
