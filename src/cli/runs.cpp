@@ -4,24 +4,11 @@
 #include "base/exit_status.h"
 #include "base/output.h"
 #include "cli/command.h"
-#include "runs/runs.h"
+#include "cli/run_table.h"
+#include "runs/run_difference.h"
 
 namespace mnemo::cli {
 namespace {
-
-int list_runs(const std::string& folder, bool json) {
-  const std::vector<runs::RunInfo> runs = runs::find_runs(folder);
-  if (json) {
-    base::Node rows = base::Node::array();
-    for (const runs::RunInfo& run : runs) rows.push_back(run.to_node());
-    base::print_json(rows);
-  } else if (runs.empty()) {
-    base::print(folder + ": no runs\n");
-  } else {
-    base::print(runs::runs_text(runs, base::output_columns()));
-  }
-  return base::kDone;
-}
 
 int compare_two(const std::string& first, const std::string& second, bool json) {
   const runs::RunInfo a = runs::read_run(first), b = runs::read_run(second);
@@ -54,7 +41,8 @@ void add_runs(CLI::App& app) {
         base::require(folders.size() <= 2, "runs: expected a folder, or two runs to compare, found {} folders",
                       folders.size());
         if (folders.size() == 2) return compare_two(folders[0], folders[1], options->json);
-        return list_runs(folders.empty() ? "runs" : folders[0], options->json);
+        print_runs(folders.empty() ? "runs" : folders[0], options->json);
+        return base::kDone;
       });
 }
 

@@ -1,5 +1,5 @@
 // The program that users start. It answers what depends on the build alone, and `--version`, from a file that the whole
-// program wrote then; for all else it becomes the whole program, which stands beside it and takes 0.2 s to load
+// program wrote then, and lists runs; for all else it becomes the whole program, which stands beside it and takes 0.2 s to load
 // LibTorch's 64 libraries. The process stays the same one, so signals, locks and exit statuses are the whole program's.
 #include <fcntl.h>
 #include <unistd.h>
@@ -15,10 +15,12 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
 #include "base/exit_status.h"
 #include "base/terminal_width.h"
 #include "base/version.h"
 #include "cli/recipe_folder.h"
+#include "cli/run_table.h"
 #include "cli/version_text.h"
 
 namespace {
@@ -138,6 +140,32 @@ bool answer(const std::string& folder, int count, char** words) {
   return done;
 }
 
+/// `mnemo runs [FOLDER] [--json]`; false: the whole program must answer, or tell what is wrong.
+bool list_runs(int count, char** words) {
+  if (count < 2 || words[1] != std::string_view("runs")) return false;
+  std::optional<std::string> folder;
+  bool json = false;
+  for (int i = 2; i < count; ++i) {
+    const std::string word = words[i];
+    const bool flag = word == "--json" && !json;
+    if (!flag && (word.empty() || word[0] == '-' || folder)) return false;
+    if (flag)
+      json = true;
+    else
+      folder = word;
+  }
+  const auto before = std::signal(SIGPIPE, SIG_IGN);
+  bool done = true;
+  try {
+    mnemo::cli::print_runs(folder.value_or("runs"), json);
+  } catch (const mnemo::base::OutputClosed&) {
+  } catch (const std::exception&) {
+    done = false;
+  }
+  std::signal(SIGPIPE, before);
+  return done;
+}
+
 }  // namespace
 
 int main(int count, char** words) {
@@ -146,7 +174,7 @@ int main(int count, char** words) {
   const std::string path = program, folder = path.substr(0, path.rfind('/'));
   // As base::spin_briefly() has it, which would start the whole program once more.
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "1000", 0);
-  if (answer(folder, count, words)) return mnemo::base::kDone;
+  if (answer(folder, count, words) || list_runs(count, words)) return mnemo::base::kDone;
   const std::string whole = folder + "/mnemo-whole";
   execv(whole.c_str(), words);
   std::fprintf(stderr, "mnemo: error: %s: cannot be started: %s\n", whole.c_str(), std::strerror(errno));

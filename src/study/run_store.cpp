@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/printable.h"
 #include "base/text_format.h"
-#include "runs/runs.h"
+#include "runs/run_difference.h"
 
 namespace mnemo::study {
 namespace {

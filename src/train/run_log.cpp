@@ -77,7 +77,7 @@ void RunLog::add(const LossPoint& point, double epoch) {
   if (tensorboard_) tensorboard_->scalars(point.step, curves);
 }
 
-void RunLog::add(const EvaluationPoint& point) {
+void RunLog::add(const EvaluationPoint& point, const std::string& metric) {
   base::Node values = base::Node::table();
   std::vector<std::pair<std::string, double>> scalars;
   for (const auto& [name, value] : point.evaluation.metrics) {
@@ -86,6 +86,7 @@ void RunLog::add(const EvaluationPoint& point) {
   }
   base::Node object = base::Node::table({{"step", point.step}, {"tokens", point.tokens}});
   object.set("seconds", number(point.seconds));
+  object.set("metric", metric);
   object.set("valid", values);
   write_line(object);
   if (tensorboard_) tensorboard_->scalars(point.step, scalars);

@@ -366,7 +366,7 @@ void Trainer::evaluate(const RunHooks& hooks, RunLog* log) {
   schedule_->observe(lower);
   const EvaluationPoint point{steps_, tokens_, seconds_, std::move(*found)};
   history_.add(point);
-  if (log != nullptr) log->add(point);
+  if (log != nullptr) log->add(point, task_.metric());
   if (hooks.on_evaluation) hooks.on_evaluation(point);
 }
 

@@ -13,6 +13,7 @@
 #include "base/file_io.h"
 #include "base/printable.h"
 #include "weights/checkpoint_manifest.h"
+#include "weights/checkpoint_name.h"
 
 namespace mnemo::weights {
 namespace {

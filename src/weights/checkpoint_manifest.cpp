@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 
@@ -17,7 +15,6 @@ namespace {
 using base::Node;
 
 constexpr const char* kFormat = "mnemo-checkpoint/1";
-constexpr std::string_view kStepPrefix = "step-";
 
 // JSON has neither NaN nor infinity, but the metrics of a diverged run are worth keeping.
 Node number(double value) {
@@ -74,18 +71,6 @@ CheckpointInfo parse_manifest(std::string_view text, const std::string& path) {
     info.files.push_back({name, static_cast<uint64_t>(size), entry.at("sha256").as_string()});
   }
   return info;
-}
-
-std::string checkpoint_name(int64_t step) { return fmt::format("{}{:08}", kStepPrefix, step); }
-
-int64_t checkpoint_step(std::string_view name) {
-  if (!name.starts_with(kStepPrefix)) return -1;
-  const std::string_view digits = name.substr(kStepPrefix.size());
-  const bool all_digits = digits.size() >= 8 &&
-                          std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
-  int64_t step = -1;
-  if (!all_digits || std::from_chars(digits.data(), digits.data() + digits.size(), step).ec != std::errc()) return -1;
-  return step;
 }
 
 }  // namespace mnemo::weights

@@ -19,8 +19,4 @@ std::string format_manifest(const CheckpointInfo& info);
 /// Reads it back; `path` is the checkpoint folder. Throws InputError that names what is wrong.
 CheckpointInfo parse_manifest(std::string_view text, const std::string& path);
 
-/// `step-00000042`, and back: -1 for any other name.
-std::string checkpoint_name(int64_t step);
-int64_t checkpoint_step(std::string_view name);
-
 }  // namespace mnemo::weights

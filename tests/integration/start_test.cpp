@@ -99,6 +99,28 @@ TEST_F(Start, NeedsTheWholeProgramForNoneOfThem) {
   EXPECT_TRUE(holds(other.err, "bin/mnemo-whole: cannot be started: No such file")) << other.err;
 }
 
+TEST_F(Start, ListsRunsWithoutTheWholeProgram) {
+  trained("runs/one");
+  fs::create_directories(folder_ / "runs/broken");
+  write(folder_ / "runs/broken/recipe.toml", "name = \"no training\"\n");
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"runs", folder_ / "runs"},
+                                                {"runs", "--json", folder_ / "runs"},
+                                                {"runs", folder_ / "runs", "--json"}}) {
+    const Finished expected = Process(folder_, words, nullptr, kWhole).finish(), found = run_alone(words);
+    EXPECT_EQ(found.status, 0) << found.err;
+    EXPECT_TRUE(holds(found.out, "bits_per_character")) << found.out;
+    EXPECT_EQ(found.out, expected.out);
+    EXPECT_TRUE(holds(found.err, "left out: ") && holds(found.err, "broken/recipe.toml")) << found.err;
+    EXPECT_EQ(found.err, expected.err);
+  }
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"runs", folder_ / "none"},
+                                                {"runs", folder_ / "runs/one", folder_ / "runs/one"},
+                                                {"runs", "--jsom"},
+                                                {"runs", "--help", "--json"},
+                                                {"runs", ""}})
+    EXPECT_EQ(run_alone(words).status, 3) << words.back();
+}
+
 /// Sets a variable of the environment during its lifetime.
 class Variable {
  public:

@@ -12,6 +12,8 @@ namespace mnemo::runs {
 
 enum class RunState { finished, training, interrupted };
 
+inline constexpr const char* kRecipeFile = "recipe.toml";
+
 /// Summary of a run, read from its folder.
 struct RunInfo {
   std::string folder, title;
@@ -19,11 +21,10 @@ struct RunInfo {
   int64_t step = 0;                                         ///< steps done, by the log
   int64_t steps = 0;                                        ///< of the recipe
   std::optional<int64_t> checkpoint = {};                   ///< step of the newest; an interrupted run resumes from it
-  std::string metric = {};                                  ///< that the task is measured by: "bits_per_character"
+  std::string metric = {};                                  ///< the task's ("bits_per_character"); empty: not measured
   std::vector<std::pair<std::string, double>> values = {};  ///< last of each curve: "loss", "lr", "valid.nll"
   int64_t bytes = 0;                                        ///< of all its files
   int64_t changed = 0;                                      ///< when the log last grew, in seconds since 1970
-  base::Node recipe = {};                                   ///< with every default
 
   /// The last value of a curve; nothing if it has none.
   std::optional<double> value(std::string_view name) const;
@@ -32,32 +33,12 @@ struct RunInfo {
   base::Node to_node() const;
 };
 
-/// Reads the folder of a run; it may be in use. Throws InputError if there is none, or its recipe cannot be read.
+/// Reads the folder of a run; it may be in use. Throws InputError if there is none, or its recipe is not that of a run.
 RunInfo read_run(const std::string& folder);
 
 /// The runs in a folder and in the comparisons there, in order of their paths; of the folder of a run, that run. What
 /// cannot be read is left out with a warning. Throws InputError if there is no such folder.
 std::vector<RunInfo> find_runs(const std::string& folder);
-
-/// Differences between two runs.
-struct RunDifference {
-  struct Key {
-    std::string key;  ///< "model.memory[0].mem_len"
-    base::Node a, b;  ///< null: the run's recipe has no such key
-  };
-  struct Value {
-    std::string name;
-    std::optional<double> a, b;
-  };
-  std::vector<Key> keys;      ///< of the recipes, those that differ
-  std::vector<Value> values;  ///< the last values of all curves
-  /// For a terminal of `width` columns; 0: lines are not broken.
-  std::string text(const RunInfo& a, const RunInfo& b, size_t width = 0) const;
-  base::Node to_node(const RunInfo& a, const RunInfo& b) const;
-};
-RunDifference compare_runs(const RunInfo& a, const RunInfo& b);
-/// Every key below two recipes whose values differ. Lists of one length are compared item by item.
-std::vector<RunDifference::Key> differing_keys(const base::Node& a, const base::Node& b);
 
 /// Runs as a table for a terminal of `width` columns; 0: lines are not broken.
 std::string runs_text(const std::vector<RunInfo>& runs, size_t width = 0);

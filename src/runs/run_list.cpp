@@ -1,4 +1,4 @@
-#include "runs/runs.h"
+#include "runs/run_list.h"
 
 #include <fmt/chrono.h>
 
@@ -18,15 +18,13 @@
 #include "base/require_folder.h"
 #include "base/text_format.h"
 #include "base/text_table.h"
-#include "recipes/recipe.h"
-#include "weights/checkpoint_manifest.h"
+#include "weights/checkpoint_name.h"
 
 namespace mnemo::runs {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kRecipeFile = "recipe.toml";
 constexpr const char* kLogFile = "log.jsonl";
 
 /// Seconds since 1970; 0 if there is no such file.
@@ -63,6 +61,13 @@ void add_values(const base::Node& line, const std::string& prefix, RunInfo& run)
   }
 }
 
+/// What an evaluation is about; in logs of earlier versions, which do not say so, its first value.
+std::string metric_of(const base::Node& line) {
+  if (const base::Node* metric = line.find("metric")) return metric->as_string();
+  const auto& values = line.at("valid").members();
+  return values.empty() ? "" : values.front().key;
+}
+
 /// The last values of the log, up to a step. Its last line may be incomplete.
 void read_log(const std::string& path, RunInfo& run, int64_t up_to) {
   if (!base::path_exists(path)) return;
@@ -79,6 +84,7 @@ void read_log(const std::string& path, RunInfo& run, int64_t up_to) {
     run.step = std::max(run.step, line.at("step").as_int());
     bool& seen = line.contains("valid") ? evaluation : losses;
     if (!seen) add_values(line, "", run);
+    if (&seen == &evaluation && !seen) run.metric = metric_of(line);
     seen = true;
   }
   std::erase_if(run.values, [](const auto& value) { return value.first == "step"; });
@@ -100,13 +106,6 @@ std::string size_text(int64_t bytes) {
   return unit == 0 ? fmt::format("{} bytes", bytes) : fmt::format("{:.3g} {}", size, kUnits[unit]);
 }
 
-bool is_whole(double value) { return value == std::trunc(value) && std::abs(value) < 1e15; }
-
-std::string number_text(const std::optional<double>& value) {
-  if (!value) return "";
-  return is_whole(*value) ? fmt::format("{:.0f}", *value) : fmt::format("{:.6g}", *value);
-}
-
 void find_in(const std::string& folder, int depth, std::vector<RunInfo>& runs) {
   constexpr int kMaxDepth = 3;  // runs/COMPARISON/runs/RUN
   if (base::path_exists(base::join_path(folder, kRecipeFile))) {
@@ -121,26 +120,6 @@ void find_in(const std::string& folder, int depth, std::vector<RunInfo>& runs) {
   for (const std::string& name : base::list_folder(folder)) {
     const std::string path = base::join_path(folder, name);
     if (base::is_folder(path) && !fs::is_symlink(path)) find_in(path, depth + 1, runs);
-  }
-}
-
-void add_differences(const base::Node& a, const base::Node& b, const std::string& key,
-                     std::vector<RunDifference::Key>& keys) {
-  if (a == b) return;
-  if (a.is_table() && b.is_table()) {
-    const std::string start = key.empty() ? "" : key + ".";
-    for (const auto& [name, value] : a.members()) {
-      const base::Node* other = b.find(name);
-      add_differences(value, other == nullptr ? base::Node() : *other, start + base::toml_key(name), keys);
-    }
-    for (const auto& [name, value] : b.members()) {
-      if (!a.contains(name)) add_differences(base::Node(), value, start + base::toml_key(name), keys);
-    }
-  } else if (a.is_array() && b.is_array() && a.items().size() == b.items().size()) {
-    for (size_t i = 0; i < a.items().size(); ++i)
-      add_differences(a.items()[i], b.items()[i], fmt::format("{}[{}]", key, i), keys);
-  } else {
-    keys.push_back({key, a, b});
   }
 }
 
@@ -170,7 +149,7 @@ base::Node RunInfo::to_node() const {
                             {"step", step},
                             {"steps", steps},
                             {"checkpoint", checkpoint ? base::Node(*checkpoint) : base::Node()},
-                            {"metric", metric},
+                            {"metric", metric.empty() ? base::Node() : base::Node(metric)},
                             {"value", measured ? base::json_number(*measured) : base::Node()},
                             {"last", last},
                             {"bytes", bytes},
@@ -181,13 +160,11 @@ RunInfo read_run(const std::string& folder) {
   const std::string path = base::join_path(folder, kRecipeFile);
   base::require(base::path_exists(path), "{}: expected the folder of a run, found no {}", base::printable(folder, 400),
                 kRecipeFile);
-  const recipes::Recipe recipe = recipes::read_recipe_file(path);
+  const base::Node recipe = base::parse_toml(base::read_file(path, base::ReadLimits().max_bytes), path);
   RunInfo run;
   run.folder = folder;
-  run.title = recipe.name;
-  run.steps = recipe.train.steps;
-  run.recipe = base::write_options(recipe);
-  run.metric = recipe.task()->metric().key();
+  run.title = recipe.at("name").as_string();
+  run.steps = recipe.at("train").at("steps").as_int();
   const std::string log = base::join_path(folder, kLogFile);
   read_log(log, run, std::numeric_limits<int64_t>::max());
   run.bytes = bytes_of(folder);
@@ -236,58 +213,6 @@ std::string runs_text(const std::vector<RunInfo>& runs, size_t width) {
          value ? fmt::format("{} {:.4g}", run.metric, *value) : "", size_text(run.bytes), date_of(run.changed)});
   }
   return table.text(width);
-}
-
-std::vector<RunDifference::Key> differing_keys(const base::Node& a, const base::Node& b) {
-  std::vector<RunDifference::Key> keys;
-  add_differences(a, b, "", keys);
-  return keys;
-}
-
-RunDifference compare_runs(const RunInfo& a, const RunInfo& b) {
-  RunDifference difference{.keys = differing_keys(a.recipe, b.recipe), .values = {}};
-  for (const auto& [name, value] : a.values) difference.values.push_back({name, value, b.value(name)});
-  for (const auto& [name, value] : b.values) {
-    if (!a.value(name)) difference.values.push_back({name, std::nullopt, value});
-  }
-  return difference;
-}
-
-std::string RunDifference::text(const RunInfo& a, const RunInfo& b, size_t width) const {
-  using Align = base::TextTable::Align;
-  std::string text;
-  if (keys.empty()) {
-    text = "The recipes do not differ.\n";
-  } else {
-    base::TextTable table({"recipe key", a.folder, b.folder});
-    const auto shown = [](const base::Node& value) { return value.is_null() ? "" : base::to_json(value, -1); };
-    for (const Key& key : keys) table.add_row({key.key, shown(key.a), shown(key.b)});
-    text = table.text(width);
-  }
-  base::TextTable table({"last value", a.folder, b.folder, "difference"},
-                        {Align::left, Align::right, Align::right, Align::right});
-  table.add_row({"state", a.state_text(), b.state_text()});
-  table.add_row({"step", base::grouped(a.step), base::grouped(b.step)});
-  for (const Value& value : values) {
-    std::string change;
-    if (value.a && value.b) {
-      const bool whole = is_whole(*value.a) && is_whole(*value.b);
-      change = whole ? fmt::format("{:+.0f}", *value.b - *value.a) : fmt::format("{:+.4g}", *value.b - *value.a);
-    }
-    table.add_row({value.name, number_text(value.a), number_text(value.b), change});
-  }
-  return text + "\n" + table.text(width);
-}
-
-base::Node RunDifference::to_node(const RunInfo& a, const RunInfo& b) const {
-  base::Node differing = base::Node::array(), last = base::Node::array();
-  for (const Key& key : keys) differing.push_back(base::Node::table({{"key", key.key}, {"a", key.a}, {"b", key.b}}));
-  const auto number = [](const std::optional<double>& value) {
-    return value ? base::json_number(*value) : base::Node();
-  };
-  for (const Value& value : values)
-    last.push_back(base::Node::table({{"name", value.name}, {"a", number(value.a)}, {"b", number(value.b)}}));
-  return base::Node::table({{"a", a.to_node()}, {"b", b.to_node()}, {"recipe", differing}, {"last", last}});
 }
 
 }  // namespace mnemo::runs
