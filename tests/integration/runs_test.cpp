@@ -56,6 +56,7 @@ TEST_F(Runs, AreListedWithTheirState) {
         "{\"step\":5,\"tokens\":50,\"loss\":2}\n{\"step\":6,\"valid\":{\"nll\":0.25}}\n");
   EXPECT_EQ(listed("part").at("last").at("tokens").as_double(), 30) << "what was lost is not shown";
   EXPECT_EQ(listed("part").at("last").at("valid.nll").as_double(), 0.5);
+  EXPECT_EQ(listed("part").at("metric").as_string(), "nll") << "a log that names no metric";
   write(part + "/log.jsonl", whole_log);
   EXPECT_TRUE(holds(run({"runs", folder_ / "runs"}).out, "interrupted at step 3  3 of 6"))
       << run({"runs", folder_ / "runs"}).out;
