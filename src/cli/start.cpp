@@ -1,6 +1,7 @@
 // The program that users start. It answers what depends on the build alone, and `--version`, from a file that the whole
-// program wrote then, and lists runs; for all else it becomes the whole program, which stands beside it and takes 0.2 s to load
-// LibTorch's 64 libraries. The process stays the same one, so signals, locks and exit statuses are the whole program's.
+// program wrote then, and lists runs; for all else it becomes the whole program, which stands beside it and takes 0.2 s
+// to load LibTorch's 64 libraries. The process stays the same one, so signals, locks and exit statuses are the whole
+// program's.
 #include <fcntl.h>
 #include <unistd.h>
 
