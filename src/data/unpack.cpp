@@ -42,6 +42,8 @@ void gunzip(const std::string& path, const std::function<void(std::string_view)>
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
     stream.avail_in = static_cast<uInt>(packed.size());
     do {
+      // Tapes and disks fill a block with zeros behind the last member.
+      for (; ended && stream.avail_in > 0 && *stream.next_in == 0; ++stream.next_in) --stream.avail_in;
       if (ended && stream.avail_in == 0) return;
       if (ended) base::ensure(inflateReset(&stream) == Z_OK, "zlib cannot start again");
       stream.next_out = reinterpret_cast<Bytef*>(out.data());

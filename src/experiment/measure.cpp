@@ -269,7 +269,7 @@ Measured measure_labelled(const bundle::Bundle& stored, const MeasureOptions& op
   reading.eval_samples = INT64_MAX;
   const data::LabelledSets texts = classifier.encode(
       {.train = std::move(read.texts), .valid = {}, .test = {}, .labels = std::move(labels)});
-  const TextClassifier::ReadCount count{texts.train->num_read(), texts.train->num_unknown()};
+  const TextClassifier::ReadCount count{texts.train->num_read(), texts.train->num_unknown(), texts.train->num_cut()};
   if (!options.group || options.group->rank() == 0) classifier.report_left_out(count, *options.data);
   tasks::Classification task(texts, reading);
   task.share_evaluations(options.group);

@@ -142,11 +142,10 @@ class Bpe final : public PretrainedTokenizer {
     if (!options_.bytes && !options_.byte_fallback) return;
     for (int byte = 0; byte < 256; ++byte) {
       const char text = static_cast<char>(byte);
-      const int64_t piece = options_.bytes ? piece_index_.find({&text, 1})
-                                           : index_.find(fmt::format("<0x{:02X}>", byte));
-      if (piece >= 0)
-        byte_ids_[byte] = options_.bytes ? piece_ids_[static_cast<size_t>(piece)] : static_cast<int32_t>(piece);
-      base::require(piece >= 0 || !options_.bytes, "{}: no token stands for the byte 0x{:02X}", where, byte);
+      const int64_t id = index_.find(options_.bytes ? characters_of_bytes({&text, 1})
+                                                    : fmt::format("<0x{:02X}>", byte));
+      base::require(id >= 0 || !options_.bytes, "{}: no token stands for the byte 0x{:02X}", where, byte);
+      byte_ids_[byte] = static_cast<int32_t>(id);
     }
   }
 

@@ -24,30 +24,71 @@ constexpr size_t kMaxPattern = 4096;
 constexpr std::string_view
     kWhiteSpace = R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 
-/// The expression with \s and \S written out: PCRE2 counts U+180E as white space, Unicode does not.
-std::string with_white_space(std::string_view pattern, const std::string& where) {
-  std::string out;
-  bool in_class = false;
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    if (c != '\\' || i + 1 == pattern.size()) {
-      if (c == '[') in_class = true;
-      if (c == ']') in_class = false;
-      out.push_back(c);
-      continue;
+constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+
+/// An expression of Oniguruma, which the package tokenizers uses, in PCRE2's words. \s is Unicode's white space, which
+/// lacks PCRE2's U+180E; \w has marks and connectors; a class inside a class belongs to it. What means something else
+/// in PCRE2 is refused.
+class Translation {
+ public:
+  Translation(std::string_view pattern, const std::string& where) : pattern_(pattern), where_(where) {}
+
+  std::string text() {
+    const bool ascii = std::all_of(pattern_.begin(), pattern_.end(), [](char c) { return (c & 0x80) == 0; });
+    for (size_t i = 0; i < pattern_.size(); ++i) {
+      const char c = pattern_[i], next = i + 1 < pattern_.size() ? pattern_[i + 1] : '\0';
+      if (c == '\\' && next != '\0') {
+        escape(pattern_[++i]);
+      } else if (const size_t end = pattern_.find(":]", i);
+                 depth_ > 0 && c == '[' && next == ':' && end != pattern_.npos) {
+        out_ += pattern_.substr(i, end + 2 - i);  // [:alpha:]
+        i = end + 1;
+      } else if (c == '[') {
+        require(depth_ == 0 || next != '^', "[^ ] inside []");
+        if (depth_++ == 0) out_ += c;
+      } else if (c == ']' && depth_ > 0) {
+        if (--depth_ == 0) out_ += c;
+      } else {
+        require(depth_ == 0 || c != '&' || next != '&', "&& inside []");
+        require(ascii || depth_ > 0 || !ignores_case(i), "(?i) with characters beyond ASCII");
+        out_ += c;
+      }
     }
-    const char escaped = pattern[++i];
-    if (escaped == 's') {
-      out += in_class ? std::string(kWhiteSpace) : fmt::format("[{}]", kWhiteSpace);
-    } else if (escaped == 'S') {
-      base::require(!in_class, "{}: unsupported: \\S inside [] in the expression {}", where, base::in_quotes(pattern));
-      out += fmt::format("[^{}]", kWhiteSpace);
+    return std::move(out_);
+  }
+
+ private:
+  void require(bool holds, std::string_view what) const {
+    base::require(holds, "{}: unsupported: {} in the expression {}", where_, what, base::in_quotes(pattern_));
+  }
+
+  /// Whether flags begin there with i among them: "(?i", "(?mi:".
+  bool ignores_case(size_t at) const {
+    const std::string_view flags = pattern_.substr(at);
+    if (!flags.starts_with("(?")) return false;
+    const size_t end = flags.find_first_not_of("imx", 2);
+    return flags.substr(2, end - 2).find('i') != std::string_view::npos;
+  }
+
+  void escape(char letter) {
+    const bool in_class = depth_ > 0;
+    if (letter == 's' || letter == 'w') {
+      const std::string_view members = letter == 's' ? kWhiteSpace : kWord;
+      out_ += in_class ? std::string(members) : fmt::format("[{}]", members);
+    } else if (letter == 'S' || letter == 'W') {
+      require(!in_class, fmt::format("\\{} inside []", letter));
+      out_ += fmt::format("[^{}]", letter == 'S' ? kWhiteSpace : kWord);
     } else {
-      out += {c, escaped};
+      require(std::string_view("bBhHRKGXNOyY").find(letter) == std::string_view::npos, fmt::format("\\{}", letter));
+      out_ += {'\\', letter};
     }
   }
-  return out;
-}
+
+  std::string_view pattern_;
+  const std::string& where_;
+  std::string out_;
+  int depth_ = 0;  // of classes
+};
 
 std::string message_of(int error) {
   PCRE2_UCHAR text[256];
@@ -81,11 +122,11 @@ TextSplitter::TextSplitter(const std::string& pattern, const std::string& where)
     : code_(std::make_unique<Code>()), pattern_(pattern), where_(where) {
   base::require(pattern.size() <= kMaxPattern, "{}: expected an expression of at most {} bytes, found {}", where,
                 kMaxPattern, pattern.size());
-  const std::string written = with_white_space(pattern, where);
+  const std::string written = Translation(pattern, where).text();
   int error = 0;
   PCRE2_SIZE at = 0;
-  code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(written.data()), written.size(), PCRE2_UTF | PCRE2_UCP,
-                              &error, &at, nullptr);
+  code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(written.data()), written.size(),
+                              PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &at, nullptr);
   base::require(code_->code != nullptr, "{}: the expression {}: {} (after {})", where, base::in_quotes(pattern),
                 message_of(error), base::in_quotes(std::string_view(written).substr(0, at)));
   // Where the machine does not allow code to be made, matching is slower, and the same.

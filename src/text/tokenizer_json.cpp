@@ -247,7 +247,9 @@ std::shared_ptr<const Tokenizer> word_piece(const JsonPart& root, TokenizerJson&
     options.split_cjk = beside.flag("tokenize_chinese_chars", true);
     if (const std::string* unknown = beside.settings.token("unk_token")) options.unknown = *unknown;
   }
+  const auto in_vocabulary = static_cast<std::ptrdiff_t>(json.ids.size());
   EntryList tokens = all_tokens(json, where);
+  options.no_pieces.assign(json.ids.begin() + in_vocabulary, json.ids.end());
   if (const int64_t twice = WordIndex(tokens).duplicate(); twice >= 0)
     base::input_error("{}: the token {} appears twice", where, base::in_quotes(tokens[twice]));
   const AddedTokens added = set_special(root, tokens, json.added, beside, parts);
@@ -334,6 +336,15 @@ void set_llama(const Beside& beside, BpeOptions& options) {
   options.ignore_merges = false;
 }
 
+/// The normalizer Prepend puts its mark in front of each text between tokens that are not normalized, before it looks
+/// for those that are.
+void require_no_normalised(const AddedTokens& added, const std::string& where) {
+  for (size_t i = 0; i < added.size(); ++i)
+    base::require(!added.rules[i].normalised || added.rules[i].special,
+                  "{}: unsupported: the added token {} with \"normalized\": true beside the normalizer Prepend", where,
+                  base::in_quotes(added.text(i)));
+}
+
 std::shared_ptr<const Tokenizer> bpe(const JsonPart& root, TokenizerJson& json, PretrainedParts parts,
                                      const Beside& beside, const std::string& where) {
   const JsonPart model = root.at("model");
@@ -358,6 +369,7 @@ std::shared_ptr<const Tokenizer> bpe(const JsonPart& root, TokenizerJson& json, 
                                                                  : BpeOptions::FirstSpace::never;
   BpeVocabulary vocabulary{all_tokens(json, where), std::move(json.left), std::move(json.right)};
   AddedTokens added = set_special(root, vocabulary.tokens, json.added, beside, parts);
+  if (options.first_space == BpeOptions::FirstSpace::always) require_no_normalised(added, where);
   return make_bpe(std::move(vocabulary), std::move(added), std::move(options), {}, std::move(parts), where);
 }
 

@@ -51,6 +51,8 @@ class WordPiece final : public PretrainedTokenizer {
         index_(WordIndex::of_last(tokens_)),
         unknown_(static_cast<int32_t>(index_.find(options_.unknown))) {
     base::require(unknown_ >= 0, "{}: expected the token {}, found none", where, base::in_quotes(options_.unknown));
+    is_piece_.assign(static_cast<size_t>(tokens_.size()), true);
+    for (const int64_t id : options_.no_pieces) is_piece_[static_cast<size_t>(id)] = false;
     for (int64_t id = 0; id < tokens_.size(); ++id) longest_ = std::max(longest_, tokens_[id].size());
   }
 
@@ -185,7 +187,7 @@ class WordPiece final : public PretrainedTokenizer {
       size_t end = 0;
       index_.for_each_prefix(piece, [&](size_t length, int64_t id) {
         const size_t border = begin + length - before;
-        if (length <= before) return;
+        if (length <= before || !is_piece_[static_cast<size_t>(id)]) return;
         if (border < word.size() && (static_cast<unsigned char>(word[border]) & 0xC0) == 0x80) return;
         found = id;
         end = border;
@@ -204,6 +206,7 @@ class WordPiece final : public PretrainedTokenizer {
   EntryList tokens_;
   WordIndex index_;
   int32_t unknown_;
+  std::vector<bool> is_piece_;
   size_t longest_ = 0;  // bytes of the longest token
 };
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "text/added_tokens.h"
 #include "text/pretrained.h"
@@ -16,8 +17,9 @@ struct WordPieceOptions {
   bool split_cjk = true;      ///< every ideograph is a word
   bool clean = true;          ///< drop control characters; all white space becomes a space
   std::string unknown = "[UNK]";
-  std::string prefix = "##";          ///< of a piece that continues a word
-  int64_t max_word_characters = 100;  ///< a longer word is unknown
+  std::string prefix = "##";            ///< of a piece that continues a word
+  int64_t max_word_characters = 100;    ///< a longer word is unknown
+  std::vector<int64_t> no_pieces = {};  ///< ids of tokens that no word is made of: added beside the vocabulary
 };
 
 /// `tokens` by id, of equal ones the last; `added` may lie among them or go on from their number. A word is the longest

@@ -290,6 +290,13 @@ TEST_F(DataCommands, KnownSetsAreCheckedAndAFolderBecomesDocuments) {
     EXPECT_EQ(described.at("parts").items()[part].at("characters").as_int(),
               prepared.at("parts").items()[part].at("tokens").as_int());
   }
+  write("texts/9.txt", "\xEF\xBB\xBFmarked\n");
+  run({"data", "prepare", "text", folder_ / "texts", "--out", folder_ / "marked"});
+  EXPECT_EQ((read("marked/train.txt") + read("marked/valid.txt") + read("marked/test.txt")).find("\xEF\xBB\xBF"),
+            std::string::npos);
+  write("texts/z.txt", "first\n <|document|>\r\nsecond\n");
+  expect_mistake({"data", "prepare", "text", folder_ / "texts", "--out", folder_ / "out"},
+                 "z.txt: expected no line '<|document|>'");
   write("texts/z.txt", "ends in \xff");
   expect_mistake({"data", "prepare", "text", folder_ / "texts", "--out", folder_ / "out"}, "z.txt");
   EXPECT_EQ(read("out/test.txt"), "text number 9\n") << "what was there stays";

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -93,6 +94,13 @@ LabelledText at(const LinePlace& place, std::shared_ptr<const std::string>& file
   return {.file = file, .line = place.line, .first = {}, .second = {}, .label = {}};
 }
 
+/// A label without the blanks around it.
+std::string label_in(std::string_view field, const LabelledText& text) {
+  const size_t begin = field.find_first_not_of(" \t");
+  base::require(begin != std::string_view::npos, "{}: expected a label, found none", text.where());
+  return std::string(field.substr(begin, field.find_last_not_of(" \t") + 1 - begin));
+}
+
 LabelledTexts read_labelled_records(const std::string& path, const LabelledColumns& names) {
   base::require(!names.text.empty(),
                 "{}: expected data.text_column and data.label_column, the keys of text and label in its JSON lines",
@@ -106,7 +114,7 @@ LabelledTexts read_labelled_records(const std::string& path, const LabelledColum
     LabelledText text = at(place, file);
     text.first = value_of(record, names.text, false, where);
     if (!names.second.empty()) text.second = value_of(record, names.second, false, where);
-    text.label = value_of(record, names.label, true, where);
+    text.label = label_in(value_of(record, names.label, true, where), text);
     for (const std::string* words : {&text.first, text.second ? &*text.second : nullptr})
       if (words != nullptr) require_words(where, *words, std::nullopt);
     read.texts.push_back(std::move(text));
@@ -158,9 +166,19 @@ LabelledTexts read_labelled_table(const std::string& path, const LabelledColumns
     }
     return !format.header.empty();
   };
-  bool begun = false;
+  std::string begun;                 // the file
+  std::vector<std::string> heading;  // the columns' names, where the first line has them
   TableSplitter records(kind, [&](const LinePlace& place, const std::vector<TableField>& columns) {
-    if (!std::exchange(begun, true) && start(place, columns)) return;
+    if (begun != place.file) {
+      if (!begun.empty() && !heading.empty())
+        base::require(texts_of(columns) == heading, "{}: expected the names of columns of the first file, {}, found {}",
+                      place.at(1), base::in_quotes(fmt::format("{}", fmt::join(heading, "\t"))),
+                      base::in_quotes(joined(columns, "\t")));
+      else if (begun.empty() && start(place, columns))
+        heading = texts_of(columns);
+      begun = place.file;
+      if (!heading.empty()) return;
+    }
     if (format.has_broken_lines && columns.size() < count) {
       ++broken;
       return;
@@ -174,7 +192,7 @@ LabelledTexts read_labelled_table(const std::string& path, const LabelledColumns
     };
     text.first = take(format.first);
     if (format.second) text.second = take(*format.second);
-    text.label = columns[format.label].text;
+    text.label = label_in(columns[format.label].text, text);
     read.texts.push_back(std::move(text));
   });
   for_each_text_line(path, TableSplitter::kMaxRecord,

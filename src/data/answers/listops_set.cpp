@@ -86,19 +86,21 @@ void make_listops(const ListOpsOptions& options, const std::function<bool(Part, 
 void read_listops(const std::string& path, const std::function<void(const ListOpsExpression&)>& use) {
   bool value_first = false;
   int64_t count = 0;
-  for_each_line(text::TextSource(path), kLongestListOpsLine, [&](const LinePlace& place, std::string_view line) {
-    if (place.line == 1) {
-      if (line == kHeader) return;
-      value_first = line.size() > 1 && line[0] >= '0' && line[0] <= '9' && line[1] == '\t';
-      base::require(
-          value_first,
-          "{}: expected a line \"Source<TAB>Target\" (Long Range Arena), or a value from 0 to 9, a tab and an "
-          "expression (Nangia and Bowman)",
-          place.at(1));
-    }
-    use(parse_listops_line(line, place, value_first));
-    ++count;
-  });
+  for_each_line(
+      text::TextSource(path).without_byte_order_mark(), kLongestListOpsLine,
+      [&](const LinePlace& place, std::string_view line) {
+        if (place.line == 1) {
+          if (line == kHeader) return;
+          value_first = line.size() > 1 && line[0] >= '0' && line[0] <= '9' && line[1] == '\t';
+          base::require(
+              value_first,
+              "{}: expected a line \"Source<TAB>Target\" (Long Range Arena), or a value from 0 to 9, a tab and an "
+              "expression (Nangia and Bowman)",
+              place.at(1));
+        }
+        use(parse_listops_line(line, place, value_first));
+        ++count;
+      });
   base::require(count > 0, "{}: expected ListOps expressions, found none", path);
 }
 

@@ -65,9 +65,10 @@ FoundImages class_folders(const std::string& root, ClassNames& classes, bool fol
 }
 
 std::vector<TableField> fields_of(std::string_view line, const LinePlace& place) {
-  std::optional<std::vector<TableField>> fields = csv_fields(line);
-  base::require(fields.has_value(), "{}: a quote is not closed", place.at(1));
-  return std::move(*fields);
+  CsvRecord record(',');
+  record.put(line);
+  base::require(!record.is_open(), "{}: a quote is not closed", place.at(1));
+  return record.fields();
 }
 
 struct CsvRow {

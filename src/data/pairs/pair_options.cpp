@@ -124,6 +124,8 @@ void PairOptions::validate(const base::Where& where) const {
   where.require(window > 1 || separator.empty(), "separator", "separates the sentences of a window, but window is 1");
   where.require(window > 1 || stride == 1, "stride",
                 "is the step from window to window, but window is 1: expected 1, found {}", stride);
+  where.require(stride <= window, "stride", "expected at most window = {}, found {}; sentences between would be lost",
+                window, stride);
   where.require(reset == Reset::pairs || window == 1, "window",
                 "reset = \"documents\" reads sentence by sentence: expected 1, found {}", window);
   where.require(batch_tokens >= max_length, "batch_tokens", "expected at least max_length = {}, found {}", max_length,

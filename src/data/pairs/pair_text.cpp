@@ -81,9 +81,7 @@ void read_columns(const std::string& path, const PairTextOptions& options, const
     if (!name.empty()) pair.document = number_of(documents, name);
     add(pairs, column(options.source_column), column(options.target_column), std::move(pair));
   });
-  for_each_pair_line(path, [&](const LinePlace& place, std::string_view line) {
-    if (!line.empty() || kind == TableKind::csv) records.put({path, place.line}, line);
-  });
+  for_each_pair_line(path, [&](const LinePlace& place, std::string_view line) { records.put(place, line); });
   records.finish();
 }
 
@@ -170,9 +168,12 @@ TextPairs read_part(const std::string& source, const std::string& target, const 
   TextPairs pairs;
   Documents documents;
   const bool folder = base::is_folder(source) || (!target.empty() && base::is_folder(target));
+  if (!folder && target.empty()) {
+    for (const std::string& file : text_files(source)) read_both(file, options, {}, documents, pairs);
+    return pairs;
+  }
   if (!folder) {
-    target.empty() ? read_both(source, options, {}, documents, pairs)
-                   : read_two_files(source, target, options, {}, documents, pairs);
+    read_two_files(source, target, options, {}, documents, pairs);
     return pairs;
   }
   const std::vector<std::string> names = names_in(source);

@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 #include "data/prepare/output.h"
 #include "data/text/corpus.h"
+#include "data/text/documents.h"
 #include "data/text/text_files.h"
 #include "text/utf8_error.h"
 
@@ -29,7 +30,7 @@ struct Document {
 /// The files of a folder that have something in them, by their paths.
 std::vector<Document> documents_in(const std::string& folder) {
   std::vector<Document> documents;
-  for_each_file(folder, false, [&](const std::string& path) {
+  for_each_file(folder, [&](const std::string& path) {
     if (const auto size = static_cast<int64_t>(base::file_size(path)); size > 0) documents.push_back({path, size});
     return true;
   });
@@ -40,10 +41,11 @@ std::vector<Document> documents_in(const std::string& folder) {
 /// The text of a document, which ends with a line end.
 std::string read_document(const std::string& path) {
   std::string text = base::read_file(path, static_cast<uint64_t>(kLargestDocument));
+  if (text.starts_with(base::kByteOrderMark)) text.erase(0, base::kByteOrderMark.size());
   if (const auto bad = base::first_invalid_utf8(text))
     text::invalid_utf8(path, static_cast<int64_t>(*bad), std::string_view(text).substr(*bad), text::kConvertFile);
   if (!text.ends_with('\n')) text += '\n';
-  base::require(("\n" + text).find(fmt::format("\n{}\n", kSeparator)) == std::string::npos,
+  base::require(!has_separator(text, DocumentRule::of(DocumentRule::Kind::line, kSeparator)),
                 "{}: expected no line '{}', which separates documents", path, kSeparator);
   return text;
 }

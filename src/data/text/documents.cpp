@@ -1,5 +1,7 @@
 #include "data/text/documents.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/printable.h"
 
@@ -36,6 +38,14 @@ DocumentRule DocumentRule::parse(std::string_view name, std::string_view line) {
                 "document_separator: expected \"none\", \"blank_line\", \"heading\" or \"line\", found \"{}\"",
                 base::printable(name, 40));
   return of(Kind::line, line);
+}
+
+bool has_separator(std::string_view text, const DocumentRule& rule) {
+  for (size_t end = 0; !text.empty(); text.remove_prefix(end)) {
+    end = std::min(text.find('\n'), text.size() - 1) + 1;
+    if (trim(text.substr(0, end)) == rule.line) return true;
+  }
+  return false;
 }
 
 bool is_heading(std::string_view line) {

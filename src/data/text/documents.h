@@ -26,6 +26,9 @@ struct DocumentRule {
   static DocumentRule parse(std::string_view name, std::string_view line);
 };
 
+/// Whether a text has a line that ends a document by a rule of Kind::line.
+bool has_separator(std::string_view text, const DocumentRule& rule);
+
 /// Whether a line has the form of a top-level WikiText heading.
 bool is_heading(std::string_view line);
 

@@ -1,6 +1,5 @@
 #include "data/text/table.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
@@ -18,6 +17,12 @@ std::vector<TableField> split_fields(std::string_view line, char separator) {
   return fields;
 }
 
+size_t num_fields(std::string_view line, char separator) {
+  CsvRecord record(separator);
+  record.put(line);
+  return record.fields().size();
+}
+
 }  // namespace
 
 TableKind table_kind(std::string_view path) {
@@ -26,47 +31,51 @@ TableKind table_kind(std::string_view path) {
   return path.ends_with(".jsonl") || path.ends_with(".ndjson") ? TableKind::json_lines : TableKind::tabs;
 }
 
-std::optional<std::vector<TableField>> csv_fields(std::string_view record, char separator) {
-  std::vector<TableField> fields = {{"", 1}};
-  bool quoted = false, first_line = true;
-  for (size_t i = 0; i < record.size(); ++i) {
-    const char c = record[i];
-    if (c == '"' && quoted && i + 1 < record.size() && record[i + 1] == '"') {
-      fields.back().text += record[++i];
-    } else if (c == '"') {
-      quoted = !quoted;
-      fields.back().column.reset();
-    } else if (c == separator && !quoted) {
-      fields.push_back({"", first_line ? std::optional(i + 2) : std::nullopt});
+void CsvRecord::put(std::string_view part) {
+  for (const char c : part) {
+    ++size_;
+    TableField& field = fields_.back();
+    if (c == '"' && state_ == State::quoted) {
+      state_ = State::after_quote;
+    } else if (c == '"' && state_ == State::begins) {
+      state_ = State::quoted;
+      field.column.reset();
+    } else if (c == separator_ && state_ != State::quoted) {
+      fields_.push_back({"", first_line_ ? std::optional(size_ + 1) : std::nullopt});
+      state_ = State::begins;
     } else {
-      first_line = first_line && c != '\n';
-      fields.back().text += c;
+      const bool stays_quoted = state_ == State::quoted || (c == '"' && state_ == State::after_quote);
+      state_ = stays_quoted ? State::quoted : State::plain;
+      first_line_ = first_line_ && c != '\n';
+      field.text += c;
     }
   }
-  return quoted ? std::nullopt : std::optional(std::move(fields));
 }
 
 void TableSplitter::put(const LinePlace& place, std::string_view line) {
+  if (record_ && place.file != start_.file) finish();
+  if (!record_ && line.empty()) return;
   if (kind_ == TableKind::tabs) return use_(place, split_fields(line, '\t'));
-  if (separator_ == 0)
-    separator_ = line.find(',') == std::string_view::npos && line.find(';') != std::string_view::npos ? ';' : ',';
-  // A quote inside quotes is written twice, so a record ends where their number is even.
-  const bool was_open = open_;
-  open_ = open_ != (std::count(line.begin(), line.end(), '"') % 2 == 1);
-  if (!was_open) start_ = place;
-  if (!was_open && line.empty()) return;
-  pending_ += line;
-  if (static_cast<int64_t>(pending_.size()) > kMaxRecord)
+  if (separator_ == 0) separator_ = num_fields(line, ',') == 1 && num_fields(line, ';') > 1 ? ';' : ',';
+  if (record_) {
+    record_->put("\n");
+  } else {
+    file_ = place.file;
+    start_ = {file_, place.line};
+    record_.emplace(separator_);
+    size_ = 0;
+  }
+  size_ += static_cast<int64_t>(line.size()) + 1;
+  if (size_ > kMaxRecord + 1)
     base::input_error("{}: expected records of at most {} bytes, found a longer one; is a quote not closed?",
                       start_.at(1), kMaxRecord);
-  if (open_) {
-    pending_ += '\n';
-    return;
-  }
-  const std::string record = std::exchange(pending_, {});
-  use_(start_, csv_fields(record, separator_).value());
+  record_->put(line);
+  if (record_->is_open()) return;
+  const CsvRecord record = std::move(*record_);
+  record_.reset();
+  use_(start_, record.fields());
 }
 
-void TableSplitter::finish() const { base::require(!open_, "{}: a quote is not closed", start_.at(1)); }
+void TableSplitter::finish() const { base::require(!record_, "{}: a quote is not closed", start_.at(1)); }
 
 }  // namespace mnemo::data

@@ -22,11 +22,30 @@ struct TableField {
   std::optional<size_t> column = {};  ///< byte column in its line, from 1; unset: after a quote
 };
 
-/// The fields of a record of CSV (RFC 4180); nothing if a quote is open at its end.
-std::optional<std::vector<TableField>> csv_fields(std::string_view record, char separator = ',');
+/// Takes a record of CSV apart (RFC 4180). A quote inside a field that does not begin with one stands for itself, as in
+/// Python's csv.
+class CsvRecord {
+ public:
+  explicit CsvRecord(char separator) : separator_(separator) {}
 
-/// Takes lines of a table with tabs or of CSV apart into records. A quoted field of CSV may hold line ends; its fields
-/// are between commas, or between semicolons if the first line has no comma.
+  /// Any part of the record; all line ends in it are the text's.
+  void put(std::string_view part);
+  /// Whether a quote is open.
+  bool is_open() const { return state_ == State::quoted; }
+  const std::vector<TableField>& fields() const { return fields_; }
+
+ private:
+  enum class State { begins, plain, quoted, after_quote };
+
+  char separator_;
+  State state_ = State::begins;
+  size_t size_ = 0;
+  bool first_line_ = true;
+  std::vector<TableField> fields_ = {{"", 1}};
+};
+
+/// Takes lines of a table with tabs or of CSV apart into records; empty lines are none. A quoted field of CSV may hold
+/// line ends; its fields are between commas, or between semicolons if the first line has no comma outside quotes.
 class TableSplitter {
  public:
   /// Most bytes of a record.
@@ -35,7 +54,8 @@ class TableSplitter {
   using Use = std::function<void(const LinePlace&, const std::vector<TableField>&)>;
 
   TableSplitter(TableKind kind, Use use) : kind_(kind), use_(std::move(use)) {}
-  /// Throws InputError that names the place of a record of more than kMaxRecord bytes.
+  /// Throws InputError that names the place of a record of more than kMaxRecord bytes, and of a quote that is not
+  /// closed in its file.
   void put(const LinePlace& place, std::string_view line);
   /// Throws InputError that names the place of a quote that is not closed.
   void finish() const;
@@ -43,9 +63,10 @@ class TableSplitter {
  private:
   TableKind kind_;
   Use use_;
-  char separator_ = 0;   // unset
-  bool open_ = false;    // a quote
-  std::string pending_;  // the lines of the record so far
+  char separator_ = 0;               // unset
+  std::optional<CsvRecord> record_;  // whose quote is open
+  int64_t size_ = 0;                 // of that record
+  std::string file_;                 // of its first line
   LinePlace start_ = {};
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -10,6 +11,7 @@
 #include "base/printable.h"
 #include "base/utf8.h"
 #include "data/unpack.h"
+#include "text/utf8_error.h"
 
 namespace mnemo::data {
 namespace {
@@ -76,6 +78,36 @@ class Joined {
   bool ended_ = true;
 };
 
+/// Finds what is no UTF-8 in a file that comes piece by piece, so that the message names the file and not the text that
+/// it is a part of.
+class Utf8File {
+ public:
+  explicit Utf8File(const std::string& path) : path_(path) {}
+
+  void put(std::string_view piece) {
+    std::string joined;  // with what a character began with
+    if (!pending_.empty()) piece = joined = std::exchange(pending_, {}) + std::string(piece);
+    if (const auto bad = base::first_invalid_utf8(piece)) {
+      const std::string_view rest = piece.substr(*bad);
+      if (base::front_character(rest).length < 0) fail(offset_ + static_cast<int64_t>(*bad), rest);
+      pending_ = rest;
+    }
+    offset_ += static_cast<int64_t>(piece.size() - pending_.size());
+  }
+  void finish() const {
+    if (!pending_.empty()) fail(offset_, pending_);
+  }
+
+ private:
+  [[noreturn]] void fail(int64_t at, std::string_view rest) const {
+    text::invalid_utf8(base::printable(path_, 400), at, rest, text::kUseBytes);
+  }
+
+  const std::string& path_;
+  std::string pending_;
+  int64_t offset_ = 0;  // of what is pending
+};
+
 /// The text of one line of JSON lines.
 std::string text_of(std::string_view line, const std::string& where, const std::string& key) {
   const base::Node record = parse_record(line, where);
@@ -133,12 +165,12 @@ base::Node parse_record(std::string_view line, const std::string& where) {
   return record;
 }
 
-void for_each_file(const std::string& folder, bool hidden, const std::function<bool(const std::string&)>& use) {
+void for_each_file(const std::string& folder, const std::function<bool(const std::string&)>& use) {
   std::error_code error;
   std::string last = folder;
   for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
     last = at->path().string();
-    if (!hidden && at->path().filename().string().starts_with(".")) {
+    if (at->path().filename().string().starts_with(".")) {
       at.disable_recursion_pending();
     } else if (is_file(*at) && !use(last)) {
       return;
@@ -159,7 +191,7 @@ std::vector<std::string> text_files(const std::string& path, const TextFileOptio
     match(pattern.root_path(), names.begin(), names.end(), files);
     base::require(!files.empty(), "{}: no file matches", base::printable(path, 400));
   } else if (base::is_folder(path)) {
-    for_each_file(path, true, [&](const std::string& file) {
+    for_each_file(path, [&](const std::string& file) {
       if (is_text_name(fs::path(file).filename().string(), json)) files.push_back(file);
       return true;
     });
@@ -176,9 +208,9 @@ bool is_folder_of_texts(const std::string& path, bool json) {
   if (!base::is_folder(path)) return false;
   bool any = false, other = false;
   try {
-    for_each_file(path, true, [&](const std::string& file) {
+    for_each_file(path, [&](const std::string& file) {
       const std::string name = fs::path(file).filename().string();
-      if (name.starts_with(".") || name.starts_with("README") || name.starts_with("LICENSE")) return true;
+      if (name.starts_with("README") || name.starts_with("LICENSE")) return true;
       other = !is_text_name(name, json);
       any = true;
       return !other;
@@ -196,10 +228,15 @@ text::TextSource open_text(const std::string& path, const TextFileOptions& optio
   const auto read = [files, options](const Joined::Use& use) {
     Joined joined(options.between, use);
     for (const std::string& file : files) {
+      Utf8File check(file);
       if (options.json_key.empty())
-        unpack_text(file, options.any_bytes, [&](std::string_view piece) { joined.put(piece); });
+        unpack_text(file, options.any_bytes, [&](std::string_view piece) {
+          if (!options.any_bytes) check.put(piece);
+          joined.put(piece);
+        });
       else
         add_records(file, options.json_key, joined);
+      check.finish();
       joined.end();
     }
   };
@@ -223,8 +260,8 @@ text::TextSource open_text(const std::string& path, const TextFileOptions& optio
 
 void for_each_text_line(const std::string& path, int64_t max_line,
                         const std::function<void(const LinePlace&, std::string_view)>& use) {
-  LineSplitter lines(path, max_line, use);
   for (const std::string& file : text_files(path)) {
+    LineSplitter lines(file, max_line, use);
     unpack_text(file, false, [&](std::string_view piece) { lines.put(piece); });
     lines.finish();
   }

@@ -26,17 +26,17 @@ bool is_pattern(const std::string& path);
 
 /// The files of a path, sorted. Throws InputError if there is none.
 ///   a file     itself
-///   a folder   NAME.txt in it and below, or with a JSON key NAME.jsonl, .ndjson and .json; also packed: .gz, .zst
+///   a folder   NAME.txt in it and below, but for hidden ones, or with a JSON key NAME.jsonl, .ndjson and .json; also packed: .gz, .zst
 ///   a pattern  the files that match; `*` and `?` may be in any of its names, `texts/*/*.txt`
 std::vector<std::string> text_files(const std::string& path, const TextFileOptions& options = {});
 
 /// The object of one line of JSON lines, of at most 64 MiB. Throws InputError "WHERE: ...".
 base::Node parse_record(std::string_view line, const std::string& where);
 
-/// Calls `use` with the path of every file in a folder and those below it, in no order, until it returns false. hidden:
-/// also files and folders whose names begin with a dot. A link to a file is one; links to folders are not followed, and
+/// Calls `use` with the path of every file in a folder and those below it, in no order, until it returns false, but not
+/// of files and folders whose names begin with a dot. A link to a file is one; links to folders are not followed, and
 /// links that lead nowhere are left out. Throws InputError naming a folder or a link that cannot be read.
-void for_each_file(const std::string& folder, bool hidden, const std::function<bool(const std::string& path)>& use);
+void for_each_file(const std::string& folder, const std::function<bool(const std::string& path)>& use);
 
 /// Whether every file in a folder and below is a text, NAME.txt or a packed one (.gz, .zst), ignoring hidden files,
 /// README and LICENSE. False if there is no text. json: of JSON lines, NAME.jsonl, .ndjson or .json.
@@ -49,7 +49,7 @@ bool is_folder_of_texts(const std::string& path, bool json = false);
 text::TextSource open_text(const std::string& path, const TextFileOptions& options = {});
 
 /// Calls `use` with every line of the files of a path, unpacked piece by piece, without byte order marks; the place
-/// names the path. Errors as for_each_line() and unpack().
+/// names the file, and counts its lines. Errors as for_each_line() and unpack().
 void for_each_text_line(const std::string& path, int64_t max_line,
                         const std::function<void(const LinePlace&, std::string_view)>& use);
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/printable.h"
+#include "base/text_format.h"
 #include "data/answers/labelled_find.h"
 #include "tasks/memory_rows.h"
 #include "tasks/types/held_out.h"
@@ -125,6 +126,9 @@ LoadedTask LabelledTextSpec::load(const models::ModelOptions& model, const TaskS
                   .length = std::min(longest, max_length),
                   .classes = sets.labels};
   if (!documents.valid) loaded.notices.emplace_back(kNothingHeldOut);
+  if (const int64_t cut = documents.train->num_cut(); cut > 0)
+    loaded.notices.push_back(fmt::format("{} of {} training texts are longer than max_length = {} tokens, and cut",
+                                         base::grouped(cut), base::grouped(documents.train->size()), max_length));
   loaded.tokens_per_row = documents.train->num_tokens() / documents.train->size();
   ClassificationOptions classification = labelled_text_segments(options_, max_length);
   classification.batch_size = settings.batch_size;

@@ -169,6 +169,33 @@ TEST_F(LabelledTextFiles, OwnTablesNameTheirColumns) {
                                        {"own.tsv:1:1: expected a column \"title\"", "kind, body, id"});
 }
 
+TEST_F(LabelledTextFiles, EachFileOfAPatternHasItsHeader) {
+  LabelledTextOptions options;
+  options.text_column = "text";
+  for (const char* name : {"p/1.tsv", "p/2.tsv"}) write(name, "text\tlabel\none\tx\ntwo\ty\n\n");
+  options.train = folder / "p/*.tsv";
+  const auto sets = read_labelled_texts(options);
+  EXPECT_EQ(sets.labels, (std::vector<std::string>{"x", "y"}));
+  ASSERT_EQ(sets.train.size(), 4U) << "nor is an empty line a text";
+  EXPECT_EQ(sets.train[2].where(), folder / "p/2.tsv:2");
+  write("p/2.tsv", "label\ttext\nx\tone\n");
+  test::expect_error<base::InputError>([&] { read_labelled_texts(options); },
+                                       {"p/2.tsv:1:1: expected the names of columns of the first file, \"text"});
+}
+
+TEST_F(LabelledTextFiles, QuotesInsideAFieldAndBlanksAroundALabelAreNoMarks) {
+  LabelledTextOptions options;
+  options.text_column = "text";
+  options.train = write("q.csv", "text,label\na 5\" pipe,x\nb, x\nc,y \na 6\" pipe,y\n");
+  const auto sets = read_labelled_texts(options);
+  EXPECT_EQ(sets.labels, (std::vector<std::string>{"x", "y"}));
+  ASSERT_EQ(sets.train.size(), 4U);
+  EXPECT_EQ(sets.train[0].first, "a 5\" pipe");
+  write("q.csv", "text,label\na,\n");
+  test::expect_error<base::InputError>([&] { read_labelled_texts(options); },
+                                       {"q.csv:2: expected a label, found none"});
+}
+
 TEST_F(LabelledTextFiles, FoldersAreLabels) {
   write("imdb/pos/0_9.txt", "good\n");
   write("imdb/pos/1_8.txt", "fine\n");

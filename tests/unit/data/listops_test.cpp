@@ -157,6 +157,10 @@ TEST(ListOps, ColumnsAndValuesOfALineAreChecked) {
                      "file.tsv:3:18: expected the expression's value, 3, found 4");
   EXPECT_INPUT_ERROR(parse_listops_line("4\t( ( [MAX 3 ) ) )", kPlace, true),
                      "file.tsv:3:16: expected an argument or ']', found ')'");
+  const TextFile marked("\xEF\xBB\xBFSource\tTarget\n3\t3\n");
+  int64_t lines = 0;
+  read_listops(marked.path(), [&](const auto&) { ++lines; });
+  EXPECT_EQ(lines, 1);
   const TextFile wrong("source\ttarget\n3\t3\n"), none("Source\tTarget\n");
   EXPECT_INPUT_ERROR(read_listops(wrong.path(), [](const auto&) {}), ":1:1: expected a line \"Source<TAB>Target\"");
   EXPECT_INPUT_ERROR(read_listops(none.path(), [](const auto&) {}), "expected ListOps expressions, found none");

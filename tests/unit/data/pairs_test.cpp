@@ -119,6 +119,12 @@ TEST_F(Pairs, ColumnsOfCsv) {
   const auto refused = [&](const std::string& path, std::initializer_list<std::string> words) {
     test::expect_error<base::InputError>([&] { read_pairs(options(path)); }, words);
   };
+  // A quote inside a field that does not begin with one is a character.
+  const PairSets inches = read_pairs(options(write("inch.csv", "a 5\" pipe,Rohr\nb,\"x\"\"y\"\na 6\" pipe,Rohr\n")));
+  ASSERT_EQ(inches.train.pairs.size(), 3u);
+  EXPECT_EQ(inches.train.pairs[0].source, "a 5\" pipe");
+  EXPECT_EQ(inches.train.pairs[1].target, "x\"y");
+  EXPECT_EQ(read_pairs(options(write("c.csv", "\"good, day\";guten Tag\n"))).train.pairs[0].target, "guten Tag");
   refused(write("one.csv", "a,b\nc,d,e\n"), {"one.csv:2", "expected 2 columns, as in line 1, found 3"});
   refused(write("open.csv", "a,b\n\"c,d\n"), {"open.csv:2", "a quote is not closed"});
 }
@@ -246,6 +252,7 @@ TEST_F(Pairs, KeysWithoutWhatTheyBelongToAreRefused) {
   EXPECT_NO_THROW(base::read_options<PairOptions>(
       base::parse_toml("train = \"a\"\ntrain_target = \"b\"\nvalid = \"columns.tsv\"\nsource_column = 3", "recipe")));
   refused("stride = 2", {"stride", "expected 1, found 2"});
+  refused("window = 2\nstride = 3", {"stride", "expected at most window = 2, found 3"});
   PairOptions windows = options(write("w.tsv", "d\ta\tx\nd\tb\ty\n"));
   windows.document_column = 1, windows.source_column = 2, windows.target_column = 3;
   windows.window = 2;
@@ -274,6 +281,14 @@ TEST_F(Pairs, AMarkAndAHeaderAreNoPairs) {
   two.header = true;
   EXPECT_EQ(read_pairs(two).train.pairs[0].target, "x");
   EXPECT_EQ(read_pairs(two).train.pairs[0].line, 2);
+  for (const char* name : {"1.csv", "2.csv"}) write(std::string("parts/") + name, "en,de\na,x\nb,y\n");
+  PairOptions parts = options(folder / "parts/*.csv");
+  parts.header = true;
+  parts.valid_fraction = parts.test_fraction = 0;
+  ASSERT_EQ(read_pairs(parts).train.pairs.size(), 4u) << "every file has a header";
+  EXPECT_EQ(read_pairs(parts).train.pairs[2].place(), folder / "parts/2.csv:2");
+  write("parts/1.csv", "en,de\na,\"x\n");
+  test::expect_error<base::InputError>([&] { read_pairs(parts); }, {"parts/1.csv:2:1: a quote is not closed"});
 }
 
 TEST_F(Pairs, AWordThatIsNoWordIsNamedByItsLine) {
@@ -342,8 +357,8 @@ TEST_F(Pairs, WindowsStayInTheirDocument) {
   EXPECT_EQ(sources, (std::vector<std::string>{"a b", "b c", "d"}));
   EXPECT_EQ(targets, (std::vector<std::string>{"1 2", "2 3", "4"}));
 
-  windows.stride = 5;  // past the end of a document
-  EXPECT_EQ(load_pairs(windows).train.texts.size(), 2u);
+  windows.stride = 2;
+  EXPECT_EQ(load_pairs(windows).train.texts.size(), 3u);
   windows.stride = 1;
 
   windows.separator = "|";

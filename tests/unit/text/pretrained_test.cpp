@@ -294,6 +294,15 @@ TEST(TextSplitter, MatchesAndWhatLiesBetweenArePieces) {
   EXPECT_EQ(pieces("x*", "ab"), Pieces{"ab"});
   // White space is Unicode's: U+0085 is, U+180E is not.
   EXPECT_EQ(pieces("\\s", "a\u0085b\u180Ec"), (Pieces{"a", "\u0085", "b\u180Ec"}));
+  // Oniguruma's words have marks, circled letters and connectors; a line ends before every line end.
+  EXPECT_EQ(pieces("\\w+|[^\\w\\s]+", "cafe\u0301 x\u24D0 a\u203Fb-c"),
+            (Pieces{"cafe\u0301", " ", "x\u24D0", " ", "a\u203Fb", "-", "c"}));
+  EXPECT_EQ(pieces("\\s+$", "ab  \ncd  "), (Pieces{"ab", "  ", "\ncd", "  "}));
+  EXPECT_EQ(pieces("[^(\\s|[.,]]+", "a.b|c d"), (Pieces{"a", ".", "b", "|", "c", " ", "d"}));
+  EXPECT_EQ(pieces("[[:digit:]]+", "a12"), (Pieces{"a", "12"}));
+  for (const char* other : {"\\bfoo", "\\h+", "[a-z&&[^b]]+", "[a[^b]]", "(?i:stra\u00DFe|k)", "[\\W]"})
+    EXPECT_THROW(TextSplitter(other, "file"), base::InputError) << other;
+  EXPECT_NO_THROW(TextSplitter("(?i:'s)|\u00DF", "file").split("", {}));
   EXPECT_THROW(TextSplitter("(", "file"), base::InputError);
   EXPECT_THROW(pieces("(a+)+$", std::string(40, 'a') + "b"), base::InputError);
 }

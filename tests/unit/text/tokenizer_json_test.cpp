@@ -54,6 +54,18 @@ TEST(TokenizerJson, BertIsItsVocabulary) {
   EXPECT_EQ(tokenizer->special_tokens().begin, 2);
 }
 
+// Words are made of the vocabulary's pieces; a token that is added beside it is found as a whole or not at all.
+TEST(TokenizerJson, AddedTokensAreNoPiecesOfWords) {
+  std::string json = kBert;
+  const std::string first = R"("added_tokens": [)";
+  json.replace(
+      json.find(first), first.size(),
+      first + R"({"id": 7, "content": "unab", "special": true}, {"id": 8, "content": "able", "normalized": false},)");
+  const auto tokenizer = from_json(json);
+  EXPECT_EQ(tokenizer->encode("unable"), (JsonIds{4, 8}));
+  EXPECT_EQ(tokenizer->encode("Unab ABLE"), (JsonIds{1, 1})) << "special, and in another case";
+}
+
 TEST(TokenizerJson, TokensOfATextMayBeAdded) {
   const auto tokenizer = from_json(
       byte_level({}, R"("pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "added_tokens": [
@@ -63,6 +75,9 @@ TEST(TokenizerJson, TokensOfATextMayBeAdded) {
   EXPECT_EQ(tokenizer->encode("<|end|>").size(), 7u);
   EXPECT_EQ(tokenizer->find("<|end|>"), 258);
   EXPECT_EQ(tokenizer->decode(std::vector<int64_t>{97, 256, 258}), "a   <|end|>");
+  const auto letter = from_json(byte_level({}, R"("added_tokens": [{"id": 65, "content": "A"}],
+      "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false})"));
+  EXPECT_EQ(letter->encode("bAb"), (JsonIds{98, 65, 98})) << "a byte that is added too";
 }
 
 /// As the package tokenizers does it: first the tokens that are not normalized, then NFC, then the others.
@@ -119,8 +134,9 @@ TEST(TokenizerJson, LlamaMarksSpacesAndFallsBackToBytes) {
 
 // As transformers' LlamaTokenizer, which takes the vocabulary and the merges of the file and nothing else.
 TEST(TokenizerJson, SettingsOfLlamaCountMoreThanTheFile) {
-  const auto with = [](const std::string& settings) {
-    return open_tokenizer_files({{"tokenizer.json", R"({"added_tokens": [{"id": 4, "content": "NEW"}],
+  const auto with = [](const std::string& settings, const std::string& normalised = "false") {
+    return open_tokenizer_files({{"tokenizer.json", R"({"added_tokens": [{"id": 4, "content": "NEW", "normalized": )" +
+                                                        normalised + R"(}],
       "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"},
         {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]}, "model": {"type": "BPE", "unk_token": "<unk>",
       "merges": ["▁ a"], "vocab": {"<unk>": 0, "▁": 1, "a": 2, "▁a": 3}}})"},
@@ -132,6 +148,8 @@ TEST(TokenizerJson, SettingsOfLlamaCountMoreThanTheFile) {
   EXPECT_EQ(with(R"("LlamaTokenizerFast", "legacy": true)"), (JsonIds{3, 4, 3, 1, 4, 3}));
   EXPECT_EQ(with(R"("LlamaTokenizer", "add_prefix_space": false)"), (JsonIds{2, 4, 2, 1, 4, 3}));
   EXPECT_EQ(with(R"("PreTrainedTokenizerFast")"), (JsonIds{3, 4, 3, 1, 4, 1, 3})) << "the file's own";
+  test::expect_error<base::InputError>([&] { with(R"("PreTrainedTokenizerFast")", "true"); },
+                                       {"added token \"NEW\"", "normalized", "Prepend"});
 }
 
 TEST(TokenizerJson, OtherKindsAreRefusedByName) {
