@@ -191,7 +191,8 @@ int classify(const ClassifyArguments& arguments, const std::shared_ptr<distribut
   });
   if (group) group->leave();
   if (arguments.json) base::print_json(results);
-  if (skipped > 0) base::log_warning("{} of {} images skipped", skipped, images.size());
+  if (skipped > 0 && (!group || group->rank() == 0))
+    base::log_warning("{} of {} images skipped", skipped, images.size());
   return base::kDone;
 }
 

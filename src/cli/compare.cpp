@@ -73,8 +73,9 @@ int compare(const CompareArguments& options, const std::shared_ptr<distributed::
                                                                   .wishes = SignalCount::count});
   if (group && outcome.stopped == 0) group->leave();
   if (outcome.stopped != 0) {
-    base::log_warning("stopped; {} of {} trainings are done and kept. To resume: {}", outcome.finished,
-                      outcome.trainings, command_line(options));
+    if (!group || group->rank() == 0)
+      base::log_warning("stopped; {} of {} trainings are done and kept. To resume: {}", outcome.finished,
+                        outcome.trainings, command_line(options));
     return base::stopped_by(outcome.stopped);
   }
   if (group && group->rank() != 0) return base::kDone;

@@ -92,9 +92,11 @@ int on_ranks(const Ranks& ranks, const std::string& folder,
         "build again",
         ranks.command);
     require_descriptors(*ranks.processes);
+    if (!folder.empty()) base::make_folders(folder);
     const SignalCount signals;
     return distributed::run_processes({.processes = *ranks.processes,
                                        .log = [&](int64_t rank) { return log_of(folder, rank); },
+                                       .signals = SignalCount::count,
                                        .last_signal = SignalCount::last});
   }
   if (!place || (place->size == 1 && place->launcher != distributed::Launcher::processes)) return work(nullptr);

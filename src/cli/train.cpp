@@ -49,6 +49,7 @@ struct Plan {
   std::string folder, source;
   recipes::Recipe recipe;
   bool resumes = false;
+  bool chooses_threads = true;
 };
 
 /// A launcher that starts a failed job again, as torchrun --max-restarts does, repeats its command line: the run then
@@ -129,6 +130,9 @@ Plan training_plan(const TrainArguments& options) {
   base::require(
       plan.recipe.finetune.has_value() == options.finetunes, "{}: {}: {}", command, plan.source,
       options.finetunes ? "has no [finetune]: expected one, or --model" : "has [finetune]; it is for mnemo finetune");
+  const bool sets_threads = std::ranges::any_of(
+      options.set, [](const std::string& one) { return base::assigned_key(one) == "train.threads"; });
+  plan.chooses_threads = !sets_threads && common_options().threads == 0;
   if (common_options().threads > 0) plan.recipe.train.threads = common_options().threads;
   return plan;
 }
@@ -174,10 +178,15 @@ void print_result(const std::string& command, const std::string& folder, const r
     return;
   }
   if (training.was_finished) {
-    base::print(fmt::format(
-        "{}: finished at step {}, nothing left to train; to continue, raise its steps: mnemo {} --resume {} "
-        "--set train.steps=N\n",
-        folder, base::grouped(report.steps), command, base::shell_quoted(folder)));
+    const train::TrainOptions& settings = experiment.recipe.train;
+    const bool all = report.steps >= settings.steps;
+    base::print(
+        fmt::format("{}: finished at step {}, nothing left to train; to continue, {}: mnemo {} --resume {} --set {}\n",
+                    folder, base::grouped(report.steps), all ? "raise its steps" : "change what ended it", command,
+                    base::shell_quoted(folder),
+                    all                 ? "train.steps=N"
+                    : settings.patience ? "train.patience=unset"
+                                        : "train.stop_at=unset"));
     return;
   }
   std::string text = fmt::format("{}, {} {} in {} without evaluation and saving, {} {} a second\n",
@@ -233,7 +242,7 @@ int train_alone(const TrainArguments& options, const Plan& plan, const std::shar
        .should_stop = pending_signal,
        .stop_guard = guard_signals,
        .on_step = note_progress,
-       .choose_threads = choose_threads,
+       .choose_threads = plan.chooses_threads ? choose_threads : nullptr,
        .on_evaluation = [](const train::EvaluationPoint& point, const std::string& metric) {
          base::log_info("step {}: held-out {} {:.4f}", point.step, metric, point.evaluation.at(metric));
        }});

@@ -51,6 +51,14 @@ Place ranks(const Reader& read, Launcher launcher, const char* rank, const char*
   return place;
 }
 
+/// Ranks that are not told how many of them run on this machine would meet on it alone.
+void require_counted(const Reader& read, const char* local_size, const Place& place) {
+  const bool here = place.address.starts_with("127.") || place.address == "localhost" || place.address == "::1";
+  base::require(place.size == 1 || here || read.has(local_size),
+                "{} is not set, and the ranks meet at {}: expected the number of ranks on this machine", local_size,
+                base::printable(place.address));
+}
+
 /// The default place where ranks meet: MASTER_ADDR and MASTER_PORT, or these.
 void meet(const Reader& read, Place& place, const std::string& address, int64_t port) {
   place.address = read.text("MASTER_ADDR", address);
@@ -93,6 +101,7 @@ std::optional<Place> place_from(const Lookup& variables) {
     place.address = read.text("MASTER_ADDR");
     base::require(!place.address.empty() || place.size == 1,
                   "MASTER_ADDR is not set, although RANK and WORLD_SIZE are");
+    require_counted(read, "LOCAL_WORLD_SIZE", place);
     if (place.size > 1 || place.launcher == Launcher::processes)
       place.port = static_cast<uint16_t>(read.number("MASTER_PORT", 1, 65535));
     place.hosted = read.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
@@ -124,6 +133,7 @@ std::optional<Place> place_from(const Lookup& variables) {
     Place place = ranks(read, Launcher::pmi, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS");
     if (place.size == 1) return std::nullopt;
     meet(read, place, place.one_machine() ? "127.0.0.1" : "", kDefaultPort);
+    require_counted(read, "MPI_LOCALNRANKS", place);
     return place;
   }
   return std::nullopt;

@@ -69,9 +69,9 @@ class Supervisor {
   int run() {
     for (int64_t rank = 0; rank < options_.processes; ++rank) start(rank);
     while (running() > 0) {
-      if (const int signal = options_.last_signal ? options_.last_signal() : 0; signal != 0 && signal != passed_) {
-        passed_ = signal;
-        tell_all(passed_);
+      if (const int signals = options_.signals ? options_.signals() : 0; signals > passed_) {
+        passed_ = signals;
+        tell_all(options_.last_signal());
       }
       const bool changed = reap();
       if (deadline_ && std::chrono::steady_clock::now() > *deadline_) tell_all(SIGKILL);
@@ -125,6 +125,10 @@ class Supervisor {
     const auto rank = static_cast<int64_t>(r);
     const bool saved = ranks_[r].status == base::kTerminated || ranks_[r].status == base::kInterrupted;
     if (end.signal == 0 && saved) return;
+    if (passed_ > 0 && end.signal == options_.last_signal()) {  // a second one
+      if (!deadline_) deadline_ = std::chrono::steady_clock::now() + kGrace;
+      return;
+    }
     const std::string file = rank > 0 && options_.log ? options_.log(rank) : "";
     const std::string log = file.empty() ? "" : "; its log: " + file;
     const std::string name = rendezvous_.named(fmt::format("{}/0", kJob), rank);
@@ -157,7 +161,7 @@ class Supervisor {
   Rendezvous rendezvous_;
   std::vector<Rank> ranks_;
   std::optional<std::chrono::steady_clock::time_point> deadline_, end_;
-  int passed_ = 0;
+  int passed_ = 0;  // signals
   bool killed_ = false;
 };
 

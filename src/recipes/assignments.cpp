@@ -51,6 +51,11 @@ void require_not_swept(const base::Node& root, const std::vector<std::string>& a
   for (const std::string& assignment : assignments) {
     const std::string key = key_of(assignment);
     for (size_t s = 0; s < studies.size() && !changes_study(assignment); ++s) {
+      const std::string own_seeds = fmt::format("study[{}].sweep.seeds", s);
+      base::require(key != "train.seed" || studies[s].sweep.seeds.empty(),
+                    "--set: 'train.seed': the study '{}' lists its seeds; expected others, --set '{}=[...]', or "
+                    "--variant for one training",
+                    studies[s].name, base::find_at(root, own_seeds) != nullptr ? own_seeds : "sweep.seeds");
       for (const SweepAxis& axis : studies[s].sweep.axes) {
         for (const std::string& swept : axis.keys) {
           const auto is_inside = [](const std::string& inner, const std::string& outer) {

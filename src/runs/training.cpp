@@ -124,6 +124,7 @@ void resume(const TrainingOptions& options, const experiment::Experiment& experi
   base::require(latest.has_value(), "{}: no good checkpoint to resume from; to start again: {} {} --out OTHER",
                 options.folder, program_of(options),
                 base::shell_quoted(base::join_path(options.folder, "recipe.toml")));
+  if (options.group) options.group->require_same({{"newest checkpoint", std::to_string(latest->step)}}, "resume");
   require_same_run(latest->path, experiment);
   trainer.resume(latest->path);
   if (!trainer.done()) base::log_info("resuming after step {}", trainer.steps_done());
@@ -247,12 +248,17 @@ namespace {
 recipes::Recipe settled(const TrainingOptions& options, experiment::Experiment& experiment) {
   recipes::Recipe recipe = options.recipe;
   recipe.train.only = experiment.recipe.train.only;
-  if (recipe.train.threads != 0 || !options.choose_threads) return recipe;
-  recipe.train.threads = options.choose_threads(experiment.model->parameters().count(),
-                                                experiment.tokens_per_step * recipe.task()->rows_of_each());
+  int64_t& threads = recipe.train.threads;
+  // A resumed run has those that its first processes chose.
+  const bool resumed = threads != 0 && options.resumes && options.group;
+  if ((threads != 0 && !resumed) || !options.choose_threads) return recipe;
+  if (!resumed)
+    threads = options.choose_threads(experiment.model->parameters().count(),
+                                     experiment.tokens_per_step * recipe.task()->rows_of_each());
   if (options.group) {
-    const int64_t mine = std::max<int64_t>(1, recipe.train.threads / options.group->place().local_size);
-    recipe.train.threads = std::stoll(options.group->broadcast(std::to_string(mine)));
+    const int64_t here = options.group->place().local_size,
+                  mine = resumed ? std::min(threads, base::usable_cores() / here) : threads / here;
+    threads = std::stoll(options.group->broadcast(std::to_string(std::max<int64_t>(1, mine))));
   }
   experiment.recipe.train.threads = recipe.train.threads;
   return recipe;

@@ -255,6 +255,13 @@ std::string StudySummary::conclusion() const {
   text += sentence("Undecided, by the spread seen", named[Verdict::undecided]);
   text += sentence("One seed, which says neither better nor worse (--seeds 3 trains three)", named[Verdict::one_seed]);
   text += sentence("Failed", named[Verdict::failed]);
+  std::vector<std::string> partly;
+  for (const VariantSummary& variant : variants) {
+    const auto trained = static_cast<int64_t>(variant.runs.size());
+    if (!variant.failed() && variant.value.count < trained)
+      partly.push_back(fmt::format("{} ({} of {})", variant.name, trained - variant.value.count, trained));
+  }
+  text += sentence("Without trainings that failed", partly);
   std::vector<std::string> ahead;
   for (const VariantSummary& variant : variants) {
     if (!variant.failed() && variant.shown().sees_ahead) ahead.push_back(variant.name);

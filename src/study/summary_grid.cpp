@@ -23,12 +23,14 @@ std::string paper_at(const StudyGrid& study, size_t point, const std::string& va
   return {};
 }
 
-bool tested(const StudyGrid& study) {
-  return std::any_of(study.points.begin(), study.points.end(), [](const StudySummary& point) {
-    return std::any_of(point.variants.begin(), point.variants.end(),
-                       [](const VariantSummary& variant) { return variant.corrected_p.has_value(); });
+bool any_variant(const StudyGrid& study, bool (*is_so)(const VariantSummary&)) {
+  return std::any_of(study.points.begin(), study.points.end(), [&](const StudySummary& point) {
+    return std::any_of(point.variants.begin(), point.variants.end(), is_so);
   });
 }
+
+bool is_tested(const VariantSummary& variant) { return variant.corrected_p.has_value(); }
+bool is_one_seed(const VariantSummary& variant) { return variant.verdict == Verdict::one_seed; }
 
 }  // namespace
 
@@ -79,13 +81,15 @@ base::TextTable grid_table(const StudyGrid& study, bool markdown) {
 std::string grid_legend(const StudyGrid& study) {
   if (study.variants.size() < 2) return {};
   std::string text;
-  if (tested(study)) {
+  if (any_variant(study, is_tested)) {
     text = fmt::format(
         "▲ better, ▼ worse than {}: Welch's t-test over the seeds, p < {:g} after Holm's correction for the variants "
         "of a row; = no difference (its 95 % interval is within {}), ? undecided.",
         study.variants.front(), kSignificant, margin_text(study.points.front()));
-  } else {
+  } else if (any_variant(study, is_one_seed)) {
     text = "One seed says neither better nor worse (--seeds 3 trains three).";
+  } else {
+    text = "Nothing could be compared.";
   }
   const bool has_paper = std::any_of(study.paper.begin(), study.paper.end(),
                                      [](const PaperPoint& value) { return value.metric.empty(); });

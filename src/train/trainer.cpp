@@ -120,7 +120,8 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
     }
     reducer_ = std::make_unique<distributed::Reducer>(
         *group_, std::move(parameters),
-        distributed::ReducerOptions{.bf16 = options_.reduce_precision == TrainOptions::ReducePrecision::bf16});
+        distributed::ReducerOptions{.bf16 = group_->size() > 1 &&
+                                            options_.reduce_precision == TrainOptions::ReducePrecision::bf16});
   }
   if (group_ && options_.shard_optimiser) shards_ = std::make_unique<OptimiserShards>(*group_, model.parameters());
   optimiser_ = make_optimiser(options_.optimiser, shards_ ? shards_->own() : trained_);

@@ -2,9 +2,12 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <thread>
 
 #include "base/file_io.h"
 #include "base/machine.h"
@@ -151,6 +154,33 @@ TEST_F(RankJobs, SigtermToOneRankSavesOnAll) {
   EXPECT_EQ(done.status, 143) << done.err;
   EXPECT_TRUE(holds(done.err, "saved in")) << done.err;
   EXPECT_EQ(run_on().status, 0);
+}
+
+/// A step of this model takes seconds; the second signal does not wait for it.
+TEST_F(RankJobs, ASecondSignalStopsAtOnce) {
+  Endless run = endless("60");
+  kill(run.rank1, SIGSTOP);  // it never saves
+  run.process->signal(SIGTERM);
+  std::this_thread::sleep_for(std::chrono::milliseconds(700));
+  run.process->signal(SIGTERM);
+  kill(run.rank1, SIGCONT);
+  const Finished done = run.process->finish();
+  EXPECT_EQ(done.status, 143) << done.err;
+  EXPECT_FALSE(holds(done.err, "was ended by signal")) << done.err;
+}
+
+/// A run has the threads that its first processes chose.
+TEST_F(RankJobs, AResumedRunDividesTheCores) {
+  ASSERT_EQ(train("run", 1, {"--set", "train.steps=4"}).status, 0);
+  std::string recipe = content(folder_ / "run/recipe.toml");
+  const size_t at = recipe.find("threads = ");
+  ASSERT_NE(at, std::string::npos);
+  recipe.replace(at, recipe.find('\n', at) - at, "threads = 512");
+  test::write(folder_ / "run/recipe.toml", recipe);
+  const Finished done = run({"train", "--resume", folder_ / "run", "--processes", "2", "--set", "train.steps=6"});
+  EXPECT_EQ(done.status, 0) << done.err;
+  const int64_t mine = std::max<int64_t>(1, base::usable_cores() / 2);
+  EXPECT_TRUE(holds(content(folder_ / "run/recipe.toml"), fmt::format("threads = {}\n", mine)));
 }
 
 /// torchrun --max-restarts repeats the command line of a failed job.
@@ -301,6 +331,12 @@ TEST_F(RankJobs, ErrorsOfTheCommandLine) {
   done = train("run", 2000);
   EXPECT_EQ(done.status, 2);
   EXPECT_TRUE(holds(done.err, "--processes: expected 1 to 1024, found 2000")) << done.err;
+  test::write(folder_ / "file", "no folder");
+  const auto began = std::chrono::steady_clock::now();
+  done = train("file", 2);
+  EXPECT_EQ(done.status, 2) << done.err;
+  EXPECT_TRUE(holds(done.err, "file: cannot create the folder")) << done.err;
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(8)) << "before the ranks start";
 }
 
 }  // namespace

@@ -157,6 +157,8 @@ TEST_F(RunPage, PatienceKeepsTheBestModel) {
   EXPECT_NEAR(json(measured.out).at("bits_per_character").as_double(),
               result.at("held_out").at("bits_per_character").as_double(), 1e-5);
   EXPECT_TRUE(holds(content(folder_ / "run/report.html"), "Out of patience after step"));
+  const Finished again = run({"train", "--resume", folder_ / "run"});
+  EXPECT_TRUE(holds(again.out, "nothing left to train") && holds(again.out, "--set train.patience=unset")) << again.out;
 }
 
 TEST_F(RunPage, SamplesNeedAText) {

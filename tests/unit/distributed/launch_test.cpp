@@ -118,8 +118,14 @@ TEST(Launch, ASingleRankNeedsNoAddress) {
 
 TEST(Launch, ErrorsNameTheVariable) {
   const std::map<std::string, std::string> good = {
-      {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "1"}};
+      {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}};
   ASSERT_TRUE(place(good));
+  auto elsewhere = good;
+  elsewhere["MASTER_ADDR"] = "h";
+  test::expect_error<base::InputError>([&] { place(elsewhere); }, {"LOCAL_WORLD_SIZE is not set", "meet at h"});
+  elsewhere["LOCAL_WORLD_SIZE"] = "1";
+  elsewhere["LOCAL_RANK"] = "0";
+  EXPECT_FALSE(place(elsewhere).value().one_machine());
   for (const auto& [name, value] : std::map<std::string, std::string>{{"RANK", "2"},
                                                                       {"WORLD_SIZE", "two"},
                                                                       {"MASTER_PORT", "70000"},

@@ -170,6 +170,8 @@ TEST_F(Sweeps, TheCommandLineReachesIntoASweepAndWinsOverIt) {
   test::expect_error<base::InputError>(
       [&] { read(with("train.optimiser.lr = [1e-3, 2e-3]\n"), {"train.optimizer.lr=1e-4"}); },
       {"sweeps over 'train.optimiser.lr'"});
+  test::expect_error<base::InputError>([&] { read(with("seeds = [0, 1]\n"), {"train.seed=3"}); },
+                                       {"'train.seed'", "lists its seeds", "--set 'study[0].sweep.seeds=[...]'"});
   const std::string alone = "data.train = \"x.txt\"\n[sweep]\nmodel.segment_size = [4, 8]\n";
   test::expect_error<base::InputError>([&] { read(alone, {"model.segment_size=2"}); },
                                        {"--set 'sweep.model.segment_size=[...]'"});

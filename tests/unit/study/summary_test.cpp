@@ -180,6 +180,8 @@ TEST(Summary, OneValueLeftOfSeveralGivesNoVerdict) {
   EXPECT_EQ(study.variants[1].verdict, Verdict::one_seed);
   EXPECT_EQ(study_cells(study).rows[1][3], "one seed");
   EXPECT_NE(study.conclusion().find(" trains three): segment cache."), std::string::npos) << study.conclusion();
+  EXPECT_NE(study.conclusion().find(" Without trainings that failed: segment cache (2 of 3)."), std::string::npos)
+      << study.conclusion();
 }
 
 TEST(Summary, WhereNothingIsTestedNothingIsSaidToBeBeaten) {
@@ -270,6 +272,11 @@ TEST(Summary, ASweepIsOneTableWithThePapersValues) {
                       "paper. Guessing gives 10.0 %."),
             std::string::npos)
       << text;
+  StudyGrid failed = sample_grid(1);
+  for (StudySummary& point : failed.points) {
+    for (VariantSummary& variant : point.variants) variant.verdict = Verdict::failed;
+  }
+  EXPECT_NE(study_text(failed).find("Nothing could be compared."), std::string::npos) << study_text(failed);
   EXPECT_NE(study_text(sample_grid(1)).find("One seed says neither better nor worse"), std::string::npos)
       << study_text(sample_grid(1));
   Comparison comparison = sample_comparison();
