@@ -26,7 +26,8 @@ bool is_pattern(const std::string& path);
 
 /// The files of a path, sorted. Throws InputError if there is none.
 ///   a file     itself
-///   a folder   NAME.txt in it and below, but for hidden ones, or with a JSON key NAME.jsonl, .ndjson and .json; also packed: .gz, .zst
+///   a folder   NAME.txt in it and below, or with a JSON key NAME.jsonl, .ndjson and .json; also packed: .gz, .zst; but
+///              for hidden ones
 ///   a pattern  the files that match; `*` and `?` may be in any of its names, `texts/*/*.txt`
 std::vector<std::string> text_files(const std::string& path, const TextFileOptions& options = {});
 
