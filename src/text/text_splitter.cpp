@@ -34,7 +34,6 @@ class Translation {
   Translation(std::string_view pattern, const std::string& where) : pattern_(pattern), where_(where) {}
 
   std::string text() {
-    const bool ascii = std::all_of(pattern_.begin(), pattern_.end(), [](char c) { return (c & 0x80) == 0; });
     for (size_t i = 0; i < pattern_.size(); ++i) {
       const char c = pattern_[i], next = i + 1 < pattern_.size() ? pattern_[i + 1] : '\0';
       if (c == '\\' && next != '\0') {
@@ -50,7 +49,7 @@ class Translation {
         if (--depth_ == 0) out_ += c;
       } else {
         require(depth_ == 0 || c != '&' || next != '&', "&& inside []");
-        require(ascii || depth_ > 0 || !ignores_case(i), "(?i) with characters beyond ASCII");
+        require(depth_ > 0 || !folds_beyond_ascii(i), "(?i) with characters beyond ASCII");
         out_ += c;
       }
     }
@@ -62,12 +61,15 @@ class Translation {
     base::require(holds, "{}: unsupported: {} in the expression {}", where_, what, base::in_quotes(pattern_));
   }
 
-  /// Whether flags begin there with i among them: "(?i", "(?mi:".
-  bool ignores_case(size_t at) const {
+  /// Whether flags begin there with i among them, "(?i)" or "(?mi:", that reach a character beyond ASCII.
+  bool folds_beyond_ascii(size_t at) const {
     const std::string_view flags = pattern_.substr(at);
     if (!flags.starts_with("(?")) return false;
-    const size_t end = flags.find_first_not_of("imx", 2);
-    return flags.substr(2, end - 2).find('i') != std::string_view::npos;
+    const size_t end = std::min(flags.find_first_not_of("imx", 2), flags.size());
+    if (flags.substr(2, end - 2).find('i') == std::string_view::npos) return false;
+    const bool to_end = end == flags.size() || flags[end] != ':';
+    const std::string_view scope = flags.substr(0, to_end ? flags.npos : flags.find(')'));
+    return std::any_of(scope.begin(), scope.end(), [](char c) { return (c & 0x80) != 0; });
   }
 
   void escape(char letter) {

@@ -40,7 +40,7 @@ constexpr int64_t kNumbersOfRows = 1 << 20;
 
 /// Inputs whose weights are adjacent.
 int64_t inputs_together(Precision precision) {
-  return precision == Precision::float32 ? 1 : precision == Precision::w8a8 ? 4 : 2;
+  return precision == Precision::float32 ? 1 : precision == Precision::bf16 ? 2 : 4;
 }
 
 bool has_four_bits(Precision precision) { return precision == Precision::int4 || precision == Precision::int4_offset; }
@@ -231,7 +231,7 @@ PackedLinear::PackedLinear(const at::Tensor& weight, const at::Tensor& bias, Pre
               continue;
             }
             const bool finite = four_bits ? pack_four_bits(copied, in_, offset, weights_.as<uint8_t>() + panel * bytes)
-                                          : quantise_panel(copied, in_, together, weights_.as<int8_t>() + panel * size,
+                                          : quantise_panel(copied, in_, weights_.as<int8_t>() + panel * size,
                                                            scales_.data() + panel * kPanel);
             if (!finite) packer.refuse(panel, precision);
           }
@@ -248,7 +248,8 @@ void PackedLinear::operator()(const float* x, int64_t rows, int64_t x_stride, fl
   const bool four_bits = has_four_bits(precision_),
              eight_bits = precision_ == Precision::int8 || precision_ == Precision::w8a8;
   const int64_t together = inputs_together(precision_),
-                width = four_bits ? (in_ + 63) / 64 * kStepInts : (in_ + together - 1) / together;
+                wide = precision_ == Precision::int8 ? 2 : 1,  // its groups of inputs
+      width = four_bits ? (in_ + 63) / 64 * kStepInts : (in_ + together - 1) / together * wide;
   const Panels panels{weights_.as<void>(),
                       scales_.empty() ? nullptr : scales_.data(),
                       bias == nullptr ? bias_.data() : bias,

@@ -176,7 +176,11 @@ void PanelsBf16(const Panels& panels, const PanelInputs& inputs, float* y, int64
 }
 void PanelsInt8(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
                 int64_t last) {
-  run_panels<Int8>(panels, inputs, inputs.groups, (panels.in + 1) / 2, y, y_stride, first, last);
+  const int64_t in = (panels.in + 3) / 4 * 4, count = inputs.rows * in;
+  thread_local std::vector<int32_t> memory;
+  if (static_cast<int64_t>(memory.size()) < count / 2) memory.resize(static_cast<size_t>(count / 2));
+  Int8::arrange(reinterpret_cast<const int16_t*>(inputs.groups), count, memory.data());
+  run_panels<Int8>(panels, inputs, memory.data(), in / 2, y, y_stride, first, last);
 }
 void PanelsW8A8(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
                 int64_t last) {
@@ -232,7 +236,7 @@ float quantise(const float* x, int64_t size, T* to) {
   for (; i % kGroup != 0; ++i) to[i] = 0;
   return scale;
 }
-float QuantisePairs(const float* x, int64_t size, int16_t* pairs) { return quantise<16383, 2>(x, size, pairs); }
+float QuantiseWide(const float* x, int64_t size, int16_t* fours) { return quantise<16383, 4>(x, size, fours); }
 float QuantiseFours(const float* x, int64_t size, int8_t* fours) { return quantise<127, 4>(x, size, fours); }
 
 void QuantiseGroups(const float* x, int64_t size, FourBitInputs* to) {
@@ -262,7 +266,7 @@ HWY_EXPORT(PanelsW8A8);
 HWY_EXPORT(PanelsInt4);
 HWY_EXPORT(AddSums);
 HWY_EXPORT(QuantiseGroups);
-HWY_EXPORT(QuantisePairs);
+HWY_EXPORT(QuantiseWide);
 HWY_EXPORT(QuantiseFours);
 
 void run_panels_float32(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
@@ -291,8 +295,8 @@ void add_sums(const Panels& panels, const PanelInputs& inputs, const PanelSums& 
 void quantise_groups(const float* x, int64_t size, FourBitInputs* to) {
   HWY_DYNAMIC_DISPATCH(QuantiseGroups)(x, size, to);
 }
-float quantise_row(const float* x, int64_t size, int16_t* pairs) {
-  return HWY_DYNAMIC_DISPATCH(QuantisePairs)(x, size, pairs);
+float quantise_row(const float* x, int64_t size, int16_t* fours) {
+  return HWY_DYNAMIC_DISPATCH(QuantiseWide)(x, size, fours);
 }
 float quantise_row(const float* x, int64_t size, int8_t* fours) {
   return HWY_DYNAMIC_DISPATCH(QuantiseFours)(x, size, fours);

@@ -19,8 +19,8 @@ constexpr int64_t inputs_of_part(int64_t in, int64_t step, int64_t most) {
 
 /// Weights in panels. Panel p holds outputs 16p .. 16p+15:
 ///   float32  [in][16]
-///   bf16     [in/2][16][2], pairs of inputs, also for int8; an odd `in` is padded with a zero
-///   w8a8     [in/4][16][4], likewise
+///   bf16     [in/2][16][2], pairs of inputs; an odd `in` is padded with a zero
+///   int8, w8a8  [in/4][16][4], likewise
 ///   int4     [in/64] steps of 64 inputs in two groups of 32: numbers of four bits [2][4][16][4], the byte (g, j, o, b)
 ///            with input 32g + 4j + b of output o in its low half and input 32g + 16 + 4j + b in its high one, then
 ///            scales of the groups [2][16] in bf16, with offsets [2][16] of int4_offset
@@ -39,9 +39,8 @@ struct FourBitInputs {
   int32_t sums[2];  ///< of each group's numbers
 };
 
-/// Rows of inputs. float32: x; bf16: groups [rows][in/2] of two numbers; int8: groups [rows][in/2] of two 16-bit
-/// integers; w8a8: groups [rows][in/4] of four 8-bit integers; both with a scale for each row; int4: FourBitInputs
-/// [rows][in/64].
+/// Rows of inputs. float32: x; bf16: groups [rows][in/2] of two numbers; int8: groups [rows][in/4] of four 16-bit
+/// integers; w8a8: of four 8-bit integers; both with a scale for each row; int4: FourBitInputs [rows][in/64].
 struct PanelInputs {
   const float* x;
   int64_t stride;
@@ -49,7 +48,7 @@ struct PanelInputs {
   const float* scales;
   int64_t rows;
 
-  /// `count` rows starting at `row`; `group_stride`: groups per row.
+  /// `count` rows starting at `row`; `group_stride`: numbers of 32 bits per row.
   PanelInputs from(int64_t row, int64_t count, int64_t group_stride) const {
     return {x + row * stride, stride, groups ? groups + row * group_stride : nullptr, scales ? scales + row : nullptr,
             count};
@@ -83,7 +82,7 @@ void add_sums(const Panels& panels, const PanelInputs& inputs, const PanelSums& 
 void quantise_groups(const float* x, int64_t size, FourBitInputs* to);
 /// Quantizes one row of `size` values to integers of at most 16,383 (int16_t) or 127 (int8_t), with zeros up to a whole
 /// group; returns their scale.
-float quantise_row(const float* x, int64_t size, int16_t* pairs);
+float quantise_row(const float* x, int64_t size, int16_t* fours);
 float quantise_row(const float* x, int64_t size, int8_t* fours);
 
 }  // namespace mnemo::ops

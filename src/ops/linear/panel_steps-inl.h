@@ -144,51 +144,14 @@ HWY_INLINE hn::Vec<I> sum_of_pairs(V a, V b) {
   const auto low = hn::ReorderWidenMulAccumulate(I(), a, b, hn::Zero(I()), high);
   return hn::RearrangeToOddPlusEven(low, high);
 }
+// The bytes of fours as numbers of 16 bits: the first and third, or the second and fourth.
+HWY_INLINE hn::Vec<hn::FixedTag<int16_t, 2 * kLanes>> even_bytes(hn::Vec<I> fours) {
+  return hn::ShiftRight<8>(hn::ShiftLeft<8>(hn::BitCast(hn::FixedTag<int16_t, 2 * kLanes>(), fours)));
+}
+HWY_INLINE hn::Vec<hn::FixedTag<int16_t, 2 * kLanes>> odd_bytes(hn::Vec<I> fours) {
+  return hn::ShiftRight<8>(hn::BitCast(hn::FixedTag<int16_t, 2 * kLanes>(), fours));
+}
 #endif
-
-struct Int8 {
-  using Weight = int16_t;  // two inputs: the first in the low half
-  using Input = int32_t;   // likewise
-  using Sum = hn::Vec<I>;
-  static constexpr bool kGroups = false;
-  static constexpr int64_t kPerStep = 2, kPerInput = 2, kMost = kInputs;
-  static Sum start(const Input*, int64_t) { return hn::Zero(I()); }
-  template <int MR, int P>
-  static HWY_INLINE void step(const Weight* w, int64_t panel, const InputRows<Input, MR>& x, int64_t k,
-                              Sum (&sums)[MR][P * kVectors]) {
-    const I d32;
-#if HWY_TARGET == HWY_SCALAR
-    for (int v = 0; v < P * kVectors; ++v) {
-      const auto* at = reinterpret_cast<const int8_t*>(w + (v / kVectors) * panel + k * 16 + v % kVectors);
-      for (int r = 0; r < MR; ++r) {
-        const int32_t both = x.at(r, k);
-        sums[r][v] = hn::Add(sums[r][v],
-                             hn::Set(d32, at[0] * static_cast<int16_t>(both & 0xFFFF) + at[1] * (both >> 16)));
-      }
-    }
-#else
-    const hn::FixedTag<int16_t, 2 * kLanes> d16;
-    hn::Vec<decltype(d16)> row[P * kVectors];
-    HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
-      const auto* at = reinterpret_cast<const int8_t*>(w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes);
-      row[v] = hn::PromoteTo(d16, hn::LoadU(hn::FixedTag<int8_t, 2 * kLanes>(), at));
-    }
-    HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
-      const auto input = hn::BitCast(d16, hn::Set(d32, x.at(r, k)));
-      HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
-#if MNEMO_VNNI
-        // Product, sum of the pair and addition in one instruction; GCC 12 would keep the intrinsic's sums in memory.
-        __m512i sum = sums[r][v].raw;
-        asm("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(row[v].raw), "v"(input.raw));
-        sums[r][v] = hn::Vec<I>{sum};
-#else
-        sums[r][v] = hn::Add(sums[r][v], sum_of_pairs(row[v], input));
-#endif
-      }
-    }
-#endif
-  }
-};
 
 struct W8A8 {
   using Weight = int32_t;  // four inputs: the first in the lowest byte
@@ -239,11 +202,8 @@ struct W8A8 {
     }
 #else
     // First the even inputs of all outputs, then the odd ones, as numbers of 16 bits.
-    const hn::FixedTag<int16_t, 2 * kLanes> d16;
-    const auto even = [&](auto four) { return hn::ShiftRight<8>(hn::ShiftLeft<8>(hn::BitCast(d16, four))); };
-    const auto odd = [&](auto four) { return hn::ShiftRight<8>(hn::BitCast(d16, four)); };
     const auto half = [&](const auto& part) {
-      hn::Vec<decltype(d16)> row[P * kVectors];
+      hn::Vec<hn::FixedTag<int16_t, 2 * kLanes>> row[P * kVectors];
       HWY_UNROLL(16)
       for (int v = 0; v < P * kVectors; ++v)
         row[v] = part(hn::LoadU(d, w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes));
@@ -253,8 +213,66 @@ struct W8A8 {
         for (int v = 0; v < P * kVectors; ++v) sums[r][v] = hn::Add(sums[r][v], sum_of_pairs(row[v], input));
       }
     };
-    half(even);
-    half(odd);
+    half([](auto fours) { return even_bytes(fours); });
+    half([](auto fours) { return odd_bytes(fours); });
+#endif
+  }
+};
+
+/// Inputs of 15 bits.
+struct Int8 {
+  using Weight = int32_t;  // four inputs: the first in the lowest byte
+  using Input = int32_t;   // two of four inputs, as arrange() has them
+  using Sum = hn::Vec<I>;
+  static constexpr bool kGroups = false;
+  static constexpr int64_t kPerStep = 4, kPerInput = 2, kMost = kInputs;
+  static Sum start(const Input*, int64_t) { return hn::Zero(I()); }
+
+  /// Of each four inputs the first and third, then the second and fourth, as even_bytes() and odd_bytes() have weights.
+  static void arrange(const int16_t* x, int64_t size, Input* to) {
+    for (int64_t i = 0; i < size; i += 4, to += 2) {
+      to[0] = static_cast<uint16_t>(x[i]) | x[i + 2] * (1 << 16);
+      to[1] = static_cast<uint16_t>(x[i + 1]) | x[i + 3] * (1 << 16);
+    }
+  }
+
+  template <int MR, int P>
+  static HWY_INLINE void step(const Weight* w, int64_t panel, const InputRows<Input, MR>& x, int64_t k,
+                              Sum (&sums)[MR][P * kVectors]) {
+    const I d;
+#if HWY_TARGET == HWY_SCALAR
+    for (int v = 0; v < P * kVectors; ++v) {
+      const auto* at = reinterpret_cast<const int8_t*>(w + (v / kVectors) * panel + k * 16 + v % kVectors);
+      for (int r = 0; r < MR; ++r) {
+        for (int i = 0; i < 4; ++i) {
+          const int32_t both = x.at(r, 2 * k + i % 2);
+          sums[r][v] = hn::Add(sums[r][v],
+                               hn::Set(d, at[i] * static_cast<int16_t>(i < 2 ? both & 0xFFFF : both >> 16)));
+        }
+      }
+    }
+#else
+    const hn::FixedTag<int16_t, 2 * kLanes> d16;
+    HWY_UNROLL(2) for (int half = 0; half < 2; ++half) {
+      hn::Vec<decltype(d16)> row[P * kVectors];
+      HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
+        const auto fours = hn::LoadU(d, w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes);
+        row[v] = half == 0 ? even_bytes(fours) : odd_bytes(fours);
+      }
+      HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
+        const auto input = hn::BitCast(d16, hn::Set(d, x.at(r, 2 * k + half)));
+        HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
+#if MNEMO_VNNI
+          // Product, sum of the pair and addition in one instruction; GCC 12 would keep the intrinsic's sums in memory.
+          __m512i sum = sums[r][v].raw;
+          asm("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(row[v].raw), "v"(input.raw));
+          sums[r][v] = hn::Vec<I>{sum};
+#else
+          sums[r][v] = hn::Add(sums[r][v], sum_of_pairs(row[v], input));
+#endif
+        }
+      }
+    }
 #endif
   }
 };

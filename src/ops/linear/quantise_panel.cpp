@@ -40,7 +40,7 @@ HWY_INLINE bool find_largest(const float* panel, int64_t in, float* largest) {
   return std::all_of(spoilt, spoilt + kOutputs, [](float sum) { return sum == 0.0f; });
 }
 
-bool Quantise(const float* panel, int64_t in, int64_t together, int8_t* to, float* scales) {
+bool Quantise(const float* panel, int64_t in, int8_t* to, float* scales) {
   const F d;
   const I d32;
   alignas(64) float largest[kOutputs], factors[kOutputs];
@@ -56,19 +56,12 @@ bool Quantise(const float* panel, int64_t in, int64_t together, int8_t* to, floa
       if (i >= in) return hn::Zero(d32);
       return hn::NearestInt(hn::Mul(hn::LoadU(d, panel + i * kOutputs + v * kLanes), factor));
     };
-    for (int64_t i = 0; i < in; i += together) {
-      const auto first = hn::And(rounded(i), low_byte);
-      int8_t* group = to + (i * kOutputs) + v * kLanes * together;
-      if (together == 2) {
-        const auto both = hn::Or(first, hn::ShiftLeft<8>(rounded(i + 1)));
-        const hn::FixedTag<int16_t, kLanes> d16;
-        hn::StoreU(hn::DemoteTo(d16, both), d16, reinterpret_cast<int16_t*>(group));
-      } else {
-        const auto second = hn::ShiftLeft<8>(hn::And(rounded(i + 1), low_byte)),
-                   third = hn::ShiftLeft<16>(hn::And(rounded(i + 2), low_byte)),
-                   fourth = hn::ShiftLeft<24>(rounded(i + 3));
-        hn::StoreU(hn::Or(hn::Or(first, second), hn::Or(third, fourth)), d32, reinterpret_cast<int32_t*>(group));
-      }
+    for (int64_t i = 0; i < in; i += 4) {
+      const auto first = hn::And(rounded(i), low_byte), second = hn::ShiftLeft<8>(hn::And(rounded(i + 1), low_byte)),
+                 third = hn::ShiftLeft<16>(hn::And(rounded(i + 2), low_byte)),
+                 fourth = hn::ShiftLeft<24>(rounded(i + 3));
+      hn::StoreU(hn::Or(hn::Or(first, second), hn::Or(third, fourth)), d32,
+                 reinterpret_cast<int32_t*>(to + i * kOutputs) + v * kLanes);
     }
   }
   return true;
@@ -82,8 +75,8 @@ namespace mnemo::ops {
 
 HWY_EXPORT(Quantise);
 
-bool quantise_panel(const float* panel, int64_t in, int64_t together, int8_t* to, float* scales) {
-  return HWY_DYNAMIC_DISPATCH(Quantise)(panel, in, together, to, scales);
+bool quantise_panel(const float* panel, int64_t in, int8_t* to, float* scales) {
+  return HWY_DYNAMIC_DISPATCH(Quantise)(panel, in, to, scales);
 }
 
 }  // namespace mnemo::ops

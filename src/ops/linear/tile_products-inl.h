@@ -33,44 +33,22 @@ inline TileShapes tile_shapes(int64_t rows) {
   return shapes;
 }
 
-/// How inputs and weights of a precision become tiles of signed bytes. A row of inputs has kPlanes tiles side by side;
-/// 64 inputs of a panel, or the first `count` of them, become 16 rows [16 outputs][4 inputs].
+/// How inputs of a precision become tiles of signed bytes: a row has kPlanes tiles side by side.
 struct TiledW8A8 {
   using Number = int8_t;  // an input
-  static constexpr int64_t kPlanes = 1, kTogether = 4, kMost = 2 * kInputs;
+  static constexpr int64_t kPlanes = 1, kMost = 2 * kInputs;
   static void split(const int8_t (&numbers)[kTileWidth], int8_t (&planes)[kPlanes][kTileWidth]) {
     std::memcpy(planes[0], numbers, kTileWidth);
-  }
-  /// Weights lie in memory as tiles do, so only the last of a part, if it is not complete, are copied.
-  static const std::byte* tile(const std::byte* weights, int64_t count, std::byte* memory) {
-    if (count == kTileWidth) return weights;
-    const auto bytes = static_cast<size_t>(count * kPanel);
-    std::memcpy(memory, weights, bytes);
-    std::memset(memory + bytes, 0, kTileBytes - bytes);
-    return memory;
   }
 };
 /// x = 128 high + low, with high in -128 .. 127 and low in 0 .. 127. The sum of 512 products of either with a weight,
 /// and 128 times the former, fit into 32 bits.
 struct TiledInt8 {
   using Number = int16_t;
-  static constexpr int64_t kPlanes = 2, kTogether = 2, kMost = kInputs;
+  static constexpr int64_t kPlanes = 2, kMost = kInputs;
   static void split(const int16_t (&numbers)[kTileWidth], int8_t (&planes)[kPlanes][kTileWidth]) {
     for (int64_t i = 0; i < kTileWidth; ++i) planes[0][i] = static_cast<int8_t>(numbers[i] >> 7);
     for (int64_t i = 0; i < kTileWidth; ++i) planes[1][i] = static_cast<int8_t>(numbers[i] & 127);
-  }
-  /// Two pairs of inputs of an output, 32 bytes apart, come side by side.
-  static const std::byte* tile(const std::byte* weights, int64_t count, std::byte* memory) {
-    int16_t pairs[kTileRows][2][kPanel] = {};
-    std::memcpy(pairs, weights, static_cast<size_t>(count * kPanel));
-    auto* fours = reinterpret_cast<int16_t*>(memory);
-    for (int64_t row = 0; row < kTileRows; ++row, fours += 2 * kPanel) {
-      for (int64_t o = 0; o < kPanel; ++o) {
-        fours[2 * o] = pairs[row][0][o];
-        fours[2 * o + 1] = pairs[row][1][o];
-      }
-    }
-    return memory;
   }
 };
 
@@ -85,8 +63,8 @@ struct TileInputs {
   static TileInputs of(const PanelInputs& inputs, int64_t in) {
     thread_local AlignedBytes memory;
     TileInputs to{};
-    to.in = (in + K::kTogether - 1) / K::kTogether * K::kTogether;
-    to.part = inputs_of_part(to.in, K::kTogether, K::kMost);
+    to.in = (in + 3) / 4 * 4;
+    to.part = inputs_of_part(to.in, 4, K::kMost);
     to.steps = (to.part + kTileWidth - 1) / kTileWidth;
     to.tiles = (inputs.rows + kTileRows - 1) / kTileRows;
     to.height = (inputs.rows + to.tiles - 1) / to.tiles;
@@ -119,20 +97,24 @@ struct TileInputs {
   int64_t tile_bytes() const { return steps * height * kTileWidth; }  ///< of a part, one plane
 };
 
-/// Weights of a part in two panels: a tile for every 64 inputs.
+/// Weights of a part in two panels: a tile for every 64 inputs, 16 rows [16 outputs][4 inputs]. They lie in memory as
+/// tiles do, so only the last of a part, if it is not complete, are copied.
 struct TileWeights {
   static constexpr int64_t kMost = 2 * kInputs / kTileWidth;
   const std::byte* tiles[2][kMost];
-  alignas(64) std::byte memory[2][kMost][kTileBytes];
+  alignas(64) std::byte memory[2][kTileBytes];
 
-  template <class K>
   void set(const Panels& panels, const TileInputs& inputs, int64_t panel, int64_t count, int64_t first) {
     const int64_t last = std::min(inputs.in, first + inputs.part);
     for (int64_t p = 0; p < count; ++p) {
       const auto* weights = static_cast<const std::byte*>(panels.weights) + (panel + p) * inputs.in * kPanel;
       for (int64_t i = first; i < last; i += kTileWidth) {
-        const int64_t step = (i - first) / kTileWidth;
-        tiles[p][step] = K::tile(weights + i * kPanel, std::min(kTileWidth, last - i), memory[p][step]);
+        const std::byte*& tile = tiles[p][(i - first) / kTileWidth] = weights + i * kPanel;
+        if (last - i >= kTileWidth) continue;
+        const auto bytes = static_cast<size_t>((last - i) * kPanel);
+        std::memcpy(memory[p], tile, bytes);
+        std::memset(memory[p] + bytes, 0, kTileBytes - bytes);
+        tile = memory[p];
       }
     }
   }
@@ -176,7 +158,7 @@ void run_tiles(const Panels& panels, const PanelInputs& inputs, float* y, int64_
   for (int64_t panel = first; panel < last; panel += 2) {
     const int64_t count = std::min<int64_t>(2, last - panel);
     for (int64_t from = 0; from < x.in; from += x.part) {
-      weights.set<K>(panels, x, panel, count, from);
+      weights.set(panels, x, panel, count, from);
       const int64_t steps = (std::min(x.part, x.in - from) + kTileWidth - 1) / kTileWidth;
       for (int64_t plane = 0; plane < planes; plane += 2) {
         const bool two = plane + 1 < planes;

@@ -51,18 +51,18 @@ struct Product {
       : rows(rows),
         in(in),
         out(out),
-        width(int8 ? (in + 1) / 2 : (in + 3) / 4),
+        fours((in + 3) / 4),
+        width(fours * (int8 ? 2 : 1)),
         count((out + kPanel - 1) / kPanel),
-        weights(static_cast<size_t>(count * width * kPanel * (int8 ? 2 : 4))),
+        weights(static_cast<size_t>(count * fours * kPanel * 4)),
         groups(static_cast<size_t>(rows * width * 4)) {
     std::mt19937_64 random(seed);
     const auto number = [&](int most) {
       const int drawn = std::uniform_int_distribution<int>(-most, most)(random);
       return !extreme ? drawn : drawn < 0 ? -most : most;
     };
-    for (int64_t i = 0; i < count * width * kPanel * (int8 ? 2 : 4); ++i)
-      weights.data()[i] = static_cast<int8_t>(number(127));
-    const int64_t inputs = width * (int8 ? 2 : 4);
+    for (int64_t i = 0; i < count * fours * kPanel * 4; ++i) weights.data()[i] = static_cast<int8_t>(number(127));
+    const int64_t inputs = fours * 4;
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t i = 0; i < in; ++i) {
         if (int8)
@@ -96,7 +96,7 @@ struct Product {
     return y;
   }
 
-  int64_t rows, in, out, width, count;
+  int64_t rows, in, out, fours, width, count;
   LastBytes weights, groups;
   std::vector<float> scales, start, steps;
 };
