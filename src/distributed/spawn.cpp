@@ -125,10 +125,11 @@ class Supervisor {
     const auto rank = static_cast<int64_t>(r);
     const bool saved = ranks_[r].status == base::kTerminated || ranks_[r].status == base::kInterrupted;
     if (end.signal == 0 && saved) return;
-    if (passed_ > 0 && end.signal == options_.last_signal()) {  // a second one
+    if (passed_ > 0 && end.signal == options_.last_signal()) {  // a second one, which the others were sent too
+      stopped_ = true;
       if (!deadline_) deadline_ = std::chrono::steady_clock::now() + kGrace;
-      return;
     }
+    if (stopped_) return;
     const std::string file = rank > 0 && options_.log ? options_.log(rank) : "";
     const std::string log = file.empty() ? "" : "; its log: " + file;
     const std::string name = rendezvous_.named(fmt::format("{}/0", kJob), rank);
@@ -149,6 +150,7 @@ class Supervisor {
   }
 
   int status() const {
+    if (stopped_) return base::stopped_by(options_.last_signal());
     if (killed_) return base::kAnswerIsNo;
     if (ranks_.front().status != 0) return ranks_.front().status;
     for (const Rank& rank : ranks_) {
@@ -162,7 +164,7 @@ class Supervisor {
   std::vector<Rank> ranks_;
   std::optional<std::chrono::steady_clock::time_point> deadline_, end_;
   int passed_ = 0;  // signals
-  bool killed_ = false;
+  bool killed_ = false, stopped_ = false;
 };
 
 }  // namespace

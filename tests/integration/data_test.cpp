@@ -291,7 +291,8 @@ TEST_F(DataCommands, KnownSetsAreCheckedAndAFolderBecomesDocuments) {
               prepared.at("parts").items()[part].at("tokens").as_int());
   }
   write("texts/9.txt", "\xEF\xBB\xBFmarked\n");
-  run({"data", "prepare", "text", folder_ / "texts", "--out", folder_ / "marked", "--set", "data.valid_fraction=0.2"});
+  run({"data", "prepare", "text", folder_ / "texts", "--out", folder_ / "marked", "--set", "data.valid_fraction=0.2",
+       "--set", "data.test_fraction=0.15"});
   EXPECT_EQ((read("marked/train.txt") + read("marked/valid.txt")).find("\xEF\xBB\xBF"), std::string::npos);
   write("texts/z.txt", "first\n <|document|>\r\nsecond\n");
   expect_mistake({"data", "prepare", "text", folder_ / "texts", "--out", folder_ / "out"},
