@@ -156,16 +156,16 @@ TEST_F(RankJobs, SigtermToOneRankSavesOnAll) {
   EXPECT_EQ(run_on().status, 0);
 }
 
-/// A step of this model takes seconds; the second signal does not wait for it.
+/// The first signal waits for the end of a step, which never comes here.
 TEST_F(RankJobs, ASecondSignalStopsAtOnce) {
   Endless run = endless("60");
-  kill(run.rank1, SIGSTOP);  // it never saves
+  kill(run.rank1, SIGSTOP);
   run.process->signal(SIGTERM);
   std::this_thread::sleep_for(std::chrono::milliseconds(700));
   run.process->signal(SIGTERM);
-  kill(run.rank1, SIGCONT);
   const Finished done = run.process->finish();
   EXPECT_EQ(done.status, 143) << done.err;
+  EXPECT_TRUE(holds(done.err, "stopped at once")) << done.err;
   EXPECT_FALSE(holds(done.err, "was ended by signal")) << done.err;
 }
 
