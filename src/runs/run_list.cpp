@@ -61,7 +61,7 @@ void add_values(const base::Node& line, const std::string& prefix, RunInfo& run)
   }
 }
 
-/// What an evaluation is about; in logs of earlier versions, which do not say so, its first value.
+/// The metric that an evaluation names; in logs of earlier versions, which name none, its first value.
 std::string metric_of(const base::Node& line) {
   if (const base::Node* metric = line.find("metric")) return metric->as_string();
   const auto& values = line.at("valid").members();

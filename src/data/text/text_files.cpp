@@ -78,8 +78,8 @@ class Joined {
   bool ended_ = true;
 };
 
-/// Finds what is no UTF-8 in a file that comes piece by piece, so that the message names the file and not the text that
-/// it is a part of.
+/// Checks that a file is UTF-8, piece by piece, so that the message names the file and not the text that it is a part
+/// of.
 class Utf8File {
  public:
   explicit Utf8File(const std::string& path) : path_(path) {}
