@@ -64,7 +64,7 @@ class TableSplitter {
   TableKind kind_;
   Use use_;
   char separator_ = 0;               // unset
-  std::optional<CsvRecord> record_;  // whose quote is open
+  std::optional<CsvRecord> record_;  // the one whose quote is open
   int64_t size_ = 0;                 // of that record
   std::string file_;                 // of its first line
   LinePlace start_ = {};

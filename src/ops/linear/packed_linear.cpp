@@ -248,8 +248,8 @@ void PackedLinear::operator()(const float* x, int64_t rows, int64_t x_stride, fl
   const bool four_bits = has_four_bits(precision_),
              eight_bits = precision_ == Precision::int8 || precision_ == Precision::w8a8;
   const int64_t together = inputs_together(precision_),
-                wide = precision_ == Precision::int8 ? 2 : 1,  // its groups of inputs
-      width = four_bits ? (in_ + 63) / 64 * kStepInts : (in_ + together - 1) / together * wide;
+                of_group = precision_ == Precision::int8 ? 2 : 1,  // numbers of 32 bits
+      width = four_bits ? (in_ + 63) / 64 * kStepInts : (in_ + together - 1) / together * of_group;
   const Panels panels{weights_.as<void>(),
                       scales_.empty() ? nullptr : scales_.data(),
                       bias == nullptr ? bias_.data() : bias,
