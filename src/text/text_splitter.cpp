@@ -24,7 +24,7 @@ constexpr size_t kMaxPattern = 4096;
 constexpr std::string_view
     kWhiteSpace = R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 
-constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})";
+constexpr std::string_view kWord = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{b2}\x{b3}\x{b9}\x{bc}-\x{be})";
 
 /// An expression of Oniguruma, which the package tokenizers uses, in PCRE2's words. \s is Unicode's white space, which
 /// lacks PCRE2's U+180E; \w has marks and connectors; a class inside a class belongs to it. What means something else
@@ -38,12 +38,9 @@ class Translation {
       const char c = pattern_[i], next = i + 1 < pattern_.size() ? pattern_[i + 1] : '\0';
       if (c == '\\' && next != '\0') {
         escape(pattern_[++i]);
-      } else if (const size_t end = pattern_.find(":]", i);
-                 depth_ > 0 && c == '[' && next == ':' && end != pattern_.npos) {
-        out_ += pattern_.substr(i, end + 2 - i);  // [:alpha:]
-        i = end + 1;
       } else if (c == '[') {
         require(depth_ == 0 || next != '^', "[^ ] inside []");
+        require(depth_ == 0 || next != ':', "[: :]");
         if (depth_++ == 0) out_ += c;
       } else if (c == ']' && depth_ > 0) {
         if (--depth_ == 0) out_ += c;
