@@ -14,4 +14,10 @@ inline std::string lower_case(std::string_view text) {
   return out;
 }
 
+/// A text without those characters at its ends.
+inline std::string_view trimmed(std::string_view text, std::string_view characters) {
+  const size_t first = text.find_first_not_of(characters);
+  return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(characters) + 1 - first);
+}
+
 }  // namespace mnemo::base

@@ -7,8 +7,7 @@
 
 namespace mnemo::base {
 
-/// Columns of the terminal at stderr, or those of the variable COLUMNS; 80 if there is neither. Inline for the program
-/// that loads no library.
+/// Columns of the terminal at stderr, or those of the variable COLUMNS; 80 if there is neither.
 inline int terminal_width() {
   const char* chosen = std::getenv("COLUMNS");
   if (const int columns = chosen != nullptr ? std::atoi(chosen) : 0; columns > 0) return columns;

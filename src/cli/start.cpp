@@ -61,17 +61,6 @@ bool is_too_wide(std::string_view text) {
   return false;
 }
 
-/// Whether the whole text was written, or its reader has gone.
-bool print(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t put = write(STDOUT_FILENO, text.data(), text.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put < 0) return errno == EPIPE;
-    text.remove_prefix(static_cast<size_t>(put));
-  }
-  return true;
-}
-
 /// The instruction set that LibTorch chooses; nothing where that is not plain.
 std::string libtorch_capability() {
 #ifdef __x86_64__
@@ -135,10 +124,8 @@ bool answer(const std::string& folder, int count, char** words) {
     const size_t here = shown.find(mnemo::cli::kFolderHere);
     if (here != shown.npos) shown.replace(here, 1, recipes.string());
   }
-  const auto before = std::signal(SIGPIPE, SIG_IGN);
-  const bool done = print(shown);
-  std::signal(SIGPIPE, before);
-  return done;
+  mnemo::base::print(shown);
+  return true;
 }
 
 /// `mnemo runs [FOLDER] [--json]`; false: the whole program must answer, or tell what is wrong.
@@ -155,16 +142,19 @@ bool list_runs(int count, char** words) {
     else
       folder = word;
   }
-  const auto before = std::signal(SIGPIPE, SIG_IGN);
-  bool done = true;
+  mnemo::cli::print_runs(folder.value_or("runs"), json);
+  return true;
+}
+
+/// Whether this program has done all; the whole program tells what went wrong.
+bool do_alone(const std::string& folder, int count, char** words) {
   try {
-    mnemo::cli::print_runs(folder.value_or("runs"), json);
+    return answer(folder, count, words) || list_runs(count, words);
   } catch (const mnemo::base::OutputClosed&) {
+    return true;
   } catch (const std::exception&) {
-    done = false;
+    return false;
   }
-  std::signal(SIGPIPE, before);
-  return done;
 }
 
 }  // namespace
@@ -175,7 +165,9 @@ int main(int count, char** words) {
   const std::string path = program, folder = path.substr(0, path.rfind('/'));
   // As base::spin_briefly() has it, which would start the whole program once more.
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "1000", 0);
-  if (answer(folder, count, words) || list_runs(count, words)) return mnemo::base::kDone;
+  const auto before = std::signal(SIGPIPE, SIG_IGN);
+  if (do_alone(folder, count, words)) return mnemo::base::kDone;
+  std::signal(SIGPIPE, before);
   const std::string whole = folder + "/mnemo-whole";
   execv(whole.c_str(), words);
   std::fprintf(stderr, "mnemo: error: %s: cannot be started: %s\n", whole.c_str(), std::strerror(errno));

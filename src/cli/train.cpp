@@ -59,6 +59,10 @@ bool is_restart(const std::string& run_folder) {
   return place && place->restarts > 0 && weights::latest_checkpoint(run_folder);
 }
 
+bool sets(const TrainArguments& options, std::string_view key) {
+  return std::ranges::any_of(options.set, [&](const std::string& one) { return base::assigned_key(one) == key; });
+}
+
 /// An option that stands for a key of the recipe, and an assignment of that key.
 void require_said_once(const TrainArguments& options) {
   const std::pair<const char*, std::pair<const char*, bool>> shortcuts[] = {
@@ -69,8 +73,7 @@ void require_said_once(const TrainArguments& options) {
       {"init", {"--init", options.init.has_value()}},
       {"train.threads", {"--threads", common_options().threads > 0}}};
   for (const auto& [key, option] : shortcuts) {
-    const bool set = std::ranges::any_of(options.set,
-                                         [key](const auto& one) { return base::assigned_key(one) == key; });
+    const bool set = sets(options, key);
     base::require(!option.second || !set, "{}: expected {} or --set {}, found both", options.command(), option.first,
                   key);
     base::require(!options.resume || std::string_view(key) != "init" || !set,
@@ -130,9 +133,7 @@ Plan training_plan(const TrainArguments& options) {
   base::require(
       plan.recipe.finetune.has_value() == options.finetunes, "{}: {}: {}", command, plan.source,
       options.finetunes ? "has no [finetune]: expected one, or --model" : "has [finetune]; it is for mnemo finetune");
-  const bool sets_threads = std::ranges::any_of(
-      options.set, [](const std::string& one) { return base::assigned_key(one) == "train.threads"; });
-  plan.chooses_threads = !sets_threads && common_options().threads == 0;
+  plan.chooses_threads = common_options().threads == 0 && !sets(options, "train.threads");
   if (common_options().threads > 0) plan.recipe.train.threads = common_options().threads;
   return plan;
 }

@@ -38,7 +38,7 @@ std::string_view ours_by_timm(std::string_view argument) {
   return at == kTimmNames.end() ? std::string_view() : at->second;
 }
 
-/// What pretrained_cfg says of a key; null where it does not.
+/// The entry of pretrained_cfg under a key; null where it has none.
 const base::Node* pretrained(const base::Node& config, const char* key) {
   const base::Node* about = config.find("pretrained_cfg");
   const base::Node* said = about == nullptr || !about->is_table() ? nullptr : about->find(key);

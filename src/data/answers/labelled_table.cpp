@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/node.h"
@@ -96,9 +97,9 @@ LabelledText at(const LinePlace& place, std::shared_ptr<const std::string>& file
 
 /// A label without the blanks around it.
 std::string label_in(std::string_view field, const LabelledText& text) {
-  const size_t begin = field.find_first_not_of(" \t");
-  base::require(begin != std::string_view::npos, "{}: expected a label, found none", text.where());
-  return std::string(field.substr(begin, field.find_last_not_of(" \t") + 1 - begin));
+  const std::string_view label = base::trimmed(field, " \t");
+  base::require(!label.empty(), "{}: expected a label, found none", text.where());
+  return std::string(label);
 }
 
 LabelledTexts read_labelled_records(const std::string& path, const LabelledColumns& names) {

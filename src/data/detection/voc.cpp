@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/node.h"
@@ -52,7 +53,7 @@ class VocReader final : public XmlReader {
   }
 
   void ends(std::string_view name) override {
-    if (const Take* take = wanted()) (this->**take)(trimmed());
+    if (const Take* take = wanted()) (this->**take)(base::trimmed(text_, kWhite));
     if (path_of_ == "/annotation/object") finish_object();
     path_of_.resize(path_of_.size() - name.size() - 1);
     text_.clear();
@@ -73,13 +74,6 @@ class VocReader final : public XmlReader {
         {"/annotation/object/bndbox/ymax", &VocReader::take_corner<3>}};
     const auto found = takes.find(path_of_);
     return found == takes.end() ? nullptr : &found->second;
-  }
-
-  std::string_view trimmed() const {
-    const std::string_view text = text_;
-    const size_t first = text.find_first_not_of(kWhite);
-    return first == std::string_view::npos ? std::string_view()
-                                           : text.substr(first, text.find_last_not_of(kWhite) + 1 - first);
   }
 
   double number(std::string_view text) const {

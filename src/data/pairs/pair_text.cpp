@@ -6,6 +6,7 @@
 #include <map>
 #include <string_view>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/log.h"
@@ -225,9 +226,7 @@ void divide(PairSets& sets, const PairTextOptions& options) {
 }  // namespace
 
 std::string_view words_in(std::string_view line) {
-  const size_t first = line.find_first_not_of(" \t"), last = line.find_last_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  line = line.substr(first, last - first + 1);
+  line = base::trimmed(line, " \t");
   for (std::string_view rest = line; !rest.empty();) {
     const base::Utf8Character one = base::front_character(rest);
     if (!base::is_space(one.code_point)) return line;

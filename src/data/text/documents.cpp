@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/printable.h"
 
@@ -11,12 +12,7 @@ namespace {
 // A longer line counts as content; it is passed on in parts, so that a file without line ends is not held in memory.
 constexpr size_t kLongestLine = size_t{1} << 16;
 
-std::string_view trim(std::string_view line) {
-  static constexpr std::string_view kBlanks = " \t\r\v\f\n";
-  const size_t first = line.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return {};
-  return line.substr(first, line.find_last_not_of(kBlanks) - first + 1);
-}
+std::string_view trim(std::string_view line) { return base::trimmed(line, " \t\r\v\f\n"); }
 
 }  // namespace
 

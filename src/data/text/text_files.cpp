@@ -228,15 +228,16 @@ text::TextSource open_text(const std::string& path, const TextFileOptions& optio
   const auto read = [files, options](const Joined::Use& use) {
     Joined joined(options.between, use);
     for (const std::string& file : files) {
-      Utf8File check(file);
-      if (options.json_key.empty())
+      if (options.json_key.empty()) {
+        Utf8File check(file);
         unpack_text(file, options.any_bytes, [&](std::string_view piece) {
           if (!options.any_bytes) check.put(piece);
           joined.put(piece);
         });
-      else
+        check.finish();
+      } else {
         add_records(file, options.json_key, joined);
-      check.finish();
+      }
       joined.end();
     }
   };

@@ -153,6 +153,12 @@ HWY_INLINE void run_panels(const Panels& panels, const PanelInputs& inputs, cons
   }
 }
 
+template <class T>
+T* kept(std::vector<T>& memory, int64_t size) {
+  if (static_cast<int64_t>(memory.size()) < size) memory.resize(static_cast<size_t>(size));
+  return memory.data();
+}
+
 void PanelsFloat32(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
                    int64_t last) {
   run_panels<Float32>(panels, inputs, inputs.x, inputs.stride, y, y_stride, first, last);
@@ -166,21 +172,21 @@ void PanelsBf16(const Panels& panels, const PanelInputs& inputs, float* y, int64
   // Widened once: the products of many panels are in float32.
   thread_local std::vector<float> memory;
   const int64_t count = inputs.rows * pairs;
-  if (static_cast<int64_t>(memory.size()) < 2 * count) memory.resize(static_cast<size_t>(2 * count));
+  float* wide = kept(memory, 2 * count);
   for (int64_t i = 0; i < count; ++i) {
     const auto pair = static_cast<uint32_t>(inputs.groups[i]);
-    memory[static_cast<size_t>(2 * i)] = std::bit_cast<float>(pair << 16);
-    memory[static_cast<size_t>(2 * i + 1)] = std::bit_cast<float>(pair & 0xFFFF0000u);
+    wide[2 * i] = std::bit_cast<float>(pair << 16);
+    wide[2 * i + 1] = std::bit_cast<float>(pair & 0xFFFF0000u);
   }
-  run_panels<Bf16>(panels, inputs, memory.data(), 2 * pairs, y, y_stride, first, last);
+  run_panels<Bf16>(panels, inputs, wide, 2 * pairs, y, y_stride, first, last);
 }
 void PanelsInt8(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
                 int64_t last) {
   const int64_t in = (panels.in + 3) / 4 * 4, count = inputs.rows * in;
   thread_local std::vector<int32_t> memory;
-  if (static_cast<int64_t>(memory.size()) < count / 2) memory.resize(static_cast<size_t>(count / 2));
-  Int8::arrange(reinterpret_cast<const int16_t*>(inputs.groups), count, memory.data());
-  run_panels<Int8>(panels, inputs, memory.data(), in / 2, y, y_stride, first, last);
+  int32_t* arranged = kept(memory, count / 2);
+  Int8::arrange(reinterpret_cast<const int16_t*>(inputs.groups), count, arranged);
+  run_panels<Int8>(panels, inputs, arranged, in / 2, y, y_stride, first, last);
 }
 void PanelsW8A8(const Panels& panels, const PanelInputs& inputs, float* y, int64_t y_stride, int64_t first,
                 int64_t last) {

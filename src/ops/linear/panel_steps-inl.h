@@ -137,21 +137,61 @@ inline bool has_bf16_pairs() {
 }
 #endif
 
-#if HWY_TARGET != HWY_SCALAR
-template <class V>
-HWY_INLINE hn::Vec<I> sum_of_pairs(V a, V b) {
+// Pairs of numbers of 16 bits, the first in the low half of each lane of 32.
+#if HWY_TARGET == HWY_SCALAR
+using Pairs = hn::Vec<I>;
+HWY_INLINE Pairs as_pairs(hn::Vec<I> x) { return x; }
+HWY_INLINE hn::Vec<I> sum_of_pairs(Pairs a, Pairs b) {
+  const int32_t x = hn::GetLane(a), y = hn::GetLane(b);
+  return hn::Set(I(), static_cast<int16_t>(x) * static_cast<int16_t>(y) + (x >> 16) * (y >> 16));
+}
+HWY_INLINE Pairs odd_bytes(hn::Vec<I> fours) {
+  const int32_t x = hn::GetLane(fours);
+  return hn::Set(I(), (static_cast<int16_t>(x) >> 8 & 0xFFFF) | (x >> 24) * (1 << 16));
+}
+HWY_INLINE Pairs even_bytes(hn::Vec<I> fours) {
+  return odd_bytes(hn::Set(I(), static_cast<int32_t>(static_cast<uint32_t>(hn::GetLane(fours)) << 8)));
+}
+#else
+using Pairs = hn::Vec<hn::FixedTag<int16_t, 2 * kLanes>>;
+HWY_INLINE Pairs as_pairs(hn::Vec<I> x) { return hn::BitCast(hn::FixedTag<int16_t, 2 * kLanes>(), x); }
+HWY_INLINE hn::Vec<I> sum_of_pairs(Pairs a, Pairs b) {
   auto high = hn::Zero(I());
   const auto low = hn::ReorderWidenMulAccumulate(I(), a, b, hn::Zero(I()), high);
   return hn::RearrangeToOddPlusEven(low, high);
 }
-// The bytes of fours as numbers of 16 bits: the first and third, or the second and fourth.
-HWY_INLINE hn::Vec<hn::FixedTag<int16_t, 2 * kLanes>> even_bytes(hn::Vec<I> fours) {
-  return hn::ShiftRight<8>(hn::ShiftLeft<8>(hn::BitCast(hn::FixedTag<int16_t, 2 * kLanes>(), fours)));
-}
-HWY_INLINE hn::Vec<hn::FixedTag<int16_t, 2 * kLanes>> odd_bytes(hn::Vec<I> fours) {
-  return hn::ShiftRight<8>(hn::BitCast(hn::FixedTag<int16_t, 2 * kLanes>(), fours));
-}
+// The first and third byte of four, or the second and fourth.
+HWY_INLINE Pairs even_bytes(hn::Vec<I> fours) { return hn::ShiftRight<8>(hn::ShiftLeft<8>(as_pairs(fours))); }
+HWY_INLINE Pairs odd_bytes(hn::Vec<I> fours) { return hn::ShiftRight<8>(as_pairs(fours)); }
 #endif
+
+HWY_INLINE void add_pairs(hn::Vec<I>& sum, Pairs weights, Pairs inputs) {
+#if MNEMO_VNNI
+  // Product, sum of the pair and addition in one instruction; GCC 12 would keep the intrinsic's sums in memory.
+  __m512i raw = sum.raw;
+  asm("vpdpwssd %2, %1, %0" : "+v"(raw) : "v"(weights.raw), "v"(inputs.raw));
+  sum = hn::Vec<I>{raw};
+#else
+  sum = hn::Add(sum, sum_of_pairs(weights, inputs));
+#endif
+}
+
+// A step of four inputs by pairs: first even_bytes() of the weights, then odd_bytes(). inputs(row, half): theirs.
+template <int MR, int P, class Inputs>
+HWY_INLINE void add_halves(const int32_t* w, int64_t panel, int64_t k, const Inputs& inputs,
+                           hn::Vec<I> (&sums)[MR][P * kVectors]) {
+  HWY_UNROLL(2) for (int half = 0; half < 2; ++half) {
+    Pairs row[P * kVectors];
+    HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
+      const auto fours = hn::LoadU(I(), w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes);
+      row[v] = half == 0 ? even_bytes(fours) : odd_bytes(fours);
+    }
+    HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
+      const Pairs input = inputs(r, half);
+      HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) add_pairs(sums[r][v], row[v], input);
+    }
+  }
+}
 
 struct W8A8 {
   using Weight = int32_t;  // four inputs: the first in the lowest byte
@@ -184,15 +224,7 @@ struct W8A8 {
   static HWY_INLINE void step(const Weight* w, int64_t panel, const InputRows<Input, MR>& x, int64_t k,
                               Sum (&sums)[MR][P * kVectors]) {
     const I d;
-#if HWY_TARGET == HWY_SCALAR
-    for (int v = 0; v < P * kVectors; ++v) {
-      const auto* at = reinterpret_cast<const int8_t*>(w + (v / kVectors) * panel + k * 16 + v % kVectors);
-      for (int r = 0; r < MR; ++r) {
-        const auto* input = reinterpret_cast<const int8_t*>(&x.at(r, k));
-        for (int i = 0; i < 4; ++i) sums[r][v] = hn::Add(sums[r][v], hn::Set(d, at[i] * input[i]));
-      }
-    }
-#elif MNEMO_VNNI
+#if MNEMO_VNNI
     Sum row[P * kVectors];
     const Sum raise = hn::Set(d, static_cast<int32_t>(0x80808080u));
     HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) row[v] = hn::Xor(hn::LoadU(d, w + v * panel + k * 16), raise);
@@ -201,20 +233,13 @@ struct W8A8 {
       HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) multiply_add(sums[r][v], row[v], input);
     }
 #else
-    // First the even inputs of all outputs, then the odd ones, as numbers of 16 bits.
-    const auto half = [&](const auto& part) {
-      hn::Vec<hn::FixedTag<int16_t, 2 * kLanes>> row[P * kVectors];
-      HWY_UNROLL(16)
-      for (int v = 0; v < P * kVectors; ++v)
-        row[v] = part(hn::LoadU(d, w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes));
-      HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
-        const auto input = part(hn::Set(d, x.at(r, k)));
-        HWY_UNROLL(16)
-        for (int v = 0; v < P * kVectors; ++v) sums[r][v] = hn::Add(sums[r][v], sum_of_pairs(row[v], input));
-      }
-    };
-    half([](auto fours) { return even_bytes(fours); });
-    half([](auto fours) { return odd_bytes(fours); });
+    add_halves<MR, P>(
+        w, panel, k,
+        [&](int r, int half) HWY_ATTR {
+          const auto fours = hn::Set(d, x.at(r, k));
+          return half == 0 ? even_bytes(fours) : odd_bytes(fours);
+        },
+        sums);
 #endif
   }
 };
@@ -228,7 +253,7 @@ struct Int8 {
   static constexpr int64_t kPerStep = 4, kPerInput = 2, kMost = kInputs;
   static Sum start(const Input*, int64_t) { return hn::Zero(I()); }
 
-  /// Of each four inputs the first and third, then the second and fourth, as even_bytes() and odd_bytes() have weights.
+  /// Puts the first and third of four inputs side by side, then the second and fourth: as even_bytes() and odd_bytes().
   static void arrange(const int16_t* x, int64_t size, Input* to) {
     for (int64_t i = 0; i < size; i += 4, to += 2) {
       to[0] = static_cast<uint16_t>(x[i]) | x[i + 2] * (1 << 16);
@@ -239,41 +264,8 @@ struct Int8 {
   template <int MR, int P>
   static HWY_INLINE void step(const Weight* w, int64_t panel, const InputRows<Input, MR>& x, int64_t k,
                               Sum (&sums)[MR][P * kVectors]) {
-    const I d;
-#if HWY_TARGET == HWY_SCALAR
-    for (int v = 0; v < P * kVectors; ++v) {
-      const auto* at = reinterpret_cast<const int8_t*>(w + (v / kVectors) * panel + k * 16 + v % kVectors);
-      for (int r = 0; r < MR; ++r) {
-        for (int i = 0; i < 4; ++i) {
-          const int32_t both = x.at(r, 2 * k + i % 2);
-          sums[r][v] = hn::Add(sums[r][v],
-                               hn::Set(d, at[i] * static_cast<int16_t>(i < 2 ? both & 0xFFFF : both >> 16)));
-        }
-      }
-    }
-#else
-    const hn::FixedTag<int16_t, 2 * kLanes> d16;
-    HWY_UNROLL(2) for (int half = 0; half < 2; ++half) {
-      hn::Vec<decltype(d16)> row[P * kVectors];
-      HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
-        const auto fours = hn::LoadU(d, w + (v / kVectors) * panel + k * 16 + (v % kVectors) * kLanes);
-        row[v] = half == 0 ? even_bytes(fours) : odd_bytes(fours);
-      }
-      HWY_UNROLL(16) for (int r = 0; r < MR; ++r) {
-        const auto input = hn::BitCast(d16, hn::Set(d, x.at(r, 2 * k + half)));
-        HWY_UNROLL(16) for (int v = 0; v < P * kVectors; ++v) {
-#if MNEMO_VNNI
-          // Product, sum of the pair and addition in one instruction; GCC 12 would keep the intrinsic's sums in memory.
-          __m512i sum = sums[r][v].raw;
-          asm("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(row[v].raw), "v"(input.raw));
-          sums[r][v] = hn::Vec<I>{sum};
-#else
-          sums[r][v] = hn::Add(sums[r][v], sum_of_pairs(row[v], input));
-#endif
-        }
-      }
-    }
-#endif
+    add_halves<MR, P>(
+        w, panel, k, [&](int r, int half) HWY_ATTR { return as_pairs(hn::Set(I(), x.at(r, 2 * k + half))); }, sums);
   }
 };
 
