@@ -39,11 +39,16 @@ base::Node two_sides(const base::Node& size) {
   return size.is_table() ? base::Node::array({size.at("height"), size.at("width")}) : weights::size_pair(size);
 }
 
-/// DeiT's processor crops unless it says otherwise, and has other defaults; ViT's resizes alone.
+/// DeiT's processor crops unless it says otherwise, and has other defaults; ViT's resizes alone. Other families' have
+/// rules of their own.
 bool crops_by_default(const base::Node& processor) {
   for (const char* key : {"image_processor_type", "feature_extractor_type"}) {
     const base::Node* type = processor.find(key);
-    if (type != nullptr && type->is_string()) return type->as_string().starts_with("DeiT");
+    if (type == nullptr || type->is_null()) continue;
+    const bool deit = type->is_string() && type->as_string().starts_with("DeiT");
+    base::require(deit || (type->is_string() && type->as_string().starts_with("ViT")),
+                  "'{}': unsupported: expected ViTImageProcessor or DeiTImageProcessor, found {}", key, type->found());
+    return deit;
   }
   return false;
 }
@@ -56,6 +61,7 @@ double kept_of(int64_t cropped, int64_t resized) {
 }
 
 base::Node of_hugging_face(const base::Node& processor) {
+  base::require(processor.is_table(), "expected an object, found {}", processor.found());
   const bool deit = crops_by_default(processor);
   for (const char* key : {"do_resize", "do_rescale"}) {
     base::require(member_or(processor, key, base::Node(true)).as_bool(), "'{}': expected true, found false", key);

@@ -43,6 +43,19 @@ weights::NamedTensors named_by(const weights::ForeignFormat& format, const model
   return named;
 }
 
+/// Whether the published model looks the tensor up by number: PEFT has factors of another form for such a table.
+bool is_table(std::string_view ours) {
+  constexpr std::string_view kTables[] = {"embed.weight", "positions.weight", "token_types.weight"};
+  return !ours.ends_with(kWeight) || std::any_of(std::begin(kTables), std::end(kTables),
+                                                 [&](std::string_view table) { return ours.ends_with(table); });
+}
+
+/// Whether that is the embedding of a model whose output reads it too. PEFT gives the input alone a new one, so that
+/// the two come apart.
+bool is_tied(const models::Model& model, std::string_view ours) {
+  return ours == "embed.weight" && model.options().shares_embedding();
+}
+
 int64_t heads_of_layers(const models::Model& model) { return model.options().backbone.num_heads(); }
 
 /// Settings of an adapter that change what its tensors mean.
@@ -124,6 +137,9 @@ void apply_peft(const std::string& folder, const weights::ForeignFormat& format,
   const weights::TensorFile file = weights::read_safetensors(path);
   const weights::NamedTensors ours = named_by(format, model);
   std::map<std::string, at::Tensor> theirs = their_tensors(format, ours, heads_of_layers(model));
+  const auto embedding = theirs.find(format.variants ? std::string(format.variants->embedding) : std::string());
+  const at::Tensor* const tied = embedding != theirs.end() && model.options().shares_embedding() ? &embedding->second
+                                                                                                 : nullptr;
   base::require(!file.tensors.empty(), "{}: expected tensors of LoRA, found none", path);
   for (const auto& [full, tensor] : file.tensors) {
     base::require(full.starts_with(kPrefix), "{}: '{}': expected a name that begins with {}", path,
@@ -149,6 +165,10 @@ void apply_peft(const std::string& folder, const weights::ForeignFormat& format,
       for (const char* wrapper : {"modules_to_save.", "base_layer."}) base::replace_all(name, wrapper, "");
       at::Tensor& whole = find_theirs(format, theirs, name, path);
       require_shape(tensor, whole, path, full);
+      base::require(&whole != tied || at::equal(tensor.to(whole.options()), whole),
+                    "{}: '{}': unsupported: the model's output shares this table, and PEFT changes the input's alone; "
+                    "expected the numbers of the model, found others",
+                    path, base::printable(full));
       whole.copy_(tensor);
     }
   }
@@ -207,16 +227,16 @@ int64_t rank_of(const Module& module, const weights::TensorFile& lora) {
 }
 
 /// Trained tensors without factors, as modules_to_save; throws InputError for those that the format cannot name.
-void add_whole(const weights::ForeignFormat& format, const weights::TensorFile& lora, weights::NamedTensors& tensors,
-               std::set<std::string>& saved, const std::string& path) {
+void add_whole(const weights::ForeignFormat& format, const models::Model& model, const weights::TensorFile& lora,
+               weights::NamedTensors& tensors, std::set<std::string>& saved, const std::string& path) {
   std::vector<std::string> unnamed;
   for (const auto& [name, tensor] : lora.tensors) {
     const bool factor = name.ends_with(weights::kLoraA);
     if (name.ends_with(weights::kLoraB)) continue;
-    const weights::NameRule* rule = rule_of(format,
-                                            factor ? name.substr(0, name.size() - weights::kLoraA.size()) : name);
-    if (factor && rule != nullptr) continue;
-    if (rule == nullptr || rule->parts > 1) {
+    const std::string ours = factor ? name.substr(0, name.size() - weights::kLoraA.size()) : name;
+    const weights::NameRule* rule = rule_of(format, ours);
+    if (factor && rule != nullptr && !is_table(ours)) continue;
+    if (rule == nullptr || factor || rule->parts > 1 || is_tied(model, ours)) {
       unnamed.push_back(name);
       continue;
     }
@@ -259,7 +279,7 @@ void write_peft(const std::string& lora, const weights::ForeignFormat& format, c
     targets.insert(plain);
     transposed = transposed || module.rule->transposed;
   }
-  add_whole(format, file, tensors, saved, lora);
+  add_whole(format, model, file, tensors, saved, lora);
   const auto list = [](const std::set<std::string>& names) {
     base::Node node = base::Node::array();
     for (const std::string& name : names) node.push_back(name);

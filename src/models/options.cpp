@@ -344,6 +344,12 @@ std::optional<int64_t> ModelOptions::num_classes() const {
   return count ? std::optional(count(head)) : std::nullopt;
 }
 
+bool ModelOptions::shares_embedding() const {
+  const heads::Entry& entry = Mechanisms::all().heads.find(head.type());
+  const bool sides = std::holds_alternative<EncoderDecoderOptions>(backbone.options);
+  return (sides && embedding.shared != EmbeddingOptions::Shared::none) || (!entry.num_classes && entry.is_tied(head));
+}
+
 void ModelOptions::validate(const base::Where& where) const {
   where.require(!preset, "preset",
                 "'{}' has not been expanded; options with a preset are read by models::read_model_options",

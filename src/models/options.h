@@ -174,6 +174,8 @@ struct ModelOptions {
   /// Classes of a head that classifies, 0 if that is left to the data; unset for other heads.
   std::optional<int64_t> num_classes() const;
   void set_num_classes(int64_t count) { head.set("num_classes", count); }
+  /// Whether more than the input reads the embedding: a tied output, or the other side of a translation model.
+  bool shares_embedding() const;
   static const base::PolyType& memory_types();
   static const base::PolyType& head_types();
   ModelOptions();

@@ -102,7 +102,7 @@ ForeignFormat huggingface_gpt2_format() {
       .embedding = kGpt2Embedding,
       .copies = {kGpt2Output}};
   format.fit = [](const ForeignFormat& of, base::Node& options, const base::Node& config, const TensorFile& file) {
-    fit_output(options, config, of, file, kGpt2Output, kGpt2Embedding, true);
+    fit_output(options, config, of, file, kGpt2Output, true);
   };
   return format;
 }

@@ -13,6 +13,7 @@ base::Node gpt_neox_options(const base::Node& config) {
   const int64_t dim = read.size("hidden_size"), heads = read.size("num_attention_heads");
   base::require(dim % heads == 0, "{}: 'num_attention_heads': expected a divisor of hidden_size = {}, found {}",
                 config.place().text(), dim, heads);
+  if (read.has("head_dim")) read.require_alias("head_dim", "hidden_size / num_attention_heads", dim / heads);
   read.require_causal(read.size("num_hidden_layers"));
   const double hidden_dropout = read.number("hidden_dropout", 0.0);
   return base::Node::table(
@@ -104,7 +105,7 @@ ForeignFormat huggingface_gpt_neox_format() {
       .embedding = kGptNeoxEmbedding,
       .copies = {kGptNeoxOutput}};
   format.fit = [](const ForeignFormat& of, base::Node& options, const base::Node& config, const TensorFile& file) {
-    fit_output(options, config, of, file, kGptNeoxOutput, kGptNeoxEmbedding, false);
+    fit_output(options, config, of, file, kGptNeoxOutput, false);
   };
   return format;
 }

@@ -167,7 +167,7 @@ ForeignFormat llama_family_format(std::string_view name, std::string_view about,
                                  .embedding = kLlamaEmbedding,
                                  .copies = {kLlamaOutput}};
   format.fit = [](const ForeignFormat& of, base::Node& ours, const base::Node& said, const TensorFile& file) {
-    fit_output(ours, said, of, file, kLlamaOutput, kLlamaEmbedding, false);
+    fit_output(ours, said, of, file, kLlamaOutput, false);
   };
   return format;
 }

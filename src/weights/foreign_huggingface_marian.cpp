@@ -163,6 +163,12 @@ ForeignFormat huggingface_marian_format() {
                                               "lm_head.weight"}},
           .claims = [](const base::Node& config) { return architecture_of(config) == kMarian; },
           .options = marian_options,
+          .fit =
+              [](const ForeignFormat& of, base::Node&, const base::Node& config, const TensorFile& file) {
+                require_copies(
+                    config, of, file,
+                    {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"});
+              },
           .config = marian_config,
           .attentions = {"softmax"}};
 }

@@ -192,7 +192,8 @@ ForeignFormat t5_format_of(bool gated) {
       .options = t5_options,
       .fit =
           [](const ForeignFormat& of, base::Node& options, const base::Node& config, const TensorFile& file) {
-            fit_output(options, config, of, file, "lm_head.weight", "shared.weight", true);
+            require_copies(config, of, file, {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"});
+            fit_output(options, config, of, file, "lm_head.weight", true);
           },
       .config = t5_config,
       .attentions = {"relative_buckets", "softmax"}};

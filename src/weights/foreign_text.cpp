@@ -248,19 +248,41 @@ const at::Tensor* find_tensor(const ForeignFormat& format, const TensorFile& fil
   return name.starts_with(prefix) ? file.find(name.substr(prefix.size())) : file.find(std::string(prefix).append(name));
 }
 
+namespace {
+
+/// The embedding, under its own name or that of a tensor which shares it; null if the file has none.
+const at::Tensor* embedding_of(const ForeignFormat& format, const TensorFile& file) {
+  const std::string name(format.variants->embedding);
+  const at::Tensor* const found = find_tensor(format, file, name);
+  return found != nullptr ? found : file.find(name_of_shared(*format.variants, file, name));
+}
+
+}  // namespace
+
 bool is_copy(const at::Tensor& one, const at::Tensor& other) {
   return one.sizes() == other.sizes() && one.scalar_type() == other.scalar_type() && at::equal(one, other);
 }
 
+void require_copies(const base::Node& config, const ForeignFormat& format, const TensorFile& file,
+                    std::initializer_list<std::string_view> names) {
+  const at::Tensor* const table = embedding_of(format, file);
+  for (const std::string_view name : names) {
+    const at::Tensor* const own = file.find(name);
+    base::require(table == nullptr || own == nullptr || is_copy(*own, *table),
+                  "{}: unsupported: embeddings of their own: expected '{}' of the weights to be '{}', "
+                  "found other numbers",
+                  config.place().text(), name, format.variants->embedding);
+  }
+}
+
 void fit_output(base::Node& options, const base::Node& config, const ForeignFormat& format, const TensorFile& file,
-                std::string_view output, std::string_view embedding, bool tied_by_default) {
+                std::string_view output, bool tied_by_default) {
   const bool says_tied = TextConfig(config).flag("tie_word_embeddings", tied_by_default);
   const at::Tensor* own = find_tensor(format, file, output);
   base::require(own != nullptr || says_tied,
                 "{}: 'tie_word_embeddings': expected true, as the file has no '{}', found false", config.place().text(),
                 output);
-  const at::Tensor* table = find_tensor(format, file, embedding);
-  if (table == nullptr) table = file.find(name_of_shared(*format.variants, file, std::string(embedding)));
+  const at::Tensor* table = embedding_of(format, file);
   base::Node head = options.at("head");
   head.set("tied", own == nullptr || (says_tied && table != nullptr && is_copy(*own, *table)));
   options.set("head", head);

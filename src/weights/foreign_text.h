@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -73,7 +74,11 @@ void write_rotary(base::Node& config, const base::Node& rotary);
 /// Sets head.tied of `options`: the output matrix is the file's own where it has one that is not a copy of the
 /// embedding of a tied model. Throws InputError if there is none and the config does not tie it.
 void fit_output(base::Node& options, const base::Node& config, const ForeignFormat& format, const TensorFile& file,
-                std::string_view output, std::string_view embedding, bool tied_by_default);
+                std::string_view output, bool tied_by_default);
+
+/// Throws InputError if one of `names` is in the file with other numbers than the embedding, of which it is a copy.
+void require_copies(const base::Node& config, const ForeignFormat& format, const TensorFile& file,
+                    std::initializer_list<std::string_view> names);
 
 /// Whether both have the same type, shape and numbers.
 bool is_copy(const at::Tensor& one, const at::Tensor& other);

@@ -152,7 +152,10 @@ TEST_F(CommandLine, HowImagesAreReadAndClassesAreCalledGoesAlong) {
            {R"({"do_rescale": false})", "'do_rescale': expected true"},
            {R"({"rescale_factor": 1.0})", "'rescale_factor': expected 1/255"},
            {R"({"do_center_crop": true, "size": 40, "crop_size": [32, 40]})",
-            "'crop_size': expected the same fraction"}}) {
+            "'crop_size': expected the same fraction"},
+           {R"({"image_processor_type": "BeitImageProcessor", "size": 32})", "'image_processor_type': unsupported"},
+           {R"({"feature_extractor_type": "CLIPFeatureExtractor"})", "'feature_extractor_type': unsupported"},
+           {"[]", "expected an object"}}) {
     write(folder_ / "hf_out/preprocessor_config.json", text);
     const Finished unknown = convert(folder_ / "hf_out", "mnemo", folder_ / "unknown");
     EXPECT_EQ(unknown.status, 0) << unknown.err;

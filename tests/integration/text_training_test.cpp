@@ -180,6 +180,45 @@ TEST_F(TextTraining, AnAdapterOfPeftIsAdded) {
   EXPECT_TRUE(holds(convert().err, "lora_B.weight")) << convert().err;
 }
 
+/// PEFT takes the input's table alone from the adapter, so that a tied output keeps the model's.
+TEST_F(TextTraining, AnAdapterOfPeftLeavesATiedEmbeddingAlone) {
+  const std::string model = published("gpt2"), adapter = folder_ / "adapter", name = "transformer.wte";
+  const at::Tensor table = weights::read_safetensors(model + "/model.safetensors").at(name + ".weight", "gpt2");
+  std::filesystem::create_directory(adapter);
+  write(adapter + "/adapter_config.json", R"({"peft_type": "LORA", "r": 2, "lora_alpha": 6})");
+  const auto merged = [&](const at::Tensor& whole) {
+    weights::write_safetensors(adapter + "/adapter_model.safetensors",
+                               {{"base_model.model." + name + ".modules_to_save.weight", whole}});
+    return run({"convert", model, "--lora", adapter, "--out", folder_ / "merged"});
+  };
+  EXPECT_EQ(merged(table.clone()).status, 0);
+  const Finished other = merged(table * 2);
+  EXPECT_EQ(other.status, 2);
+  EXPECT_TRUE(holds(other.err, "the model's output shares this table")) << other.err;
+
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "good film bad ";
+  std::string words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\ngood\nbad\nfilm\n";
+  for (int i = 8; i < 29; ++i) words += "w" + std::to_string(i) + "\n";
+  write(model + "/vocab.txt", words);  // as many as the model has
+  write(folder_ / "text.txt", text);
+  for (const std::string targets : {"\"only\"", "[\"embed.weight\", \"backbone.layers.0.ffn.0.weight\"]"}) {
+    std::vector<std::string> keys = {"model.from=" + model, "data.tokenizer=" + model,
+                                     "data.train=" + (folder_ / "text.txt"), "train.steps=1"};
+    const bool whole = targets == "\"only\"";
+    keys.push_back("train.lora={rank=2,targets=" + (whole ? std::string("\"all-linear\"") : targets) + "}");
+    if (whole) keys.emplace_back("train.only=[\"embed.weight\"]");
+    std::filesystem::remove_all(folder_ / "run");
+    const Finished trained = train(kDecoder, keys, folder_ / "run");
+    ASSERT_EQ(trained.status, 0) << trained.err;
+    const Finished written = run(
+        {"convert", model, "--lora", folder_ / "run/lora.safetensors", "--to", "peft", "--out", folder_ / "peft"});
+    EXPECT_EQ(written.status, 2) << targets;
+    EXPECT_TRUE(holds(written.err, "PEFT has no place")) << written.err;
+    EXPECT_TRUE(holds(written.err, "embed.weight")) << written.err;
+  }
+}
+
 /// The memory that LoRA's training added is trained too, and its file says all that a merge needs.
 TEST_F(TextTraining, LoraTrainsAFreshMemoryAndItsFileNamesIt) {
   write(folder_ / "text.txt", std::string(4000, 'a') + "b");

@@ -72,6 +72,34 @@ TEST(SharedTensors, AnyTensorMayHaveKeptAnotherName) {
                                  {"missing 1: 'lm_head.bias'"});
 }
 
+// transformers uses each of them.
+TEST(SharedTensors, OneThatDiffersFromTheEmbeddingIsRefused) {
+  struct Case {
+    const char *of, *embedding, *copy;
+  };
+  for (const auto& [of, embedding, copy] : {Case{"t5_v10", "shared.weight", "encoder.embed_tokens.weight"},
+                                            Case{"t5_v11", "shared.weight", "decoder.embed_tokens.weight"},
+                                            Case{"marian", "model.shared.weight", "model.encoder.embed_tokens.weight"},
+                                            Case{"marian", "model.shared.weight", "lm_head.weight"}}) {
+    SCOPED_TRACE(testing::Message() << of << ", " << copy);
+    const Renamed folder(of, embedding, "other.weight", false);
+    const at::Tensor table = weights::read_safetensors(kTexts + of + "/model.safetensors").at(embedding, of);
+    weights::TensorFile file = weights::read_safetensors(folder.folder / "model.safetensors");
+    std::erase_if(file.tensors, [](const auto& named) { return named.first == "other.weight"; });
+    file.tensors.emplace_back(embedding, table);
+    const auto with = [&](const at::Tensor& numbers) {
+      weights::NamedTensors tensors = file.tensors;
+      std::erase_if(tensors, [copy = copy](const auto& named) { return named.first == copy; });
+      tensors.emplace_back(copy, numbers);
+      weights::write_safetensors(folder.folder / "model.safetensors", tensors);
+    };
+    with(table.clone());
+    expect_same_weights(*folder.load(), of);
+    with(table * 1.5);
+    expect_error<base::InputError>([&] { folder.load(); }, {"unsupported", copy, "found other numbers"});
+  }
+}
+
 // An output matrix that is not tied stands for no embedding.
 TEST(SharedTensors, AnOutputOfItsOwnIsNoCopy) {
   Renamed untied("gpt2", "transformer.wte.weight", "lm_head.weight", false);

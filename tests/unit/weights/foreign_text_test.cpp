@@ -104,6 +104,15 @@ TEST(ForeignText, AMistralHasAWindowUnlessTheKeyIsNull) {
             7);
 }
 
+// transformers turns that many dimensions where the key is there.
+TEST(ForeignText, AGptNeoxHasHeadsOfItsWidth) {
+  const models::ModelOptions plain = with_keys("gpt_neox", {});
+  const int64_t width = plain.backbone.stack().head_width();
+  EXPECT_EQ(base::write_options(with_keys("gpt_neox", {{"head_dim", width}})), base::write_options(plain));
+  EXPECT_EQ(base::write_options(with_keys("gpt_neox", {{"head_dim", Node()}})), base::write_options(plain));
+  refused_with_keys("gpt_neox", {{"head_dim", width / 2}}, {"'head_dim'", "num_attention_heads"});
+}
+
 TEST(ForeignText, T5SaysItsFeedForwardOnce) {
   refused_with_keys("t5_v11", {{"dense_act_fn", "relu"}}, {"'dense_act_fn'", "\"gelu_new\"", "gated-gelu", "\"relu\""});
   refused_with_keys("t5_v10", {{"dense_act_fn", "silu"}}, {"'dense_act_fn'", "\"relu\"", "\"silu\""});
