@@ -95,8 +95,10 @@ int compare(const CompareArguments& options, const std::shared_ptr<distributed::
 /// The child's side: one training, with lines on standard output for the parent.
 int run_job(const std::string& folder, const std::optional<std::string>& device) {
   const auto on_loss = [](int64_t step, double loss) { base::print(fmt::format("progress {} {:.5g}\n", step, loss)); };
+  study::CompareJob job = study::read_job(folder);
+  if (common_options().threads > 0) job.recipe.train.threads = common_options().threads;
   const int stopped = study::run_job(
-      study::read_job(folder), device,
+      job, device,
       {.on_loss = on_loss, .should_stop = pending_signal, .stop_guard = guard_signals, .on_step = note_progress});
   return stopped == 0 ? base::kDone : base::stopped_by(stopped);
 }

@@ -263,14 +263,22 @@ int64_t threads_of(const ComparisonOptions& options, int64_t parallel) {
   return options.threads > 0 ? options.threads : std::max<int64_t>(1, base::usable_cores() / parallel);
 }
 
-/// Threads of trainings in this process: a recipe sets them, or whoever calls has. Where they differ, the most.
-int64_t threads_here(const std::vector<CompareJob>& jobs) {
+/// The most threads of a training: its recipe names them, or it has `otherwise`.
+int64_t most_threads(const std::vector<CompareJob>& jobs, int64_t otherwise) {
   int64_t threads = 1;
   for (const CompareJob& job : jobs) {
     const int64_t own = job.recipe.train.threads;
-    threads = std::max<int64_t>(threads, own > 0 ? own : at::get_num_threads());
+    threads = std::max<int64_t>(threads, own > 0 ? own : otherwise);
   }
   return threads;
+}
+
+/// Arguments of the processes that train.
+std::vector<std::string> job_arguments(const ComparisonOptions& options) {
+  std::vector<std::string> words;
+  if (options.device) words.insert(words.end(), {"--device", *options.device});
+  if (options.threads > 0) words.insert(words.end(), {"--threads", std::to_string(options.threads)});
+  return words;
 }
 
 void require_shared(const ComparisonOptions& options, const recipes::RecipeFile& file) {
@@ -303,8 +311,7 @@ ComparisonOutcome run_comparison(const ComparisonOptions& options) {
   check_same_data(file);
   ComparisonOutcome outcome;
   outcome.folder = options.out.empty() ? "runs/" + std::filesystem::path(options.recipe).stem().string() : options.out;
-  const std::vector<std::string> arguments = options.device ? std::vector<std::string>{"--device", *options.device}
-                                                            : std::vector<std::string>();
+  const std::vector<std::string> arguments = job_arguments(options);
   const auto guarded = [&] { return options.stop_guard ? options.stop_guard() : nullptr; };
   if (options.group) {
     require_shared(options, file);
@@ -328,9 +335,10 @@ ComparisonOutcome run_comparison(const ComparisonOptions& options) {
                            : options.group ? options.group->size()
                                            : std::min<int64_t>(options.jobs.value_or(base::usable_cores()),
                                                                static_cast<int64_t>(plan.jobs.size()));
-  const int64_t threads = options.here
-                              ? threads_here(plan.jobs)
-                              : threads_of(options, options.group ? options.group->place().local_size : parallel);
+  const int64_t shared = options.here
+                             ? at::get_num_threads()
+                             : threads_of(options, options.group ? options.group->place().local_size : parallel);
+  const int64_t threads = options.threads > 0 ? options.threads : most_threads(plan.jobs, shared);
   base::log_info("{}: {}, {} at a time with {} each, into {}", file.name(),
                  base::counted(static_cast<int64_t>(plan.jobs.size()), "training"), parallel,
                  threads == 1 ? "one thread" : fmt::format("{} threads", threads), outcome.folder);
@@ -340,7 +348,7 @@ ComparisonOutcome run_comparison(const ComparisonOptions& options) {
   // Variants that are named may be new in a folder of the same comparison.
   if (!options.again) say_changes(supervisor, store, before && options.only.empty(), outcome.folder);
   const Supervisor::Options how{.parallel = parallel,
-                                .threads = threads,
+                                .threads = shared,
                                 .arguments = arguments,
                                 .program = options.program,
                                 .should_stop = options.should_stop,

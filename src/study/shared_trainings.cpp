@@ -83,7 +83,7 @@ int run_shared_trainings(distributed::Group& group, const std::vector<std::strin
   while (true) {
     const auto next = static_cast<size_t>(group.add("trainings begun", 1) - 1);
     if (next >= all.size()) break;
-    std::vector<std::string> words = {"compare", "--job", all[next], "--threads", std::to_string(options.threads)};
+    std::vector<std::string> words = {"compare", "--job", all[next]};
     words.insert(words.end(), options.arguments.begin(), options.arguments.end());
     ChildrenOptions children;
     children.threads = options.threads;

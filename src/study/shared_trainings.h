@@ -12,8 +12,8 @@
 namespace mnemo::study {
 
 struct SharedOptions {
-  int64_t threads = 1;                      ///< of each training
-  std::vector<std::string> arguments = {};  ///< of the program, after `compare --job FOLDER --threads N`
+  int64_t threads = 1;                      ///< of each training whose recipe names none
+  std::vector<std::string> arguments = {};  ///< of the program, after `compare --job FOLDER`
   std::string program = {};                 ///< empty: this one
   std::function<void(size_t training)> on_start = {};
   std::function<void(size_t training, std::string_view line)> on_line = {};

@@ -56,7 +56,7 @@ int Supervisor::run(const Options& how) {
   std::vector<ChildJob> children;
   for (const size_t i : waiting_) {
     store_.prepare(jobs_[i], anew_);
-    std::vector<std::string> words = {"compare", "--job", jobs_[i].folder, "--threads", std::to_string(how.threads)};
+    std::vector<std::string> words = {"compare", "--job", jobs_[i].folder};
     words.insert(words.end(), how.arguments.begin(), how.arguments.end());
     children.push_back({std::move(words), output_file(jobs_[i])});
   }

@@ -24,8 +24,9 @@ class Supervisor {
 
   /// How trainings are run, and when they end early.
   struct Options {
-    int64_t parallel = 1, threads = 1;
-    std::vector<std::string> arguments = {};  ///< of the program, after `compare --job FOLDER --threads N`
+    int64_t parallel = 1;
+    int64_t threads = 1;                      ///< of each training whose recipe names none
+    std::vector<std::string> arguments = {};  ///< of the program, after `compare --job FOLDER`
     std::string program = {};                 ///< empty: this one
     base::ShouldStop should_stop = {};
     std::function<int()> wishes = {};  ///< as ChildrenOptions has it

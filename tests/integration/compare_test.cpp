@@ -211,6 +211,27 @@ TEST_F(CommandLine, CompareTrainsTheVariantsThatAreNamed) {
   EXPECT_TRUE(holds(unknown.err, "no variant 'Text/no memry'; did you mean 'Text/no memory'?")) << unknown.err;
 }
 
+// A recipe's own number counts where no other is asked for.
+TEST_F(CommandLine, CompareSaysHowManyThreadsTrained) {
+  write(folder_ / "studies.toml", kStudies);
+  const auto threads = [&](const std::string& own, const std::vector<std::string>& more, const std::string& out) {
+    std::vector<std::string> words = {
+        "compare", folder_ / "studies.toml", "--out", out, "--jobs", "1", "--only", "Copy/no memory",
+        "--set",   "train.threads=" + own};
+    words.insert(words.end(), more.begin(), more.end());
+    const Finished outcome = run(words);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    const std::string page = content(out + "/runs/copy-no-memory-seed0/report.html");
+    const int64_t said = json(content(out + "/results.json")).at("threads").as_int();
+    EXPECT_TRUE(holds(page, said == 1 ? "1 thread" : std::to_string(said) + " threads")) << own;
+    return said;
+  };
+  EXPECT_EQ(threads("1", {}, folder_ / "own"), 1);
+  EXPECT_EQ(threads("3", {}, folder_ / "many"), 3);
+  EXPECT_EQ(threads("2", {"--threads", "1"}, folder_ / "asked"), 1);
+  EXPECT_EQ(threads("1", {"--threads", "2"}, folder_ / "more"), 2);
+}
+
 TEST_F(CommandLine, CompareWithoutHeldOutDataTrainsNothing) {
   write(folder_ / "studies.toml", kStudies);
   const std::string out = folder_ / "out";
