@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/log.h"
+#include "base/text_format.h"
 #include "bundle/generation_file.h"
 #include "bundle/model_folder.h"
 #include "bundle/published_config.h"
@@ -31,6 +32,11 @@ base::Node read_settings(const std::string& path, const std::string& folder) {
 struct OtherSetting {
   const char* key;
   std::optional<double> neutral = {};
+  bool is_neutral(const base::Node& file) const {
+    const base::Node value = weights::member_or(file, key, base::Node());
+    return value.is_null() || (value.is_array() && value.size() == 0) ||
+           (neutral && weights::TextConfig(file).number(key, 0.0) == *neutral);
+  }
 };
 constexpr OtherSetting kOthers[] = {{"repetition_penalty", 1.0},
                                     {"encoder_repetition_penalty", 1.0},
@@ -106,11 +112,10 @@ class GenerationFile {
                   expected, found);
   }
   void refuse_others() const {
-    for (const auto& [key, neutral] : kOthers) {
-      const base::Node value = get(key, base::Node());
-      if (value.is_null() || (neutral && keys().number(key, 0.0) == *neutral)) continue;
-      base::input_error("{}: '{}': unsupported: expected {}, found {}", path_, key,
-                        neutral ? fmt::format("{}", *neutral) : "no such key", value.found());
+    for (const OtherSetting& other : kOthers) {
+      if (other.is_neutral(file_)) continue;
+      base::input_error("{}: '{}': unsupported: expected {}, found {}", path_, other.key,
+                        other.neutral ? fmt::format("{}", *other.neutral) : "no such key", file_.at(other.key).found());
     }
     if (keys().flag("do_sample", false))
       base::log_warning(
@@ -165,6 +170,15 @@ std::vector<int64_t> end_tokens(const bundle::Bundle& stored) {
   const std::string path = settings_path(stored.folder, stored.format != nullptr);
   if (path.empty()) return {};
   const base::Node file = read_settings(path, stored.folder);
+  std::vector<std::string> others;
+  for (const OtherSetting& other : kOthers) {
+    if (!other.is_neutral(file)) others.push_back(fmt::format("'{}'", other.key));
+  }
+  if (const base::Node words = weights::member_or(file, "bad_words_ids", base::Node()); !words.is_null())
+    others.emplace_back("'bad_words_ids'");
+  if (!others.empty())
+    base::log_warning("{}: of this file generate reads 'eos_token_id' alone; left aside: {}", path,
+                      base::listed(others, 4));
   const base::Node end = weights::member_or(file, "eos_token_id", base::Node::array());
   std::vector<int64_t> tokens;
   for (const base::Node& token : end.is_array() ? end.items() : std::vector<base::Node>{end}) {
