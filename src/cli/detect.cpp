@@ -161,6 +161,7 @@ int detect(const DetectArguments& arguments) {
       if (arguments.broken != "skip") throw;
       ++skipped;
       base::log_warning("skipped {}", base::printable(error.what(), 1000));
+      results.push_back(base::Node::table({{"image", path}, {"error", base::json_text(error.what())}}));
       continue;
     }
     if (arguments.draw) {

@@ -78,4 +78,11 @@ inline at::Device device_of(const Model& model) {
   return parameters.empty() ? at::Device(at::kCPU) : parameters.front().tensor.device();
 }
 
+/// Numbers that a model reads, on the device and in the precision of its parameters.
+inline at::Tensor as_input(const Model& model, const at::Tensor& numbers) {
+  const auto& parameters = model.parameters().all();
+  return parameters.empty() ? numbers
+                            : numbers.to(parameters.front().tensor.device(), parameters.front().tensor.scalar_type());
+}
+
 }  // namespace mnemo::core

@@ -1,8 +1,10 @@
 #include "experiment/detection_recipe.h"
 
 #include "base/error.h"
+#include "base/file_io.h"
 #include "bundle/class_names.h"
 #include "bundle/detection_input.h"
+#include "experiment/experiment.h"
 #include "models/model.h"
 #include "tasks/registry.h"
 
@@ -22,6 +24,15 @@ recipes::Recipe detection_recipe(const bundle::Bundle& stored, const std::string
   for (const std::string& name : bundle::class_names(stored.folder)) names.push_back(name);
   table->set("classes", std::move(names));
   table->set("splits", base::Node::array());
+  // Where the images lie beside their annotations, and how corners are counted, are as they were in training.
+  const std::optional<recipes::Recipe> own = recipe_beside(stored.folder);
+  const base::Node data = own && own->task()->detects() ? own->data : base::Node::table();
+  if (const base::Node* corners = data.find("corners")) table->set("corners", *corners);
+  if (const base::Node* images = data.find("image_folder"); images != nullptr && !images->as_string().empty()) {
+    const std::string& folder = images->as_string();
+    if (base::is_folder(folder.front() == '/' ? folder : base::join_path(base::parent_folder(path), folder)))
+      table->set("image_folder", folder);
+  }
   // Training annotations are cleaned, held-out ones stay as they are: part `valid` is measured.
   table->set("valid", table->at("train"));
   base::Node root = base::Node::table({{"data", std::move(*table)}});

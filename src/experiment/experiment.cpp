@@ -122,7 +122,13 @@ void fit_to(const tasks::DataShape& data, const tasks::TaskSpec& task, models::M
         *data.segment_size, model.segment_size);
     model.segment_size = *data.segment_size;
   }
+  for (const std::string& name : data.classes)
+    base::require(!name.empty() && name.find('\n') == std::string::npos,
+                  "{}: class {} of the data: expected a name of one line, with which the model's folder lists it",
+                  task.title(), base::in_quotes(name));
   if (data.num_classes == 0) return;
+  base::require(task.detects() || data.num_classes > 1, "recipe: 'data.train': expected at least two classes, found {}",
+                data.classes.empty() ? "1" : base::in_quotes(data.classes.front()));
   const auto classes = model.num_classes();
   base::require(classes.has_value(),
                 "recipe: 'model.head': {} is classified; expected type = "

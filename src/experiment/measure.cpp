@@ -15,6 +15,7 @@
 #include "data/text/text_files.h"
 #include "experiment/detection_recipe.h"
 #include "experiment/experiment.h"
+#include "experiment/same_data.h"
 #include "experiment/text_classifier.h"
 #include "experiment/translation_search.h"
 #include "infer/evaluate.h"
@@ -114,16 +115,30 @@ std::vector<int32_t> matched_classes(const std::vector<std::string>& classes, co
   return in_order;
 }
 
-/// The task that the run has taught, or the model's own head; --task chooses another. From now on it answers.
-bundle::ModelHead answering_head(const bundle::Bundle& stored, const std::optional<recipes::Recipe>& recipe,
-                                 const MeasureOptions& options) {
+/// The task that the run has taught, or the model's own head; --task chooses another.
+bundle::ModelHead asked_head(const bundle::Bundle& stored, const std::optional<recipes::Recipe>& recipe,
+                             const MeasureOptions& options) {
   const std::vector<bundle::ModelHead> heads = stored.heads();
   const bool taught = recipe && recipe->finetune && recipe->finetune->regime != models::FinetuneOptions::Regime::full;
   const std::string task = options.task.value_or(taught ? recipe->finetune->name : heads.front().name);
-  const bundle::ModelHead& head = bundle::head_named(heads, task, "eval: --task");
-  stored.images()->answer_for(head.name);
-  return head;
+  return bundle::head_named(heads, task, "eval: --task");
 }
+
+/// Lets a head of the model answer, as long as this lives.
+class Answering {
+ public:
+  Answering(std::shared_ptr<models::ImageModel> model, const std::string& head)
+      : model_(std::move(model)), before_(model_->answers()) {
+    model_->answer_for(head);
+  }
+  ~Answering() { model_->answer_for(before_); }
+  Answering(const Answering&) = delete;
+  Answering& operator=(const Answering&) = delete;
+
+ private:
+  std::shared_ptr<models::ImageModel> model_;
+  std::string before_;
+};
 
 Measured measure_images(const bundle::Bundle& stored, const data::ImageOptions& images, std::optional<std::string> part,
                         const bundle::ModelHead& head, const MeasureOptions& options, const std::string& what) {
@@ -140,6 +155,8 @@ Measured measure_images(const bundle::Bundle& stored, const data::ImageOptions& 
   }
   tasks::Images task(std::move(sets), images, {.eval_batch_size = options.batch, .eval_samples = INT64_MAX});
   task.share_evaluations(options.group);
+  warn_of_changed_data(task, base::write_options(images), stored);
+  const Answering answering(stored.images(), head.name);
   const auto found = task.evaluate(*measured_model(stored, options), wanted);
   return {fmt::format("Images of `{}`, part {}, head {}.", what, *part, head.name), found->predictions, found->metrics,
           0};
@@ -147,8 +164,14 @@ Measured measure_images(const bundle::Bundle& stored, const data::ImageOptions& 
 
 /// The set that lies in a folder, in the way the model reads images; all of it where it has no parts of its own.
 Measured measure_image_folder(const bundle::Bundle& stored, const MeasureOptions& options) {
-  const bundle::ModelHead head = answering_head(stored, recipe_beside(stored.folder), options);
+  const std::optional<recipes::Recipe> recipe = recipe_beside(stored.folder);
+  const bundle::ModelHead head = asked_head(stored, recipe, options);
   data::ImageOptions images = data::detect_images(*options.data);
+  if (const auto task = recipe ? recipe->task() : nullptr; task && task->classifies_images()) {
+    const data::ImageOptions own = task->images(stored.options());
+    images.broken = own.broken;
+    images.follow_links = own.follow_links;
+  }
   images.valid_fraction = 0;
   const bundle::ImagePreprocessing facts = stored.preprocessing();
   images.image_size = facts.image_size;
@@ -166,9 +189,10 @@ bool is_of(const std::optional<recipes::Recipe>& recipe) {
 }
 
 /// A part of a recipe's data, by its task.
-std::optional<tasks::Evaluation> evaluated(const bundle::Bundle& stored, const recipes::Recipe& recipe,
+std::optional<tasks::Evaluation> evaluated(const bundle::Bundle& stored, const recipes::Recipe& asked,
                                            const MeasureOptions& options, data::Part part) {
   require_no_text_options(options);
+  const recipes::Recipe recipe = with_own_classes(asked, stored);
   const auto task = recipe.task();
   // Generated tasks have no end; a file or a set of expressions is measured whole.
   tasks::TaskSettings settings = recipe.task_settings();
@@ -178,6 +202,8 @@ std::optional<tasks::Evaluation> evaluated(const bundle::Bundle& stored, const r
   settings.generation = [&] { return published_search(stored, recipe); };
   if (!task->endless()) settings.eval_samples = INT64_MAX;
   const auto loaded = task->load(stored.options(), settings);
+  require_same_classes(loaded.shape.classes, stored);
+  warn_of_changed_data(*loaded.task, recipe.data, stored);
   loaded.task->share_evaluations(options.group);
   return loaded.task->evaluate(*measured_model(stored, options), part);
 }
@@ -220,8 +246,11 @@ Measured measure_own(const bundle::Bundle& stored, const recipes::Recipe& recipe
   // With the stored model's options: of a fine-tuning they may stand in the trained model alone.
   if (task->classifies_images()) {
     const data::ImageOptions images = task->images(stored.options());
-    return measure_images(stored, images, name, answering_head(stored, recipe, options), options,
-                          base::printable(images.train, 400));
+    const std::string& place = part == data::Part::valid && !images.valid.empty() ? images.valid
+                               : part == data::Part::test && !images.test.empty() ? images.test
+                                                                                  : images.train;
+    return measure_images(stored, images, name, asked_head(stored, recipe, options), options,
+                          base::printable(place, 400));
   }
   const auto found = evaluated(stored, recipe, options, part);
   base::require(found.has_value(), "{}: its recipe has no {} part; {}", stored.folder, name, kOtherPart);
@@ -317,6 +346,7 @@ Measured measure_text_file(const bundle::Bundle& stored, const MeasureOptions& o
 /// A part of a detector's own data, or of annotated images that are read as those.
 Measured measure_detector(const bundle::Bundle& stored, const MeasureOptions& options) {
   base::require(!options.task, "eval: --task goes with a model that classifies images");
+  base::require(!options.translated, "eval: --translated goes with a model of pairs");
   base::require(!options.data || !options.part, "eval: --part goes with a run's own data; drop it or --data");
   std::optional<recipes::Recipe> recipe = recipe_beside(stored.folder);
   base::require(options.data || recipe,

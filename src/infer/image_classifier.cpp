@@ -71,7 +71,7 @@ ImageClassifier::ImageClassifier(const bundle::Bundle& bundle, ClassifyOptions o
 std::vector<ImageAnswer> ImageClassifier::read_batch(const std::vector<std::string>& paths, at::Tensor& pixels) const {
   const data::ImageTransform transform(preprocessing_.options());
   std::vector<ImageAnswer> batch;
-  pixels = at::empty({static_cast<int64_t>(paths.size()), 3, transform.height(), transform.width()});
+  pixels = at::empty({static_cast<int64_t>(paths.size()), 3, transform.height(), transform.width()}, at::kFloat);
   int64_t rows = 0;
   for (const std::string& path : paths) {
     base::stop_if_asked(options_.should_stop, "classify");
@@ -93,7 +93,7 @@ std::vector<ImageAnswer> ImageClassifier::answers(const std::vector<std::string>
   at::Tensor pixels;
   std::vector<ImageAnswer> batch = read_batch(paths, pixels);
   const std::vector<models::TaskLogits> all = pixels.size(0) > 0
-                                                  ? classifier_(pixels.to(device_of(classifier_.model())))
+                                                  ? classifier_(core::as_input(classifier_.model(), pixels))
                                                   : std::vector<models::TaskLogits>();
   int64_t row = 0;
   for (ImageAnswer& answer : batch) {

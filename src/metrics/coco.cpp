@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/error.h"
 #include "metrics/coco_iou.h"
 #include "metrics/coco_match.h"
 
@@ -88,6 +89,9 @@ class Evaluation {
  public:
   Evaluation(const data::CocoSet& set, std::span<const data::CocoDetection> detections, data::CocoParts parts)
       : set_(set), detections_(detections), parts_(parts), members_(set.categories.size()) {
+    for (const data::CocoDetection& found : detections)
+      base::ensure(found.category >= 0 && found.category < std::ssize(set.categories),
+                   "a detection of category {} of {}", found.category, set.categories.size());
     for (size_t i = 0; i < set.objects.size(); ++i) members_[of(set.objects[i])].objects.push_back(i);
     for (size_t i = 0; i < detections.size(); ++i) members_[of(detections[i])].detections.push_back(i);
     for (Members& members : members_) {

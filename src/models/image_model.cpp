@@ -191,6 +191,8 @@ void ImageModel::answer_for(const std::string& task) {
   answers_ = tasks_->find(task);
 }
 
+std::string ImageModel::answers() const { return answers_ ? tasks_->options().tasks[*answers_].name : "base"; }
+
 int64_t ImageModel::num_classes() const {
   return answers_ ? tasks_->options().tasks[*answers_].num_classes : Model::num_classes();
 }

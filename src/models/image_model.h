@@ -51,6 +51,7 @@ class ImageModel final : public Model, public core::ReadsLevels {
   /// is the default. With tasks in full attention, "base" is the old head applied to rows that the tasks have changed.
   /// Throws InputError for a task that is not attached.
   void answer_for(const std::string& task);
+  std::string answers() const;
   /// The logits of all heads for a batch in one pass: "base" first, unless tasks have changed its rows (full attention)
   /// or it has no classes, then each task in order. A detector has none; its head is run.
   std::vector<TaskLogits> task_logits(const core::Segment& segment, const core::AttentionObserver& observe = {},

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "core/model.h"
 #include "heads/detection/detector_head.h"
 #include "ops/detection/mask_paste.h"
@@ -79,12 +80,16 @@ std::vector<std::vector<FoundObject>> find_objects(const core::Model& model, con
                                                    const ObjectLimits& limits) {
   const at::NoGradGuard no_grad;
   const heads::DetectorHead& head = heads::detector_head(model, "detect");
-  const at::Tensor& like = model.parameters().all().front().tensor;
+  const at::ScalarType type = core::as_input(model, images.pixels.narrow(0, 0, 0)).scalar_type();
+  base::require(type == at::kFloat || type == at::kDouble,
+                "detect: expected a model of float32 or float64 numbers, found {}", c10::toString(type));
   core::Segment segment;
-  segment.pixels = images.pixels.to(like.device(), like.scalar_type());
+  segment.pixels = core::as_input(model, images.pixels);
   segment.valid = real_pixels(segment.pixels, images.sizes);
   segment.mode = core::Mode::evaluate;
   const core::StepResult step = model.forward(segment, model.initial_state(segment.pixels.size(0)));
+  if (!at::isfinite(step.hidden).all().item<bool>())
+    throw base::NotFinite("detect: the model's features are not finite (NaN or infinite)");
   const std::vector<heads::Detections> found = head.detect(
       step.hidden, head.images({segment.pixels.size(2), segment.pixels.size(3)}, images.sizes));
   std::vector<std::vector<FoundObject>> objects;

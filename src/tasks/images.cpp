@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/ignore_target.h"
+#include "base/text_format.h"
 #include "core/model.h"
 #include "core/state.h"
 #include "distributed/shared_batches.h"
@@ -122,7 +123,7 @@ Evaluation Images::measure(const core::Model& model, const std::shared_ptr<const
     }
     const bool all = readable.numel() == places;
     core::Segment input;
-    input.pixels = (all ? batch.pixels : batch.pixels.index_select(0, readable)).to(device);
+    input.pixels = core::as_input(model, all ? batch.pixels : batch.pixels.index_select(0, readable));
     input.mode = core::Mode::evaluate;
     const at::Tensor targets = batch.labels.index_select(0, readable).unsqueeze(1).to(device);
     core::StepResult step = model.forward(input, all ? before : core::select_batch(before, readable));
@@ -142,6 +143,8 @@ Evaluation Images::measure(const core::Model& model, const std::shared_ptr<const
     top5.add(static_cast<int64_t>(counts[2]), static_cast<int64_t>(counts[3]));
     likelihood.add(counts[4], static_cast<int64_t>(counts[5]));
   }
+  base::require(accuracy.total() > 0, "{}: none of the {} can be read", set->name(0),
+                base::counted(std::min(samples, set->size()), "image"));
   Evaluation found{{{"accuracy", accuracy.value()}}, accuracy.total()};
   if (top5.total() > 0) found.metrics.emplace_back("top5_accuracy", top5.value());
   found.metrics.emplace_back("nll", likelihood.nll());

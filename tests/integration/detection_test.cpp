@@ -95,6 +95,41 @@ TEST_F(Detectors, AMeasuredFileIsHeldOut) {
   EXPECT_TRUE(holds(part.err, "--part goes with a run's own data")) << part.err;
 }
 
+// Categories are known by their names: another order changes nothing, and others are refused or left out.
+TEST_F(Detectors, AreMeasuredByTheNamesOfTheirClasses) {
+  const std::string run_folder = folder_ / "run", before = content(objects_);
+  ASSERT_EQ(run({"train", recipe("retinanet"), "--out", run_folder, "--quiet"}).status, 0);
+  const auto measured = [&] { return run({"eval", run_folder, "--part", "train", "--json"}); };
+  const base::Node own = json(measured().out);
+  base::Node set = json(before), turned = base::Node::array(), one = base::Node::array();
+  for (size_t i = set.at("categories").size(); i-- > 0;) turned.push_back(set.at("categories").items()[i]);
+  ASSERT_EQ(turned.size(), 2U);
+  one.push_back(turned.items()[0]);
+  set.set("categories", turned);
+  write(objects_, base::to_json(set));
+  const Finished again = measured();
+  ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(json(again.out).at("ap_of_classes"), own.at("ap_of_classes"));
+  std::string other = before;
+  for (size_t at = 0; (at = other.find("\"red\"", at)) != std::string::npos;) other.replace(at, 5, "\"tan\"");
+  write(objects_, other);
+  EXPECT_EQ(measured().status, 0) << measured().err;
+  EXPECT_EQ(run({"eval", run_folder, "--translated", "3"}).status, 2);
+}
+
+// Its file is looked for as in training.
+TEST_F(Detectors, AreMeasuredWithTheFolderOfTheirRun) {
+  std::filesystem::create_directory(folder_ / "elsewhere");
+  std::filesystem::rename(folder_ / "painted", folder_ / "elsewhere/pictures");
+  const std::string run_folder = folder_ / "run";
+  const Finished trained = run(
+      {"train", recipe("retinanet"), "--out", run_folder, "--quiet", "--set", "data.image_folder=elsewhere/pictures"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  std::filesystem::copy(objects_, folder_ / "instances_more.json");
+  const Finished measured = run({"eval", run_folder, "--data", folder_ / "instances_more.json"});
+  EXPECT_EQ(measured.status, 0) << measured.err;
+}
+
 TEST_F(Detectors, RefuseWhatDoesNotFit) {
   const std::string run_folder = folder_ / "run";
   ASSERT_EQ(run({"train", recipe("retinanet"), "--out", run_folder, "--quiet"}).status, 0);

@@ -103,6 +103,35 @@ TEST_F(ImageSets, ABrokenImageIsAnErrorWithItsPathOrLeftOut) {
   const base::Node node = base::parse_json(measured.out, "output");
   EXPECT_EQ(node.at("predictions").as_int(), 6);
   EXPECT_EQ(node.at("skipped").as_double(), 1.0);
+  const Result given = run({"eval", folder_ / "skipping", "--data", folder_ / "set/val", "--json"});
+  ASSERT_EQ(given.status, 0) << given.err;
+  EXPECT_EQ(base::parse_json(given.out, "output").at("skipped").as_double(), 1.0);
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder_ / "set/val"))
+    if (entry.is_regular_file()) base::write_file_atomic(entry.path().string(), "no image");
+  const Result none = run({"eval", folder_ / "skipping"});
+  EXPECT_EQ(none.status, 2);
+  EXPECT_NE(none.err.find("none of the 7 images can be read"), std::string::npos) << none.err;
+}
+
+// A part that is drawn from the training images is drawn from those that there are now.
+TEST_F(ImageSets, ADrawnPartOfChangedImagesIsNotHeldOut) {
+  train("run", {"--set", "data.valid=", "--set", "data.valid_fraction=0.25"});
+  const Result before = run({"eval", folder_ / "run"});
+  ASSERT_EQ(before.status, 0) << before.err;
+  EXPECT_EQ(before.err.find("have changed"), std::string::npos) << before.err;
+  std::filesystem::remove(std::filesystem::directory_iterator(folder_ / "set/train/bee")->path());
+  const Result after = run({"eval", folder_ / "run"});
+  EXPECT_EQ(after.status, 0);
+  EXPECT_NE(after.err.find("the training data have changed since the run"), std::string::npos) << after.err;
+}
+
+TEST_F(ImageSets, ClassesHaveNamesOfOneLine) {
+  for (const char* part : {"set/train/", "set/val/"})
+    std::filesystem::rename(folder_ / (part + std::string("bee")), folder_ / (part + std::string("b\nee")));
+  const Result refused = run({"train", folder_ / "recipe.toml", "--out", folder_ / "run", "-q"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.err.find("expected a name of one line"), std::string::npos) << refused.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
 }
 
 TEST_F(ImageSets, FoldersAreDescribedCheckedAndPrepared) {

@@ -51,6 +51,11 @@ TEST_F(TextTraining, AnEncoderLearnsToClassifyTexts) {
   EXPECT_EQ(shown.status, 0) << shown.err;
   EXPECT_TRUE(holds(shown.out, "train: 64 texts, 32 0, 32 1\n")) << shown.out;
   EXPECT_TRUE(holds(shown.out, "\n0\tthe film was bad w13\n")) << shown.out;
+  // Data may change afterwards, and with them what a class's number means.
+  write(out + "/model/classes.txt", "1\n0\n");
+  const Finished other = run({"eval", out});
+  EXPECT_EQ(other.status, 2);
+  EXPECT_TRUE(holds(other.err, "class 0 of the model is \"1\", of the data \"0\"")) << other.err;
 }
 
 TEST_F(TextTraining, AnEncoderWithoutAHeadGetsOne) {

@@ -103,6 +103,14 @@ class Loader {
     base::require(!options_.train.empty(), "{}", "recipe: 'data.train': expected annotated images, found none");
     ReadSet train = read_set(options_, options_.train, 0);
     sets_.classes = options_.classes.empty() ? category_names(train.set) : options_.classes;
+    const std::vector<std::string> there = category_names(train.set);
+    std::vector<std::string> absent;
+    for (const std::string& name : options_.classes) {
+      if (std::find(there.begin(), there.end(), name) == there.end()) absent.push_back(base::in_quotes(name));
+    }
+    if (!absent.empty())
+      sets_.notices.push_back(
+          fmt::format("{}: no category is called {}, as a class is.", options_.train, base::listed(absent, 5)));
     train.set = with_classes(std::move(train.set), sets_.classes);
     const bool is_voc = options_.format == SetFormat::voc, has_splits = is_voc && options_.splits.size() > 1;
     if (options_.valid_fraction > 0) {

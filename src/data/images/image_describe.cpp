@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <span>
+#include <string_view>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/output.h"
@@ -53,7 +56,20 @@ ImagePartDescription describe_image_part(std::string name, const ImageSet& set, 
 
 bool there(const std::string& folder, const char* name) { return base::path_exists(base::join_path(folder, name)); }
 
-constexpr std::array<const char*, 3> kValidParts = {"valid", "val", "validation"};
+/// Names of parts, in lower case.
+constexpr std::array<std::string_view, 2> kTrainParts = {"train", "training"}, kTestParts = {"test", "testing"};
+constexpr std::array<std::string_view, 3> kValidParts = {"valid", "val", "validation"};
+
+/// The entry of the folder with the first of these names that is there, in any case; empty if there is none.
+std::string part_in(const std::string& folder, std::span<const std::string_view> names) {
+  const std::vector<std::string> entries = base::list_folder(folder);
+  for (const std::string_view name : names) {
+    const auto found = std::ranges::find_if(entries,
+                                            [&](const auto& entry) { return base::lower_case(entry) == name; });
+    if (found != entries.end()) return base::join_path(folder, *found);
+  }
+  return "";
+}
 
 /// Whether `train` is a part and no class: trains are a class of COCO and VOC. A class holds images alone, and has
 /// other classes beside it.
@@ -63,10 +79,9 @@ bool has_parts(const std::string& folder) {
       return !name.starts_with('.') && base::is_folder(base::join_path(parent, name));
     });
   };
-  const std::string train = base::join_path(folder, "train");
-  if (!base::is_folder(train)) return there(folder, "train");
-  const bool others = there(folder, "test") ||
-                      std::ranges::any_of(kValidParts, [&](const char* name) { return there(folder, name); });
+  const std::string train = part_in(folder, kTrainParts);
+  if (!base::is_folder(train)) return !train.empty();
+  const bool others = !part_in(folder, kTestParts).empty() || !part_in(folder, kValidParts).empty();
   return others || folders_in(train) > 0 || folders_in(folder) == 1;
 }
 
@@ -157,11 +172,9 @@ ImageOptions detect_images(const std::string& folder) {
   } else if (there(folder, "Partitions") || there(folder, "Training_01.txt")) {
     options.format = Format::sun397;
   } else if (has_parts(folder)) {
-    options.train = base::join_path(folder, "train");
-    for (const char* name : kValidParts) {
-      if (options.valid.empty() && there(folder, name)) options.valid = base::join_path(folder, name);
-    }
-    if (there(folder, "test")) options.test = base::join_path(folder, "test");
+    options.train = part_in(folder, kTrainParts);
+    options.valid = part_in(folder, kValidParts);
+    options.test = part_in(folder, kTestParts);
   } else {
     base::require(folders,
                   "{}: found no images: expected class folders, MNIST's or CIFAR's files, or a known layout (mnemo "

@@ -165,7 +165,9 @@ struct ImageOptions {
       "and counts it",
       base::one_of("stop", "skip"));
     v("follow_links", follow_links, "class folders: follow symbolic links to folders and files outside of the set");
-    v("keep_decoded", keep_decoded, "size in MB of the cache of decoded images; 0: none", base::range(0, 1 << 20));
+    v("keep_decoded", keep_decoded,
+      "size in MB of the cache of decoded images, one for each part that has files of its own; 0: none",
+      base::range(0, 1 << 20));
   }
   void validate(const base::Where& where) const;
 

@@ -21,8 +21,11 @@ void name_classes(ClassNames& classes, const std::string& names_file, int64_t co
     for (int64_t i = 0; i < count; ++i) classes.add(std::to_string(i));
     return;
   }
+  int64_t lines = 0;
   for_each_line(text::TextSource(names_file), 1 << 16, [&](const LinePlace&, std::string_view line) {
-    if (!line.empty()) classes.add(std::string(line));
+    if (line.empty()) return;
+    base::require(classes.add(std::string(line)) == lines++, "{}: expected {} different names, found {} twice",
+                  names_file, count, base::in_quotes(line));
   });
   base::require(static_cast<int64_t>(classes.names().size()) == count, "{}: expected {} names, found {}", names_file,
                 count, classes.names().size());

@@ -11,7 +11,9 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/printable.h"
 #include "base/random.h"
+#include "base/text_format.h"
 #include "data/images/image_layout.h"
 
 namespace mnemo::data {
@@ -156,6 +158,11 @@ Split split(const ImageSet& set, const ImageOptions& options) {
     };
     const auto tests = count(options.test_fraction),
                valids = std::min(count(options.valid_fraction), static_cast<std::ptrdiff_t>(rows.size()) - tests);
+    base::require(rows.empty() || tests + valids < std::ssize(rows),
+                  "{}: no image of class {} is left for training: it has {}, of which data.test_fraction takes {} and "
+                  "data.valid_fraction {}",
+                  options.train, base::in_quotes(set.classes()[c]), base::counted(std::ssize(rows), "image"), tests,
+                  valids);
     parts.test.insert(parts.test.end(), rows.begin(), rows.begin() + tests);
     parts.valid.insert(parts.valid.end(), rows.begin() + tests, rows.begin() + tests + valids);
     parts.train.insert(parts.train.end(), rows.begin() + tests + valids, rows.end());

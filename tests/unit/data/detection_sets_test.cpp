@@ -58,6 +58,8 @@ TEST_F(DetectionSetsTest, ClassesAreFoundByName) {
   EXPECT_EQ(set.categories[1].id, 10) << "no id of the file";
   EXPECT_EQ(set.categories[2].id, 7);
   EXPECT_EQ(set.objects.front().category, 2) << "the first is red";
+  ASSERT_EQ(sets.notices.size(), 1U);
+  EXPECT_EQ(sets.notices[0], options_.train + ": no category is called \"green\", as a class is.");
   options_.classes = {"blue"};
   const DetectionSets blue = load_detections(options_, false);
   for (const CocoObject& object : blue.train->set().objects) EXPECT_EQ(object.category, 0);

@@ -81,6 +81,17 @@ TEST(ImageSet, ATrainMayBeAClass) {
   EXPECT_EQ(detect_images(folder / "parts").train, folder / "parts/train");
 }
 
+TEST(ImageSet, PartsMayHaveOtherNames) {
+  const test::TemporaryFolder folder;
+  for (const std::string part : {"Train", "Val", "Testing"})
+    for (const char* image : {"/ant/1.png", "/bee/2.png"}) place_image(folder / ("set/" + part + image), "rgb8.png");
+  const ImageOptions found = detect_images(folder / "set");
+  EXPECT_EQ(found.train, folder / "set/Train");
+  EXPECT_EQ(found.valid, folder / "set/Val");
+  EXPECT_EQ(found.test, folder / "set/Testing");
+  EXPECT_EQ(found.valid_fraction, 0.0);
+}
+
 TEST(ImageSet, ClassFoldersInTheOrderOfTheirNames) {
   const test::TemporaryFolder folder;
   place_image(folder / "train/bee/x.PNG", "rgb8.png");
@@ -128,6 +139,10 @@ TEST(ImageSet, SplitsAreDrawnFromEachClassBySeed) {
   EXPECT_EQ(listed(*load_images(options).valid), listed(*sets.valid));
   options.split_seed = 1;
   EXPECT_NE(listed(*load_images(options).valid), listed(*sets.valid));
+  place_image(folder / "train/zebra/1.png", "rgb8.png");
+  options.valid_fraction = 0.5;
+  test::expect_error<InputError>([&] { load_images(options); },
+                                 {"no image of class \"zebra\" is left for training", "1 image"});
 }
 
 TEST(ImageSet, IdxFilesPackedOrNot) {
