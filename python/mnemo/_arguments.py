@@ -47,6 +47,8 @@ def _fits(value: Any, hint: Any) -> bool:
         item = typing.get_args(hint)[0]
         many = isinstance(value, Iterable) and not isinstance(value, (str, Iterator))  # which would be read here
         return many and all(_fits(one, item) for one in value)
+    if isinstance(value, bool) and hint in (int, float):
+        return False
     numbers_of = {int: numbers.Integral, float: numbers.Real}  # numpy's too
     return isinstance(value, numbers_of.get(hint, origin or hint))
 

@@ -43,6 +43,8 @@ def inspect_options(options: Look) -> _C.InspectOptions:
         raise ValueError("inspect: expected words in text, found none")
     if "image" in given:
         given["image"] = name_of(given["image"])
+        if not os.path.exists(given["image"]):
+            raise FileNotFoundError(f"{given['image']}: no such image")
     if "set" in given:
         given["set"] = assignments(given["set"])
     if "checkpoint" in given:

@@ -35,16 +35,18 @@ def load(folder: str | os.PathLike[str], checkpoint: str | int = "", device: str
         >>> len(model.score("house", prompt="the "))
         5
     """
-    expect_text("load", checkpoint=str(checkpoint), device=str(device))
-    with reading(folder) as name:
+    check("load", {"checkpoint": str | int}, checkpoint=checkpoint)
+    expect_text("load", device=str(device))
+    with reading(folder) as given:
+        name = os.path.abspath(given)  # some of its files are read later, perhaps from another working folder
         return Model(_C.load(name, str(checkpoint), str(device)), name, str(checkpoint))
 
 
 class Model(ModelModule):
     """A complete model: a torch.nn.Module with its tokenizer or image preprocessing, class names and conventions.
 
-    Loaded in evaluation mode. Calls that take long run without the GIL; Ctrl-C ends them within a second. Several
-    threads may generate and classify at once.
+    Loaded in evaluation mode. Calls that take long run without the GIL; Ctrl-C ends them within a second, between
+    the images of detect and the batches of classify. Several threads may generate and classify at once.
     """
 
     def __init__(self, handle: _C.Model, folder: str, checkpoint: str) -> None:

@@ -50,6 +50,11 @@ class Step:
         return f"Step(hidden={list(self.hidden.shape)}, state={self.state}, auxiliary={list(self.auxiliary)})"
 
 
+def _version(tensor: Tensor) -> int:
+    """Tensors of torch.inference_mode() count no changes."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
 class _Scope(nn.Module):
     """Holds the parameters below a prefix of their names."""
 
@@ -151,7 +156,7 @@ class Module(nn.Module):
     def _commit_buffers(self) -> None:
         """Gives C++ the buffers, if something else than commit() has written to them."""
         buffers = self._buffers_now()
-        versions = [(id(tensor), tensor._version) for _, tensor in buffers]
+        versions = [(id(tensor), _version(tensor)) for _, tensor in buffers]
         if versions == self._versions:
             return
         initial = State._of(self._handle.initial_state(1))
@@ -240,5 +245,5 @@ class ModelModule(Module):
         with torch.no_grad():
             for path, buffer in self._buffers_now():
                 buffer.copy_(tensors[path])
-        versions = [(id(tensor), tensor._version) for _, tensor in self._buffers_now()]
+        versions = [(id(tensor), _version(tensor)) for _, tensor in self._buffers_now()]
         object.__setattr__(self, "_versions", versions)

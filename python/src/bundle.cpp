@@ -195,6 +195,8 @@ struct TranslateArguments {
 /// The search of the model's run, or the one it was published with, with the changes of the arguments.
 void choose_search(const ModelHandle& handle, const infer::Translator& translator, const TranslateArguments& wanted,
                    infer::TranslateOptions& options) {
+  base::require(wanted.beam.value_or(1) >= 1, "translate: beam: expected at least 1, found {}",
+                wanted.beam.value_or(0));
   const auto own = experiment::own_search(experiment::own_recipe(handle.parts()));
   int64_t beams = 0;
   if (!own && translator.settings()) {
@@ -209,7 +211,13 @@ void choose_search(const ModelHandle& handle, const infer::Translator& translato
     options.search = own.value_or(search::BeamSearchOptions());
     options.search.beam_size = wanted.beam.value_or(options.search.beam_size);
     options.search.length_penalty = wanted.length_penalty.value_or(options.search.length_penalty);
-    options.search.max_len_b = wanted.max_tokens.value_or(options.search.max_len_b);
+    if (wanted.max_tokens) {  // the end is one of them
+      base::require(*wanted.max_tokens >= 2,
+                    "translate: max_tokens: expected at least 2, a token and the end, found {}", *wanted.max_tokens);
+      options.search.max_len_a = 0;
+      options.search.max_len_b = *wanted.max_tokens - 1;
+      options.search.min_len = std::min(options.search.min_len, options.search.max_len_b);
+    }
     base::check_options(options.search);
     beams = options.search.beam_size;
   }

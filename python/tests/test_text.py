@@ -290,6 +290,10 @@ def test_errors_are_pythons(model, tmp_path):
         mnemo.load("no_such_folder")
     with pytest.raises(mnemo.InputError):
         mnemo.load(tmp_path)
+    with pytest.raises(TypeError, match="checkpoint"):
+        mnemo.load(RUNS / "text", checkpoint=True)
+    with pytest.raises(FileNotFoundError, match="no_such.png"):
+        mnemo.load(RUNS / "vit").inspect(image="no_such.png")
     with pytest.raises(ValueError, match="temperature"):
         model.generate("a", temperature=-1.0)
     with pytest.raises(ValueError, match="'max_tokens': expected 1 to 16777216, found 0"):
@@ -314,3 +318,63 @@ def test_errors_are_pythons(model, tmp_path):
 def test_a_model_is_pickled_with_its_folder(model):
     again = pickle.loads(pickle.dumps(model))
     assert again.generate("the ", max_tokens=30) == model.generate("the ", max_tokens=30)
+
+
+def test_measuring_changes_nothing():
+    model, stripes = mnemo.load(RUNS / "task"), RUNS / "stripes"
+    pixels = torch.randn(1, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    before = model(pixels).logits
+    of_task = model.evaluate(stripes, task="stripes")
+    assert torch.equal(model(pixels).logits, before)
+    with pytest.raises(ValueError):
+        model.evaluate(stripes, task="no such")
+    assert torch.equal(model(pixels).logits, before)
+    assert model.evaluate(stripes, task="stripes") == of_task
+
+
+def test_a_model_of_any_precision_reads_images():
+    folder, picture = GOLDEN / "vision_import/timm_vit", GOLDEN / "images/files/photo_7865c0.jpg"
+    expected = mnemo.load(folder).classify(picture)
+    double = mnemo.load(folder).double().classify(picture)
+    assert [p.label for p in double] == [p.label for p in expected]
+    assert [p.probability for p in double] == pytest.approx([p.probability for p in expected], rel=1e-5)
+    assert mnemo.load(folder).bfloat16().classify(picture)[0].probability > 0
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert mnemo.load(folder).classify(picture) == expected
+    finally:
+        torch.set_default_dtype(torch.float32)
+    with torch.inference_mode():
+        assert mnemo.load(RUNS / "vit").classify(picture)[0].probability > 0
+    with pytest.raises(ValueError, match="float32 or float64"):
+        mnemo.load(detector()[0]).bfloat16().detect(detector()[1])
+
+
+def test_a_loaded_model_is_that_of_its_folder_wherever_it_is_used(tmp_path, monkeypatch):
+    monkeypatch.chdir(GOLDEN)
+    model = mnemo.load("vision_import/timm_vit")
+    expected = model.classify(GOLDEN / "images/files/photo_7865c0.jpg")
+    monkeypatch.chdir(tmp_path)
+    assert model.classify(GOLDEN / "images/files/photo_7865c0.jpg") == expected
+    assert pickle.loads(pickle.dumps(model)).folder == model.folder
+
+
+def test_detectors_name_their_classes_and_find_what_is_finite():
+    folder, images = detector()
+    model = mnemo.load(folder)
+    assert model.labels() == ["square"]
+    with torch.no_grad():
+        next(model.parameters()).fill_(float("nan"))
+    with pytest.raises(mnemo.NotFinite):
+        model.detect(images)
+
+
+def test_translations_have_at_most_so_many_tokens():
+    model = mnemo.load(RUNS / "pairs")
+    lines = [line.split("\t")[0] for line in (RUNS / "pairs.tsv").read_text().splitlines()[:5]]
+    for most in (2, 3, 5):
+        assert all(one.tokens <= most for one in model.translate(lines, max_tokens=most))
+    with pytest.raises(ValueError, match="max_tokens: expected at least 2"):
+        model.translate(lines, max_tokens=1)
+    with pytest.raises(ValueError, match="translate: beam: expected at least 1"):
+        model.translate(lines, beam=0)

@@ -16,6 +16,7 @@
 #include "infer/object_detector.h"
 #include "infer/open_text.h"
 #include "mnemo.h"
+#include "models/detection_options.h"
 #include "models/model.h"
 #include "recipes/recipe.h"
 #include "text/open_tokenizer.h"
@@ -245,6 +246,7 @@ bool Bundle::resets_segments() const { return parts_->conventions.resets_segment
 std::string Bundle::format() const { return parts_->format == nullptr ? "mnemo" : std::string(parts_->format->name); }
 
 std::vector<std::string> Bundle::labels(const std::string& task) const {
+  if (models::is_detector(parts_->options())) return bundle::class_names(parts_->folder);
   if (is_images()) return bundle::head_named(parts_->heads(), task, "labels").labels;
   base::require(parts_->model->num_classes() > 0, "labels: {}: expected a model with classes, found one without",
                 parts_->folder);
