@@ -56,7 +56,8 @@ struct Progress {
   std::string_view note;  ///< "loss 2.31"
 };
 
-/// What a long call asks and tells on its way. Calls in several threads do not see each other's.
+/// What a long call asks and tells on its way. Calls in several threads do not see each other's. The functions must not
+/// call the library.
 struct Watch {
   /// Asked at least once a step or every 64 rows, in the thread of the call; true, or any number but 0, ends it. A
   /// training and a comparison then end after a checkpoint; other calls throw Stopped.
@@ -265,7 +266,7 @@ class Bundle {
 Bundle load(const std::string& folder, const LoadOptions& options = {});
 
 /// Writes a model with its tokenizer or preprocessing, class names and conventions as a model folder, which load()
-/// reads. A folder that holds another model is replaced. Throws InputError for a model in another library's format
+/// reads. A folder that holds another model of its kind is replaced. Throws InputError for a model in another library's format
 /// (mnemo convert), and for a folder that holds anything else.
 void save_model(const std::string& folder, const Bundle& model);
 

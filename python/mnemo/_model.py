@@ -38,7 +38,8 @@ def load(folder: str | os.PathLike[str], checkpoint: str | int = "", device: str
     check("load", {"checkpoint": str | int}, checkpoint=checkpoint)
     expect_text("load", device=str(device))
     with reading(folder) as given:
-        name = os.path.abspath(given)  # some of its files are read later, perhaps from another working folder
+        # Some of its files are read later, perhaps from another working folder.
+        name = os.path.join(os.getcwd(), given) if given else given
         return Model(_C.load(name, str(checkpoint), str(device)), name, str(checkpoint))
 
 

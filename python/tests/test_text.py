@@ -357,6 +357,22 @@ def test_a_loaded_model_is_that_of_its_folder_wherever_it_is_used(tmp_path, monk
     monkeypatch.chdir(tmp_path)
     assert model.classify(GOLDEN / "images/files/photo_7865c0.jpg") == expected
     assert pickle.loads(pickle.dumps(model)).folder == model.folder
+    monkeypatch.chdir(model.folder)
+    with pytest.raises(FileNotFoundError):
+        mnemo.load("")
+    (tmp_path / "deep/here").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "deep/here")
+    (tmp_path / "deep/model").symlink_to(model.folder)
+    monkeypatch.chdir(tmp_path)
+    assert mnemo.load("link/../model").classify(GOLDEN / "images/files/photo_7865c0.jpg") == expected
+
+
+def test_warnings_are_warnings_on_a_terminal(model, caplog, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with caplog.at_level("INFO", logger="mnemo"):
+        model.score("the \u4e2d")
+    warned = [one for one in caplog.records if "not in the model's vocabulary" in one.message]
+    assert len(warned) == 1 and warned[0].levelname == "WARNING" and "\x1b" not in warned[0].message
 
 
 def test_detectors_name_their_classes_and_find_what_is_finite():

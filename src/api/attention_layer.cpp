@@ -56,8 +56,8 @@ AttentionLayer::AttentionLayer(const AttentionLayerOptions& options)
 
 core::AttentionResult AttentionLayer::forward(const at::Tensor& x, const core::State& state, core::Mode mode,
                                               const at::Tensor& valid) const {
-  if (x.dim() != 3 || x.size(2) != dim_) {
-    throw base::ShapeError(fmt::format("attention layer: expected x [B,T,{}], found [{}]", dim_,
+  if (x.dim() != 3 || x.size(2) != dim_ || x.size(0) == 0 || x.size(1) == 0) {
+    throw base::ShapeError(fmt::format("attention layer: expected x [B,T,{}] with at least one row, found [{}]", dim_,
                                        fmt::join(x.sizes().begin(), x.sizes().end(), ",")));
   }
   core::AttendTable table({core::SpanKind::tokens, x.size(1)}, causal_ ? core::Rule::causal() : core::Rule::all());

@@ -246,11 +246,11 @@ bool Bundle::resets_segments() const { return parts_->conventions.resets_segment
 std::string Bundle::format() const { return parts_->format == nullptr ? "mnemo" : std::string(parts_->format->name); }
 
 std::vector<std::string> Bundle::labels(const std::string& task) const {
-  if (models::is_detector(parts_->options())) return bundle::class_names(parts_->folder);
-  if (is_images()) return bundle::head_named(parts_->heads(), task, "labels").labels;
-  base::require(parts_->model->num_classes() > 0, "labels: {}: expected a model with classes, found one without",
-                parts_->folder);
+  if (is_images() && !models::is_detector(parts_->options()))
+    return bundle::head_named(parts_->heads(), task, "labels").labels;
   const std::vector<bundle::ModelHead> heads{bundle::own_head(*parts_->model, parts_->folder)};
+  base::require(heads[0].num_classes > 0, "labels: {}: expected a model with classes, found one without",
+                parts_->folder);
   const std::vector<std::string>& names = bundle::head_named(heads, task, "labels").labels;
   return bundle::are_numbered(names) ? std::vector<std::string>() : names;
 }

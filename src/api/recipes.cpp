@@ -1,6 +1,7 @@
 #include <filesystem>
 
 #include "base/file_io.h"
+#include "base/log.h"
 #include "experiment/device.h"
 #include "mnemo.h"
 #include "models/model.h"
@@ -22,7 +23,7 @@ Training run_recipe(const std::string& recipe, const std::string& folder, const 
   if (!options.init.empty()) how.init = options.init;
   how.device = experiment::device_named(options.device);
   how.command = command;
-  how.shows_progress = static_cast<bool>(options.watch.progress);
+  how.shows_progress = static_cast<bool>(base::console()->on_progress);
   how.should_stop = options.watch.should_stop;
   if (options.on_evaluation) {
     how.on_evaluation = [&](const train::EvaluationPoint& point, const std::string&) {

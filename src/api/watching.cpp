@@ -7,10 +7,19 @@
 namespace mnemo {
 namespace {
 
+/// A console for what the watch asks; the rest goes where this thread's went.
 std::shared_ptr<base::Console> console_of(const Watch& watch) {
   if (!watch.log && !watch.progress) return nullptr;
-  const auto line = [log = watch.log](std::string_view text) { log(text.substr(0, text.find('\n'))); };
-  const auto console = watch.log ? std::make_shared<base::Console>(line) : std::make_shared<base::Console>();
+  const std::shared_ptr<base::Console> outer = base::console();
+  const auto line = [log = watch.log, outer](std::string_view text) {
+    if (log)
+      log(text.substr(0, text.find('\n')));
+    else
+      outer->write(base::LogLevel::info, text.substr(0, text.find('\n')));
+  };
+  const auto console = std::make_shared<base::Console>(line);
+  console->set_level(outer->level());
+  console->on_progress = outer->on_progress;
   if (watch.progress) {
     console->on_progress = [progress = watch.progress](const base::ProgressPoint& point) {
       progress({.job = point.job, .done = point.done, .total = point.total, .note = point.note});

@@ -45,12 +45,13 @@ std::string cut(std::string_view text, size_t columns) {
 
 }  // namespace
 
-Console::Console() : sink_(write_stderr), terminal_(stderr_is_terminal()) {}
+Console::Console() : sink_(write_stderr), terminal_(stderr_is_terminal()), to_stderr_(true) {}
 
 Console::Console(Sink sink, bool terminal) : sink_(std::move(sink)), terminal_(terminal) {}
 
 void Console::write(LogLevel level, std::string_view text) {
-  std::string line = level == LogLevel::warning ? styled("warning:", kWarningStyle, is_coloured(STDERR_FILENO)) + " "
+  std::string line = level == LogLevel::warning
+                         ? styled("warning:", kWarningStyle, to_stderr_ && is_coloured(STDERR_FILENO)) + " "
                      : level == LogLevel::debug ? "debug: "
                                                 : "";
   line += text;

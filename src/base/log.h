@@ -47,6 +47,7 @@ class Console {
   std::atomic<LogLevel> level_ = LogLevel::info;
   Sink sink_;
   bool terminal_;
+  bool to_stderr_ = false;  ///< and may be coloured
   std::string status_;
 };
 

@@ -244,10 +244,11 @@ void add_whole(const weights::ForeignFormat& format, const models::Model& model,
     tensors.emplace_back(std::string(kPrefix) + theirs, weights::to_theirs(format, {{name, tensor}}).front().second);
     saved.insert(theirs.substr(0, theirs.rfind('.')));
   }
-  base::require(unnamed.empty(),
-                "{}: PEFT has no place for tensors of Mnemo's own: {}; merge it into the model instead (without "
-                "--to peft)",
-                path, base::listed(unnamed, 4));
+  base::require(
+      unnamed.empty(),
+      "{}: PEFT has no place for Mnemo's own tensors, a tied embedding and factors of tables: {}; merge it into "
+      "the model instead (without --to peft)",
+      path, base::listed(unnamed, 4));
 }
 
 }  // namespace

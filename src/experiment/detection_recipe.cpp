@@ -10,6 +10,30 @@
 
 namespace mnemo::experiment {
 
+namespace {
+
+/// [data] of the run that made a detector; empty where there is none that can be read.
+base::Node data_beside(const bundle::Bundle& stored) {
+  try {
+    const std::optional<recipes::Recipe> own = own_recipe(stored);
+    if (own && own->task()->detects()) return own->data;
+  } catch (const base::InputError&) {  // the model can be used without it
+  }
+  return base::Node::table();
+}
+
+/// Whether a folder has the image that a file of COCO's annotations names first.
+bool holds_images(const std::string& folder, const std::string& annotations) {
+  const base::MappedFile file(annotations);
+  const std::string_view text = file.bytes();
+  const size_t key = text.find("\"file_name\""), open = text.find('"', text.find(':', key)),
+               close = text.find('"', open + 1);
+  if (key == std::string_view::npos || open == std::string_view::npos || close == std::string_view::npos) return false;
+  return base::path_exists(base::join_path(folder, std::string(text.substr(open + 1, close - open - 1))));
+}
+
+}  // namespace
+
 recipes::Recipe detection_recipe(const bundle::Bundle& stored, const std::string& path) {
   std::optional<base::Node> table = tasks::find_data(path);
   base::require(table && tasks::task_spec(*table)->detects(),
@@ -25,12 +49,12 @@ recipes::Recipe detection_recipe(const bundle::Bundle& stored, const std::string
   table->set("classes", std::move(names));
   table->set("splits", base::Node::array());
   // Where the images lie beside their annotations, and how corners are counted, are as they were in training.
-  const std::optional<recipes::Recipe> own = recipe_beside(stored.folder);
-  const base::Node data = own && own->task()->detects() ? own->data : base::Node::table();
+  const base::Node data = data_beside(stored);
   if (const base::Node* corners = data.find("corners")) table->set("corners", *corners);
-  if (const base::Node* images = data.find("image_folder"); images != nullptr && !images->as_string().empty()) {
+  if (const base::Node* images = data.find("image_folder");
+      images != nullptr && !images->as_string().empty() && !base::is_folder(path)) {
     const std::string& folder = images->as_string();
-    if (base::is_folder(folder.front() == '/' ? folder : base::join_path(base::parent_folder(path), folder)))
+    if (holds_images(folder.front() == '/' ? folder : base::join_path(base::parent_folder(path), folder), path))
       table->set("image_folder", folder);
   }
   // Training annotations are cleaned, held-out ones stay as they are: part `valid` is measured.

@@ -51,8 +51,10 @@ std::vector<data::Batch> cut(const std::vector<int64_t>& tokens, int64_t segment
   return segments;
 }
 
-std::vector<data::Batch> sample_of(const recipes::Recipe& recipe, int64_t row, int64_t segment_size) {
+std::vector<data::Batch> sample_of(const recipes::Recipe& recipe, const bundle::Bundle& stored, int64_t row,
+                                   int64_t segment_size) {
   Experiment experiment = make_experiment(recipe);
+  if (!stored.folder.empty()) require_same_vocabulary(stored.folder, experiment, "inspect: --sample");
   const int64_t batch = experiment.task->batch_size();
   base::require(row >= 0 && row < batch, "inspect: --sample: expected 0 to {} (the run's batch), found {}", batch - 1,
                 row);
@@ -79,7 +81,7 @@ InputSegments read_input(const InspectInput& input, const bundle::Bundle& stored
     base::require(
         recipe.has_value(),
         "inspect: --sample: the model is not in a run's folder, so its data are unknown; use --text or --tokens");
-    found.segments = sample_of(*recipe, *input.sample, segment_size);
+    found.segments = sample_of(*recipe, stored, *input.sample, segment_size);
   } else if (input.text) {
     base::require(tokenizer != nullptr, "inspect: --text: the model has no vocabulary; use --tokens or --sample");
     const std::vector<int32_t> ids = tokenizer->encode(*input.text, "inspect: --text", text::Unknown::warn);

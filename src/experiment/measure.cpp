@@ -155,7 +155,7 @@ Measured measure_images(const bundle::Bundle& stored, const data::ImageOptions& 
   }
   tasks::Images task(std::move(sets), images, {.eval_batch_size = options.batch, .eval_samples = INT64_MAX});
   task.share_evaluations(options.group);
-  warn_of_changed_data(task, base::write_options(images), stored);
+  warn_of_changed_data(task, base::write_options(images), wanted, stored);
   const Answering answering(stored.images(), head.name);
   const auto found = task.evaluate(*measured_model(stored, options), wanted);
   return {fmt::format("Images of `{}`, part {}, head {}.", what, *part, head.name), found->predictions, found->metrics,
@@ -203,7 +203,8 @@ std::optional<tasks::Evaluation> evaluated(const bundle::Bundle& stored, const r
   if (!task->endless()) settings.eval_samples = INT64_MAX;
   const auto loaded = task->load(stored.options(), settings);
   require_same_classes(loaded.shape.classes, stored);
-  warn_of_changed_data(*loaded.task, recipe.data, stored);
+  require_same_tokens(loaded.tokenizer.get(), stored);
+  warn_of_changed_data(*loaded.task, recipe.data, part, stored);
   loaded.task->share_evaluations(options.group);
   return loaded.task->evaluate(*measured_model(stored, options), part);
 }

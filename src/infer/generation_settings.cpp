@@ -1,6 +1,8 @@
 #include "infer/generation_settings.h"
 
 #include <algorithm>
+#include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,7 +37,7 @@ struct OtherSetting {
   bool is_neutral(const base::Node& file) const {
     const base::Node value = weights::member_or(file, key, base::Node());
     return value.is_null() || (value.is_array() && value.size() == 0) ||
-           (neutral && weights::TextConfig(file).number(key, 0.0) == *neutral);
+           (neutral && (value.is_int() || value.is_real()) && value.as_double() == *neutral);
   }
 };
 constexpr OtherSetting kOthers[] = {{"repetition_penalty", 1.0},
@@ -147,6 +149,14 @@ std::string settings_path(const std::string& folder, bool published) {
   return "";
 }
 
+/// Whether a file is asked about for the first time: every text of a model reads it, and one warning is enough.
+bool is_first(const std::string& path) {
+  static std::mutex mutex;
+  static std::set<std::string> seen;
+  const std::lock_guard lock(mutex);
+  return seen.insert(path).second;
+}
+
 }  // namespace
 
 std::optional<search::GenerationOptions> generation_settings(const bundle::Bundle& stored) {
@@ -174,9 +184,8 @@ std::vector<int64_t> end_tokens(const bundle::Bundle& stored) {
   for (const OtherSetting& other : kOthers) {
     if (!other.is_neutral(file)) others.push_back(fmt::format("'{}'", other.key));
   }
-  if (const base::Node words = weights::member_or(file, "bad_words_ids", base::Node()); !words.is_null())
-    others.emplace_back("'bad_words_ids'");
-  if (!others.empty())
+  if (!OtherSetting{"bad_words_ids"}.is_neutral(file)) others.emplace_back("'bad_words_ids'");
+  if (!others.empty() && is_first(path))
     base::log_warning("{}: of this file generate reads 'eos_token_id' alone; left aside: {}", path,
                       base::listed(others, 4));
   const base::Node end = weights::member_or(file, "eos_token_id", base::Node::array());

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <mutex>
+
 #include "base/error.h"
 #include "base/printable.h"
 #include "core/mapped_tensor.h"
@@ -46,10 +48,12 @@ TextSession open_text(const bundle::Bundle& bundle, const GenerateOptions& optio
                                                    ? engines->get(model, precision, "generate", options.kv_precision)
                                                    : make_engine(model, precision, "generate", options.kv_precision);
   if (!engine) {
-    // The model reads its weights for every token.
+    // The model reads its weights for every token. Several threads may open a text at once.
+    static std::mutex taking;
+    const std::lock_guard lock(taking);
     for (const layers::Parameter& parameter : model->parameters().all()) {
       at::Tensor handle = parameter.tensor;
-      handle.set_data(core::owned(handle));
+      if (core::is_mapped(handle)) handle.set_data(core::owned(handle));
     }
   }
   Session session = engine ? Session(engine, options) : Session(model, options);

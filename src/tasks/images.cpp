@@ -143,8 +143,8 @@ Evaluation Images::measure(const core::Model& model, const std::shared_ptr<const
     top5.add(static_cast<int64_t>(counts[2]), static_cast<int64_t>(counts[3]));
     likelihood.add(counts[4], static_cast<int64_t>(counts[5]));
   }
-  base::require(accuracy.total() > 0, "{}: none of the {} can be read", set->name(0),
-                base::counted(std::min(samples, set->size()), "image"));
+  base::require(accuracy.total() > 0, "evaluation: none of the {} can be read, from {} on",
+                base::counted(std::min(samples, set->size()), "image"), set->name(0));
   Evaluation found{{{"accuracy", accuracy.value()}}, accuracy.total()};
   if (top5.total() > 0) found.metrics.emplace_back("top5_accuracy", top5.value());
   found.metrics.emplace_back("nll", likelihood.nll());

@@ -1,4 +1,5 @@
 // Detectors on the command line: data, train, eval, detect, and a backbone trained for classification.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -128,6 +129,21 @@ TEST_F(Detectors, AreMeasuredWithTheFolderOfTheirRun) {
   std::filesystem::copy(objects_, folder_ / "instances_more.json");
   const Finished measured = run({"eval", run_folder, "--data", folder_ / "instances_more.json"});
   EXPECT_EQ(measured.status, 0) << measured.err;
+  // Others lie where they usually do.
+  std::string others = content(objects_);
+  for (size_t at = 0; (at = others.find(".jpg\"", at)) != std::string::npos; at += 7) others.insert(at, "_b");
+  write(folder_ / "instances_others.json", others);
+  std::filesystem::create_directory(folder_ / "others");
+  for (int i = 0; i < 8; ++i)
+    std::filesystem::copy(folder_ / fmt::format("elsewhere/pictures/{}.jpg", i),
+                          folder_ / fmt::format("others/{}_b.jpg", i));
+  const Finished usual = run({"eval", run_folder, "--data", folder_ / "instances_others.json"});
+  EXPECT_EQ(usual.status, 0) << usual.err;
+  // The model alone needs no recipe.
+  write(run_folder + "/recipe.toml", "nonsense = [");
+  const Finished alone = run({"detect", run_folder + "/model", "--data", folder_ / "instances_others.json", "--results",
+                              folder_ / "found.json"});
+  EXPECT_EQ(alone.status, 0) << alone.err;
 }
 
 TEST_F(Detectors, RefuseWhatDoesNotFit) {

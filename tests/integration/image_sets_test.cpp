@@ -122,7 +122,15 @@ TEST_F(ImageSets, ADrawnPartOfChangedImagesIsNotHeldOut) {
   std::filesystem::remove(std::filesystem::directory_iterator(folder_ / "set/train/bee")->path());
   const Result after = run({"eval", folder_ / "run"});
   EXPECT_EQ(after.status, 0);
-  EXPECT_NE(after.err.find("the training data have changed since the run"), std::string::npos) << after.err;
+  const std::string changed = "the training data have changed since the run";
+  EXPECT_NE(after.err.find(changed), std::string::npos) << after.err;
+  EXPECT_EQ(run({"eval", folder_ / "run", "--part", "train"}).err.find(changed), std::string::npos);
+  base::write_file_atomic(folder_ / "run/step-00000006/data.safetensors", "damaged");
+  EXPECT_EQ(run({"eval", folder_ / "run"}).status, 0);
+  // A part of its own stays as it is.
+  train("own", {"--set", "data.valid_fraction=0"});
+  std::filesystem::remove(std::filesystem::directory_iterator(folder_ / "set/train/ant")->path());
+  EXPECT_EQ(run({"eval", folder_ / "own"}).err.find(changed), std::string::npos);
 }
 
 TEST_F(ImageSets, ClassesHaveNamesOfOneLine) {

@@ -152,6 +152,22 @@ TEST_F(Library, AStoppedTrainingGoesOn) {
   EXPECT_TRUE(holds(log, "resuming after step 2|")) << log;
 }
 
+// An inner watch changes what it names; the rest goes where the outer one says.
+TEST_F(Library, WatchesAreNested) {
+  int lines = 0, points = 0, inner_lines = 0, inner_points = 0;
+  const Watching outer({.log = [&](auto) { ++lines; }, .progress = [&](const Progress&) { ++points; }});
+  const std::vector<std::string> set = {"data.train=\"" + text_ + "\""};
+  train_model(recipe_, {.out = folder_ / "a", .set = set, .watch = {.log = [&](auto) { ++inner_lines; }}});
+  EXPECT_EQ(lines, 0);
+  EXPECT_GT(inner_lines, 0);
+  EXPECT_EQ(points, 6);
+  train_model(recipe_,
+              {.out = folder_ / "b", .set = set, .watch = {.progress = [&](const Progress&) { ++inner_points; }}});
+  EXPECT_GT(lines, 0);
+  EXPECT_EQ(points, 6);
+  EXPECT_EQ(inner_points, 6);
+}
+
 TEST_F(Library, SamplesAndScoresAsTheCommandDoes) {
   const std::string folder = trained("run");
   const Bundle model = load(folder);

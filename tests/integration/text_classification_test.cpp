@@ -58,6 +58,33 @@ TEST_F(TextTraining, AnEncoderLearnsToClassifyTexts) {
   EXPECT_TRUE(holds(other.err, "class 0 of the model is \"1\", of the data \"0\"")) << other.err;
 }
 
+// Numbers of words are those of the model, whatever the run's data are now.
+TEST_F(TextTraining, ARunWhoseWordsHaveChangedIsNotMeasured) {
+  const std::string texts = table("train.tsv", false);
+  const std::string recipe = R"(
+[data]
+type = "text_classification"
+unit = "words"
+valid_fraction = 0.0
+[model]
+head = { type = "classification", pool = "mean" }
+backbone = { type = "encoder", num_layers = 1, dim = 8, num_heads = 2 }
+)" + train_table(2, 16, 0.005);
+  const std::string out = folder_ / "run";
+  const Finished trained = train(recipe, {"data.train=" + texts, "data.valid=" + texts}, out);
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_EQ(run({"eval", out}).status, 0);
+  EXPECT_EQ(run({"inspect", out, "--sample", "0"}).status, 0);
+  std::string more = content(texts);
+  for (int i = 0; i < 90; ++i) more += "good good good w13\t1\n";
+  write(texts, more);
+  const Finished changed = run({"eval", out}), seen = run({"inspect", out, "--sample", "0"});
+  EXPECT_EQ(changed.status, 2);
+  EXPECT_TRUE(holds(changed.err, "their vocabulary is not the model's")) << changed.err;
+  EXPECT_EQ(seen.status, 2);
+  EXPECT_TRUE(holds(seen.err, "its vocabulary is not that of the recipe's data")) << seen.err;
+}
+
 TEST_F(TextTraining, AnEncoderWithoutAHeadGetsOne) {
   const std::string bert = published("bert_mlm_published_names"), texts = table("train.tsv", false);
   base::Node config = base::parse_json(content(bert + "/config.json"), "config.json");

@@ -75,6 +75,18 @@ TEST(AttentionLayer, RegistersItsParametersWithAModule) {
   for (const auto& [name, tensor] : module.parameters) EXPECT_TRUE(tensor.grad().defined()) << name;
 }
 
+TEST(AttentionLayer, TakesAtLeastOneRow) {
+  for (const char* attention : {"softmax", "linear", "lsh", "abc"}) {
+    const AttentionLayer layer({.attention = attention, .dim = 8, .num_heads = 2});
+    for (const auto& [batch, rows] : {std::pair<int64_t, int64_t>{2, 0}, {0, 3}})
+      expect_error<base::ShapeError>(
+          [&, batch = batch, rows = rows] {
+            layer.forward(at::zeros({batch, rows, 8}), layer.initial_state(batch));
+          },
+          {"at least one row"});
+  }
+}
+
 TEST(AttentionLayer, RefusesWhatItIsNot) {
   const base::Node cache = base::Node::table({{"type", "segment_cache"}, {"mem_len", 4}});
   expect_error<base::InputError>([&] { AttentionLayer({.memory = {cache}}); }, {"segment_cache", "layer_stack"});

@@ -41,6 +41,15 @@ TEST(Log, WritesLinesOfItsLevelAndAbove) {
   EXPECT_EQ(log.take(), "");
 }
 
+// A program that takes the lines looks for "warning: ".
+TEST(Log, WarningsHaveAColourOnStderrAlone) {
+  Captured log(true);
+  set_colour(Colour::always);
+  log_warning("x");
+  set_colour(Colour::automatic);
+  EXPECT_EQ(log.take(), "warning: x\n");
+}
+
 TEST(Log, LinesGoAboveTheStatusLineOfATerminal) {
   Captured log(true);
   set_status_line("50 %");

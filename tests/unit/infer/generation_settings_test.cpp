@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/log.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/temporary_folder.h"
 
@@ -38,6 +39,19 @@ TEST_F(PublishedFolder, SaysWhichTokensEndItsTexts) {
     write("generation_config.json", none);
     EXPECT_EQ(ends(true), EndIds{}) << none;
   }
+}
+
+// Whatever else the file says is left aside, with one warning.
+TEST_F(PublishedFolder, OtherSettingsAreToldOnce) {
+  std::string log;
+  const base::ConsoleScope scope(std::make_shared<base::Console>([&](std::string_view line) { log += line; }));
+  write("generation_config.json",
+        R"({"eos_token_id": 3, "repetition_penalty": "1.1", "guidance_scale": true, "bad_words_ids": [],
+            "suppress_tokens": [5], "num_beam_groups": 1})");
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(ends(true), EndIds{3});
+  EXPECT_NE(log.find("left aside: 'repetition_penalty', 'guidance_scale', 'suppress_tokens'\n"), std::string::npos)
+      << log;
+  EXPECT_EQ(log.find("warning"), log.rfind("warning")) << log;
 }
 
 TEST_F(PublishedFolder, MistakesInItsEndTokensAreTold) {
