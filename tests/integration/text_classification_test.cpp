@@ -65,7 +65,6 @@ TEST_F(TextTraining, ARunWhoseWordsHaveChangedIsNotMeasured) {
 [data]
 type = "text_classification"
 unit = "words"
-valid_fraction = 0.0
 [model]
 head = { type = "classification", pool = "mean" }
 backbone = { type = "encoder", num_layers = 1, dim = 8, num_heads = 2 }
@@ -75,7 +74,16 @@ backbone = { type = "encoder", num_layers = 1, dim = 8, num_heads = 2 }
   ASSERT_EQ(trained.status, 0) << trained.err;
   EXPECT_EQ(run({"eval", out}).status, 0);
   EXPECT_EQ(run({"inspect", out, "--sample", "0"}).status, 0);
+  // A part of its own is held out still where texts come twice.
   std::string more = content(texts);
+  more += more.substr(more.find('\n') + 1);
+  const std::string valid = folder_ / "valid.tsv";
+  std::filesystem::copy(texts, valid);
+  ASSERT_EQ(train(recipe, {"data.train=" + texts, "data.valid=" + valid}, folder_ / "other").status, 0);
+  write(texts, more);
+  const Finished twice = run({"eval", folder_ / "other"});
+  EXPECT_EQ(twice.status, 0) << twice.err;
+  EXPECT_FALSE(holds(twice.err, "have changed")) << twice.err;
   for (int i = 0; i < 90; ++i) more += "good good good w13\t1\n";
   write(texts, more);
   const Finished changed = run({"eval", out}), seen = run({"inspect", out, "--sample", "0"});

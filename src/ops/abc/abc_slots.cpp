@@ -6,6 +6,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -32,7 +33,8 @@ class Clusters {
         sums_(sums, sums + clusters * width),
         counts_(counts, counts + clusters),
         squares_(clusters),
-        dots_(clusters) {
+        dots_(clusters),
+        sizes_(clusters) {
     for (int64_t j = 0; j < n_; ++j) squares_[j] = inner_product(sum(j), sum(j), width_);
   }
 
@@ -53,16 +55,21 @@ class Clusters {
     matrix_vector<T>(sums_.data(), key, nullptr, dots_.data(), n_, width_);
     // |m - key|^2 = |m|^2 - 2 m.key + |key|^2; the last term is the same for all clusters.
     int64_t nearest = 0;
-    T least = std::numeric_limits<T>::infinity();
     for (int64_t j = 0; j < n_; ++j) {
-      const T distance = (squares_[j] / counts_[j] - T(2) * dots_[j]) / counts_[j];
-      if (distance < least) least = distance, nearest = j;
+      const T square = squares_[j] / (counts_[j] * counts_[j]), twice = T(2) * dots_[j] / counts_[j];
+      dots_[j] = square - twice;
+      sizes_[j] = square + std::abs(twice);
+      if (dots_[j] < dots_[nearest]) nearest = j;
+    }
+    const T most = dots_[nearest] + T(kTie) * std::numeric_limits<T>::epsilon() * sizes_[nearest];
+    for (int64_t j = 0; j < nearest; ++j) {
+      if (dots_[j] <= most) return j;
     }
     return nearest;
   }
 
   int64_t n_, width_;
-  std::vector<T> sums_, counts_, squares_, dots_;
+  std::vector<T> sums_, counts_, squares_, dots_, sizes_;
 };
 
 }  // namespace

@@ -16,9 +16,13 @@ at::Tensor random_slots(const at::Tensor& numbers, int64_t slots, uint64_t seed,
 /// The random slot of one number.
 int64_t random_slot(int64_t number, int64_t slots, uint64_t seed, uint64_t layer);
 
+/// Distances that differ by less than this many roundings of their terms count as equal: equal tokens found several
+/// clusters, and rounding, which a batch changes, must not choose among those.
+inline constexpr double kTie = 64;
+
 /// Online k-means (MacQueen 1967): each key joins the first empty cluster or, if there is none, the cluster with the
-/// nearest mean of its members so far, the first among equals. Loops over rows on the CPU (tensors on other devices are
-/// copied there).
+/// nearest mean of its members so far, the first among equals (kTie). Loops over rows on the CPU (tensors on other
+/// devices are copied there).
 ///   keys [B,T,D]  sums [B,n,D] and counts [B,n] of earlier members  valid bool [B,T], undefined = all: other
 ///   keys join no cluster
 /// Returns int64 [B,T], 0 if not valid. Has no gradient.

@@ -4,6 +4,8 @@
 
 #include <limits>
 
+#include "ops/abc/abc_slots.h"
+
 namespace mnemo::ops {
 namespace {
 
@@ -103,12 +105,18 @@ at::Tensor nearest_means_naive(const at::Tensor& keys, const at::Tensor& sums, c
                                const at::Tensor& valid) {
   const at::NoGradGuard no_grad;
   at::Tensor sum = sums.clone(), count = counts.clone();
+  const double epsilon = keys.scalar_type() == at::kDouble ? std::numeric_limits<double>::epsilon()
+                                                           : std::numeric_limits<float>::epsilon();
   const at::Tensor numbers = at::arange(sums.size(1), counts.options().dtype(at::kLong).requires_grad(false));
   std::vector<at::Tensor> chosen;
   for (int64_t t = 0; t < keys.size(1); ++t) {
     const at::Tensor key = keys.narrow(1, t, 1);
-    const at::Tensor distance = (sum / count.clamp_min(1).unsqueeze(-1) - key).square().sum(-1);
-    const at::Tensor slot = distance.masked_fill(count <= 0, -1.0).argmin(1);  // empty ones come first
+    const at::Tensor mean = sum / count.clamp_min(1).unsqueeze(-1), distance = (mean - key).square().sum(-1),
+                     size = (mean.square().sum(-1) + 2 * (mean * key).sum(-1).abs()) * (kTie * epsilon);
+    const at::Tensor nearest = distance.argmin(1, true), most = (distance + size).gather(1, nearest);
+    const at::Tensor slot = at::logical_or(count <= 0, at::logical_and((count > 0).all(1, true), distance <= most))
+                                .to(at::kByte)
+                                .argmax(1);  // the first empty one, or the first of the nearest
     const at::Tensor real = valid.defined() ? valid.select(1, t) : at::ones_like(slot, at::kBool);
     const at::Tensor joins = ((numbers == slot.unsqueeze(1)).logical_and(real.unsqueeze(1))).to(sum.scalar_type());
     sum = sum + joins.unsqueeze(-1) * key;

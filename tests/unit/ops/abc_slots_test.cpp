@@ -64,5 +64,22 @@ TEST(NearestMeans, EmptyClustersAreFilledFirstThenTheNearestMeanWins) {
   EXPECT_TRUE(at::equal(found, at::tensor(std::vector<int64_t>{0, 1, 2, 2, 1, 1}, at::kLong).view({1, 6})));
 }
 
+// Two clusters that equal tokens have founded have equal means but for rounding.
+TEST(NearestMeans, RoundingChoosesNoCluster) {
+  Numbers numbers(5);
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    const at::Tensor one = numbers.normal({1, 1, 6}), other = numbers.normal({1, 1, 6});
+    const at::Tensor keys = at::cat({one, one, other, one, one, one, other, one, other, one, one, one}, 1);
+    const at::Tensor expected = at::tensor(std::vector<int64_t>{0, 1, 2, 0, 0, 0, 2, 0, 2, 0, 0, 0}, at::kLong);
+    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+      const at::Tensor noise = 1 + numbers.normal({1, 12, 6}) * (type == at::kFloat ? 1e-7 : 1e-16);
+      const at::Tensor rounded = (keys * noise).to(type), none = at::zeros({1, 3}, type),
+                       sums = at::zeros({1, 3, 6}, type);
+      EXPECT_TRUE(at::equal(nearest_means(rounded, sums, none, {})[0], expected)) << repeat;
+      EXPECT_TRUE(at::equal(nearest_means_naive(rounded, sums, none, {})[0], expected)) << repeat;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mnemo::ops::abc_slots_test
