@@ -65,6 +65,7 @@ TEST_F(TextTraining, ARunWhoseWordsHaveChangedIsNotMeasured) {
 [data]
 type = "text_classification"
 unit = "words"
+valid_fraction = 0.25
 [model]
 head = { type = "classification", pool = "mean" }
 backbone = { type = "encoder", num_layers = 1, dim = 8, num_heads = 2 }
