@@ -266,8 +266,8 @@ class Bundle {
 Bundle load(const std::string& folder, const LoadOptions& options = {});
 
 /// Writes a model with its tokenizer or preprocessing, class names and conventions as a model folder, which load()
-/// reads. A folder that holds another model of its kind is replaced. Throws InputError for a model in another library's format
-/// (mnemo convert), and for a folder that holds anything else.
+/// reads. A folder that holds another model of its kind is replaced. Throws InputError for a model in another library's
+/// format (mnemo convert), and for a folder that holds anything else.
 void save_model(const std::string& folder, const Bundle& model);
 
 /// Parameters, state, attention and cost of a model folder, a run folder, a checkpoint or a recipe.
