@@ -56,8 +56,7 @@ struct Progress {
   std::string_view note;  ///< "loss 2.31"
 };
 
-/// What a long call asks and tells on its way. Calls in several threads do not see each other's. The functions must not
-/// call the library.
+/// Callbacks of a long call. Calls in several threads do not see each other's. A callback must not call the library.
 struct Watch {
   /// Asked at least once a step or every 64 rows, in the thread of the call; true, or any number but 0, ends it. A
   /// training and a comparison then end after a checkpoint; other calls throw Stopped.

@@ -11,13 +11,10 @@ namespace {
 std::shared_ptr<base::Console> console_of(const Watch& watch) {
   if (!watch.log && !watch.progress) return nullptr;
   const std::shared_ptr<base::Console> outer = base::console();
-  const auto line = [log = watch.log, outer](std::string_view text) {
-    if (log)
-      log(text.substr(0, text.find('\n')));
-    else
-      outer->write(base::LogLevel::info, text.substr(0, text.find('\n')));
-  };
-  const auto console = std::make_shared<base::Console>(line);
+  auto log = watch.log;
+  if (!log) log = [outer](std::string_view line) { outer->write(base::LogLevel::info, line); };
+  const auto console = std::make_shared<base::Console>(
+      [log](std::string_view text) { log(text.substr(0, text.find('\n'))); });
   console->set_level(outer->level());
   console->on_progress = outer->on_progress;
   if (watch.progress) {

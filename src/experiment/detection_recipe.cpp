@@ -2,9 +2,9 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
-#include "bundle/class_names.h"
 #include "bundle/detection_input.h"
 #include "experiment/experiment.h"
+#include "experiment/same_data.h"
 #include "models/model.h"
 #include "tasks/registry.h"
 
@@ -44,9 +44,6 @@ recipes::Recipe detection_recipe(const bundle::Bundle& stored, const std::string
   const base::Node keys = base::write_options(reads);
   for (const auto& [key, value] : keys.members())
     table->set(key, key == "shorter" ? base::Node::array({value.as_int()}) : value);
-  base::Node names = base::Node::array();
-  for (const std::string& name : bundle::class_names(stored.folder)) names.push_back(name);
-  table->set("classes", std::move(names));
   table->set("splits", base::Node::array());
   // Where the images lie beside their annotations, and how corners are counted, are as they were in training.
   const base::Node data = data_beside(stored);
@@ -61,7 +58,7 @@ recipes::Recipe detection_recipe(const bundle::Bundle& stored, const std::string
   table->set("valid", table->at("train"));
   base::Node root = base::Node::table({{"data", std::move(*table)}});
   root.set("model", base::write_options(stored.options()));
-  return recipes::read_recipe(root);
+  return with_own_classes(recipes::read_recipe(root), stored);
 }
 
 }  // namespace mnemo::experiment

@@ -47,6 +47,9 @@ void require_no_text_options(const MeasureOptions& options) {
                 "texts of language models");
 }
 
+/// Whether this process warns: of several, the first.
+bool tells(const MeasureOptions& options) { return !options.group || options.group->rank() == 0; }
+
 /// What is evaluated: the stored model, or the same with another memory.
 std::shared_ptr<const core::Model> measured_model(const bundle::Bundle& stored, const MeasureOptions& options) {
   std::shared_ptr<const core::Model> model = stored.model;
@@ -155,7 +158,7 @@ Measured measure_images(const bundle::Bundle& stored, const data::ImageOptions& 
   }
   tasks::Images task(std::move(sets), images, {.eval_batch_size = options.batch, .eval_samples = INT64_MAX});
   task.share_evaluations(options.group);
-  warn_of_changed_data(task, base::write_options(images), wanted, stored);
+  if (tells(options)) warn_of_changed_data(task, base::write_options(images), wanted, stored);
   const Answering answering(stored.images(), head.name);
   const auto found = task.evaluate(*measured_model(stored, options), wanted);
   return {fmt::format("Images of `{}`, part {}, head {}.", what, *part, head.name), found->predictions, found->metrics,
@@ -189,10 +192,9 @@ bool is_of(const std::optional<recipes::Recipe>& recipe) {
 }
 
 /// A part of a recipe's data, by its task.
-std::optional<tasks::Evaluation> evaluated(const bundle::Bundle& stored, const recipes::Recipe& asked,
+std::optional<tasks::Evaluation> evaluated(const bundle::Bundle& stored, const recipes::Recipe& recipe,
                                            const MeasureOptions& options, data::Part part) {
   require_no_text_options(options);
-  const recipes::Recipe recipe = with_own_classes(asked, stored);
   const auto task = recipe.task();
   // Generated tasks have no end; a file or a set of expressions is measured whole.
   tasks::TaskSettings settings = recipe.task_settings();
@@ -204,7 +206,7 @@ std::optional<tasks::Evaluation> evaluated(const bundle::Bundle& stored, const r
   const auto loaded = task->load(stored.options(), settings);
   require_same_classes(loaded.shape.classes, stored);
   require_same_tokens(loaded.tokenizer.get(), stored);
-  warn_of_changed_data(*loaded.task, recipe.data, part, stored);
+  if (tells(options)) warn_of_changed_data(*loaded.task, recipe.data, part, stored);
   loaded.task->share_evaluations(options.group);
   return loaded.task->evaluate(*measured_model(stored, options), part);
 }
@@ -272,7 +274,7 @@ Measured measure_pairs(const bundle::Bundle& stored, const MeasureOptions& optio
   if (translation.translated > 0) translation.generation = published_search(stored, recipe);
   data::PairCorpus corpus = data::read_pair_set(pairs, *options.data, infer::vocabularies_of(stored));
   const int64_t left_out = corpus.train.left_out();
-  if (left_out > 0 && (!options.group || options.group->rank() == 0))
+  if (left_out > 0 && tells(options))
     base::log_warning("{}: pairs left out: {}", *options.data, corpus.train.why_left_out(pairs));
   tasks::Translation task(std::move(corpus), translation);
   task.share_evaluations(options.group);
@@ -300,7 +302,7 @@ Measured measure_labelled(const bundle::Bundle& stored, const MeasureOptions& op
   const data::LabelledSets texts = classifier.encode(
       {.train = std::move(read.texts), .valid = {}, .test = {}, .labels = std::move(labels)});
   const TextClassifier::ReadCount count{texts.train->num_read(), texts.train->num_unknown(), texts.train->num_cut()};
-  if (!options.group || options.group->rank() == 0) classifier.report_left_out(count, *options.data);
+  if (tells(options)) classifier.report_left_out(count, *options.data);
   tasks::Classification task(texts, reading);
   task.share_evaluations(options.group);
   const auto found = task.evaluate(*measured_model(stored, options), data::Part::train);
@@ -354,7 +356,7 @@ Measured measure_detector(const bundle::Bundle& stored, const MeasureOptions& op
                 "eval: {} is not in a run's folder, so its data are unknown; give a file of "
                 "COCO instances, or a folder of annotated images, with --data",
                 stored.folder);
-  if (options.data) recipe = detection_recipe(stored, *options.data);
+  recipe = options.data ? detection_recipe(stored, *options.data) : with_own_classes(*recipe, stored);
   const std::string name = options.part.value_or("valid");
   const auto found = evaluated(stored, *recipe, options, data::part_of(name, "eval: --part"));
   base::require(found.has_value(), "{}: has no {} part; {}", recipe->data.at("train").as_string(), name, kOtherPart);
@@ -401,8 +403,7 @@ Measured measure_any(const bundle::Bundle& stored, const MeasureOptions& options
 
 Measured measure(const bundle::Bundle& stored, const MeasureOptions& options) {
   options.validate();
-  if (stored.model->sees_ahead() && (!options.group || options.group->rank() == 0))
-    base::log_warning("eval: {}", models::kSeesAheadNotice);
+  if (stored.model->sees_ahead() && tells(options)) base::log_warning("eval: {}", models::kSeesAheadNotice);
   Measured measured = measure_any(stored, options);
   for (const auto& [name, value] : measured.metrics) {
     if (!std::isfinite(value))

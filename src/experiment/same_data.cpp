@@ -37,7 +37,7 @@ void require_same_tokens(const text::Tokenizer* found, const bundle::Bundle& sto
 
 recipes::Recipe with_own_classes(recipes::Recipe recipe, const bundle::Bundle& stored) {
   const std::vector<std::string> own = bundle::class_names(stored.folder);
-  if (!recipe.task()->detects() || own.empty()) return recipe;
+  if (own.empty()) return recipe;
   base::Node names = base::Node::array();
   for (const std::string& name : own) names.push_back(name);
   recipe.data.set("classes", std::move(names));

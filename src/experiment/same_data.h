@@ -18,7 +18,7 @@ void require_same_classes(const std::vector<std::string>& found, const bundle::B
 /// Throws InputError for data whose vocabulary is not the model's any more. found: null for data without one.
 void require_same_tokens(const text::Tokenizer* found, const bundle::Bundle& stored);
 
-/// The recipe; a detector's with the classes of the model, by whose names annotations are matched.
+/// A detector's recipe with the classes of the model, by whose names annotations are matched.
 recipes::Recipe with_own_classes(recipes::Recipe recipe, const bundle::Bundle& stored);
 
 /// Warns where the run's training data have changed and `part` is drawn from them: it may then hold samples that the

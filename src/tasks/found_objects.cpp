@@ -80,11 +80,11 @@ std::vector<std::vector<FoundObject>> find_objects(const core::Model& model, con
                                                    const ObjectLimits& limits) {
   const at::NoGradGuard no_grad;
   const heads::DetectorHead& head = heads::detector_head(model, "detect");
-  const at::ScalarType type = core::as_input(model, images.pixels.narrow(0, 0, 0)).scalar_type();
-  base::require(type == at::kFloat || type == at::kDouble,
-                "detect: expected a model of float32 or float64 numbers, found {}", c10::toString(type));
   core::Segment segment;
   segment.pixels = core::as_input(model, images.pixels);
+  const at::ScalarType type = segment.pixels.scalar_type();
+  base::require(type == at::kFloat || type == at::kDouble,
+                "detect: expected a model of float32 or float64 numbers, found {}", c10::toString(type));
   segment.valid = real_pixels(segment.pixels, images.sizes);
   segment.mode = core::Mode::evaluate;
   const core::StepResult step = model.forward(segment, model.initial_state(segment.pixels.size(0)));

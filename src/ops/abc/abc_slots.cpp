@@ -33,8 +33,7 @@ class Clusters {
         sums_(sums, sums + clusters * width),
         counts_(counts, counts + clusters),
         squares_(clusters),
-        dots_(clusters),
-        sizes_(clusters) {
+        dots_(clusters) {
     for (int64_t j = 0; j < n_; ++j) squares_[j] = inner_product(sum(j), sum(j), width_);
   }
 
@@ -55,13 +54,13 @@ class Clusters {
     matrix_vector<T>(sums_.data(), key, nullptr, dots_.data(), n_, width_);
     // |m - key|^2 = |m|^2 - 2 m.key + |key|^2; the last term is the same for all clusters.
     int64_t nearest = 0;
+    T terms = 0;  // of the least distance
     for (int64_t j = 0; j < n_; ++j) {
       const T square = squares_[j] / (counts_[j] * counts_[j]), twice = T(2) * dots_[j] / counts_[j];
       dots_[j] = square - twice;
-      sizes_[j] = square + std::abs(twice);
-      if (dots_[j] < dots_[nearest]) nearest = j;
+      if (j == 0 || dots_[j] < dots_[nearest]) nearest = j, terms = square + std::abs(twice);
     }
-    const T most = dots_[nearest] + T(kTie) * std::numeric_limits<T>::epsilon() * sizes_[nearest];
+    const T most = dots_[nearest] + T(kTie) * std::numeric_limits<T>::epsilon() * terms;
     for (int64_t j = 0; j < nearest; ++j) {
       if (dots_[j] <= most) return j;
     }
@@ -69,7 +68,7 @@ class Clusters {
   }
 
   int64_t n_, width_;
-  std::vector<T> sums_, counts_, squares_, dots_, sizes_;
+  std::vector<T> sums_, counts_, squares_, dots_;
 };
 
 }  // namespace
