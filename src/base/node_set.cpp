@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <variant>
@@ -13,7 +14,7 @@ namespace {
 constexpr size_t kMaxParts = 64;
 constexpr size_t kMaxAssignment = size_t{1} << 20;
 
-/// One part of "memory[0].mem_len": a name, or an index. A number between dots can be either.
+/// One part of "memory[0].mem_len": a name, in quotes if it has a dot, or an index. A number between dots can be either.
 struct Part {
   std::string name;
   bool bracket = false;
@@ -66,8 +67,10 @@ class Assignment {
 
   std::string key() const {
     std::string key;
-    for (const Part& part : parts_)
-      key += !key.empty() && part.index() ? "[" + part.name + "]" : (key.empty() ? "" : ".") + part.name;
+    for (const Part& part : parts_) {
+      const std::string name = std::ranges::all_of(part.name, is_name_character) ? part.name : '"' + part.name + '"';
+      key += !key.empty() && part.index() ? "[" + part.name + "]" : (key.empty() ? "" : ".") + name;
+    }
     return key;
   }
 
@@ -100,7 +103,13 @@ class Assignment {
     bool expect_name = true;
     for (size_t i = 0; i < path.size();) {
       const size_t start = i;
-      if (expect_name) {
+      if (expect_name && path[i] == '"') {
+        i = path.find('"', start + 1);
+        if (i == std::string_view::npos) fail("'\"' is missing after {}", in_quotes(path.substr(start), '\''));
+        parts_.push_back({std::string(path.substr(start + 1, i - start - 1)), false});
+        expect_name = false;
+        ++i;
+      } else if (expect_name) {
         while (i < path.size() && is_name_character(path[i])) ++i;
         if (i == start) fail("expected a name at {}", in_quotes(path.substr(i), '\''));
         parts_.push_back({std::string(path.substr(start, i - start)), false});

@@ -50,6 +50,11 @@ void require_not_swept(const base::Node& root, const std::vector<std::string>& a
                        const std::vector<RecipeStudy>& studies) {
   for (const std::string& assignment : assignments) {
     const std::string key = key_of(assignment);
+    for (size_t s = 0; s < studies.size() && key.starts_with("sweep."); ++s) {
+      const std::string own = fmt::format("study[{}].{}", s, key);
+      base::require(base::find_at(root, own) == nullptr, "--set: '{}': the study '{}' has its own; expected '{}'", key,
+                    studies[s].name, own);
+    }
     for (size_t s = 0; s < studies.size() && !changes_study(assignment); ++s) {
       const std::string own_seeds = fmt::format("study[{}].sweep.seeds", s);
       base::require(key != "train.seed" || studies[s].sweep.seeds.empty(),
@@ -65,9 +70,10 @@ void require_not_swept(const base::Node& root, const std::vector<std::string>& a
           if (axis.values.size() < 2 || swept.find('.') == swept.npos) continue;  // the name of a tie
           const std::string plain = base::assigned_key(swept + "=");
           if ((!is_inside(key, plain) && !is_inside(plain, key))) continue;
-          std::string list;  // a key in quotes cannot be set
+          std::string list;
           for (const std::string& start : {fmt::format("study[{}].sweep.", s), std::string("sweep.")})
-            if (list.empty() && base::find_at(root, start + swept) != nullptr) list = start + swept;
+            for (const std::string& written : {swept, '"' + swept + '"'})
+              if (list.empty() && base::find_at(root, start + written) != nullptr) list = start + written;
           base::input_error("--set: '{}': the study '{}' sweeps over '{}'; expected {}, or --variant for one of them",
                             key, studies[s].name, swept,
                             list.empty() ? "another list in a copy of the recipe"

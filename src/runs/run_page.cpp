@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <ctime>
@@ -165,13 +166,15 @@ Charts charts_of(const RunPageContent& content) {
   const tasks::MetricInfo& metric = content.metric;
   Curve held_out;
   for (const train::EvaluationPoint& point : history.evaluations)
-    held_out.push_back({point.step, point.tokens, point.seconds, point.evaluation.at(metric.name)});
+    held_out.push_back({point.step, point.tokens, point.seconds, point.evaluation.at(metric.key())});
   base::Node training = series("training", 0, losses(history, [](const train::LossPoint& p) { return p.loss; }));
   base::Node evaluated = series("held out", 1, held_out);
   if (content.loss_in_metric) {
     base::Node both = one(std::move(training));
     if (!held_out.empty()) both.push_back(std::move(evaluated));
-    charts.add(metric.name, metric.name, std::move(both), metric.percent);
+    std::string title = metric.name;
+    title.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(title.front())));
+    charts.add(title, metric.name, std::move(both), metric.percent);
   } else {
     charts.add("Training loss", metric.loss_name, one(std::move(training)));
     if (!held_out.empty())
@@ -214,7 +217,7 @@ int64_t steps_done(const RunPageContent& content) {
 const train::EvaluationPoint* best_of(const RunPageContent& content) {
   const train::EvaluationPoint* best = nullptr;
   const auto value = [&](const train::EvaluationPoint& point) {
-    const double found = point.evaluation.at(content.metric.name);
+    const double found = point.evaluation.at(content.metric.key());
     return content.metric.higher_is_better ? -found : found;
   };
   for (const train::EvaluationPoint& point : content.history.evaluations) {
@@ -249,10 +252,10 @@ std::string values(const RunPageContent& content) {
   const train::History& history = content.history;
   if (!history.evaluations.empty()) {
     const train::EvaluationPoint& last = history.evaluations.back();
-    add("held-out " + metric.short_name, metric_text(metric, last.evaluation.at(metric.name)),
+    add("held-out " + metric.short_name, metric_text(metric, last.evaluation.at(metric.key())),
         fmt::format("step {}", last.step));
     if (const train::EvaluationPoint* best = best_of(content); best != nullptr && best->step != last.step)
-      add("best", metric_text(metric, best->evaluation.at(metric.name)), fmt::format("step {}", best->step));
+      add("best", metric_text(metric, best->evaluation.at(metric.key())), fmt::format("step {}", best->step));
   }
   if (!history.losses.empty()) {
     const train::LossPoint& last = history.losses.back();

@@ -26,8 +26,7 @@ RunPageContent page_content(const experiment::Experiment& experiment, const trai
   content.seed = recipe.train.seed;
   content.device = core::device_of(*experiment.model).str();
   content.counted = task->targets();
-  content.metric = task->metric();
-  content.metric.name = experiment.task->metric();
+  content.metric = task->metric_named(experiment.task->metric());
   content.loss_in_metric = experiment.task->metric_of_loss(1.0).has_value();
   content.recipe = base::to_toml(base::write_options(recipe));
   return content;

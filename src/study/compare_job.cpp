@@ -242,6 +242,12 @@ RunResult result_of(const CompareJob& job, const experiment::Experiment& bench, 
   return result;
 }
 
+/// Repeats this training alone.
+std::string command_of(const CompareJob& job) {
+  return fmt::format("mnemo {} {}", job.recipe.finetune ? "finetune" : "train",
+                     base::shell_quoted(base::join_path(job.folder, "recipe.toml")));
+}
+
 int run_locked(const CompareJob& job, const base::FolderLock& lock, const std::optional<std::string>& device,
                const JobHooks& asked) {
   const at::Device where = experiment::device_named(device);
@@ -273,7 +279,7 @@ int run_locked(const CompareJob& job, const base::FolderLock& lock, const std::o
   };
   runs::RunRecord record(bench, trainer, job.folder, lock,
                          {.title = job.variant + (job.point.empty() ? "" : ", " + job.point),
-                          .command = "mnemo compare (study " + base::shell_quoted(job.study) + ")",
+                          .command = command_of(job),
                           .resume = "the same mnemo compare again"});
   record.listen(hooks);
   train::TrainReport report = trainer.run(hooks);
@@ -309,7 +315,7 @@ int run_locked(const CompareJob& job, const base::FolderLock& lock, const std::o
   }
   experiment::write_model(base::join_path(job.folder, "model"), bench,
                           {.title = job.variant,
-                           .command = "mnemo compare (study \"" + job.study + "\")",
+                           .command = command_of(job),
                            .metrics = measured.metrics,
                            .steps = report.steps,
                            .tokens = report.tokens,

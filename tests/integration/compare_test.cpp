@@ -103,6 +103,14 @@ TEST_F(CommandLine, CompareGivesTablesAndAReport) {
     EXPECT_FALSE(entry.path().filename().string().starts_with("step-")) << entry.path();
   }
 
+  // The command that its page and its model name repeats the training alone.
+  const std::string job = out + "/runs/text-grc-more-seed0", alone = "mnemo train " + job + "/recipe.toml";
+  EXPECT_TRUE(holds(content(job + "/report.html"), alone));
+  EXPECT_TRUE(holds(content(job + "/model/README.md"), alone));
+  const Finished repeated = run({"train", job + "/recipe.toml", "--out", folder_ / "repeated"});
+  ASSERT_EQ(repeated.status, 0) << repeated.err;
+  EXPECT_EQ(content(folder_ / "repeated/model/model.safetensors"), content(job + "/model/model.safetensors"));
+
   const Finished resumed = run(command);
   EXPECT_EQ(resumed.status, 0) << resumed.err;
   EXPECT_TRUE(holds(resumed.err, "6 of 6 trainings are already done")) << resumed.err;

@@ -36,9 +36,9 @@ TEST_F(RunPage, ShowsCurvesSamplesAndHowToRepeatThem) {
   std::map<std::string, base::Node> charts;
   const base::Node curves = data(page, "curves");
   for (const base::Node& chart : curves.items()) charts.emplace(chart.at("title").as_string(), chart);
-  for (const char* title : {"bits_per_character", "Learning rate", "Gradient norm", "Speed"})
+  for (const char* title : {"Bits per character", "Learning rate", "Gradient norm", "Speed"})
     EXPECT_TRUE(charts.contains(title)) << title;
-  const base::Node& both = charts.at("bits_per_character").at("series");
+  const base::Node& both = charts.at("Bits per character").at("series");
   ASSERT_EQ(both.size(), 2u);
   EXPECT_EQ(both.items()[0].at("points").size(), 6u) << "the training loss";
   EXPECT_EQ(both.items()[1].at("points").size(), 2u) << "the evaluations";

@@ -213,14 +213,11 @@ std::string draw(const StudyGrid& study, const Panel& panel, const Axis& axis, c
       kPanelWidth, kPanelHeight, html_escape(study.metric().name), html_escape(axis.label));
   for (double tick = std::ceil(scale.low / scale.step - 1e-9) * scale.step; tick <= scale.high + 1e-9;
        tick += scale.step) {
-    const int digits = scale.step >= 1 ? 0 : scale.step >= 0.1 ? 1 : scale.step >= 0.01 ? 2 : 3;
-    const double shown = std::abs(tick) < 1e-9 ? 0 : tick;
-    const std::string label = study.metric().percent ? fmt::format("{:.0f} %", shown * 100)
-                                                     : fmt::format("{:.{}f}", shown, digits);
     svg += fmt::format(
         "<path d=\"M{:.0f} {:.1f}H{:.0f}\" class=\"grid\"/><text x=\"{:.0f}\" y=\"{:.1f}\" "
         "text-anchor=\"end\">{}</text>\n",
-        kPanelLeft, y(tick), kPanelWidth - kPanelRight, kPanelLeft - 8, y(tick) + 4, label);
+        kPanelLeft, y(tick), kPanelWidth - kPanelRight, kPanelLeft - 8, y(tick) + 4,
+        tick_label(study.metric(), tick, scale.step));
   }
   double free_from = -INFINITY;
   for (const auto& [at, label] : ticks) {

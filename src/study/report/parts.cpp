@@ -53,6 +53,13 @@ double tick_step(double length) {
   return power * 10;
 }
 
+std::string tick_label(const StudyMetric& metric, double tick, double step) {
+  const double scale = metric.percent ? 100 : 1;
+  const int digits = std::max(0, static_cast<int>(std::ceil(-std::log10(step * scale) - 1e-6)));
+  const double shown = std::abs(tick) < 1e-6 * step ? 0 : tick * scale;
+  return fmt::format("{:.{}f}{}", shown, digits, metric.percent ? " %" : "");
+}
+
 std::string table(const StudySummary& study) {
   const StudyCells plain = study_cells(study);
   std::string html = "<div class=\"scroll\"><table><thead><tr>";
@@ -110,9 +117,7 @@ std::string draw_dots(const StudySummary& study, bool narrow) {
     svg += fmt::format(
         "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1:.0f}\" y2=\"{2:.0f}\" class=\"grid\"/>"
         "<text x=\"{0:.1f}\" y=\"{3:.0f}\" text-anchor=\"middle\" class=\"soft\" font-size=\"12\">{4}</text>\n",
-        x(tick), kTop, bottom, bottom + 18,
-        study.metric.percent ? fmt::format("{:.{}f} %", tick * 100, step < 0.01 ? 1 : 0)
-                             : fmt::format("{:.{}f}", tick, step < 0.1 ? 2 : 1));
+        x(tick), kTop, bottom, bottom + 18, tick_label(study.metric, tick, step));
   }
   if (study.metric.chance) {
     svg += fmt::format(

@@ -13,6 +13,8 @@ std::string_view colour(size_t index);
 
 /// Distance of about five ticks at round numbers, on an axis of that length.
 double tick_step(double length);
+/// The text of a tick, with as many digits as tell it from the next one, `step` away.
+std::string tick_label(const StudyMetric& metric, double tick, double step);
 
 /// The class of a verdict in page.css: better, worse, failed or none.
 std::string_view verdict_class(Verdict verdict);

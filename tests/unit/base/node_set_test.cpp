@@ -33,6 +33,7 @@ TEST(SetValue, ReplacesAndCreates) {
       {"memory[1].type=b", R"({"type":"a","mem_len":4},{"type":"b"}])"},
       {"new.deep.key=true", R"("new":{"deep":{"key":true}})"},
       {"new[0][0]=1", R"("new":[[1]])"},
+      {"new.\"a.b[0]\".c=1", R"("new":{"a.b[0]":{"c":1}})"},
       {"sizes[1]=5", R"("sizes":[1,5])"},
       {"sizes=[3, 4]", R"("sizes":[3,4])"},
       {"memory=[]", R"("memory":[])"},
@@ -79,6 +80,7 @@ TEST(SetValue, RefusesBadAssignmentsAndLeavesTheTableAlone) {
       {"a.=1", "ends in a dot"},
       {".a=1", "expected a name"},
       {"a[=1", "']' is missing"},
+      {"a.\"b=1", "'\"' is missing after '\"b'"},
       {"a[x]=1", "'x' is not an index"},
       {"a[-1]=1", "'-1' is not an index"},
       {"a[]=1", "'' is not an index"},
@@ -110,6 +112,7 @@ TEST(AssignedKey, IsTheSameInEverySpelling) {
   for (const char* assignment : {"memory[0].mem_len=4", " memory.0.mem_len =4", "memory.0.mem_len= [1, 2]"})
     EXPECT_EQ(assigned_key(assignment), "memory[0].mem_len") << assignment;
   EXPECT_EQ(assigned_key("init="), "init");
+  EXPECT_EQ(assigned_key("sweep.\"data.fold\"=[0]"), "sweep.\"data.fold\"");
   expect_error<InputError>([] { assigned_key("steps"); }, {"--set 'steps'", "expected key=value"});
 }
 

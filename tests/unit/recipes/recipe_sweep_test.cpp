@@ -161,7 +161,10 @@ TEST_F(Sweeps, TheCommandLineReachesIntoASweepAndWinsOverIt) {
   }
   test::expect_error<base::InputError>(
       [&] { read(with("\"model.memory[0].num_mem_tokens\" = [1, 3]\n"), {"model.memory=[]"}); },
-      {"'model.memory'", "sweeps over 'model.memory[0].num_mem_tokens'", "expected another list in a copy"});
+      {"'model.memory'", "sweeps over 'model.memory[0].num_mem_tokens'",
+       "--set 'study[0].sweep.\"model.memory[0].num_mem_tokens\"=[...]'"});
+  const std::string rows = "\"model.memory[0].num_mem_tokens\"";
+  EXPECT_EQ(read(with(rows + " = [1, 3]\n"), {"study[0].sweep." + rows + "=[18]"}).studies()[0].points.size(), 1u);
   const std::string cache =
       "data.train = \"x.txt\"\n[[model.memory]]\ntype = \"segment_cache\"\n[sweep]\n\"model.memory[0].mem_len\" = [2, "
       "8]\n";
@@ -176,6 +179,9 @@ TEST_F(Sweeps, TheCommandLineReachesIntoASweepAndWinsOverIt) {
   test::expect_error<base::InputError>([&] { read(alone, {"model.segment_size=2"}); },
                                        {"--set 'sweep.model.segment_size=[...]'"});
   EXPECT_EQ(read(alone, {"sweep.model.segment_size=[2]"}).studies()[0].points.size(), 1u);
+  test::expect_error<base::InputError>(
+      [&] { read(with("model.segment_size = [1, 3]\n"), {"sweep.model.segment_size=[18]"}); },
+      {"'sweep.model.segment_size'", "the study 'Copy' has its own", "expected 'study[0].sweep.model.segment_size'"});
 }
 
 TEST_F(Sweeps, VariantsThatAreKeptLeaveOutPointsWithoutThem) {

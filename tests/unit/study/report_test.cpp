@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/node.h"
+#include "study/report/parts.h"
 #include "tests/unit/study/sample_comparison.h"
 
 namespace mnemo::study {
@@ -30,6 +31,19 @@ TEST(Report, ShowsTablesSamplesAndMachine) {
   EXPECT_TRUE(holds(page, "σ(λ) over training</h5>\n<figure"));
   EXPECT_TRUE(holds(page, "A Processor, 2 cores used"));
   EXPECT_TRUE(holds(page, "mnemo compare recipes/demo.toml --seeds 3"));
+}
+
+TEST(Report, NeighbouringTicksHaveDifferentLabels) {
+  const auto label = [](bool percent, double tick, double step) {
+    return report::tick_label({.percent = percent}, tick, step);
+  };
+  EXPECT_EQ(label(false, 2.415, 0.005), "2.415");
+  EXPECT_EQ(label(false, 2.4, 0.1), "2.4");
+  EXPECT_EQ(label(false, 50, 10), "50");
+  EXPECT_EQ(label(false, -1e-17, 0.1), "0.0");
+  EXPECT_EQ(label(true, 0.5, 0.1), "50 %");
+  EXPECT_EQ(label(true, 0.415, 0.005), "41.5 %");
+  EXPECT_EQ(label(true, 0.4105, 0.0005), "41.05 %");
 }
 
 TEST(Report, DrawsTheMetricOverContextAndCost) {
