@@ -223,10 +223,9 @@ class Bundle {
   /// An open text that can be continued, forked, rewound and saved, with the sampling and precision of `options`.
   /// Include <mnemo/infer/text_session.h>.
   infer::TextSession text(const GenerateOptions& options = {}) const;
-  /// Same, continuing from a file written by Session::save, with its sampling.
-  infer::TextSession resume_text(const std::string& session_file) const;
-  /// Same, with other sampling.
-  infer::TextSession resume_text(const std::string& session_file, const GenerateOptions& options) const;
+  /// Same, continuing from a file written by Session::save, with its sampling and the precisions of `options`;
+  /// session().set_sampling() changes the sampling.
+  infer::TextSession resume_text(const std::string& session_file, const GenerateOptions& options = {}) const;
 
   /// Evaluates the model on a text, or an image model on the folder of an image set.
   Evaluation evaluate(std::string_view data, const EvaluateOptions& options = {}) const;

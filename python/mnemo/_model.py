@@ -97,7 +97,7 @@ class Model(ModelModule):
 
         Options: max_tokens=256, temperature=0.8 (0: always the most likely token), top_k, top_p, min_p,
         repetition_penalty, frequency_penalty, presence_penalty, stop (texts that end it), past_end, sample_unknown,
-        seed=0, precision ("float32", "bf16", "int8", "w8a8"), kv_precision ("auto", "int8").
+        seed=0, precision (as --precision), kv_precision ("auto", "int8").
         """
         expect_text("generate", prompt=prompt)
         return self._bound().generate(prompt, generate_options(options))
@@ -110,12 +110,12 @@ class Model(ModelModule):
 
     def text(self, *, session: str | os.PathLike[str] | None = None, **options: Unpack[Sampling]) -> Text:
         """An open text that can be fed, continued, forked, rewound and saved. session: a file of Text.save to go on
-        from, with its sampling unless options are given."""
+        from, with its sampling unless options change it."""
         handle = self._bound()
         if session is None:
             return Text(handle.text(generate_options(options)))
         with reading(session) as name:
-            return Text(handle.resume_text(name, generate_options(options) if options else None))
+            return Text(handle.resume_text(name, generate_options(options), list(options)))
 
     def score(self, text: str, prompt: str = "") -> list[Token]:
         """How likely the model finds each token of a text, after the prompt."""

@@ -46,6 +46,20 @@ GenerateOptions generate_options(int64_t max_tokens, double temperature, int64_t
   return options;
 }
 
+/// A saved text with its own sampling, but for the options that are `given`.
+infer::TextSession resume_text(const Bundle& bundle, const std::string& path, const GenerateOptions& options,
+                               const Strings& given) {
+  infer::TextSession text = bundle.resume_text(path, options);
+  base::Node sampling = base::write_options(text.session().sampling());
+  const base::Node asked = base::write_options(options);
+  for (const std::string& key : given)
+    if (const base::Node* value = asked.find(key)) sampling.set(key, *value);
+  GenerateOptions changed = base::read_options<GenerateOptions>(sampling);
+  changed.should_stop = options.should_stop;
+  text.session().set_sampling(changed);
+  return text;
+}
+
 // ---- An open text
 
 /// infer::TextSession for Python: calls from several threads wait for each other.
@@ -411,9 +425,8 @@ void add_bundle(py::module_& m) {
              return std::make_unique<Text>(without_gil([&] { return h.bundle.text(options); }));
            })
       .def("resume_text",
-           [](const ModelHandle& h, const std::string& path, const std::optional<GenerateOptions>& options) {
-             return std::make_unique<Text>(without_gil(
-                 [&] { return options ? h.bundle.resume_text(path, *options) : h.bundle.resume_text(path); }));
+           [](const ModelHandle& h, const std::string& path, const GenerateOptions& options, const Strings& given) {
+             return std::make_unique<Text>(without_gil([&] { return resume_text(h.bundle, path, options, given); }));
            })
       .def("generate",
            [](const ModelHandle& h, const std::string& prompt, const GenerateOptions& options) {

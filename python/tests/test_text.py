@@ -83,6 +83,7 @@ def test_texts_fork_rewind_save_and_load(model, tmp_path):
     assert text.load(tmp_path / "session").generate(20) == further
     assert model.text(session=tmp_path / "session").generate(20) == further
     assert model.text(session=tmp_path / "session", seed=8).generate(20) != further
+    assert model.text(session=tmp_path / "session", precision="float32", temperature=0.8).generate(20) == further
     fork.rewind(mark)
     assert fork.from_bytes(fork.to_bytes()).generate(30) == written
     with pytest.raises(ValueError, match="same model"):

@@ -142,14 +142,8 @@ infer::TextSession Bundle::text(const GenerateOptions& options) const {
   return infer::open_text(*parts_, options, engines_.get());
 }
 
-infer::TextSession Bundle::resume_text(const std::string& session_file) const {
-  return infer::resume_text(*parts_, session_file, {}, engines_.get());
-}
-
 infer::TextSession Bundle::resume_text(const std::string& session_file, const GenerateOptions& options) const {
-  infer::TextSession text = infer::resume_text(*parts_, session_file, options, engines_.get());
-  text.session().set_sampling(options);
-  return text;
+  return infer::resume_text(*parts_, session_file, options, engines_.get());
 }
 
 int64_t Bundle::generate(std::string_view prompt, const std::function<bool(std::string_view)>& on_text,

@@ -65,7 +65,8 @@ Command::Command(const std::string& program, const std::string& about)
 
 void Command::add_common() {
   Common& common = common_options();
-  option("--threads", common.threads, "N", "threads per operation (default: LibTorch's choice)", base::range(1, 1024));
+  option("--threads", common.threads, "N",
+         "threads per operation (default: one for a small model, else LibTorch's choice)", base::range(1, 1024));
   command_
       ->add_option_function<std::string>(
           "--color",

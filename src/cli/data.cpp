@@ -108,11 +108,11 @@ int prepare(const DataArguments& options) {
   const std::string name = options.more.front(), path = options.more.size() == 2 ? options.more[1] : "";
   base::require(sets.contains(name), "data: prepare: unknown data '{}'; data sets and their sources:{}", name, known);
   const data::DataSet& set = sets.find(name);
-  base::require(options.out.has_value(), "data: prepare: expected --out DIR, the folder to write to");
   base::require(
       !path.empty() || set.path_is_optional,
       "data: prepare {0}: expected the file or folder to prepare after the name; data sets and their sources:{1}", name,
       known);
+  base::require(options.out.has_value(), "data: prepare: expected --out DIR, the folder to write to");
   options.require_nothing_shown("prepare");
   const bool has_keys = !set.data_type.empty();
   base::require(options.set.empty() || has_keys, "data: prepare {}: has no keys to set", name);

@@ -29,7 +29,9 @@ struct Served : O {
   template <class V>
   void visit(V&& v) {
     O::visit(v);
-    v("layers", layers, "numbers of the layers that have the memory, from 0; unset: all", base::at_least(0));
+    v("layers", layers,
+      "numbers of the layers that have the memory, from 0 (not for memory tokens, which pass through all); unset: all",
+      base::at_least(0));
   }
 };
 

@@ -168,7 +168,7 @@ void Server::route_sessions(const Request& request, const CallPointer& call) {
 void Server::create_session(const CallPointer& call, const std::string& body) {
   const base::Node node = read_body(body.empty() ? "{}" : body, options_.requests);
   require_keys(node, {"sampling", "ttl"}, options_.requests.lenient);
-  const int64_t ttl = number_of(node, "ttl", 1, INT32_MAX, options_.sessions.ttl);
+  const int64_t ttl = number_of(node, "ttl", 1, options_.sessions.ttl, options_.sessions.ttl);
   CompletionRequest request;
   if (const base::Node* sampling = node.find("sampling"); sampling != nullptr && !sampling->is_null()) {
     if (!sampling->is_table()) throw ApiError(400, "'sampling': expected an object", "sampling");

@@ -252,7 +252,7 @@ std::string Sessions::create(infer::TextSession text, std::optional<int64_t> ttl
   const std::string id = random_hex(16);
   Entry& entry = entries_[id];
   entry.text = std::move(text);
-  entry.ttl = std::min(ttl.value_or(options_.ttl), options_.ttl);
+  entry.ttl = ttl.value_or(options_.ttl);
   entry.used = now;
   try {
     changed(

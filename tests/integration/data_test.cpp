@@ -204,6 +204,7 @@ TEST_F(DataCommands, ListOpsFilesAreCheckedLineByLine) {
   expect_mistake({"data", "prepare", "listops", folder_ / "arena", "--out", folder_ / "half"},
                  "expected basic_val.tsv or valid.tsv of listops, found neither; get it from https://");
   EXPECT_FALSE(std::filesystem::exists(folder_ / "half"));
+  expect_mistake({"data", "prepare", "enwik8"}, "after the name; data sets and their sources:");
 }
 
 TEST_F(DataCommands, KeysThatAreSetGoWithThePreparedData) {

@@ -100,10 +100,10 @@ TEST_F(Library, AStreamMayEndEarlyAndGoOnFromAFile) {
   const std::string first = whole.generate({.max_tokens = 20});
   whole.save(folder_ / "session");
   const std::string second = whole.generate({.max_tokens = 20});
-  infer::TextSession again = model.resume_text(folder_ / "session", options);
-  EXPECT_EQ(again.generate({.max_tokens = 20}), second);
   EXPECT_EQ(model.resume_text(folder_ / "session").generate({.max_tokens = 20}), second);
-  EXPECT_EQ(model.resume_text(folder_ / "session", {.seed = 3}).session().sampling().seed, 3);
+  infer::TextSession again = model.resume_text(folder_ / "session", {.precision = "float32"});
+  EXPECT_EQ(again.session().sampling().seed, 5) << "a precision is no sampling";
+  EXPECT_EQ(again.generate({.max_tokens = 20}), second);
   EXPECT_EQ(model.generate("line 9", {.max_tokens = 40, .seed = 5}), first + second);
 }
 

@@ -303,6 +303,7 @@ def check_sessions(server):
     first = write(parts)
     fork = do(parts, "fork", {"n": 2}, 201)["data"][1]["id"]
     short = create(ttl=100)
+    assert server.ask("POST", "/v1/sessions", {"ttl": 86401})[1]["error"]["param"] == "ttl"
     assert do(short, "fork", {}, 201)["data"][0]["expires_at"] <= facts(short)["expires_at"] + 50
     do(parts, "marks", {"name": "half"})
     connection = server.connect()
