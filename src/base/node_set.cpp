@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kMaxParts = 64;
 constexpr size_t kMaxAssignment = size_t{1} << 20;
 
-/// One part of "memory[0].mem_len": a name (in quotes if it has a dot) or an index; a number between dots can be either.
+/// One part of "memory[0].mem_len": a name (in quotes if it has a dot) or an index; numbers between dots can be either.
 struct Part {
   std::string name;
   bool bracket = false;
