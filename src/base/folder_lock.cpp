@@ -100,6 +100,7 @@ FolderLock::FolderLock(const std::string& folder) : path_(join_path(folder, kFil
                        ::pwrite(fd_, line.data(), line.size(), 0) == static_cast<ssize_t>(line.size());
   if (written) return;
   const int error = errno;
+  ::unlink(path_.c_str());
   ::close(std::exchange(fd_, -1));
   system_failure(path_, "cannot write", error);
 }

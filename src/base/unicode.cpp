@@ -3,8 +3,8 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
+#include <iterator>
+#include <vector>
 
 #include "base/error.h"
 #include "base/utf8.h"
@@ -44,6 +44,37 @@ bool ends_word(std::u32string_view text, size_t at) {
   size_t behind = at + 1;
   while (behind < text.size() && is_case_ignorable(text[behind])) ++behind;
   return behind == text.size() || !is_cased(text[behind]);
+}
+
+/// Every code point of a valid text in its parts; of compatible ones, too, if asked.
+std::vector<utf8proc_int32_t> decomposed(std::string_view text, bool compatible) {
+  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE |
+                                                      (compatible ? UTF8PROC_COMPAT : 0));
+  std::vector<utf8proc_int32_t> points;
+  points.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    const Utf8Character found = front_character(text.substr(at));
+    ensure(found.length > 0, "normalise: invalid UTF-8 at byte {}", at);
+    at += static_cast<size_t>(found.length);
+    utf8proc_int32_t parts[32];  // 18 at most
+    int boundary = 0;
+    const utf8proc_ssize_t count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(found.code_point), parts,
+                                                           std::size(parts), options, &boundary);
+    ensure(count >= 0 && count <= std::ssize(parts), "normalise: {}", utf8proc_errmsg(count));
+    points.insert(points.end(), parts, parts + count);
+  }
+  return points;
+}
+
+/// Sorts each run of marks by combining class, equal ones as they stand. utf8proc_map exchanges neighbours instead, in
+/// the square of a run's length.
+void order_marks(std::vector<utf8proc_int32_t>& points) {
+  const auto order = [](utf8proc_int32_t point) { return utf8proc_get_property(point)->combining_class; };
+  for (auto at = points.begin(); at != points.end();) {
+    const auto begin = std::find_if(at, points.end(), [&](auto point) { return point >= 0x300 && order(point) != 0; });
+    at = std::find_if(begin, points.end(), [&](auto point) { return order(point) == 0; });
+    std::stable_sort(begin, at, [&](auto a, auto b) { return order(a) < order(b); });
+  }
 }
 
 }  // namespace
@@ -99,16 +130,20 @@ std::u32string lower(std::u32string_view text) {
 
 std::string normalise(std::string_view text, NormalForm form) {
   if (is_ascii(text)) return std::string(text);
-  const bool compose = form == NormalForm::nfc || form == NormalForm::nfkc;
   const bool compatible = form == NormalForm::nfkc || form == NormalForm::nfkd;
-  const auto options = static_cast<utf8proc_option_t>(
-      UTF8PROC_STABLE | (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) | (compatible ? UTF8PROC_COMPAT : 0));
-  utf8proc_uint8_t* result = nullptr;
-  const utf8proc_ssize_t length = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                               static_cast<utf8proc_ssize_t>(text.size()), &result, options);
-  ensure(length >= 0, "normalise: {}", utf8proc_errmsg(length));
-  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(result, &std::free);
-  return {reinterpret_cast<const char*>(result), static_cast<size_t>(length)};
+  std::vector<utf8proc_int32_t> points = decomposed(text, compatible);
+  order_marks(points);
+  if (form == NormalForm::nfc || form == NormalForm::nfkc) {
+    const utf8proc_ssize_t length = utf8proc_normalize_utf32(
+        points.data(), static_cast<utf8proc_ssize_t>(points.size()),
+        static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+    ensure(length >= 0, "normalise: {}", utf8proc_errmsg(length));
+    points.resize(static_cast<size_t>(length));
+  }
+  std::string out;
+  out.reserve(text.size());
+  for (const utf8proc_int32_t point : points) append_character(out, static_cast<char32_t>(point));
+  return out;
 }
 
 }  // namespace mnemo::base

@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "base/disk_full.h"
 #include "base/exit_status.h"
 #include "base/file_io.h"
 #include "base/log.h"
@@ -97,10 +98,15 @@ int run_job(const std::string& folder, const std::optional<std::string>& device)
   const auto on_loss = [](int64_t step, double loss) { base::print(fmt::format("progress {} {:.5g}\n", step, loss)); };
   study::CompareJob job = study::read_job(folder);
   if (common_options().threads > 0) job.recipe.train.threads = common_options().threads;
-  const int stopped = study::run_job(
-      job, device,
-      {.on_loss = on_loss, .should_stop = pending_signal, .stop_guard = guard_signals, .on_step = note_progress});
-  return stopped == 0 ? base::kDone : base::stopped_by(stopped);
+  try {
+    const int stopped = study::run_job(
+        job, device,
+        {.on_loss = on_loss, .should_stop = pending_signal, .stop_guard = guard_signals, .on_step = note_progress});
+    return stopped == 0 ? base::kDone : base::stopped_by(stopped);
+  } catch (const base::DiskFull& error) {  // the file of messages has no room either
+    base::print(fmt::format("{}{}\n", study::kDiskFull, error.what()));
+    throw;
+  }
 }
 
 }  // namespace

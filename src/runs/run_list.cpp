@@ -68,18 +68,64 @@ std::string metric_of(const base::Node& line) {
   return values.empty() ? "" : values.front().key;
 }
 
-/// The last values of the log, up to a step. Its last line may be incomplete.
+/// The lines of a log from its end on; an incomplete last one is left out.
+class LastLines {
+ public:
+  explicit LastLines(const std::string& path) : file_(path), begin_(file_.size()) {}
+
+  /// The line before the one that was read last; nothing at the start of the file, or after the last 64 MiB.
+  std::optional<base::Node> next() {
+    for (;;) {
+      const size_t end = tail_.rfind('\n');
+      const size_t before = end == std::string::npos || end == 0 ? std::string::npos : tail_.rfind('\n', end - 1);
+      if (end != std::string::npos && (before != std::string::npos || begin_ == 0)) {
+        const size_t from = before == std::string::npos ? 0 : before + 1;
+        const std::string line = tail_.substr(from, end - from);
+        tail_.resize(from);
+        return parsed(line);
+      }
+      if (begin_ == 0 || file_.size() - begin_ >= kMost) return std::nullopt;
+      const std::string block = read_before(begin_);
+      begin_ -= block.size();
+      tail_.insert(0, block);
+    }
+  }
+
+ private:
+  static constexpr uint64_t kBlock = uint64_t{1} << 20, kMost = 64 * kBlock;
+
+  std::string read_before(uint64_t end) const {
+    std::string block(std::min(end, kBlock), '\0');
+    file_.read_at(end - block.size(), block.data(), block.size());
+    return block;
+  }
+
+  base::Node parsed(const std::string& line) const {
+    try {
+      return base::parse_json(line, file_.path());
+    } catch (const base::InputError&) {  // its number is worth reading the rest only now
+      int64_t number = 1 + std::count(tail_.begin(), tail_.end(), '\n');
+      for (uint64_t at = begin_; at > 0; at -= std::min(at, kBlock))
+        number += std::ranges::count(read_before(at), '\n');
+      return base::parse_json(line, file_.path(), {}, number);
+    }
+  }
+
+  base::FileReader file_;
+  uint64_t begin_ = 0;  // of tail_
+  std::string tail_;    // what has been read and not given
+};
+
+/// The last values of the log, up to a step.
 void read_log(const std::string& path, RunInfo& run, int64_t up_to) {
   if (!base::path_exists(path)) return;
-  const std::string text = base::read_file(path, uint64_t{1} << 30);
   // A line of losses and one of an evaluation hold all names.
   bool losses = false, evaluation = false;
-  int64_t number = std::count(text.begin(), text.end(), '\n');
-  for (size_t end = text.rfind('\n'); end != std::string::npos && end > 0 && !(losses && evaluation);) {
-    const size_t before = text.rfind('\n', end - 1);
-    const size_t begin = before == std::string::npos ? 0 : before + 1;
-    const base::Node line = base::parse_json(std::string_view(text).substr(begin, end - begin), path, {}, number--);
-    end = before;
+  LastLines lines(path);
+  while (!(losses && evaluation)) {
+    const std::optional<base::Node> next = lines.next();
+    if (!next) break;
+    const base::Node& line = *next;
     if (line.at("step").as_int() > up_to) continue;
     run.step = std::max(run.step, line.at("step").as_int());
     bool& seen = line.contains("valid") ? evaluation : losses;

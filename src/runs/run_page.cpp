@@ -402,9 +402,9 @@ void RunPageWriter::add(const train::EvaluationPoint& point) {
   changed_ = true;
 }
 
-void RunPageWriter::set_samples(const std::vector<RunSample>& samples) {
+void RunPageWriter::add(const RunSample& sample) {
   const std::scoped_lock lock(mutex_);
-  content_.samples = samples;
+  content_.samples.push_back(sample);
   changed_ = true;
 }
 

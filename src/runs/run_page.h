@@ -66,7 +66,7 @@ class RunPageWriter {
 
   void add(const train::LossPoint& point);
   void add(const train::EvaluationPoint& point);
-  void set_samples(const std::vector<RunSample>& samples);
+  void add(const RunSample& sample);
   void set_picture(std::string picture, int64_t step);
   /// Writes the last page.
   void end(PageState state, const std::string& note);

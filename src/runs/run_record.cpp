@@ -58,7 +58,7 @@ void RunRecord::listen(train::RunHooks& hooks) {
     hooks.sample_every = samples_.every();
     hooks.on_sample = [this](int64_t step) {
       samples_.take(step);
-      if (page_) page_->set_samples(samples_.all());
+      if (page_) page_->add(samples_.all().back());
     };
   }
   if (!page_) return;

@@ -121,7 +121,7 @@ void Sessions::changed(const std::string& id, Entry& entry, const std::function<
       throw ApiError(400, fmt::format("expected a session of at most {} tokens, found {}", kMostNumber, entry.position),
                      "", "session_too_long");
     make_room(id);
-    if (options_.durable && !store(id, entry))
+    if ((options_.durable || store_fails_) && !store(id, entry))
       throw ApiError(409, "another server has changed the session; ask again", "session", "session_changed");
     if (!options_.durable && entry.stored > 0) store_->touch(id);  // a file is as old as its last use
   } catch (...) {
@@ -170,7 +170,10 @@ bool Sessions::store(const std::string& id, Entry& entry) {
                                              {"parts", parts},
                                              {"results", results}});
   const std::string bytes = base::to_json(head, -1) + "\n" + content;
-  if (!store_->put(id, bytes, entry.stored, entry.ttl)) return false;
+  store_fails_ = true;  // if put() throws
+  const bool put = store_->put(id, bytes, entry.stored, entry.ttl);
+  store_fails_ = false;
+  if (!put) return false;
   entry.seal = seal_(bytes);
   ++entry.stored;
   entry.changed = -1;

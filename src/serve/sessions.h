@@ -129,6 +129,7 @@ class Sessions {
   std::map<std::string, Entry> entries_;
   std::map<int64_t, std::string> loaded_;  // the ids of those in memory, the least recently used first
   int64_t bytes_ = 0, uses_ = 0;
+  bool store_fails_ = false;  // the last time; until it works again every change is stored at once, or refused
 };
 
 }  // namespace mnemo::serve

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdio>
 
+#include "base/disk_full.h"
 #include "base/exit_status.h"
 #include "base/file_io.h"
 #include "base/log.h"
@@ -110,6 +111,8 @@ int Supervisor::run_here(const std::optional<std::string>& device, const base::S
         show();
       };
       stopped = run_job(job, device, {.on_loss = on_loss, .should_stop = should_stop});
+    } catch (const base::DiskFull&) {
+      throw;
     } catch (const base::NotFinite& diverged) {
       end.status = base::kAnswerIsNo;
       error = diverged.what();
@@ -147,6 +150,7 @@ void Supervisor::begin() {
 }
 
 void Supervisor::told(size_t job, std::string_view line) {
+  if (line.starts_with(kDiskFull)) disk_full_ = line.substr(kDiskFull.size());
   long long step = 0;
   double loss = 0;
   if (std::sscanf(std::string(line).c_str(), "progress %lld %lf", &step, &loss) != 2) return;
@@ -168,6 +172,8 @@ void Supervisor::ended(size_t job, const ChildEnd& end) {
   running_.erase(std::find(running_.begin(), running_.end(), job));
   const bool stopped = end.status == base::kInterrupted || end.status == base::kTerminated || end.signal == SIGTERM;
   if (stopped || (end.told_to_stop && end.signal == SIGKILL)) return;
+  // The others have no room either.
+  if (!disk_full_.empty()) throw base::DiskFull(fmt::format("compare: {}: {}", title(jobs_[job]), disk_full_));
   RunResult result{
       .study = jobs_[job].study, .variant = jobs_[job].variant, .point = jobs_[job].point, .seed = jobs_[job].seed};
   if (end.done() && base::path_exists(result_file(jobs_[job]))) {

@@ -207,6 +207,16 @@ TEST_F(DataCommands, ListOpsFilesAreCheckedLineByLine) {
   expect_mistake({"data", "prepare", "enwik8"}, "after the name; data sets and their sources:");
 }
 
+TEST_F(DataCommands, OfManyLabelsTheMostFrequentAreShown) {
+  std::string table = "text\tlabel\n";
+  for (int i = 0; i < 60; ++i) table += "a text\tl" + std::to_string(i % 30) + "\n";
+  write("labels.tsv", table + "a text\tl25\n");
+  const Finished shown = run(
+      {"data", folder_ / "labels.tsv", "--set", "data.valid_fraction=0", "--set", "data.test_fraction=0"});
+  EXPECT_TRUE(holds(shown.out, "train: ") && holds(shown.out, " texts, 3 l25, ")) << shown.out;
+  EXPECT_TRUE(holds(shown.out, ", and 10 labels more\n")) << shown.out;
+}
+
 TEST_F(DataCommands, KeysThatAreSetGoWithThePreparedData) {
   const auto has = [&](const std::string& file, const std::string& line) {
     return ("\n" + read(file)).find("\n" + line + "\n") != std::string::npos;

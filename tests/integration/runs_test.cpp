@@ -102,6 +102,14 @@ TEST_F(Runs, ADamagedLineOfALogIsNamed) {
   const std::string place = folder + "/log.jsonl:" + std::to_string(lines + 1) + ":";
   const Finished listed = run({"runs", folder_ / "runs"});
   EXPECT_TRUE(holds(listed.err, place)) << listed.err;
+  // Behind more than is read at once, too; and the evaluation in front of it is found.
+  const std::string point = "{\"step\": 1, \"loss\": 1.5}\n";
+  std::string many;
+  while (many.size() < (size_t{5} << 19)) many += point;
+  write(folder + "/log.jsonl", log + "{\"step\": x\n" + many);
+  EXPECT_TRUE(holds(run({"runs", folder_ / "runs"}).err, place));
+  write(folder + "/log.jsonl", log + many);
+  EXPECT_TRUE(holds(run({"runs", folder_ / "runs"}).out, "bits_per_character"));
   const Finished look = run({"inspect", folder, "--text", "line"});
   EXPECT_EQ(look.status, 2);
   EXPECT_TRUE(holds(look.err, place)) << look.err;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
@@ -49,15 +51,27 @@ void require_text_in_utf8(const LabelledText& text, std::string_view advice) {
   }
 }
 
-/// remedy: the end of the message about another label.
-int64_t class_of(const LabelledText& text, const std::vector<std::string>& labels, const char* remedy = "") {
-  const auto found = std::find(labels.begin(), labels.end(), text.label);
-  if (found == labels.end())
-    base::input_error("{}: expected a label of {}, found {}{}", text.where(),
-                      base::printable(fmt::format("{}", fmt::join(labels, ", ")), 400), base::in_quotes(text.label),
-                      remedy);
-  return found - labels.begin();
-}
+/// The numbers of labels.
+class Classes {
+ public:
+  /// labels: outlive it.
+  explicit Classes(const std::vector<std::string>& labels) : labels_(labels) {
+    for (size_t i = 0; i < labels.size(); ++i) numbers_.emplace(labels[i], static_cast<int64_t>(i));
+  }
+  /// remedy: the end of the message about another label.
+  int64_t of(const LabelledText& text, const char* remedy = "") const {
+    const auto found = numbers_.find(text.label);
+    if (found == numbers_.end())
+      base::input_error("{}: expected a label of {}, found {}{}", text.where(),
+                        base::printable(fmt::format("{}", fmt::join(labels_, ", ")), 400), base::in_quotes(text.label),
+                        remedy);
+    return found->second;
+  }
+
+ private:
+  const std::vector<std::string>& labels_;
+  std::unordered_map<std::string_view, int64_t> numbers_;
+};
 
 /// Moves the texts for which chosen(place, text) is true to the end of `to`; both stay in order.
 template <class F>
@@ -159,6 +173,7 @@ std::shared_ptr<const LabelledDocuments> encode(const LabelledTextList& texts, c
     documents->count_read(static_cast<int64_t>(ids.size()), encoder->num_unknown());
     return ids;
   };
+  const Classes classes(labels);
   for (const LabelledText& text : texts) {
     std::vector<int32_t> first = tokens_of(text.first, text.where()), second;
     std::optional<std::span<const int32_t>> other;
@@ -174,7 +189,7 @@ std::shared_ptr<const LabelledDocuments> encode(const LabelledTextList& texts, c
     if (first.size() + second.size() < whole) documents->count_cut();
     const text::ModelInput input = made(first, other);
     base::require(!input.ids.empty(), "{}: the text is empty", text.where());
-    documents->add(input.ids, class_of(text, labels), shape.token_types ? input.types : std::span<const int32_t>());
+    documents->add(input.ids, classes.of(text), shape.token_types ? input.types : std::span<const int32_t>());
   }
   return documents;
 }
@@ -263,8 +278,9 @@ LabelledTextSets read_labelled_texts(const LabelledTextOptions& options) {
   const char* remedy = options.text_column.empty() && !base::is_folder(options.train) && options.labels.empty()
                            ? "; for a table of your own name its columns: data.text_column, data.label_column"
                            : "";
+  const Classes classes(sets.labels);
   for (const auto* part : {&sets.train, &sets.valid, &sets.test}) {
-    for (const LabelledText& text : *part) class_of(text, sets.labels, remedy);
+    for (const LabelledText& text : *part) classes.of(text, remedy);
   }
   return sets;
 }

@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
 
 #include "base/error.h"
 #include "base/printable.h"
@@ -141,6 +145,24 @@ LoadedTask LabelledTextSpec::load(const models::ModelOptions& model, const TaskS
   return loaded;
 }
 
+namespace {
+
+/// ", 12 yes, 3 no": labels in their order; of many the most frequent.
+std::string most_frequent(const base::Node& counts) {
+  constexpr size_t kMost = 20;
+  std::vector<base::Node::Member> shown(counts.members().begin(), counts.members().end());
+  const size_t more = shown.size() - std::min(shown.size(), kMost);
+  if (more > 0) {
+    std::ranges::stable_sort(shown, std::ranges::greater(), [](const auto& one) { return one.value.as_int(); });
+    shown.resize(kMost);
+  }
+  std::string text;
+  for (const auto& [label, count] : shown) text += fmt::format(", {} {}", count.as_int(), base::printable(label, 200));
+  return more > 0 ? text + fmt::format(", and {} labels more", more) : text;
+}
+
+}  // namespace
+
 Shown LabelledTextSpec::show(const ShowOptions& options) const {
   const data::LabelledTextSets sets = data::read_labelled_texts(options_);
   const auto& part = sets.part(data::part_of(options.part.value_or("train"), "data: --part"));
@@ -150,16 +172,12 @@ Shown LabelledTextSpec::show(const ShowOptions& options) const {
   shown.json = base::Node::table();
   for (const auto& [name, texts] :
        {std::pair("train", &sets.train), std::pair("valid", &sets.valid), std::pair("test", &sets.test)}) {
-    base::Node counts = base::Node::table();
-    shown.text += fmt::format("{}: {} texts", name, texts->size());
-    for (const std::string& label : sets.labels) {
-      const int64_t count = std::count_if(texts->begin(), texts->end(),
-                                          [&](const data::LabelledText& text) { return text.label == label; });
-      counts.set(label, count);
-      shown.text += fmt::format(", {} {}", count, base::printable(label, 200));
-    }
-    shown.json.set(name, counts);
-    shown.text += "\n";
+    std::unordered_map<std::string_view, int64_t> counts;
+    for (const data::LabelledText& text : *texts) ++counts[text.label];
+    base::Node all = base::Node::table();
+    for (const std::string& label : sets.labels) all.members().push_back({label, counts[label]});
+    shown.text += fmt::format("{}: {} texts{}\n", name, texts->size(), most_frequent(all));
+    shown.json.set(name, all);
   }
   base::Node samples = base::Node::array();
   for (size_t i = 0; i < part.size() && static_cast<int64_t>(i) < options.count; ++i) {

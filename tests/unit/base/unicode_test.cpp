@@ -1,6 +1,11 @@
 #include "base/unicode.h"
 
 #include <gtest/gtest.h>
+#include <utf8proc.h>
+
+#include <cstdlib>
+#include <random>
+#include <utility>
 
 #include "base/error.h"
 
@@ -33,6 +38,36 @@ TEST(Unicode, NormalForms) {
   EXPECT_EQ(normalise("\u00E9\uFB01", NormalForm::nfkd), "e\u0301fi");
   EXPECT_EQ(normalise("e\u0301\uFB01", NormalForm::nfkc), "\u00E9fi");
   EXPECT_EQ(normalise(std::string_view("a\0b\u00E9", 5), NormalForm::nfc), std::string_view("a\0b\u00E9", 5));
+}
+
+TEST(Unicode, NormalFormsOfRandomTextsAreUtf8procs) {
+  // Letters with marks, marks of several classes, Hangul syllables and their parts, ligatures, kana with voicing.
+  const std::u32string
+      some = U"ae\u00E9\u1EC7\u0301\u0323\u0300\u0327\u0345\uAC00\u1100\u1161\u11A8\uFB01\uFDFA\u304B\u3099\u0958";
+  std::mt19937 random(7);
+  for (int round = 0; round < 2000; ++round) {
+    std::u32string points;
+    for (size_t n = 1 + random() % 12; n > 0; --n) points += some[random() % some.size()];
+    const std::string text = utf8(points);
+    for (const auto& [form, how] : {std::pair(NormalForm::nfc, int{UTF8PROC_COMPOSE}),
+                                    {NormalForm::nfd, UTF8PROC_DECOMPOSE},
+                                    {NormalForm::nfkc, UTF8PROC_COMPOSE | UTF8PROC_COMPAT},
+                                    {NormalForm::nfkd, UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT}}) {
+      utf8proc_uint8_t* whole = nullptr;
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()), std::ssize(text), &whole,
+                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | how));
+      EXPECT_EQ(normalise(text, form), reinterpret_cast<const char*>(whole)) << text;
+      std::free(whole);
+    }
+  }
+}
+
+TEST(Unicode, ALongRunOfMarksTakesNoSquareOfItsLength) {
+  constexpr size_t kMarks = 500'000;             // half an hour where neighbours change places
+  std::string mixed = "e", in_order = "\u1EB9";  // e with the dot below, which composes
+  for (size_t i = 0; i < kMarks; ++i) mixed += i < kMarks / 2 ? "\u0301" : "\u0323";
+  for (size_t i = 1; i < kMarks; ++i) in_order += i < kMarks / 2 ? "\u0323" : "\u0301";
+  EXPECT_TRUE(normalise(mixed, NormalForm::nfc) == in_order);
 }
 
 TEST(Unicode, InvalidTextIsNamedByByte) {

@@ -207,6 +207,34 @@ TEST(Sessions, StoreAllThatCanBeStored) {
   EXPECT_EQ(sessions.save_all(), 0);
 }
 
+TEST(Sessions, AreNotPromisedToAStoreThatHasFailed) {
+  class Full : public MemoryStore {
+   public:
+    bool put(const std::string& id, const std::string& bytes, int64_t expected, int64_t ttl) override {
+      if (full) throw ApiError(429, "no room", "", "sessions_full");
+      return MemoryStore::put(id, bytes, expected, ttl);
+    }
+    bool full = true;
+  };
+  auto store = std::make_unique<Full>();
+  Full& stored = *store;
+  Sessions sessions({.save_every = 30}, byte_text(), std::move(store));
+  const std::string id = sessions.create(byte_text(), {}, 100);
+  const auto write = [&] { sessions.commit(id, fed(sessions.begin(id, {}, 140), "a"), "", "", 140); };
+  write();
+  sessions.sweep(140);  // stores nothing
+  const std::pair full(429, std::string("sessions_full"));
+  EXPECT_EQ(refusal(write), full);
+  EXPECT_EQ(refusal([&] { sessions.create(byte_text(), {}, 140); }), full);
+  EXPECT_EQ(sessions.begin(id, {}, 140).session().position(), 1) << "as before";
+  sessions.release(id);
+  stored.full = false;
+  write();
+  EXPECT_EQ(stored.all_.size(), 1u) << "stored at once";
+  write();
+  EXPECT_EQ(stored.all_[id].version, 1) << "and later again";
+}
+
 TEST(Sessions, TellARequestFromAnotherWithItsKey) {
   Sessions sessions({}, byte_text(), nullptr);
   const std::string id = sessions.create(byte_text(), {}, 100), first = request_key("a", "one body");
