@@ -211,10 +211,11 @@ TEST_F(DataCommands, OfManyLabelsTheMostFrequentAreShown) {
   std::string table = "text\tlabel\n";
   for (int i = 0; i < 60; ++i) table += "a text\tl" + std::to_string(i % 30) + "\n";
   write("labels.tsv", table + "a text\tl25\n");
-  const Finished shown = run(
-      {"data", folder_ / "labels.tsv", "--set", "data.valid_fraction=0", "--set", "data.test_fraction=0"});
-  EXPECT_TRUE(holds(shown.out, "train: ") && holds(shown.out, " texts, 3 l25, ")) << shown.out;
-  EXPECT_TRUE(holds(shown.out, ", and 10 labels more\n")) << shown.out;
+  const std::string shown = run({"data", folder_ / "labels.tsv", "--set", "data.valid_fraction=0", "--set",
+                                 "data.test_fraction=0"})
+                                .out;
+  EXPECT_NE(shown.find("train: 61 texts, 3 l25, "), std::string::npos) << shown;
+  EXPECT_NE(shown.find(", and 10 labels more\n"), std::string::npos) << shown;
 }
 
 TEST_F(DataCommands, KeysThatAreSetGoWithThePreparedData) {
