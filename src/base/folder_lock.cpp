@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <chrono>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -96,10 +97,9 @@ FolderLock::FolderLock(const std::string& folder) : path_(join_path(folder, kFil
     if (attempt == kTemporaryAttempts) system_failure(path_, "cannot lock", EAGAIN);
   }
   const std::string line = fmt::format("{} {} {}\n", self.pid, self.host, self.boot);
-  const bool written = ::ftruncate(fd_, 0) == 0 &&
-                       ::pwrite(fd_, line.data(), line.size(), 0) == static_cast<ssize_t>(line.size());
-  if (written) return;
-  const int error = errno;
+  const ssize_t put = ::ftruncate(fd_, 0) == 0 ? ::pwrite(fd_, line.data(), line.size(), 0) : -1;
+  if (put == std::ssize(line)) return;
+  const int error = put < 0 ? errno : ENOSPC;
   ::unlink(path_.c_str());
   ::close(std::exchange(fd_, -1));
   system_failure(path_, "cannot write", error);

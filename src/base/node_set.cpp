@@ -106,6 +106,7 @@ class Assignment {
       if (expect_name && path[i] == '"') {
         i = path.find('"', start + 1);
         if (i == std::string_view::npos) fail("'\"' is missing after {}", in_quotes(path.substr(start), '\''));
+        if (i == start + 1) fail("expected a name at {}", in_quotes(path.substr(start), '\''));
         parts_.push_back({std::string(path.substr(start + 1, i - start - 1)), false});
         expect_name = false;
         ++i;

@@ -14,6 +14,7 @@
 #include "cli/ranks.h"
 #include "cli/recipes.h"
 #include "cli/signals.h"
+#include "study/children.h"
 #include "study/compare_job.h"
 #include "study/run_comparison.h"
 

@@ -63,7 +63,8 @@ TextSession open_text(const bundle::Bundle& bundle, const GenerateOptions& optio
 
 TextSession resume_text(const bundle::Bundle& bundle, const std::string& session_file, const GenerateOptions& options,
                         EngineCache* engines) {
-  const GenerateOptions precisions{.precision = options.precision, .kv_precision = options.kv_precision};
+  const GenerateOptions precisions{
+      .precision = options.precision, .kv_precision = options.kv_precision, .should_stop = options.should_stop};
   return open_text(bundle, precisions, engines).load(session_file);
 }
 

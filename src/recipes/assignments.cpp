@@ -46,15 +46,27 @@ bool changes_study(const std::string& assignment) {
   return first == "study" || first == "sweep" || key == "name" || key == "about";
 }
 
+/// Refuses a sweep of all studies that each of them overrides.
+void require_in_use(const base::Node& root, const std::string& key, const std::vector<RecipeStudy>& studies) {
+  std::vector<std::string> keys = {key};
+  if (const base::Node* sweep = base::find_at(root, key); key == "sweep" && sweep->is_table()) {
+    keys.clear();
+    for (const base::Node::Member& member : sweep->members()) keys.push_back(fmt::format("sweep.\"{}\"", member.key));
+  }
+  for (const std::string& one : keys) {
+    size_t overridden = 0;
+    while (overridden < studies.size() && base::find_at(root, fmt::format("study[{}].{}", overridden, one)) != nullptr)
+      ++overridden;
+    base::require(studies.empty() || overridden < studies.size(),
+                  "--set: '{}': every study has its own; expected 'study[0].{}'", key, one);
+  }
+}
+
 void require_not_swept(const base::Node& root, const std::vector<std::string>& assignments,
                        const std::vector<RecipeStudy>& studies) {
   for (const std::string& assignment : assignments) {
     const std::string key = key_of(assignment);
-    for (size_t s = 0; s < studies.size() && key.starts_with("sweep."); ++s) {
-      const std::string own = fmt::format("study[{}].{}", s, key);
-      base::require(base::find_at(root, own) == nullptr, "--set: '{}': the study '{}' has its own; expected '{}'", key,
-                    studies[s].name, own);
-    }
+    if (key == "sweep" || key.starts_with("sweep.")) require_in_use(root, key, studies);
     for (size_t s = 0; s < studies.size() && !changes_study(assignment); ++s) {
       const std::string own_seeds = fmt::format("study[{}].sweep.seeds", s);
       base::require(key != "train.seed" || studies[s].sweep.seeds.empty(),

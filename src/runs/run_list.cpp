@@ -82,6 +82,7 @@ class LastLines {
         const size_t from = before == std::string::npos ? 0 : before + 1;
         const std::string line = tail_.substr(from, end - from);
         tail_.resize(from);
+        if (line.empty() && from == 0) return std::nullopt;
         return parsed(line);
       }
       if (begin_ == 0 || file_.size() - begin_ >= kMost) return std::nullopt;
@@ -101,13 +102,18 @@ class LastLines {
   }
 
   base::Node parsed(const std::string& line) const {
+    const auto read = [&](int64_t number) {
+      base::Node node = base::parse_json(line, file_.path(), {}, number);
+      static_cast<void>(node.at("step").as_int());
+      return node;
+    };
     try {
-      return base::parse_json(line, file_.path());
-    } catch (const base::InputError&) {  // its number is worth reading the rest only now
+      return read(1);
+    } catch (const base::InputError&) {  // the line's number needs the rest of the file, so only an error counts it
       int64_t number = 1 + std::count(tail_.begin(), tail_.end(), '\n');
       for (uint64_t at = begin_; at > 0; at -= std::min(at, kBlock))
         number += std::ranges::count(read_before(at), '\n');
-      return base::parse_json(line, file_.path(), {}, number);
+      return read(number);
     }
   }
 

@@ -23,7 +23,7 @@ base::Node to_node(const RunSample& sample) {
 std::vector<RunSample> read_samples(const std::string& path, int64_t step) {
   std::vector<RunSample> samples;
   if (step == 0 || !base::path_exists(path)) return samples;
-  const std::string text = base::read_file(path, uint64_t{1} << 30);
+  const std::string text = base::read_file(path);
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);
     if (end == std::string::npos) break;  // torn
@@ -62,7 +62,7 @@ RunSamples::RunSamples(const experiment::Experiment& experiment, const std::stri
   base::write_file_atomic(path_, kept);
 }
 
-void RunSamples::take(int64_t step) {
+const RunSample& RunSamples::take(int64_t step) {
   const recipes::Writing& writing = experiment_.recipe.generate;
   const bool on_cpu = core::device_of(*experiment_.model).is_cpu();
   infer::Session session = on_cpu ? infer::fastest_session(experiment_.model, writing.options)
@@ -77,7 +77,7 @@ void RunSamples::take(int64_t step) {
   std::ofstream file(path_, std::ios::binary | std::ios::app);
   file << base::to_json(to_node(sample), -1) + "\n" << std::flush;
   if (!file.good()) base::system_failure(path_, "cannot be written", errno);
-  samples_.push_back(std::move(sample));
+  return samples_.emplace_back(std::move(sample));
 }
 
 }  // namespace mnemo::runs

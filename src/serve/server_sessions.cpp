@@ -317,7 +317,7 @@ Response Server::fork_session(const std::string& id, const base::Node& body) {
   require_keys(body, {"seed", "n"}, options_.requests.lenient);
   const int64_t n = number_of(body, "n", 1, 8, 1), seed = number_of(body, "seed", 0, INT64_MAX - 8, -1);
   const infer::TextSession text = sessions_->begin(id, {}, unix_time());
-  const int64_t ttl = sessions_->ttl(id);
+  const int64_t ttl = std::min(sessions_->ttl(id), options_.sessions.ttl);
   sessions_->release(id);
   base::Node all = base::Node::array();
   std::vector<std::string> made;

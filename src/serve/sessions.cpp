@@ -121,9 +121,12 @@ void Sessions::changed(const std::string& id, Entry& entry, const std::function<
       throw ApiError(400, fmt::format("expected a session of at most {} tokens, found {}", kMostNumber, entry.position),
                      "", "session_too_long");
     make_room(id);
-    if ((options_.durable || store_fails_) && !store(id, entry))
-      throw ApiError(409, "another server has changed the session; ask again", "session", "session_changed");
-    if (!options_.durable && entry.stored > 0) store_->touch(id);  // a file is as old as its last use
+    if (options_.durable || store_failed_ || entry.store_failed) {
+      if (!store(id, entry))
+        throw ApiError(409, "another server has changed the session; ask again", "session", "session_changed");
+    } else if (entry.stored > 0) {
+      store_->touch(id);  // a file is as old as its last use
+    }
   } catch (...) {
     undo();
     entry.position = position_before;
@@ -170,9 +173,9 @@ bool Sessions::store(const std::string& id, Entry& entry) {
                                              {"parts", parts},
                                              {"results", results}});
   const std::string bytes = base::to_json(head, -1) + "\n" + content;
-  store_fails_ = true;  // if put() throws
+  store_failed_ = entry.store_failed = true;  // if put() throws
   const bool put = store_->put(id, bytes, entry.stored, entry.ttl);
-  store_fails_ = false;
+  store_failed_ = entry.store_failed = false;
   if (!put) return false;
   entry.seal = seal_(bytes);
   ++entry.stored;

@@ -96,6 +96,7 @@ class Sessions {
     std::optional<uint64_t> seal;  // of the bytes that this process has stored last
     int64_t use = 0;               // its place in `loaded_`; 0: it has none
     bool busy = false;
+    bool store_failed = false;  // its last put() threw
   };
   /// The facts that a list shows.
   static base::Node outline(const std::string& id, const Entry& entry);
@@ -129,7 +130,7 @@ class Sessions {
   std::map<std::string, Entry> entries_;
   std::map<int64_t, std::string> loaded_;  // the ids of those in memory, the least recently used first
   int64_t bytes_ = 0, uses_ = 0;
-  bool store_fails_ = false;  // the last time; until it works again every change is stored at once, or refused
+  bool store_failed_ = false;  // the last put() threw; then each change is stored before it is answered
 };
 
 }  // namespace mnemo::serve

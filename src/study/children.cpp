@@ -8,6 +8,7 @@
 #include <list>
 #include <optional>
 
+#include "base/disk_full.h"
 #include "base/log.h"
 
 namespace mnemo::study {
@@ -43,18 +44,23 @@ class Stopper {
   bool stopping() const { return told_ > 0; }
   int reason() const { return reason_; }
 
+  /// Asks the children to stop.
+  void stop(int reason, const std::list<Child>& children) {
+    since_ = Clock::now();
+    told_ = 1;
+    reason_ = reason;
+    for (const Child& child : children) child.process.send(SIGTERM);
+  }
+
   void inspect(const std::list<Child>& children) {
     const int reason = told_ == 0 && options_.should_stop ? options_.should_stop() : 0;
     if (reason == 0 && told_ == 0) return;
     const int seen = options_.wishes ? options_.wishes() : 1;
     if (told_ == 0) {
-      since_ = Clock::now();
-      told_ = 1;
-      reason_ = reason;
       answered_ = std::max(seen, 1);  // where others stop, the first wish of our own is part of it
       base::log_warning("stopping {} training{} after a checkpoint; again to stop now", children.size(),
                         children.size() == 1 ? "" : "s");
-      for (const Child& child : children) child.process.send(SIGTERM);
+      stop(reason, children);
     }
     if (Clock::now() - since_ < kAtOnce) answered_ = std::max(answered_, seen);
     if (told_ == 1 && seen > answered_) {
@@ -75,6 +81,7 @@ class Stopper {
 int run_children(const std::vector<ChildJob>& jobs, const ChildrenOptions& options) {
   Stopper stopper(options);
   std::list<Child> running;
+  std::string disk_full;
   size_t next = 0;
   while (!running.empty() || (next < jobs.size() && !stopper.stopping())) {
     while (!stopper.stopping() && next < jobs.size() && running.size() < static_cast<size_t>(options.jobs)) {
@@ -91,6 +98,10 @@ int run_children(const std::vector<ChildJob>& jobs, const ChildrenOptions& optio
     for (auto child = running.begin(); child != running.end(); ++i) {
       const bool at_end = waiting[i].revents != 0 && !child->process.read(child->pending);
       while (const auto line = base::take_line(child->pending)) {
+        if (line->starts_with(kDiskFull) && disk_full.empty()) {
+          disk_full = line->substr(kDiskFull.size());
+          if (!stopper.stopping()) stopper.stop(SIGTERM, running);
+        }
         if (options.on_line) options.on_line(child->job, *line);
       }
       if (!at_end) {
@@ -98,10 +109,11 @@ int run_children(const std::vector<ChildJob>& jobs, const ChildrenOptions& optio
         continue;
       }
       const ChildEnd end{child->process.wait(), stopper.stopping()};
-      if (options.on_end) options.on_end(child->job, end);
+      if (options.on_end && disk_full.empty()) options.on_end(child->job, end);
       child = running.erase(child);
     }
   }
+  if (!disk_full.empty()) throw base::DiskFull(disk_full);
   return stopper.reason();
 }
 

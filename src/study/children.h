@@ -35,9 +35,13 @@ struct ChildrenOptions {
   std::function<int()> wishes = {};
 };
 
+/// How a child begins the line that says that the disk is full, since its log has no room either.
+inline constexpr std::string_view kDiskFull = "disk full: ";
+
 /// Runs the jobs in order, `jobs` of them at a time, and waits for all. Where should_stop says so, the children get
 /// SIGTERM, and SIGKILL if that is wished again; no new children are started. Children die with this process, however
-/// it ends. Returns the answer of should_stop, or 0. Throws InputError if a child cannot be started.
+/// it ends. Returns the answer of should_stop, or 0. Throws InputError if a child cannot be started, and, once all have
+/// stopped, DiskFull if one has told of a full disk.
 int run_children(const std::vector<ChildJob>& jobs, const ChildrenOptions& options);
 
 }  // namespace mnemo::study

@@ -243,9 +243,10 @@ RunResult result_of(const CompareJob& job, const experiment::Experiment& bench, 
 }
 
 /// Repeats this training alone.
-std::string command_of(const CompareJob& job) {
-  return fmt::format("mnemo {} {}", job.recipe.finetune ? "finetune" : "train",
-                     base::shell_quoted(base::join_path(job.folder, "recipe.toml")));
+std::string command_of(const CompareJob& job, const std::optional<std::string>& device) {
+  return fmt::format("mnemo {} {}{}", job.recipe.finetune ? "finetune" : "train",
+                     base::shell_quoted(base::join_path(job.folder, "recipe.toml")),
+                     device ? " --device " + *device : "");
 }
 
 int run_locked(const CompareJob& job, const base::FolderLock& lock, const std::optional<std::string>& device,
@@ -279,7 +280,7 @@ int run_locked(const CompareJob& job, const base::FolderLock& lock, const std::o
   };
   runs::RunRecord record(bench, trainer, job.folder, lock,
                          {.title = job.variant + (job.point.empty() ? "" : ", " + job.point),
-                          .command = command_of(job),
+                          .command = command_of(job, device),
                           .resume = "the same mnemo compare again"});
   record.listen(hooks);
   train::TrainReport report = trainer.run(hooks);
@@ -315,7 +316,7 @@ int run_locked(const CompareJob& job, const base::FolderLock& lock, const std::o
   }
   experiment::write_model(base::join_path(job.folder, "model"), bench,
                           {.title = job.variant,
-                           .command = command_of(job),
+                           .command = command_of(job, device),
                            .metrics = measured.metrics,
                            .steps = report.steps,
                            .tokens = report.tokens,

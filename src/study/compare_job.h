@@ -4,7 +4,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "base/stop.h"
 #include "recipes/recipe.h"
@@ -33,9 +32,6 @@ CompareJob read_job(const std::string& folder);
 std::string training_text(const CompareJob& job);
 
 void remove_checkpoints(const std::string& folder);
-
-/// How a training's process begins the line that says that the disk is full, since its file of messages may hold none.
-inline constexpr std::string_view kDiskFull = "disk full: ";
 
 struct JobHooks {
   std::function<void(int64_t step, double loss)> on_loss = {};

@@ -150,7 +150,6 @@ void Supervisor::begin() {
 }
 
 void Supervisor::told(size_t job, std::string_view line) {
-  if (line.starts_with(kDiskFull)) disk_full_ = line.substr(kDiskFull.size());
   long long step = 0;
   double loss = 0;
   if (std::sscanf(std::string(line).c_str(), "progress %lld %lf", &step, &loss) != 2) return;
@@ -172,8 +171,6 @@ void Supervisor::ended(size_t job, const ChildEnd& end) {
   running_.erase(std::find(running_.begin(), running_.end(), job));
   const bool stopped = end.status == base::kInterrupted || end.status == base::kTerminated || end.signal == SIGTERM;
   if (stopped || (end.told_to_stop && end.signal == SIGKILL)) return;
-  // The others have no room either.
-  if (!disk_full_.empty()) throw base::DiskFull(fmt::format("compare: {}: {}", title(jobs_[job]), disk_full_));
   RunResult result{
       .study = jobs_[job].study, .variant = jobs_[job].variant, .point = jobs_[job].point, .seed = jobs_[job].seed};
   if (end.done() && base::path_exists(result_file(jobs_[job]))) {

@@ -62,7 +62,6 @@ class Supervisor {
   int64_t total_steps_ = 0;
   size_t finished_ = 0;
   int status_ = 0;
-  std::string disk_full_;  ///< what a training said of it
   std::unique_ptr<base::Progress> progress_;
 };
 

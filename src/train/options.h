@@ -108,7 +108,7 @@ struct TrainOptions {
     v("shuffle", shuffle, "shuffle the documents of a text, or the images, every epoch");
     v("seed", seed, "random seed for initial weights, data order and dropout", base::at_least(0));
     v("threads", threads,
-      "number of LibTorch threads; 0: as many as the model is worth (in a library: as many as it has)",
+      "number of LibTorch threads; 0: one for a small model, else LibTorch's default; the library leaves it",
       base::range(0, 1024));
     v("log_every", log_every, "steps between log lines", base::at_least(1));
     v("eval_every", eval_every, "steps between evaluations on held-out data; 0: only at the end", base::at_least(0));

@@ -199,14 +199,14 @@ TEST_F(CommandLine, ATrainingThatIsStoppedFromOutsideIsNamed) {
 
 TEST_F(CommandLine, CompareEndsWhereTheDiskIsFull) {
   write(folder_ / "full.toml",
-        "base = \"tiny.toml\"\nmodel.backbone.ffn_dim = 4096\n[[study]]\nname = \"a\"\n"
+        "base = \"tiny.toml\"\ndata.train = \"text.txt\"\nmodel.backbone.ffn_dim = 4096\n[[study]]\nname = \"a\"\n"
         "[[study.variant]]\nname = \"x\"\n[[study.variant]]\nname = \"y\"\nmodel.memory = []\n");
   const std::string out = folder_ / "full", told = folder_ / "told";
   // Blocks of 512 bytes or of 1024: room for the recipes, none for the models.
   const std::string command = "(ulimit -f 80; exec '" + std::string(kBinary) + "' compare '" +
                               std::string(folder_ / "full.toml") + "' --jobs 1 --out '" + out + "') 2> '" + told + "'";
   EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
-  EXPECT_TRUE(holds(content(told), "compare: a: x, seed 0: ")) << content(told);
+  EXPECT_TRUE(holds(content(told), out + "/runs/a-x-seed0/")) << content(told);
   EXPECT_TRUE(holds(content(told), "free some space and run the command again")) << content(told);
   EXPECT_FALSE(holds(content(told), "[1/2]")) << content(told);
   EXPECT_FALSE(std::filesystem::exists(out + "/runs/a-y-seed0/log.jsonl"));

@@ -215,7 +215,7 @@ TEST_F(DataCommands, OfManyLabelsTheMostFrequentAreShown) {
                                  "data.test_fraction=0"})
                                 .out;
   EXPECT_NE(shown.find("train: 61 texts, 3 l25, "), std::string::npos) << shown;
-  EXPECT_NE(shown.find(", and 10 labels more\n"), std::string::npos) << shown;
+  EXPECT_NE(shown.find(", and 10 more\n"), std::string::npos) << shown;
 }
 
 TEST_F(DataCommands, KeysThatAreSetGoWithThePreparedData) {

@@ -58,6 +58,17 @@ TEST_F(RunPage, ShowsCurvesSamplesAndHowToRepeatThem) {
   EXPECT_FALSE(fs::exists(folder_ / "bare/samples.jsonl"));
 }
 
+TEST_F(RunPage, ATokenizersUnitsAreMeasuredAsTheyAre) {
+  for (const auto& [type, metric] : {std::pair("bytes", "Bits per byte"), {"words", "Perplexity"}}) {
+    const std::string tokenizer = folder_ / (std::string("tokenizer-") + type);
+    ASSERT_EQ(run({"data", "tokenizer", text_, "--type", type, "--out", tokenizer}).status, 0);
+    const std::string folder = trained(type, {"--set", "data.tokenizer=" + tokenizer});
+    const base::Node curves = data(content(folder + "/report.html"), "curves");
+    const bool loss_in_metric = curves.items()[0].at("title").as_string() == metric;
+    EXPECT_TRUE(loss_in_metric || curves.items()[1].at("title").as_string() == "Held-out perplexity") << type;
+  }
+}
+
 TEST_F(RunPage, SamplesChangeNothingOfTheTraining) {
   const std::string plain = trained("plain"), sampled = trained("sampled", {"--set", "generate.sample_every=1"});
   for (const char* file : {"model/model.safetensors", "step-00000006/trainer.safetensors"})

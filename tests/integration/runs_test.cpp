@@ -102,17 +102,22 @@ TEST_F(Runs, ADamagedLineOfALogIsNamed) {
   const std::string place = folder + "/log.jsonl:" + std::to_string(lines + 1) + ":";
   const Finished listed = run({"runs", folder_ / "runs"});
   EXPECT_TRUE(holds(listed.err, place)) << listed.err;
-  // Behind more than is read at once, too; and the evaluation in front of it is found.
-  const std::string point = "{\"step\": 1, \"loss\": 1.5}\n";
-  std::string many;
-  while (many.size() < (size_t{5} << 19)) many += point;
-  write(folder + "/log.jsonl", log + "{\"step\": x\n" + many);
-  EXPECT_TRUE(holds(run({"runs", folder_ / "runs"}).err, place));
-  write(folder + "/log.jsonl", log + many);
-  EXPECT_TRUE(holds(run({"runs", folder_ / "runs"}).out, "bits_per_character"));
   const Finished look = run({"inspect", folder, "--text", "line"});
   EXPECT_EQ(look.status, 2);
   EXPECT_TRUE(holds(look.err, place)) << look.err;
+  // A line in front of more than is read at once; and an evaluation there is found.
+  const std::string point = "{\"step\": 1, \"loss\": 1.5}\n";
+  std::string many;
+  int64_t points = 0;
+  for (; many.size() < (size_t{5} << 19); ++points) many += point;
+  for (const char* bad : {"{\"step\": x\n", "{\"loss\": 1}\n"}) {
+    write(folder + "/log.jsonl", log + many + bad + many);
+    const std::string there = folder + "/log.jsonl:" + std::to_string(lines + points + 1) + ":";
+    const Finished found = run({"runs", folder_ / "runs"});
+    EXPECT_TRUE(holds(found.err, there)) << found.err << there;
+  }
+  write(folder + "/log.jsonl", log + many);
+  EXPECT_TRUE(holds(run({"runs", folder_ / "runs"}).out, "bits_per_character"));
 }
 
 TEST_F(Runs, TwoAreCompared) {

@@ -54,7 +54,7 @@ void require_text_in_utf8(const LabelledText& text, std::string_view advice) {
 /// The numbers of labels.
 class Classes {
  public:
-  /// labels: outlive it.
+  /// labels: must outlive it.
   explicit Classes(const std::vector<std::string>& labels) : labels_(labels) {
     for (size_t i = 0; i < labels.size(); ++i) numbers_.emplace(labels[i], static_cast<int64_t>(i));
   }

@@ -5,10 +5,12 @@
 
 #include "base/choice_name.h"
 #include "base/error.h"
+#include "base/file_io.h"
 #include "base/log.h"
 #include "base/utf8.h"
 #include "data/text/text_files.h"
 #include "text/open_tokenizer.h"
+#include "text/vocabulary_file.h"
 
 namespace mnemo::data {
 namespace {
@@ -98,6 +100,12 @@ std::string TextOptions::unit_name() const { return base::choice_name(*this, &Te
 
 std::shared_ptr<const text::Tokenizer> TextOptions::pretrained() const {
   return tokenizer.empty() ? nullptr : text::open_tokenizer(tokenizer);
+}
+
+std::string TextOptions::token_type() const {
+  if (tokenizer.empty()) return unit_name();
+  const std::string own = base::join_path(tokenizer, "vocabulary.json");
+  return base::path_exists(own) ? text::read_vocabulary(base::read_file(own), own).type : "pieces";
 }
 
 int32_t TextOptions::token_between(const text::Tokenizer& of) const {

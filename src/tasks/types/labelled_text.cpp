@@ -158,7 +158,7 @@ std::string most_frequent(const base::Node& counts) {
   }
   std::string text;
   for (const auto& [label, count] : shown) text += fmt::format(", {} {}", count.as_int(), base::printable(label, 200));
-  return more > 0 ? text + fmt::format(", and {} labels more", more) : text;
+  return more > 0 ? text + fmt::format(", and {} more", more) : text;
 }
 
 }  // namespace

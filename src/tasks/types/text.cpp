@@ -38,14 +38,10 @@ std::string TextSpec::describe() const {
 }
 
 MetricInfo TextSpec::metric() const {
-  MetricInfo metric{"bits per character", "bits/char", "bits per character", false, false};
-  if (options_.unit == Options::Unit::words || !options_.tokenizer.empty())
-    metric.name = metric.short_name = metric.loss_name = "perplexity";
-  if (options_.any_bytes()) {
-    metric.name = metric.loss_name = "bits per byte";
-    metric.short_name = "bits/byte";
-  }
-  return metric;
+  const std::string unit = options_.token_type();
+  if (unit == "bytes") return {"bits per byte", "bits/byte", "bits per byte", false, false};
+  if (unit == "characters") return {"bits per character", "bits/char", "bits per character", false, false};
+  return {"perplexity", "perplexity", "perplexity", false, false};
 }
 
 std::vector<MetricInfo> TextSpec::more_metrics() const {

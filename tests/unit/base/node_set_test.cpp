@@ -80,6 +80,7 @@ TEST(SetValue, RefusesBadAssignmentsAndLeavesTheTableAlone) {
       {"a.=1", "ends in a dot"},
       {".a=1", "expected a name"},
       {"a[=1", "']' is missing"},
+      {"a.\"\"=1", "expected a name at '\"\"'"},
       {"a.\"b=1", "'\"' is missing after '\"b'"},
       {"a[x]=1", "'x' is not an index"},
       {"a[-1]=1", "'-1' is not an index"},

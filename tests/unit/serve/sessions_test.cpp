@@ -211,28 +211,37 @@ TEST(Sessions, AreNotPromisedToAStoreThatHasFailed) {
   class Full : public MemoryStore {
    public:
     bool put(const std::string& id, const std::string& bytes, int64_t expected, int64_t ttl) override {
-      if (full) throw ApiError(429, "no room", "", "sessions_full");
+      if (full || id == refused) throw ApiError(429, "no room", "", "sessions_full");
       return MemoryStore::put(id, bytes, expected, ttl);
     }
     bool full = true;
+    std::string refused;
   };
   auto store = std::make_unique<Full>();
   Full& stored = *store;
   Sessions sessions({.save_every = 30}, byte_text(), std::move(store));
-  const std::string id = sessions.create(byte_text(), {}, 100);
-  const auto write = [&] { sessions.commit(id, fed(sessions.begin(id, {}, 140), "a"), "", "", 140); };
-  write();
+  const auto write = [&](const std::string& id) {
+    return refusal([&] { sessions.commit(id, fed(sessions.begin(id, {}, 140), "a"), "", "", 140); });
+  };
+  const std::pair full(429, std::string("sessions_full")), none = refusal([] {});
+  const std::string a = sessions.create(byte_text(), {}, 100), b = sessions.create(byte_text(), {}, 100);
+  EXPECT_EQ(write(a), none) << "nobody has tried to store it yet";
   sessions.sweep(140);  // stores nothing
-  const std::pair full(429, std::string("sessions_full"));
-  EXPECT_EQ(refusal(write), full);
+  EXPECT_EQ(write(a), full);
   EXPECT_EQ(refusal([&] { sessions.create(byte_text(), {}, 140); }), full);
-  EXPECT_EQ(sessions.begin(id, {}, 140).session().position(), 1) << "as before";
-  sessions.release(id);
+  EXPECT_EQ(sessions.begin(a, {}, 140).session().position(), 1) << "as before";
+  sessions.release(a);
   stored.full = false;
-  write();
-  EXPECT_EQ(stored.all_.size(), 1u) << "stored at once";
-  write();
-  EXPECT_EQ(stored.all_[id].version, 1) << "and later again";
+  EXPECT_EQ(write(a), none);
+  EXPECT_TRUE(stored.all_.contains(a)) << "at once";
+  EXPECT_EQ(write(a), none);
+  EXPECT_EQ(stored.all_[a].version, 1) << "later again";
+  // What is stored of others promises nothing for one that was refused.
+  stored.refused = a;
+  sessions.sweep(200);
+  EXPECT_TRUE(stored.all_.contains(b));
+  EXPECT_EQ(write(b), none);
+  EXPECT_EQ(write(a), full);
 }
 
 TEST(Sessions, TellARequestFromAnotherWithItsKey) {
