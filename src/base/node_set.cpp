@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <variant>
@@ -6,6 +5,7 @@
 #include "base/node.h"
 #include "base/node_path.h"
 #include "base/printable.h"
+#include "base/text_format.h"
 #include "base/toml_reader.h"
 
 namespace mnemo::base {
@@ -67,10 +67,8 @@ class Assignment {
 
   std::string key() const {
     std::string key;
-    for (const Part& part : parts_) {
-      const std::string name = std::ranges::all_of(part.name, is_name_character) ? part.name : '"' + part.name + '"';
-      key += !key.empty() && part.index() ? "[" + part.name + "]" : (key.empty() ? "" : ".") + name;
-    }
+    for (const Part& part : parts_)
+      key += !key.empty() && part.index() ? "[" + part.name + "]" : (key.empty() ? "" : ".") + toml_key(part.name);
     return key;
   }
 

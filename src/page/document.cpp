@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/html.h"
 #include "page/embedded.h"
@@ -79,6 +80,11 @@ std::string figure(std::string_view content, std::string_view caption, std::stri
   return fmt::format(
       "<figure class=\"figure\" data-name=\"{}\">{}<div class=\"scroll\">{}</div></figure>\n", html_escape(name),
       caption.empty() ? std::string() : fmt::format("<figcaption>{}</figcaption>", html_escape(caption)), content);
+}
+
+std::string capitalised(std::string name) {
+  if (!name.empty()) name.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(name.front())));
+  return name;
 }
 
 std::string listing(std::string_view text) { return fmt::format("<pre data-copy>{}</pre>\n", html_escape(text)); }

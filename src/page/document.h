@@ -39,6 +39,8 @@ class Document {
 std::string picture(std::string_view svg, std::string_view about);
 /// A figure with its caption, which page.js makes downloadable under `name`. `content` is HTML, `caption` is text.
 std::string figure(std::string_view content, std::string_view caption, std::string_view name);
+/// A name as a title begins: "Bits per byte".
+std::string capitalised(std::string name);
 /// A command or text with a button that copies it.
 std::string listing(std::string_view text);
 

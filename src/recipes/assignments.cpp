@@ -51,7 +51,7 @@ void require_in_use(const base::Node& root, const std::string& key, const std::v
   std::vector<std::string> keys = {key};
   if (const base::Node* sweep = base::find_at(root, key); key == "sweep" && sweep->is_table()) {
     keys.clear();
-    for (const base::Node::Member& member : sweep->members()) keys.push_back(fmt::format("sweep.\"{}\"", member.key));
+    for (const base::Node::Member& member : sweep->members()) keys.push_back("sweep." + base::toml_key(member.key));
   }
   for (const std::string& one : keys) {
     size_t overridden = 0;

@@ -5,7 +5,6 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <ctime>
@@ -172,9 +171,7 @@ Charts charts_of(const RunPageContent& content) {
   if (content.loss_in_metric) {
     base::Node both = one(std::move(training));
     if (!held_out.empty()) both.push_back(std::move(evaluated));
-    std::string title = metric.name;
-    title.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(title.front())));
-    charts.add(title, metric.name, std::move(both), metric.percent);
+    charts.add(page::capitalised(metric.name), metric.name, std::move(both), metric.percent);
   } else {
     charts.add("Training loss", metric.loss_name, one(std::move(training)));
     if (!held_out.empty())

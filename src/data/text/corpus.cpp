@@ -104,8 +104,11 @@ std::shared_ptr<const text::Tokenizer> TextOptions::pretrained() const {
 
 std::string TextOptions::token_type() const {
   if (tokenizer.empty()) return unit_name();
-  const std::string own = base::join_path(tokenizer, "vocabulary.json");
-  return base::path_exists(own) ? text::read_vocabulary(base::read_file(own), own).type : "pieces";
+  // As open_tokenizer() has it, a file stands for its folder, and a SentencePiece model for itself.
+  const bool is_model = tokenizer.ends_with(".model") || tokenizer.ends_with(".spm");
+  const std::string folder = base::is_folder(tokenizer) ? tokenizer : base::parent_folder(tokenizer);
+  const std::string own = base::join_path(folder.empty() ? "." : folder, std::string(text::Tokenizer::kFile));
+  return base::path_exists(own) && !is_model ? text::read_vocabulary(base::read_file(own), own).type : "pieces";
 }
 
 int32_t TextOptions::token_between(const text::Tokenizer& of) const {

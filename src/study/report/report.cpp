@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 
 #include "base/html.h"
 #include "base/node.h"
@@ -47,8 +46,7 @@ std::string facts(const Comparison& comparison) {
 }
 
 std::string legend(const StudySummary& study) {
-  std::string metric = study.metric.name;
-  metric[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(metric[0])));
+  const std::string metric = page::capitalised(study.metric.name);
   const size_t seeds = study.variants.empty() ? 0 : study.variants.front().runs.size();
   std::string text =
       seeds > 1 ? fmt::format(

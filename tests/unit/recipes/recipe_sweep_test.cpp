@@ -137,15 +137,13 @@ TEST_F(Sweeps, PointsMayBeLeftOut) {
 }
 
 TEST_F(Sweeps, OneSweepForAllStudies) {
-  const RecipeFile file = read(
-      "data.train = \"x.txt\"\n[sweep]\nmodel.segment_size = [4, 8]\n[[study]]\nname = \"a\"\n[[study.variant]]\nname "
-      "= \"v\"\n"
-      "[[study]]\nname = \"b\"\nsweep.model.segment_size = [16]\n[[study.variant]]\nname = \"v\"\n");
-  EXPECT_EQ(file.studies()[0].points.size(), 2u);
-  EXPECT_EQ(file.studies()[1].points.size(), 1u);
   const std::string two =
       "data.train = \"x.txt\"\n[sweep]\nmodel.segment_size = [4, 8]\n[[study]]\nname = \"a\"\n[[study.variant]]\nname "
-      "= \"v\"\n[[study]]\nname = \"b\"\nsweep.model.segment_size = [16]\n[[study.variant]]\nname = \"v\"\n";
+      "= \"v\"\n"
+      "[[study]]\nname = \"b\"\nsweep.model.segment_size = [16]\n[[study.variant]]\nname = \"v\"\n";
+  const RecipeFile file = read(two);
+  EXPECT_EQ(file.studies()[0].points.size(), 2u);
+  EXPECT_EQ(file.studies()[1].points.size(), 1u);
   EXPECT_EQ(read(two, {"sweep.model.segment_size=[4]"}).studies()[0].points.size(), 1u) << "b has its own, a has not";
   const RecipeFile alone = read("name = \"sizes\"\ndata.train = \"x.txt\"\n[sweep]\nmodel.segment_size = [4, 8]\n");
   ASSERT_EQ(alone.studies().size(), 1u);

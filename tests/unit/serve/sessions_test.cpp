@@ -236,7 +236,7 @@ TEST(Sessions, AreNotPromisedToAStoreThatHasFailed) {
   EXPECT_TRUE(stored.all_.contains(a)) << "at once";
   EXPECT_EQ(write(a), none);
   EXPECT_EQ(stored.all_[a].version, 1) << "later again";
-  // What is stored of others promises nothing for one that was refused.
+  // The session b is stored, and a is refused: a stays refused.
   stored.refused = a;
   sessions.sweep(200);
   EXPECT_TRUE(stored.all_.contains(b));
