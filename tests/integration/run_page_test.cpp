@@ -63,8 +63,8 @@ TEST_F(RunPage, ATokenizersUnitsAreMeasuredAsTheyAre) {
   const auto titles = [&](const std::string& name, const std::string& tokenizer) {
     const std::string folder = trained(name, {"--set", "data.tokenizer=" + tokenizer});
     std::set<std::string> found;
-    for (const base::Node& chart : data(content(folder + "/report.html"), "curves").items())
-      found.insert(chart.at("title").as_string());
+    const base::Node curves = data(content(folder + "/report.html"), "curves");
+    for (const base::Node& chart : curves.items()) found.insert(chart.at("title").as_string());
     return found;
   };
   const std::string bytes = folder_ / "of_bytes", words = folder_ / "of_words";
