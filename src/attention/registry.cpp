@@ -20,7 +20,7 @@ void add_attentions(base::OptionTypes& types, base::Registry<core::AttentionEntr
   add_attention<Relative>(types, entries, "relative",
                           "Transformer-XL: relative attention with content and position terms");
   add_attention<Linear>(types, entries, "linear", "linear attention with ELU, T2R or RFA features");
-  add_attention<SlidingWindow>(types, entries, "sliding_window", "softmax attention within a window");
+  add_attention<SlidingWindow>(types, entries, "sliding_window", "local softmax attention, within a window");
   add_attention<BigBird>(types, entries, "bigbird", "BigBird: global, local and random blocks; not causal");
   add_attention<Lsh>(types, entries, "lsh", "Reformer: queries and keys are shared and attend within hash buckets");
   add_attention<Linformer>(types, entries, "linformer",

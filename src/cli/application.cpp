@@ -101,7 +101,7 @@ std::string conversion_text(std::string_view words) {
 std::optional<std::string> recipe_key(std::string_view option) {
   std::string name(option.substr(std::min(option.find_first_not_of('-'), option.size())));
   std::replace(name.begin(), name.end(), '-', '_');
-  if (const std::optional<std::string> key = base::key_called(name)) return key;
+  if (const std::optional<std::string> key = base::key_called(name); key && !key->starts_with("--")) return key;
   for (const base::OptionDoc& doc : recipes::recipe_docs()) {
     if (doc.path == "train." + name || doc.path == name) return doc.path;
   }

@@ -199,6 +199,9 @@ Sample write(infer::TextSession& session, const infer::GenerateOptions& asked, s
   show(session.finish());
   sample.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   sample.stopped = session.finish_reason() == infer::FinishReason::stop;
+  if (session.finish_reason() == infer::FinishReason::length && sample.tokens < asked.max_tokens)
+    base::log_warning("the text ends after {}: the model has no positions for a longer one",
+                      base::counted(sample.tokens, "token"));
   return sample;
 }
 
@@ -269,11 +272,11 @@ void converse(const infer::GenerateOptions& asked, infer::TextSession& session, 
     const std::string& line = lines.front();
     try {
       if (!line.empty() || session.session().position() == 0) session.feed(line + "\n", unknown);
+      write(session, asked, "", false);
     } catch (const base::InputError& error) {
-      base::log_warning("{}", error.what());  // the session is as it was
+      base::log_warning("{}", error.what());  // the session goes on from its last good token
       continue;
     }
-    write(session, asked, "", false);
     base::print("\n");
   }
   if (terminal) base::print("\n");

@@ -24,7 +24,6 @@
 #include "experiment/finetune_model.h"
 #include "experiment/translation_search.h"
 #include "memory/learnable_tokens.h"
-#include "models/full_state.h"
 #include "models/image_model.h"
 #include "models/make_attention.h"
 #include "models/presets.h"
@@ -112,14 +111,17 @@ void require_fitting_model(const tasks::TaskSpec& task, const models::ModelOptio
                 core::model_of(model.backbone.input()), model.head.type());
 }
 
+void require_segment_size(int64_t found, int64_t wanted) {
+  base::require(
+      found == wanted || found == models::ModelOptions{}.segment_size,
+      "recipe: 'model.segment_size': data.num_segments makes segments of {}; expected that or nothing, found {}",
+      wanted, found);
+}
+
 /// Fills in the model's options that follow from the data, and refuses options that do not fit them.
 void fit_to(const tasks::DataShape& data, const tasks::TaskSpec& task, models::ModelOptions& model) {
   if (data.segment_size) {
-    const bool left_out = model.segment_size == models::ModelOptions{}.segment_size;
-    base::require(
-        left_out || model.segment_size == *data.segment_size,
-        "recipe: 'model.segment_size': data.num_segments makes segments of {}; expected that or nothing, found {}",
-        *data.segment_size, model.segment_size);
+    require_segment_size(model.segment_size, *data.segment_size);
     model.segment_size = *data.segment_size;
   }
   for (const std::string& name : data.classes)
@@ -229,7 +231,9 @@ std::shared_ptr<models::Model> build_model(const recipes::Recipe& recipe,
 void require_buildable(const recipes::Recipe& recipe) {
   // Images: their size may be that of the data.
   if (!recipe.model.backbone.dim() || recipe.finetune) return;
-  if (const auto limit = places_of(recipe.model)) recipe.task()->require_places(*limit, recipe.model);
+  const auto task = recipe.task();
+  if (const auto limit = places_of(recipe.model)) task->require_places(*limit, recipe.model);
+  if (const auto size = task->segment_size()) require_segment_size(recipe.model.segment_size, *size);
   models::ModelOptions declared = recipe.model;
   if (declared.embedding.vocab_size == 0) declared.embedding.vocab_size = 1 << 24;  // the data's, not known yet
   if (declared.num_classes() == 0) declared.set_num_classes(2);
@@ -428,55 +432,6 @@ std::optional<recipes::Recipe> recipe_beside(const std::string& folder) {
 
 std::optional<recipes::Recipe> own_recipe(const bundle::Bundle& stored) {
   return stored.format == nullptr ? recipe_beside(stored.folder) : std::nullopt;
-}
-
-void require_step_fits(const Experiment& experiment, int64_t usable) {
-  const recipes::Recipe& recipe = experiment.recipe;
-  const models::ModelOptions& model = recipe.model;
-  const train::TrainOptions& train = recipe.train;
-  const auto memory = static_cast<double>(usable);
-  const auto megabytes = [](double bytes) { return base::grouped(static_cast<int64_t>(bytes / 1e6)); };
-  // Each parameter with its gradient and moments; of a part of the model only what is trained has them.
-  const bool whole = train.only.empty() && !train.lora && !recipe.finetune;
-  const int64_t parameters = experiment.model->parameters().count();
-  const int64_t moments = train.shard_optimiser ? 0 : train::num_moments(train.optimiser);
-  const double held = 4.0 * static_cast<double>(parameters * (whole ? 2 + moments : 1));
-  base::require(held <= memory,
-                "recipe: 'model', 'train.optimiser': {} parameters with their gradients and the optimizer's state need "
-                "{} MB, and this machine has {} MB",
-                base::grouped(parameters), megabytes(held), megabytes(memory));
-  if (recipe.task()->input() != tasks::InputKind::tokens) return;
-  // The state that memories carry between segments is counted exactly. They see at most the rows of the training.
-  const double seen = static_cast<double>(train.steps) * static_cast<double>(experiment.tokens_per_step) /
-                      static_cast<double>(train.batch_size);
-  const int64_t rows = seen < 1e15 ? static_cast<int64_t>(seen) + model.segment_size : INT64_MAX;
-  const double state = static_cast<double>(models::full_state_bytes(*experiment.model, core::Mode::train, rows)) *
-                       static_cast<double>(train.batch_size);
-  base::require(
-      state <= memory,
-      "recipe: 'model.memory', 'train.batch_size': the memories of {} sequences hold {} MB once they are full, "
-      "and this machine has {} MB; expected fewer rows or sequences",
-      train.batch_size, megabytes(state), megabytes(memory));
-  // The graph of one segment: whether those of several are kept depends on the memories. The factors were measured on
-  // decoders of several sizes; attention's buffers are not counted.
-  const double row = 4.0 *
-                     static_cast<double>(model.backbone.stack().num_layers *
-                                             (16 * model.backbone.stack().dim + 2 * model.backbone.stack().ffn_dim) +
-                                         2 * model.embedding.vocab_size);
-  const int64_t step_rows = std::min(train.batch_size * model.segment_size, experiment.tokens_per_step) /
-                            train.accumulate;
-  const double bytes = row * static_cast<double>(step_rows) + state + held;
-  const double left = memory - held;
-  const auto sequences = static_cast<int64_t>(static_cast<double>(train.batch_size / train.accumulate) *
-                                              std::max(left, 0.0) / (bytes - held));
-  base::require(
-      bytes <= memory,
-      "recipe: 'train.batch_size', 'model.segment_size': a step of {} sequences of {} tokens needs about {} MB, "
-      "and this machine has {} MB; expected {}",
-      train.batch_size / train.accumulate, model.segment_size, megabytes(bytes), megabytes(memory),
-      sequences > 0
-          ? fmt::format("at most {} sequences at a time: a lower batch_size, or a higher train.accumulate", sequences)
-          : "a lower segment_size: one sequence is too long");
 }
 
 std::map<std::string, std::string> model_files(const Experiment& experiment) {

@@ -68,6 +68,8 @@ class Engine {
   /// Throws InputError if a sequence has no places left for so many more tokens: more rows in a segment than there are
   /// learned positions, or than an attention has positions for. run() and pass() check it before anything runs.
   void require_places(const EngineSequence& sequence, int64_t tokens) const;
+  /// How many of `wanted` more tokens have places after `read` others.
+  int64_t places(const EngineSequence& sequence, int64_t read, int64_t wanted) const;
 
   /// A new sequence without tokens.
   EngineSequence begin() const { return begin_; }

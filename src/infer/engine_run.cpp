@@ -82,6 +82,23 @@ void Engine::require_places(const EngineSequence& sequence, int64_t tokens) cons
     parts_->layers[n].attention->require_places(*sequence.layers_[n], all);
 }
 
+int64_t Engine::places(const EngineSequence& sequence, int64_t read, int64_t wanted) const {
+  const auto fits = [&](int64_t tokens) {
+    try {
+      require_places(sequence, read + tokens);
+    } catch (const base::InputError&) {
+      return false;
+    }
+    return true;
+  };
+  if (fits(wanted)) return wanted;
+  int64_t most = 0;
+  for (int64_t step = int64_t{1} << 24; step > 0; step /= 2) {
+    if (most + step < wanted && fits(most + step)) most += step;
+  }
+  return most;
+}
+
 /// Takes the next piece of every step that has tokens left; false if there is none.
 bool Engine::cut(std::span<const Step> steps, int64_t rows, Workspace& workspace) const {
   int64_t active = 0;

@@ -55,7 +55,7 @@ Scheduler::Id Scheduler::submit(const TextSession& text, const TextSession::Prom
   Member member{next_id_, text, prompt.tokens};
   member.logprobs = logprobs;
   member.wants = static_cast<int64_t>(prompt.tokens.size()) + options.max_tokens;
-  member.text.prepare(options);
+  member.text.prepare(options, prompt.tokens.size());
   for (size_t i = static_cast<size_t>(prompt.leading); i < prompt.tokens.size(); ++i)
     member.text.stream_.read(prompt.tokens[i]);
   Session& own = member.text.session();

@@ -118,6 +118,10 @@ class Session {
   int64_t graph_tokens() const { return graphs_.tokens(); }
   /// Tokens of the sequence so far.
   int64_t position() const { return progress_.position; }
+  /// How many of `wanted` tokens the model can write after reading `read` more: an attention may have positions for so
+  /// many alone. Throws InputError if it can write none of them. Without a decoding engine it is `wanted`, and next()
+  /// throws where positions end.
+  int64_t can_write(int64_t read, int64_t wanted) const;
   /// The last tokens of the sequence, at most three, latest last; fewer after loading a file that does not contain
   /// them.
   std::vector<int64_t> recent() const;

@@ -77,11 +77,13 @@ std::vector<ScoredToken> TextSession::score(std::span<const int64_t> tokens) {
 }
 
 void TextSession::begin(const GenerateOptions& options) {
-  prepare(options);
-  session_.feed(beginning());
+  const std::vector<int64_t> read = beginning();
+  prepare(options, read.size());
+  session_.feed(read);
 }
 
-void TextSession::prepare(const GenerateOptions& options) {
+void TextSession::prepare(GenerateOptions options, size_t read) {
+  options.max_tokens = session_.can_write(static_cast<int64_t>(read), options.max_tokens);
   // A token that ends texts may be the one that stands for what the vocabulary lacks.
   const int64_t unknown = tokenizer_->unknown_id();
   session_.set_vocabulary(stream_.ends(unknown, options) ? -1 : unknown, tokenizer_->size());

@@ -52,7 +52,8 @@ class TextSession {
 
   /// Begins a text whose pieces next_piece() returns. Only max_tokens, stop and past_end of the options are used; the
   /// sampling is the session's. A stop text that occurs is part of the sequence, including its whole last token, so a
-  /// session continues after it; so is an end token.
+  /// session continues after it; so is an end token. Where the model has no positions for max_tokens, the text is as
+  /// long as it has. Throws InputError if it has none at all.
   void begin(const GenerateOptions& options = {});
   /// Writes until there is text to show and returns it: whole characters of valid UTF-8. Returns nothing once the text
   /// has ended (finish_reason()). A character that is incomplete at the end is kept for the next text, or for finish().
@@ -90,8 +91,8 @@ class TextSession {
   friend class Scheduler;
   /// The tokens in front of the first text; none later.
   std::vector<int64_t> beginning() const;
-  /// As begin(), but reads nothing.
-  void prepare(const GenerateOptions& options);
+  /// As begin(), but reads nothing; `read` tokens will be.
+  void prepare(GenerateOptions options, size_t read);
   weights::TensorFile to_file() const;
   using Restore = void (Session::*)(const weights::TensorFile& file, const std::string& name);
   TextSession restored(const weights::TensorFile& file, const std::string& name,

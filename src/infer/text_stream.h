@@ -11,7 +11,7 @@
 
 namespace mnemo::infer {
 
-/// Why a text has ended: not yet; at a stop text or an end token; at max_tokens.
+/// Why a text has ended: not yet; at a stop text or an end token; at max_tokens, or where the model's positions end.
 enum class FinishReason { none, stop, length };
 
 /// "stop" or "length"; empty for none.

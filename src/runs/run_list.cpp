@@ -260,9 +260,10 @@ std::string runs_text(const std::vector<RunInfo>& runs, size_t width) {
                         {Align::left, Align::left, Align::right, Align::left, Align::right, Align::left});
   for (const RunInfo& run : runs) {
     const std::optional<double> value = run.value("valid." + run.metric);
-    table.add_row(
-        {run.folder, run.state_text(), fmt::format("{} of {}", base::grouped(run.step), base::grouped(run.steps)),
-         value ? fmt::format("{} {:.4g}", run.metric, *value) : "", size_text(run.bytes), date_of(run.changed)});
+    table.add_row({base::printable(run.folder, 400), run.state_text(),
+                   fmt::format("{} of {}", base::grouped(run.step), base::grouped(run.steps)),
+                   value ? fmt::format("{} {:.4g}", run.metric, *value) : "", size_text(run.bytes),
+                   date_of(run.changed)});
   }
   return table.text(width);
 }

@@ -57,8 +57,8 @@ void RunRecord::listen(train::RunHooks& hooks) {
   if (samples_.every() > 0) {
     hooks.sample_every = samples_.every();
     hooks.on_sample = [this](int64_t step) {
-      const RunSample& sample = samples_.take(step);
-      if (page_) page_->add(sample);
+      const RunSample* sample = samples_.take(step);
+      if (page_ && sample != nullptr) page_->add(*sample);
     };
   }
   if (!page_) return;

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file_io.h"
 #include "base/json_value.h"
+#include "base/log.h"
 #include "infer/session.h"
 #include "infer/text_session.h"
 #include "models/model.h"
@@ -62,22 +63,27 @@ RunSamples::RunSamples(const experiment::Experiment& experiment, const std::stri
   base::write_file_atomic(path_, kept);
 }
 
-const RunSample& RunSamples::take(int64_t step) {
+const RunSample* RunSamples::take(int64_t step) {
   const recipes::Writing& writing = experiment_.recipe.generate;
   const bool on_cpu = core::device_of(*experiment_.model).is_cpu();
   infer::Session session = on_cpu ? infer::fastest_session(experiment_.model, writing.options)
                                   : infer::Session(experiment_.model, writing.options);
   session.set_reset_segments(experiment_.recipe.task()->text()->resets_segments());
   infer::TextSession writer(std::move(session), experiment_.tokenizer);
-  writer.feed(writing.prompt);
   RunSample sample{step, writing.prompt, {}};
-  // To its end after a signal too: the checkpoint that follows is of this step, and a resumed run takes none of it.
-  sample.text = writer.generate(writing.options);
+  try {
+    writer.feed(writing.prompt);
+    // To its end after a signal too: the checkpoint that follows is of this step, and a resumed run takes none of it.
+    sample.text = writer.generate(writing.options);
+  } catch (const base::InputError& error) {
+    base::log_warning("skipped the sample of step {}: {}", step, error.what());
+    return nullptr;
+  }
   sample.text += writer.finish();
   std::ofstream file(path_, std::ios::binary | std::ios::app);
   file << base::to_json(to_node(sample), -1) + "\n" << std::flush;
   if (!file.good()) base::system_failure(path_, "cannot be written", errno);
-  return samples_.emplace_back(std::move(sample));
+  return &samples_.emplace_back(std::move(sample));
 }
 
 }  // namespace mnemo::runs

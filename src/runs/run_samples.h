@@ -29,8 +29,8 @@ class RunSamples {
 
   int64_t every() const { return every_; }
   const std::vector<RunSample>& all() const { return samples_; }
-  /// Writes a text with the model as it is now.
-  const RunSample& take(int64_t step);
+  /// Writes a text with the model as it is now. Null, after a warning, if the model refuses the prompt.
+  const RunSample* take(int64_t step);
 
  private:
   const experiment::Experiment& experiment_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <set>
@@ -465,11 +466,18 @@ std::shared_ptr<const Tokenizer> open_file(const std::string& path, const OpenOp
   return open_tokenizer(folder.empty() ? "." : folder, options);
 }
 
+/// Units that a newcomer takes for tokenizers.
+constexpr std::string_view kUnits[] = {"bytes", "characters", "words", "unigram", "bpe"};
+
 }  // namespace
 
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& folder, const OpenOptions& options) {
-  base::require(base::path_exists(folder), "{}: no such file or folder; expected one with the files of a tokenizer",
-                folder);
+  const std::string name = std::filesystem::path(folder).filename();
+  base::require(base::path_exists(folder), "{}: no such file or folder; expected one with the files of a tokenizer{}",
+                folder,
+                std::ranges::find(kUnits, name) != std::end(kUnits)
+                    ? fmt::format("; units of the text itself are data.unit = \"{}\"", name)
+                    : "");
   if (!base::is_folder(folder)) return open_file(folder, options);
   std::set<std::string> names;
   for (const std::string& name : base::list_folder(folder)) {

@@ -105,6 +105,10 @@ Trainer::Trainer(core::Model& model, tasks::Task& task, const TrainOptions& opti
                 "training: 'train.replay': {} segments would be replayed in every step, and every replay would update "
                 "the model's per-model memory again; expected 0",
                 options_.replay);
+  base::require(options_.accumulate == 1 || options_.segments_per_step == 1 || !per_model_state_,
+                "training: 'train.accumulate', 'train.segments_per_step': a per-model memory is updated after each "
+                "segment of the whole batch; expected 1 for one of them, found {} and {}",
+                options_.accumulate, options_.segments_per_step);
   base::require(
       options_.recompute != TrainOptions::Recompute::layer || model.recomputes_layers(),
       "training: 'train.recompute': expected \"none\" for an image model, which does not support it, found \"layer\"");

@@ -9,6 +9,8 @@
 namespace mnemo::test {
 namespace {
 
+constexpr size_t kPositions = 100;
+
 /// `mnemo generate` beyond one plain text: docs/generation.md.
 class Writing : public CommandLine {
  protected:
@@ -169,6 +171,33 @@ TEST_F(Writing, WhatDoesNotGoTogetherIsRefused) {
     EXPECT_EQ(refused.status, 2) << words[0];
     EXPECT_TRUE(holds(refused.err, part)) << refused.err;
   }
+}
+
+TEST_F(Writing, ATextEndsWhereTheModelsPositionsDo) {
+  std::string documents;
+  for (int i = 0; i < 80; ++i) documents += "line " + std::to_string(i) + " of a small text\n\n";
+  write(text_, documents);
+  model_ = trained("table", {"--set", "data.document_separator=blank_line", "--set", "model.memory=[]", "--set",
+                             "generate.sample_every=2", "--set",
+                             "model.backbone.attention={type=\"abc\", num_slots=4, control={type=\"linformer\", "
+                             "max_len=" +
+                                 std::to_string(kPositions) + "}}"}) +
+           "/model";
+  const std::string samples = content(folder_ / "table/samples.jsonl");
+  const base::Node sample = json(samples.substr(0, samples.find('\n')));
+  EXPECT_EQ(sample.at("prompt").as_string().size() + sample.at("sample").as_string().size(), kPositions);
+
+  const Finished whole = generate({"--prompt", "line", "-n", "500"});
+  EXPECT_EQ(whole.status, 0) << whole.err;
+  EXPECT_EQ(whole.out.size(), kPositions);
+  EXPECT_TRUE(holds(whole.err, "the model has no positions for a longer one")) << whole.err;
+  const std::string session = folder_ / "session";
+  const std::string said = piped("line\nline\n" + std::string(kPositions, '1') + "\n",
+                                 "--interactive -n 500 --save '" + session + "'");
+  EXPECT_EQ(said.size(), kPositions - 5 + 1) << "the line and its end are read, and the rest is written";
+  const Finished more = generate({"--session", session, "-n", "1"});
+  EXPECT_EQ(more.status, 2);
+  EXPECT_TRUE(holds(more.err, "takes sequences of at most")) << more.err;
 }
 
 }  // namespace

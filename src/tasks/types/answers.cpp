@@ -39,7 +39,10 @@ DataShape AnswerSpec::shape_of(const data::SampleSource& source) const {
 
 DataShape AnswerSpec::shape(const models::ModelOptions&) const { return shape_of(*source(false, 0)); }
 
-std::optional<int64_t> AnswerSpec::segment_size() const { return shape_of(*source(false, 0)).segment_size; }
+std::optional<int64_t> AnswerSpec::segment_size() const {
+  if (answer().num_segments == 0) return std::nullopt;
+  return shape_of(*source(false, 0)).segment_size;
+}
 
 LoadedTask AnswerSpec::load(const models::ModelOptions&, const TaskSettings& settings) const {
   std::shared_ptr<const data::SampleSource> samples = source(settings.shuffle, settings.seed);

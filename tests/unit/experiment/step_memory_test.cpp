@@ -36,5 +36,38 @@ TEST(StepMemory, CountsGradientsAndTheOptimizersState) {
   }
 }
 
+// Of a training whose files are refused nothing would remain.
+TEST(StepMemory, FilesThatCouldNotBeReadAgainAreRefusedBeforeTheTraining) {
+  const auto refused = [](const std::string& set, const std::string& more, const std::string& what) {
+    recipes::Recipe recipe = copy_task(more);
+    recipe.model.backbone.stack().num_layers = 120;
+    recipe.model.backbone.stack().dim = recipe.model.backbone.stack().ffn_dim = 8;
+    if (!set.empty()) recipe.model.backbone.stack().num_layers = std::stoll(set);
+    expect_error<base::InputError>([&] { require_step_fits(make_experiment(recipe), int64_t{1} << 40); },
+                                   {what, "could be read again"});
+  };
+  refused("", "optimiser = { type = \"sgd\" }", "the model would have");
+  refused("70", "optimiser = { type = \"adamw\" }", "the optimizer's state would have");
+}
+
+TEST(StepMemory, CountsTheSegmentsThatGradientsCrossAndMemoryRows) {
+  const auto of = [](const std::string& memory) {
+    return make_experiment(recipes::read_recipe(base::parse_toml(
+        "[data]\ntype = \"algorithmic\"\ntask = \"copy\"\nnum_symbols = 20\nnum_segments = 6\n[model.backbone]\n"
+        "num_layers = 1\ndim = 64\nnum_heads = 1\nffn_dim = 64\n[train]\nbatch_size = 1000\n[[model.memory]]\ntype = "
+        "\"recurrent_tokens\"\n" +
+            memory,
+        "test")));
+  };
+  const Experiment cut = of("bptt_depth = 0\nnum_mem_tokens = 1\n"), through = of("num_mem_tokens = 1\n"),
+                   wide = of("bptt_depth = 0\nnum_mem_tokens = 50\n");
+  const int64_t enough = 120'000'000;
+  require_step_fits(cut, enough);
+  expect_error<base::InputError>([&] { require_step_fits(through, enough); },
+                                 {"with gradients through 6 segments ('train.recompute')"});
+  expect_error<base::InputError>([&] { require_step_fits(wide, enough); },
+                                 {"a step of 1000 sequences of 10 tokens needs"});
+}
+
 }  // namespace
 }  // namespace mnemo::experiment

@@ -236,5 +236,33 @@ TEST(Scheduler, TellsLogProbabilities) {
   EXPECT_EQ(count, 5);
 }
 
+TEST(Scheduler, ATextEndsWhereTheModelsPositionsDo) {
+  const auto engine = std::make_shared<const Engine>(
+      build({"", [](models::ModelOptions& options) {
+               options.backbone.stack().attention = base::Node::table(
+                   {{"type", "abc"},
+                    {"num_slots", 3},
+                    {"control", base::Node::table({{"type", "linformer"}, {"max_len", 20}})}});
+             }}));
+  GenerateOptions options = GenerateOptions::greedy();
+  options.past_end = true;
+  options.max_tokens = 50;
+  const Request request{.before = {1, 2}, .prompt = {3, 4, 5}, .options = options};
+  const auto all = run_all(engine, {request}, false, {});
+  EXPECT_EQ(all.at(0).tokens.size(), 15U);
+  EXPECT_EQ(all.at(0).reason, FinishReason::length);
+
+  TextSession text = open(engine, options);
+  text.session().feed(std::vector<int64_t>{1, 2, 3, 4, 5});
+  EXPECT_EQ(text.generate(options, [](std::string_view) { return true; }), 15);
+  EXPECT_EQ(text.finish_reason(), FinishReason::length);
+  EXPECT_EQ(text.session().position(), 20);
+  EXPECT_EQ(text.session().can_write(0, 0), 0);
+  test::expect_error<base::InputError>([&] { text.generate(options); }, {"takes sequences of at most 20 tokens"});
+  Scheduler scheduler(engine, {});
+  test::expect_error<base::InputError>([&] { scheduler.submit(text, {}, options); },
+                                       {"takes sequences of at most 20 tokens"});
+}
+
 }  // namespace
 }  // namespace mnemo::infer

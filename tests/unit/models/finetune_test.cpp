@@ -185,5 +185,13 @@ TEST(Finetune, WhatMakesNoSenseIsRefused) {
   test::expect_error<base::InputError>([&] { train_only(parameters, {"task.*"}); }, {"task.*"});
 }
 
+TEST(Finetune, MessagesNameItsOwnKeys) {
+  const auto refused = [](const std::string& options, const std::string& what) {
+    test::expect_error<base::InputError>([&] { plan(options); }, {what});
+  };
+  refused(R"({"name": "a b"})", "'name': expected 1 to 64 letters");
+  refused(R"({"layers": [0, 0]})", "'layers': expected ascending numbers");
+}
+
 }  // namespace
 }  // namespace mnemo::models

@@ -466,5 +466,17 @@ TEST(Pretrained, MergesStandOnceAndAreNoMoreThanSplits) {
   }
 }
 
+TEST(Pretrained, UnitsAreNoFolders) {
+  for (const char* unit : {"bytes", "nowhere/characters"}) {
+    try {
+      open_tokenizer(unit);
+      FAIL() << unit;
+    } catch (const base::InputError& error) {
+      EXPECT_TRUE(std::string(error.what()).find("units of the text itself are data.unit = \"") != std::string::npos)
+          << error.what();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mnemo::text

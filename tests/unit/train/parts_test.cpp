@@ -82,6 +82,18 @@ TEST(TrainingInParts, FewerSequencesThanPartsMakeTheCacheOfTheWholeBatch) {
   }
 }
 
+TEST(TrainingInParts, AMemoryOfTheModelIsUpdatedOncePerStep) {
+  const auto model = model_of(
+      "segment_size = 6\nembedding.vocab_size = 7\nbackbone = { num_layers = 1, dim = 16, num_heads = 2, ffn_dim = 32 "
+      "}\n[[memory]]\ntype = \"grc\"\ncache_len = 3\n");
+  FewSequences task(4, 4);
+  TrainOptions options = in_parts(4, 2);
+  const Trainer one(*model, task, options);
+  options.segments_per_step = 2;
+  test::expect_error<base::InputError>([&] { Trainer(*model, task, options); },
+                                       {"'train.accumulate', 'train.segments_per_step'", "found 2 and 2"});
+}
+
 // 1/12 + ... + 1/12 of 49 rows is less than 49.
 TEST(TrainingInParts, NumbersOfCachedRowsAreWhole) {
   const test::TemporaryFolder folder;
