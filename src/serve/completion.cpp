@@ -128,10 +128,7 @@ void Completion::submit(size_t choice, const infer::TextSession& text, const inf
 void Completion::on_event(size_t number, infer::Scheduler::Event& event) {
   if (ended_) return;
   Choice& choice = choices_[number];
-  if (!event.error.empty()) {
-    keep_part(std::move(event.session));
-    return fail(500, event.error);
-  }
+  if (!event.error.empty()) return fail(500, event.error);
   if (event.token >= 0) note_token(choice, event);
   const std::string text = event.text + (event.session ? event.session->unfinished() : "");
   choice.text += text;
@@ -338,18 +335,14 @@ void Completion::leave() {
   for (const auto id : reading_) around_.engine.cancel(id);
   for (const Choice& choice : choices_) {
     if (choice.id < 0) continue;
-    keep_part(around_.engine.cancel(choice.id));
+    auto partial = around_.engine.cancel(choice.id);
+    if (!partial || !commit_ || !request_.keep_partial) continue;
+    try {
+      commit_(std::move(*partial), whole_answer());
+    } catch (const ApiError&) {  // there is nobody to tell
+    }
   }
   end(finished_);
-}
-
-/// What was written of a text that does not come to its end.
-void Completion::keep_part(std::optional<infer::TextSession> part) {
-  if (!part || !commit_ || !request_.keep_partial) return;
-  try {
-    commit_(std::move(*part), whole_answer());
-  } catch (const ApiError&) {  // there is nobody to tell
-  }
 }
 
 void Completion::end(const Finished& finished) {

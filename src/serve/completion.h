@@ -68,7 +68,6 @@ class Completion : public std::enable_shared_from_this<Completion> {
   void finish();
   void fail(int status, const std::string& message);
   void leave();
-  void keep_part(std::optional<infer::TextSession> part);
   void end(const Finished& finished);
   std::string whole_answer() const;
   base::Node choice_node(Choice& choice) const;
