@@ -31,7 +31,9 @@ bool moves_class_token(Regime regime) {
 }  // namespace
 
 void FinetuneOptions::validate(const base::Where& where) const {
-  memory::TaskOptions{.name = name, .num_mem_tokens = num_mem_tokens, .layers = layers}.validate(where);
+  memory::TaskOptions task;
+  task.name = name, task.num_mem_tokens = num_mem_tokens, task.layers = layers;
+  task.validate(where);
   const std::string found = regime_name();
   const auto belongs = [&](bool allowed, const char* key, const char* regimes) {
     where.require(allowed, key, "belongs to regime = {}, found regime = \"{}\"", regimes, found);
