@@ -11,8 +11,8 @@ namespace mnemo::base {
 
 class PolyType;
 
-/// Names that other programs give to keys of a recipe ("lr"), each with the whole key ("train.optimiser.lr"), or with the
-/// option of the command line that it is here ("--device").
+/// Names that other programs give to keys of a recipe ("lr"), each with the whole key ("train.optimiser.lr"), or with
+/// the option of the command line that it is here ("--device").
 std::span<const std::pair<std::string_view, std::string_view>> key_synonyms();
 
 /// The key of a recipe that other programs call `name`, in which '-' stands for '_'; nothing if there is none.
