@@ -153,7 +153,9 @@ TEST_F(RunPage, APageThatCannotBeWrittenIsAWarning) {
 TEST_F(RunPage, IsNotWrittenIntoAFolderThatReplacedTheRuns) {
   const std::string folder = folder_ / "run";
   Process process(folder_, {"train", recipe_, "--data", text_, "--out", folder, "-q", "--set", "train.steps=1000000"});
-  ASSERT_TRUE(wait_for([&] { return fs::exists(folder + "/report.html"); }));
+  // Once all files of the start are there.
+  ASSERT_TRUE(
+      wait_for([&] { return fs::exists(folder + "/report.html") && lines(content(folder + "/log.jsonl")) > 2; }));
   fs::rename(folder, folder_ / "moved");
   fs::create_directory(folder);
   const Finished finished = process.finish();
