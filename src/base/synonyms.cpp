@@ -108,7 +108,6 @@ constexpr std::pair<std::string_view, std::string_view> kSynonyms[] = {
     {"sequence_length", "model.segment_size"},
     {"steps", "train.steps"},
     {"temperature", "generate.sampling.temperature"},
-    {"text", "data.train"},
     {"threads", "train.threads"},
     {"tie_word_embeddings", "model.head.tied"},
     {"tokenizer", "data.tokenizer"},
