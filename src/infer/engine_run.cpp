@@ -9,6 +9,11 @@
 #include "ops/row_kernels.h"
 
 namespace mnemo::infer {
+namespace {
+
+constexpr int64_t kMostTokens = int64_t{1} << 40;  // whose rows can still be counted
+
+}  // namespace
 
 void Engine::run(std::span<const Step> steps) const { run_pieces(steps, kRows, nullptr); }
 
@@ -64,20 +69,24 @@ void Engine::run_pieces(std::span<const Step> steps, int64_t rows,
 
 void Engine::require_places(const EngineSequence& sequence, int64_t tokens) const {
   const core::DecodeSequence::Rows& block = parts_->block;
-  int64_t used = sequence.used(), length = sequence.length_, all = 0;
-  bool starts = !sequence.open_;
-  while (tokens > 0) {
-    const int64_t count = std::min(tokens, parts_->segment - used);
-    const int64_t before = starts ? 0 : length,
-                  fresh = (starts ? block.read : 0) + count + (used + count == parts_->segment ? block.write : 0);
+  const int64_t segment = parts_->segment, used = sequence.used();
+  int64_t all = 0;
+  const auto add = [&](int64_t before, int64_t fresh, int64_t segments) {
     base::require(!parts_->positions.defined() || before + fresh <= parts_->positions.size(0),
                   "[decoder] segment and memory rows together are {} rows, more than position.max_len = {}",
                   before + fresh, parts_->positions.defined() ? parts_->positions.size(0) : 0);
-    all += fresh;
+    all += fresh * segments;
+  };
+  tokens = std::min(tokens, kMostTokens);
+  if (tokens > 0) {
+    const int64_t count = std::min(tokens, segment - used);
+    const bool starts = !sequence.open_;
+    add(starts ? 0 : sequence.length_, (starts ? block.read : 0) + count + (used + count == segment ? block.write : 0),
+        1);
     tokens -= count;
-    used = 0;
-    starts = true;
   }
+  if (tokens >= segment) add(0, block.read + segment + block.write, tokens / segment);
+  if (tokens % segment > 0) add(0, block.read + tokens % segment, 1);
   for (size_t n = 0; n < parts_->layers.size(); ++n)
     parts_->layers[n].attention->require_places(*sequence.layers_[n], all);
 }
@@ -85,7 +94,7 @@ void Engine::require_places(const EngineSequence& sequence, int64_t tokens) cons
 int64_t Engine::places(const EngineSequence& sequence, int64_t read, int64_t wanted) const {
   const auto fits = [&](int64_t tokens) {
     try {
-      require_places(sequence, read + tokens);
+      require_places(sequence, read + std::min(tokens, kMostTokens));
     } catch (const base::InputError&) {
       return false;
     }
@@ -93,7 +102,7 @@ int64_t Engine::places(const EngineSequence& sequence, int64_t read, int64_t wan
   };
   if (fits(wanted)) return wanted;
   int64_t most = 0;
-  for (int64_t step = int64_t{1} << 24; step > 0; step /= 2) {
+  for (int64_t step = kMostTokens; step > 0; step /= 2) {
     if (most + step < wanted && fits(most + step)) most += step;
   }
   return most;

@@ -258,6 +258,9 @@ TEST(Scheduler, ATextEndsWhereTheModelsPositionsDo) {
   EXPECT_EQ(text.finish_reason(), FinishReason::length);
   EXPECT_EQ(text.session().position(), 20);
   EXPECT_EQ(text.session().can_write(0, 0), 0);
+  EXPECT_EQ(open(engine, options).session().can_write(7, INT64_MAX), 13);
+  const auto endless = std::make_shared<const Engine>(build({"", [](models::ModelOptions&) {}}));
+  EXPECT_EQ(open(endless, options).session().can_write(7, INT64_MAX), INT64_MAX);
   test::expect_error<base::InputError>([&] { text.generate(options); }, {"takes sequences of at most 20 tokens"});
   Scheduler scheduler(engine, {});
   test::expect_error<base::InputError>([&] { scheduler.submit(text, {}, options); },
