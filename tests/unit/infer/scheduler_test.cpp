@@ -63,7 +63,7 @@ TEST(Scheduler, ARequestWithoutLogitsLeavesWithItsErrorAndTheOthersGoOn) {
   EXPECT_EQ(tokens, written_alone(engine, healthy, false, SIZE_MAX).tokens);
 }
 
-TEST(Scheduler, ARequestWithoutPlacesLeavesWithItsError) {
+TEST(Scheduler, ARequestWithoutPlacesEndsOrLeavesWithItsError) {
   const Case few{"few", [](auto& o) {
                    o.backbone.stack().attention = Node::table({{"type", "softmax"}}),
                    o.backbone.stack().position.type = backbones::PositionOptions::Type::learned;
@@ -72,8 +72,15 @@ TEST(Scheduler, ARequestWithoutPlacesLeavesWithItsError) {
   const auto engine = std::make_shared<const Engine>(build(few, 8));
   Scheduler scheduler(engine);
   expect_error<InputError>([&] { scheduler.submit(open(engine, {}), {text(5)}, {}); }, {"more than position.max_len"});
-  const auto id = scheduler.submit(open(engine, {}), {text(3)}, {.past_end = true});
-  std::vector<Scheduler::Event> events;
+  const auto ends = scheduler.submit(open(engine, {}), {text(3)}, {.past_end = true});
+  std::vector<Scheduler::Event> events = scheduler.tick();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].id, ends);
+  EXPECT_EQ(events[0].reason, FinishReason::length);
+  EXPECT_EQ(events[0].session->session().position(), 4);
+  // Where memory is reset at segments that are longer than the places.
+  const auto id = scheduler.submit(open(engine, {}, true), {text(3)}, {.past_end = true});
+  events.clear();
   for (int i = 0; i < 3; ++i) {
     for (Scheduler::Event& event : scheduler.tick()) events.push_back(std::move(event));
   }

@@ -19,11 +19,10 @@ namespace {
 
 using base::Node;
 
-/// Batches of one segment of six tokens and one class each, of `rows` sequences, which may be fewer than the batch
-/// size.
+/// Batches of segments of six tokens and one class each, of `rows` sequences, which may be fewer than the batch size.
 class FewSequences final : public tasks::TokenTask {
  public:
-  FewSequences(int64_t batch, int64_t rows) : batch_(batch), rows_(rows) {}
+  FewSequences(int64_t batch, int64_t rows, size_t segments = 1) : batch_(batch), rows_(rows), segments_(segments) {}
   std::string metric() const override { return "accuracy"; }
   bool lower_is_better() const override { return false; }
   std::optional<double> metric_of_loss(double) const override { return std::nullopt; }
@@ -35,7 +34,7 @@ class FewSequences final : public tasks::TokenTask {
     segment.input.tokens = numbers.tokens({rows_, 6}, 7);
     segment.targets = data::TokenTargets{numbers.tokens({rows_, 1}, 4)};
     segment.num_targets = rows_;
-    return {segment};
+    return std::vector<data::Batch>(segments_, segment);
   }
   bool has(data::Part) const override { return false; }
   std::optional<tasks::Evaluation> evaluate(const core::Model&, data::Part) const override { return std::nullopt; }
@@ -44,6 +43,7 @@ class FewSequences final : public tasks::TokenTask {
 
  private:
   int64_t batch_, rows_, next_ = 1;
+  size_t segments_;
 };
 
 std::unique_ptr<models::Model> model_of(const std::string& options) {
@@ -89,6 +89,9 @@ TEST(TrainingInParts, AMemoryOfTheModelIsUpdatedOncePerStep) {
   FewSequences task(4, 4);
   TrainOptions options = in_parts(4, 2);
   const Trainer one(*model, task, options);
+  FewSequences cut(4, 4, 2);  // as a task that divides its samples
+  Trainer two(*model, cut, options);
+  test::expect_error<base::InputError>([&] { two.step(); }, {"accumulate = 2", "found 2"});
   options.segments_per_step = 2;
   test::expect_error<base::InputError>([&] { Trainer(*model, task, options); },
                                        {"'train.accumulate', 'train.segments_per_step'", "found 2 and 2"});

@@ -159,8 +159,8 @@ TEST_F(TrainerTest, AccumulatedGradientIsTheLargeBatchs) {
   }
   TrainOptions options = small_options();
   options.accumulate = 2;
-  Run refused = make(options, memories().at("grc"));
-  test::expect_error<base::InputError>([&] { refused.trainer->step(); }, {"accumulate = 2", "found 3"});
+  test::expect_error<base::InputError>([&] { make(options, memories().at("grc")); },
+                                       {"'train.accumulate', 'train.segments_per_step'", "found 2 and 3"});
 }
 
 // Documents end at different places, so the parts of a batch have different numbers of real targets, some of them none.
