@@ -60,8 +60,12 @@ void settle_fresh(Experiment& experiment, bool adds);
 void require_same_vocabulary(const std::string& folder, const Experiment& experiment, const std::string& place);
 
 /// Refuses a training whose parameters, gradients and optimizer, or, of models of texts, a step's graph and the
-/// memories beside them, do not fit into the memory of this machine, in bytes. An estimate.
+/// memories beside them, do not fit into the memory of this machine, in bytes. An estimate. Also one whose checkpoints
+/// would have more tensors than can be read again.
 void require_step_fits(const Experiment& experiment, int64_t usable = base::usable_memory());
+
+/// How many of `most` boundaries between segments gradients cross at once, by the state that reaches furthest.
+int64_t crossed_boundaries(const core::Model& model, int64_t most);
 
 /// Files of a model folder besides its weights and card, by name. A checkpoint with these files is a model folder.
 std::map<std::string, std::string> model_files(const Experiment& experiment);

@@ -9,11 +9,16 @@
 #include "train/optimiser.h"
 #include "weights/safetensors_header.h"
 
-// What is refused before a training begins, as it would end in the middle of it.
+// A training that does not fit is refused before its first step: it would end in the middle.
 namespace mnemo::experiment {
 namespace {
 
 std::string megabytes(double bytes) { return base::grouped(static_cast<int64_t>(bytes / 1e6)); }
+
+/// Whether every parameter is trained, so that each has a gradient and moments.
+bool trains_all(const recipes::Recipe& recipe) {
+  return recipe.train.only.empty() && !recipe.train.lora && !recipe.finetune;
+}
 
 /// Throws InputError if a file of so many tensors could not be read again.
 void require_file_fits(const char* file, int64_t tensors, double bytes, const char* keys) {
@@ -33,7 +38,7 @@ void require_files_fit(const Experiment& experiment, double state_bytes) {
   const double bytes = 4.0 * static_cast<double>(parameters.count());
   require_file_fits("the model", tensors, bytes, "'model.backbone.num_layers'");
   const int64_t moments = train::num_moments(train.optimiser);
-  if (train.only.empty() && !train.lora && !experiment.recipe.finetune)
+  if (trains_all(experiment.recipe))
     require_file_fits("the optimizer's state", moments * tensors, static_cast<double>(moments) * bytes,
                       "'model.backbone.num_layers'");
   int64_t fields = 0;
@@ -61,27 +66,30 @@ int64_t memory_rows(const models::Model& model) {
 /// Segments whose graphs a step keeps at once: those that gradients cross into, and its last.
 int64_t kept_graphs(const Experiment& experiment, int64_t segments) {
   if (experiment.recipe.train.recompute != train::TrainOptions::Recompute::none) return 1;
-  int64_t crossed = 0;
-  for (const auto& [field, tensor] : experiment.model->initial_state(1).fields()) {
-    if (!tensor.is_floating_point()) continue;
-    const int64_t depth = experiment.model->bptt_depth(field.path);
-    crossed = std::max(crossed, depth < 0 ? segments - 1 : std::min(depth, segments - 1));
-  }
-  return 1 + crossed;
+  return 1 + crossed_boundaries(*experiment.model, segments - 1);
 }
 
 }  // namespace
+
+int64_t crossed_boundaries(const core::Model& model, int64_t most) {
+  int64_t crossed = 0;
+  for (const auto& [field, tensor] : model.initial_state(1).fields()) {
+    if (!tensor.is_floating_point()) continue;
+    const int64_t depth = model.bptt_depth(field.path);
+    crossed = std::max(crossed, depth < 0 ? most : std::min(depth, most));
+  }
+  return crossed;
+}
 
 void require_step_fits(const Experiment& experiment, int64_t usable) {
   const recipes::Recipe& recipe = experiment.recipe;
   const models::ModelOptions& model = recipe.model;
   const train::TrainOptions& train = recipe.train;
   const auto memory = static_cast<double>(usable);
-  // Each parameter with its gradient and moments; of a part of the model only what is trained has them.
-  const bool whole = train.only.empty() && !train.lora && !recipe.finetune;
+  // Of a part of the model only what is trained has gradients and moments.
   const int64_t parameters = experiment.model->parameters().count();
   const int64_t moments = train.shard_optimiser ? 0 : train::num_moments(train.optimiser);
-  const double held = 4.0 * static_cast<double>(parameters * (whole ? 2 + moments : 1));
+  const double held = 4.0 * static_cast<double>(parameters * (trains_all(recipe) ? 2 + moments : 1));
   base::require(held <= memory,
                 "recipe: 'model', 'train.optimiser': {} parameters with their gradients and the optimizer's state need "
                 "{} MB, and this machine has {} MB",

@@ -159,8 +159,9 @@ int64_t Session::next() {
 int64_t Session::can_write(int64_t read, int64_t wanted) const {
   if (!engine_ || progress_.reset_segments || wanted == 0) return wanted;
   const int64_t before = read + (progress_.pending >= 0 ? 1 : 0);
-  engine_->require_places(decoding_->sequence, before + 1);
-  return engine_->places(decoding_->sequence, before, wanted);
+  const int64_t most = engine_->places(decoding_->sequence, before, wanted);
+  if (most == 0) engine_->require_places(decoding_->sequence, before + 1);
+  return most;
 }
 
 void Session::append(int64_t token) {

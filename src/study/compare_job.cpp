@@ -129,12 +129,8 @@ int64_t visible_context(const experiment::Experiment& bench, const models::TextM
   const auto task = bench.recipe.task();
   if (task->text() != nullptr && task->text()->resets_segments()) return segment;
   const int64_t most = (row + segment - 1) / segment - 1 + bench.recipe.train.replay;  // boundaries in a step
-  int64_t crossed = 0, beside = 0;
-  for (const auto& [field, tensor] : model.initial_state(1).fields()) {
-    if (!tensor.is_floating_point()) continue;
-    const int64_t depth = model.bptt_depth(field.path);
-    crossed = std::max(crossed, depth < 0 ? most : std::min(depth, most));
-  }
+  const int64_t crossed = experiment::crossed_boundaries(model, most);
+  int64_t beside = 0;
   for (const models::LayerTable& of : facts.tables) beside = std::max(beside, of.table.num_context());
   return segment * (1 + crossed) + beside;
 }

@@ -36,7 +36,7 @@ TEST(StepMemory, CountsGradientsAndTheOptimizersState) {
   }
 }
 
-// Of a training whose files are refused nothing would remain.
+// A training whose files are refused would leave nothing behind.
 TEST(StepMemory, FilesThatCouldNotBeReadAgainAreRefusedBeforeTheTraining) {
   const auto refused = [](const std::string& set, const std::string& more, const std::string& what) {
     recipes::Recipe recipe = copy_task(more);
