@@ -270,13 +270,10 @@ void make_typed_table(const PolyType& types, const std::string& path, Node& node
   if (!type->is_string()) wrong(*type, type_path, "string");
   const std::string name = type->as_string();
   if (std::find(names.begin(), names.end(), name) == names.end()) {
-    const std::optional<std::string> key = key_called(name);
-    const std::optional<std::string> meant = key || nearest(name, names) ? std::nullopt
-                                                                         : type_described_as(name, types);
-    input_error("{}: '{}': unknown {} {}{}", type->place().text(), type_path, types.kind(), in_quotes(name, '\''),
-                key     ? fmt::format("; did you mean the key '{}'?", *key)
-                : meant ? fmt::format("; did you mean '{}' ({})?", *meant, types.meaning(*meant))
-                        : suggestion(name, names));
+    const std::optional<std::string> meant = nearest(name, names) ? std::nullopt : type_described_as(name, types);
+    input_error(
+        "{}: '{}': unknown {} {}{}", type->place().text(), type_path, types.kind(), in_quotes(name, '\''),
+        meant ? fmt::format("; did you mean '{}' ({})?", *meant, types.meaning(*meant)) : suggestion(name, names));
   }
   node.set_path(path);
 }
