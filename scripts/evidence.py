@@ -38,6 +38,7 @@ class Fault(Exception):
 
 
 SIGNIFICANT = 0.05
+MANY_SEEDS = 100
 
 
 def t_tail(t, freedom, steps=4000):
@@ -65,10 +66,37 @@ def welch(mean, variance, count, other_mean, other_variance, other_count):
     return mean - other_mean, error, (variance + other_variance) ** 2 / parts if error else 1
 
 
-def verdict_of(test, difference, error, freedom, higher_is_better):
-    """Verdict of a claim that "expects" one side to be "better", or both to be "level" within a "margin"; and a sentence
-    with the numbers."""
+def verdict(test, gain, error, freedom):
+    """Verdict of a claim that "expects" one side to be "better", or both to be "level" within a "margin"."""
+
+    def surely(distance, tail):
+        return distance > 0 and (error == 0 or t_tail(distance / error, freedom) < tail)
+
+    if test["expects"] == "better":
+        if surely(abs(gain), SIGNIFICANT):
+            return "reproduced" if gain > 0 else "not reproduced"
+        return "undecided"
+    margin = float(test["margin"])
+    # Two one-sided tests: level if the 90 % interval is within the margin; apart if the 95 % interval is outside of it.
+    if surely(margin - abs(gain), 2 * SIGNIFICANT):
+        return "reproduced"
+    return "not reproduced" if surely(-gain - margin, SIGNIFICANT) else "undecided"
+
+
+def seeds_to_decide(test, difference, error, freedom, count, higher_is_better):
+    """"12": so many seeds of each would decide, with this difference and spread; at most "100+"."""
     gain = difference if higher_is_better else -difference
+    for seeds in range(count + 1, MANY_SEEDS + 1):
+        shrunk = error * math.sqrt(count / seeds)
+        if verdict(test, gain, shrunk, freedom * (seeds - 1) / (count - 1)) != "undecided":
+            return str(seeds)
+    return f"{MANY_SEEDS}+"
+
+
+def verdict_of(test, difference, error, freedom, count, higher_is_better):
+    """The verdict, and a sentence with its numbers."""
+    gain = difference if higher_is_better else -difference
+    found = verdict(test, gain, error, freedom)
     if error == 0:
         p = 0.0 if difference else 1.0
         resolution = 0.0
@@ -77,16 +105,12 @@ def verdict_of(test, difference, error, freedom, higher_is_better):
         resolution = t_critical(freedom) * error
     text = (f"difference {difference:+.4g}, {'for' if gain > 0 else 'against'} the claim's model, p = {p:.2g}; "
             f"resolution {resolution:.2g}")
-    if test["expects"] == "better":
-        if p < SIGNIFICANT:
-            return ("reproduced" if gain > 0 else "not reproduced"), text
-        return "undecided", text
-    margin = float(test["margin"])
-    # Two one-sided tests: level if the 90 % interval is within the margin; apart if the 95 % interval is outside of it.
-    inside = abs(difference) + (t_critical(freedom, 2 * SIGNIFICANT) * error if error else 0) < margin
-    if inside:
-        return "reproduced", f"{text}; level within {margin:g}"
-    return ("not reproduced" if -gain - resolution > margin else "undecided"), f"{text}; margin {margin:g}"
+    if test["expects"] == "level":
+        text += f"; {'level within' if found == 'reproduced' else 'margin'} {float(test['margin']):g}"
+    if found == "undecided":
+        seeds = seeds_to_decide(test, difference, error, freedom, count, higher_is_better)
+        text += f"; {seeds} seeds would decide"
+    return found, text
 
 
 def load(path):
