@@ -93,7 +93,7 @@ def seeds_to_decide(test, difference, error, freedom, count, higher_is_better):
     return f"{MANY_SEEDS}+"
 
 
-def verdict_of(test, difference, error, freedom, count, higher_is_better):
+def verdict_of(test, difference, error, freedom, higher_is_better):
     """The verdict, and a sentence with its numbers."""
     gain = difference if higher_is_better else -difference
     found = verdict(test, gain, error, freedom)
@@ -107,9 +107,6 @@ def verdict_of(test, difference, error, freedom, count, higher_is_better):
             f"resolution {resolution:.2g}")
     if test["expects"] == "level":
         text += f"; {'level within' if found == 'reproduced' else 'margin'} {float(test['margin']):g}"
-    if found == "undecided":
-        seeds = seeds_to_decide(test, difference, error, freedom, count, higher_is_better)
-        text += f"; {seeds} seeds would decide"
     return found, text
 
 

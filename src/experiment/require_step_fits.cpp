@@ -86,7 +86,7 @@ void require_step_fits(const Experiment& experiment, int64_t usable) {
   const models::ModelOptions& model = recipe.model;
   const train::TrainOptions& train = recipe.train;
   const auto memory = static_cast<double>(usable);
-  // Of a part of the model only what is trained has gradients and moments.
+  // Gradients and moments are counted where every parameter has them.
   const int64_t parameters = experiment.model->parameters().count();
   const int64_t moments = train.shard_optimiser ? 0 : train::num_moments(train.optimiser);
   const double held = 4.0 * static_cast<double>(parameters * (trains_all(recipe) ? 2 + moments : 1));
