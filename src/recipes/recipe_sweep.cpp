@@ -72,7 +72,9 @@ class Reader {
   void check_new(const Sweep& sweep, const std::string& key, const base::Node& value) const {
     for (const SweepAxis& axis : sweep.axes) {
       base::require(std::find(axis.keys.begin(), axis.keys.end(), key) == axis.keys.end(),
-                    "{}: {}: is listed twice in this sweep", value.place().text(), quoted(path_, key));
+                    "{}: {}: is listed twice in this sweep; expected once (--set needs quotes where the recipe has "
+                    "them: sweep.\"{}\")",
+                    value.place().text(), quoted(path_, key), key);
     }
   }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "base/nearest.h"
 #include "base/node.h"
 #include "base/require_folder.h"
 #include "data/images/image_layout.h"
@@ -204,7 +205,10 @@ FoundImages inaturalist_part(const std::string& root, const std::string& list, C
 
 int32_t ClassNames::find(const std::string& name, const std::string& where) const {
   const auto found = numbers_.find(name);
-  base::require(found != numbers_.end(), "{}: class \"{}\" does not occur in the training images", where, name);
+  if (found == numbers_.end()) {
+    base::input_error("{}: class \"{}\" does not occur in the training images{}", where, name,
+                      base::suggestion(name, names_));
+  }
   return found->second;
 }
 

@@ -112,8 +112,9 @@ TEST(ImageSet, ClassFoldersInTheOrderOfTheirNames) {
                                  {folder / "train/cow", "expected images of the class, found none"});
   std::filesystem::remove(folder / "train/cow");
   place_image(folder / "test/dog/y.png", "rgb8.png");
-  test::expect_error<InputError>([&] { load_images(options); },
-                                 {folder / "test/dog", "class \"dog\" does not occur in the training images"});
+  test::expect_error<InputError>(
+      [&] { load_images(options); },
+      {folder / "test/dog", "class \"dog\" does not occur in the training images; known: 'ant', 'bee'"});
   options.train = folder / "nowhere";
   test::expect_error<InputError>([&] { load_images(options); }, {folder / "nowhere", "no such folder"});
 }
