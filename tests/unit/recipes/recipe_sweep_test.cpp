@@ -218,9 +218,8 @@ TEST_F(Sweeps, MistakesNameFileLineKeyAndWhatIsPossible) {
       {"seeds = [1, 1]\n", "1 appears twice"},
       {"seeds = [-1]\n", "expected integers of at least 0, found integer -1"},
       {"model.segment_size = [4]\n\"model.segment_size\" = [6]\n",
-       "'study[0].sweep.model.segment_size': is listed twice in this sweep; expected once (--set needs quotes where "
-       "the "
-       "recipe has them: sweep.\"model.segment_size\")"},
+       "a.toml:11: 'study[0].sweep.model.segment_size': is listed twice in this sweep; expected once (--set needs "
+       "quotes where the recipe has them: sweep.\"model.segment_size\")"},
       {"model.segment_size = [3]\nfigure = { x = \"model.segmnt_size\" }\n", "did you mean 'model.segment_size'"},
       {"model.segment_size = [3]\nfigure = { y = 3 }\n", "unknown key 'study[0].sweep.figure.y'"},
   };
