@@ -211,7 +211,7 @@ void choose_search(const ModelHandle& handle, const infer::Translator& translato
                    infer::TranslateOptions& options) {
   base::require(wanted.beam.value_or(1) >= 1, "translate: beam: expected at least 1, found {}",
                 wanted.beam.value_or(0));
-  const auto own = experiment::own_search(experiment::own_recipe(handle.parts()));
+  const auto own = experiment::own_search(handle.parts());
   int64_t beams = 0;
   if (!own && translator.settings()) {
     search::GenerationOptions search = *translator.settings();

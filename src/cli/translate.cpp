@@ -204,7 +204,7 @@ int translate(const TranslateArguments& arguments, const std::shared_ptr<distrib
   std::optional<ops::Precision> precision;
   if (arguments.precision) precision = ops::precision_of(*arguments.precision, "translate: --precision");
   const infer::Translator translator(stored, precision);
-  const auto own = experiment::own_search(experiment::own_recipe(stored));
+  const auto own = experiment::own_search(stored);
   if (!own && translator.settings()) {
     const search::GenerationOptions published = folder_search(arguments, *translator.settings());
     if (arguments.sample) {

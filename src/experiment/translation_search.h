@@ -13,8 +13,10 @@ namespace mnemo::experiment {
 // does that beam search if memory is carried from pair to pair. Next comes the search of the published model that it is
 // or started from (generation_config.json). Otherwise it is fairseq's beam search with its defaults.
 
-/// The beam search that the recipe's pairs name, or need because their memory is carried from pair to pair; else unset.
-std::optional<search::BeamSearchOptions> own_search(const std::optional<recipes::Recipe>& recipe);
+/// The beam search that a stored model was trained with: of search.json in its folder, so that a copy of the folder
+/// searches alike, else (models of earlier versions) of the recipe of its run. Unset if neither names one. Throws
+/// InputError naming file and key.
+std::optional<search::BeamSearchOptions> own_search(const bundle::Bundle& stored);
 
 /// The search of a stored published model; unset where the recipe of its run has its own, or there is none. Throws
 /// InputError as infer::generation_settings().

@@ -112,7 +112,7 @@ class TranslateAnswers : public Answers {
  public:
   TranslateAnswers(const bundle::Bundle& stored, std::optional<ops::Precision> precision)
       : translator_(stored, precision) {
-    const auto own = experiment::own_search(experiment::own_recipe(stored));
+    const auto own = experiment::own_search(stored);
     if (!own && translator_.settings()) {
       options_.generation = translator_.settings();
     } else {

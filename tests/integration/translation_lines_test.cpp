@@ -99,6 +99,21 @@ TEST_F(TranslationLines, HowMuchOfALineIsReadIsSaid) {
   EXPECT_EQ(translate(" \tnumber 3 of 4 \n", model).out, translate("number 3 of 4\n", model).out);
 }
 
+// The search of the recipe stays with the model's folder; a run of an earlier version has it in recipe.toml alone.
+TEST_F(TranslationLines, ACopiedModelSearchesAsItsRun) {
+  const std::string model = trained_pairs(), copy = folder_ / "copy", line = "number 3 of 4\n", search = "/search.json";
+  const std::string found = translate(line, model + " --nbest 2 --json").out;
+  std::filesystem::copy(model + "/model", copy);
+  EXPECT_EQ(translate(line, copy + " --nbest 2 --json").out, found);
+  refused(translate(line, copy + " --nbest 3"), "--nbest: expected 1 to the beam's 2, found 3");
+  write(copy + search, "{\"beam_size\": 3, \"max_len_b\": 8}");
+  EXPECT_EQ(lines_of(translate(line, copy + " --nbest 3").out), 3);
+  write(copy + search, "{\"beam_size\": 0}");
+  refused(translate(line, copy), copy + search + ":1: 'beam_size': expected ");
+  std::filesystem::remove(model + "/model" + search);
+  EXPECT_EQ(translate(line, model + " --nbest 2 --json").out, found);
+}
+
 TEST_F(TranslationLines, ASearchThatDoesNotFitIsRefusedAtOnce) {
   const std::string model = trained_pairs();
   refused(translate("\n\nTom\n", model + " --beam 1000"), "beam_size: expected at most the vocabulary's");

@@ -182,6 +182,16 @@ LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings&
   return loaded;
 }
 
+std::optional<search::BeamSearchOptions> PairSpec::own_search() const {
+  return options_.search || !has_segments() ? options_.search : search::BeamSearchOptions();
+}
+
+std::map<std::string, std::string> PairSpec::model_files(const models::ModelOptions&) const {
+  const auto search = own_search();
+  if (!search) return {};
+  return {{kSearchFile, base::to_json(base::write_options(*search)) + "\n"}};
+}
+
 Shown PairSpec::show(const ShowOptions& options) const {
   const data::PairCorpus corpus = data::load_pairs(options_);
   const data::PairPart& part = corpus.part(data::part_of(options.part.value_or("train"), "data: --part"));

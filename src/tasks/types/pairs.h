@@ -56,6 +56,11 @@ class PairSpec final : public TaskSpec {
   std::optional<DataShape> usual_shape() const override;
   DataShape shape(const models::ModelOptions& model) const override;
   LoadedTask load(const models::ModelOptions& model, const TaskSettings& settings) const override;
+  /// The beam search that the recipe names, or needs because memory is carried from pair to pair; else unset.
+  std::optional<search::BeamSearchOptions> own_search() const;
+  /// kSearchFile, where there is such a search.
+  std::map<std::string, std::string> model_files(const models::ModelOptions& model) const override;
+  static constexpr const char* kSearchFile = "search.json";
   Shown show(const ShowOptions& options) const override;
 
  private:
