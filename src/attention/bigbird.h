@@ -27,7 +27,7 @@ struct BigBirdOptions : core::ProjectionOptions {
 
 /// Block-sparse attention with global, window and random blocks (Zaheer et al. 2020, section 2).
 ///   o = W_o concat_h( softmax(q k^T / sqrt(d)) v ) over the keys in blocks that the query's block sees
-///   (ops/block_pattern.h)
+///   (ops/attention/block_pattern.h)
 /// Bidirectional: the last block attends to all blocks and all attend to it. No state.
 class BigBird final : public LinearInValues<core::ProjectedAttention> {
  public:

@@ -53,9 +53,9 @@ struct LinearOptions : core::GroupedProjectionOptions {
   void validate(const base::Where& where) const;
 };
 
-/// Running sums of one layer (ops/linear_attention.h): with rotary positions s is kept turned back, so that the row to
-/// come has number 0 (core/rotary.h). s [B,H,f,d], z [B,H,f]; draw int64 [B]: what its projections are
-/// drawn from, with redraw (core/draws.h).
+/// Running sums of one layer (ops/attention/linear_attention.h): with rotary positions s is kept turned back, so that
+/// the row to come has number 0 (core/rotary.h). s [B,H,f,d], z [B,H,f]; draw int64 [B]: what its projections are drawn
+/// from, with redraw (core/draws.h).
 struct LinearState {
   at::Tensor s, z;
   at::Tensor draw = {};

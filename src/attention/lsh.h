@@ -42,10 +42,10 @@ struct LshOptions {
 };
 
 /// LSH attention (Kitaev et al. 2020, section 2): queries are used as keys, and attend to keys in their bucket's chunks
-/// (ops/lsh.h). Rotations are fixed numbers (ops/counter_rng.h), not parameters. No query attends to later rows, but
-/// causality does not hold bit for bit: chunk boundaries depend on how many rows, including later ones, fall into each
-/// bucket. While a segment is open, each call hashes and chunks all of its rows so far, and returns the outputs of the
-/// new ones. State: kv_cache, only while a segment is open; k holds the shared queries and keys.
+/// (ops/attention/lsh.h). Rotations are fixed numbers (ops/counter_rng.h), not parameters. No query attends to later
+/// rows, but causality does not hold bit for bit: chunk boundaries depend on how many rows, including later ones, fall
+/// into each bucket. While a segment is open, each call hashes and chunks all of its rows so far, and returns the
+/// outputs of the new ones. State: kv_cache, only while a segment is open; k holds the shared queries and keys.
 class Lsh final : public core::CoreAttention {
  public:
   using Options = LshOptions;

@@ -38,8 +38,8 @@ struct RelativeOptions {
 /// Attention with relative positions (Dai et al. 2019, section 3.3).
 ///   p(i,j) = i + M - j        s(i,j) = ((q_i + u).k_j + (q_i + v).r(p)) / sqrt(d),   r(p) = W_r R(p)
 ///   o = W_o concat_h( softmax_j(s, table) v_j ),  q from x, k and v from [context; x]
-/// M is the number of rows to the left of the segment; R is a sinusoid, sines in the first half (ops/position.h).
-/// State: kv_cache, only while a segment is open.
+/// M is the number of rows to the left of the segment; R is a sinusoid, sines in the first half
+/// (ops/attention/position.h). State: kv_cache, only while a segment is open.
 class Relative final : public KeyValueAttention {
  public:
   using Options = RelativeOptions;

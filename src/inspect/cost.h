@@ -40,9 +40,9 @@ struct ModelCost {
   std::vector<PartCost> added = {};
 };
 
-/// Measures a model's cost while it runs: products as observed or declared (ops/products.h), parameters and state as
-/// declared. The head computes the logits of every token, or of every image and task. Throws InputError for invalid
-/// options.
+/// Measures a model's cost while it runs: products as observed or declared (ops/linear/products.h), parameters and
+/// state as declared. The head computes the logits of every token, or of every image and task. Throws InputError for
+/// invalid options.
 ModelCost count_cost(const models::TextModel& model, const CostOptions& options = {});
 ModelCost count_cost(const models::ImageModel& model, const CostOptions& options = {});
 

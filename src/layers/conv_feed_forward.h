@@ -8,7 +8,7 @@
 
 namespace mnemo::layers {
 
-/// Feed-forward layer with a depthwise convolution over the image (Wang et al. 2022, section 3.3).
+/// Feed-forward layer with a depthwise convolution over the image (Wang et al. 2022, section 3.4).
 ///   W_1 gelu(DWConv3x3(f(W_0 x + b_0))) + b_1,  f = relu in PVTv2's linear variant, otherwise the identity; zero
 ///   padding
 /// Names "0", "dwconv" (weight [F,1,3,3], bias [F]) and "1" under the scope.

@@ -8,7 +8,7 @@
 
 namespace mnemo::layers {
 
-/// Reduces the rows of an image for keys and values (Wang et al. 2021, eq. 2; 2022, section 3.2).
+/// Reduces the rows of an image for keys and values (Wang et al. 2021, eq. 3; 2022, section 3.2).
 ///   ratio r > 1:  LN(Conv(x)), kernel and stride r; rows that do not fill a kernel are dropped
 ///   r = 1:        x
 ///   pool p > 0:   GELU(LN(Conv1x1(AdaptiveAvgPool_p(x)))), p x p rows whatever the image's size

@@ -23,7 +23,7 @@ struct Forgotten {
 
 enum class CompressionFunction { mean_pooling, max_pooling, conv, dilated_conv, most_used };
 
-/// How the Compressive Transformer compresses `rate` rows into one (Rae et al. 2020, section 3.1), with one function
+/// How the Compressive Transformer compresses `rate` rows into one (Rae et al. 2020, section 3.2), with one function
 /// per layer.
 ///   mean_pooling, max_pooling   elementwise over the rows of a block
 ///   conv                        a convolution over time, kernel and stride `rate`: [x_1 .. x_rate] W^T + b

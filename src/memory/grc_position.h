@@ -12,7 +12,7 @@
 
 namespace mnemo::memory {
 
-/// The convolutional position of the gated recurrent cache (Zhang et al. 2024, appendix; Chu et al. 2021).
+/// The convolutional position of the gated recurrent cache (the code of Zhang et al. 2024; Chu et al. 2021).
 ///   y = Conv3x3(x on its grid), C groups, zero padding 1, with a bias; rows before the grid get zero
 class GrcPosition {
  public:

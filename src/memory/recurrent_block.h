@@ -4,7 +4,7 @@
 
 namespace mnemo::memory {
 
-/// Recurrent Memory Transformer around an encoder (Bulatov et al. 2022, section 4.3, and the authors' code for BERT):
+/// Recurrent Memory Transformer around an encoder (Bulatov et al. 2022, section 4, and the authors' code for BERT):
 /// layout encoder.
 ///   rows = [CLS] mem_1 ... mem_m [SEP] x_1 ... x_n [SEP] pad ... pad       all see each other except padding
 ///   mem' = the last layer's rows 1 ... m (memory_position same), or 0 ... m-1 (authors: includes [CLS] and loses the

@@ -83,7 +83,7 @@ struct RecurrentTokensState {
   }
 };
 
-/// Recurrent Memory Transformer (Bulatov et al. 2022, section 3.2), layout read_write: rows [mem; x; mem], with the
+/// Recurrent Memory Transformer (Bulatov et al. 2022, section 3), layout read_write: rows [mem; x; mem], with the
 /// same vectors at both ends; the last m output rows are the next segment's memory.
 class RecurrentTokens final : public core::SequenceMemory {
  public:

@@ -17,10 +17,10 @@ bool compiled();
 /// Number of devices.
 int64_t devices();
 
-/// abc_exp_scan (ops/abc_scan.h) for tensors on a device.
+/// abc_exp_scan (ops/abc/abc_scan.h) for tensors on a device.
 AbcOutput abc_exp_scan(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& s,
                        const AbcMemory& memory, double scale);
-/// attention (ops/attention.h) for tensors on a device.
+/// attention (ops/attention/attention.h) for tensors on a device.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Positions& positions,
                      const KeyRanges& ranges, double scale);
 

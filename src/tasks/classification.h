@@ -29,7 +29,7 @@ struct ClassificationOptions {
 /// targets [B,1].
 ///
 /// If the longest document fits into one segment, documents are padded on the right. Otherwise they are right-aligned,
-/// as for RMT's encoders (Bulatov, Kuratov and Burtsev 2022, section 4.3): all end in the last segment; the first
+/// as for RMT's encoders (Bulatov, Kuratov and Burtsev 2022, section 4): all end in the last segment; the first
 /// segment of each, with align_left the last one, may be short and is padded on the right. Segments before a document's
 /// first one are only padding; the document's state is reset at its first segment, so it sees nothing of them.
 std::vector<data::Batch> document_segments(const data::LabelledDocuments& documents, const std::vector<int64_t>& rows,

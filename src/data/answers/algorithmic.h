@@ -10,7 +10,7 @@
 
 namespace mnemo::data {
 
-/// Synthetic tasks that need memory (Bulatov, Kuratov and Burtsev 2022, section 4.1).
+/// Synthetic tasks that need memory (Bulatov, Kuratov and Burtsev 2022, section 4).
 struct AlgorithmicOptions {
   std::string task = "copy";
   int64_t num_symbols = 24;

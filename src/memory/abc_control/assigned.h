@@ -19,8 +19,8 @@ struct AbcRandomOptions {
 };
 
 /// ABC_RD: the slot is uniform in 0 .. n-1 and depends only on the seed, the layer and the token's position (section
-/// A.2; ops/abc_slots.h). redraw: in training also on a number that is drawn for each sequence or segment, as the paper
-/// draws; evaluation always has the same slots. With N tokens, (1 - 1/n)^N of the slots stay empty on average.
+/// A.2; ops/abc/abc_slots.h). redraw: in training also on a number that is drawn for each sequence or segment, as the
+/// paper draws; evaluation always has the same slots. With N tokens, (1 - 1/n)^N of the slots stay empty on average.
 class AbcRandomControl final : public AbcSumControl {
  public:
   using Options = AbcRandomOptions;
@@ -40,8 +40,8 @@ class AbcRandomControl final : public AbcSumControl {
 };
 
 /// Slots are means of their tokens (section 3.2, eq. 6). The paper does not specify how to find clusters; here we use
-/// online k-means over keys, with all heads of a token together (ops/abc_slots.h). In causal models a slot is the mean
-/// of its members so far.
+/// online k-means over keys, with all heads of a token together (ops/abc/abc_slots.h). In causal models a slot is the
+/// mean of its members so far.
 class AbcClusteringControl final : public AbcSumControl {
  public:
   using Options = AbcNoOptions;

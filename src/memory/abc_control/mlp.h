@@ -23,7 +23,7 @@ struct AbcMlpOptions {
   }
 };
 
-/// Slots with their normaliser (ops/abc.h): k, v [B,H,n,d], z [B,H,n].
+/// Slots with their normaliser (ops/abc/abc.h): k, v [B,H,n,d], z [B,H,n].
 struct AbcState {
   at::Tensor k, v, z;
   template <class F>
@@ -35,7 +35,7 @@ struct AbcState {
 };
 
 /// Control by an MLP without hidden layer (Peng et al. 2022, section 4): s_i = W x_i, and weights are an activation of
-/// s (ops/abc.h). Every token is written to every slot, so no slot is empty after the first real token (with relu a
+/// s (ops/abc/abc.h). Every token is written to every slot, so no slot is empty after the first real token (with relu a
 /// slot may have weight 0 still, and is read as zeros). With a gate, as random feature attention has it (Peng et al.
 /// 2021, eq. 7 and 8), g_t = sigma(w x_t + b) for each head:
 ///   z_t = log(g_t e^{z_{t-1}} + (1 - g_t) e^{s_t}),  K_t = (g_t e^{z_{t-1}} K_{t-1} + (1 - g_t) e^{s_t} k_t^T) /

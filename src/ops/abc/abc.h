@@ -21,8 +21,8 @@ struct AbcOutput {
   AbcMemory memory;
 };
 
-/// Causal attention with bounded memory (Peng et al. 2022, eq. 4-6 and B.1), by one scan forward and one backward with
-/// weights that never exceed 1 (exp), or as running sums (relu, sigmoid; ops/abc_sums.h).
+/// Causal attention with bounded memory (Peng et al. 2022, eq. 4, 5, 7 and B.1), by one scan forward and one backward
+/// with weights that never exceed 1 (exp), or as running sums (relu, sigmoid; ops/abc/abc_sums.h).
 ///   exp:  z_t = logaddexp(z_{t-1}, s_t),  K_t = e^{z_{t-1}-z_t} K_{t-1} + e^{s_t-z_t} k_t^T,  likewise V
 ///   relu, sigmoid:  a = relu(s) or sigma(s),  K_t = (sum a_i k_i^T) / (sum a_i + eps),  likewise V
 ///   o_t = V_t^T softmax(K_t q_t * scale)

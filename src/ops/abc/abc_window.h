@@ -10,7 +10,7 @@
 namespace mnemo::ops {
 
 /// Attention to a first-in first-out queue of n slots (Peng et al. 2022, section 3.3), as attention over key ranges
-/// (ops/attention.h): query t sees the n rows from seen_t on of [queue; keys].
+/// (ops/attention/attention.h): query t sees the n rows from seen_t on of [queue; keys].
 ///   K <- U K + e_n k_i^T, likewise V: slots move up by one, the first falls out, the new key is the last;   o_t = V^T
 ///   softmax(K q_t scale)
 /// B batch, H heads, T queries, S keys, n slots, d head width.

@@ -20,7 +20,7 @@ struct LshOptions {
 /// Returns [B,H,R,T] int64.
 at::Tensor lsh_buckets(const at::Tensor& qk, const at::Tensor& rotations, const at::Tensor& valid);
 
-/// Attention within buckets (Kitaev et al. 2020, eq. 5 and section 2.3).
+/// Attention within buckets (Kitaev et al. 2020, eq. 5, 6 and appendix A).
 ///   s_ij = q_i . q_j / (|q_j| sqrt(d)),  s_ii = -1e5
 ///   Real rows are sorted by (bucket, position) and divided into chunks of chunk_len. i sees j if j is in its chunk or
 ///   the previous one (for the first chunk: the last), in the same bucket unless attend_across_buckets, and j <= i if

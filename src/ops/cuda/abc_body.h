@@ -4,7 +4,7 @@
 
 namespace mnemo::ops::cuda {
 
-/// ABC's exp form (ops/abc_scan.h) on a device: one block per head, tokens in chunks of kAbcTokens.
+/// ABC's exp form (ops/abc/abc_scan.h) on a device: one block per head, tokens in chunks of kAbcTokens.
 ///
 /// The sum of a slot's weights is kept as a pair, z = m + log l, where m is the largest logit so far: at logits of 1e4,
 /// a float z alone has an error of 5e-4. With the pair, every weight is at most 1, however far apart the logits are:

@@ -64,7 +64,7 @@ struct AbcScanned {
   AbcPath path;
 };
 
-/// abc_exp_scan (ops/abc_scan.h) with the kernels of abc_body.h, a block for each head and part of the tokens
+/// abc_exp_scan (ops/abc/abc_scan.h) with the kernels of abc_body.h, a block for each head and part of the tokens
 /// (abc_parts.h). Launch::run(body) runs a kernel on the tensors' device, which has Launch::multiprocessors();
 /// Launch::most_shared_bytes() is the limit of shared memory per block. Memories have the type of sums.
 template <class Launch>

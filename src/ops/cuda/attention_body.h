@@ -4,8 +4,8 @@
 
 namespace mnemo::ops::cuda {
 
-/// Softmax attention over key ranges with optional relative positions (ops/attention.h) on a device, in tiles of
-/// queries and keys. Names are those of attention(). Sums over keys are in the threads' registers; nothing is
+/// Softmax attention over key ranges with optional relative positions (ops/attention/attention.h) on a device, in tiles
+/// of queries and keys. Names are those of attention(). Sums over keys are in the threads' registers; nothing is
 /// accumulated across blocks, so two runs give the same bits.
 template <class S>
 struct AttentionInputs {

@@ -75,7 +75,7 @@ struct AttentionOperands {
   }
 };
 
-/// attention (ops/attention.h) with the kernels of attention_body.h; Launch as in AbcKernels.
+/// attention (ops/attention/attention.h) with the kernels of attention_body.h; Launch as in AbcKernels.
 template <class Launch>
 struct AttentionKernels {
   using variable_list = torch::autograd::variable_list;

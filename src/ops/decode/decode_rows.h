@@ -61,7 +61,7 @@ void quantise_row(const float* x, int64_t size, int64_t width, int8_t* to);
 /// The first `size` numbers of such a row, times the scale.
 void read_row(const int8_t* row, int64_t size, int64_t width, float* to);
 
-/// One head's slots of attention with bounded memory (ops/abc.h): k, v [n,width], z [n].
+/// One head's slots of attention with bounded memory (ops/abc/abc.h): k, v [n,width], z [n].
 struct AbcSlots {
   float *k, *v, *z;
   int64_t slots, width;
