@@ -272,7 +272,7 @@ void save_model(const std::string& folder, const Bundle& model);
 Inspection inspect_model(const std::string& source, const InspectOptions& options = {});
 
 struct TrainOptions {
-  std::string out = {};               ///< the run folder; empty: runs/NAME of the recipe
+  std::string out = {};               ///< the run folder; empty: runs/NAME of the recipe's file
   std::vector<std::string> set = {};  ///< "KEY=VALUE" overrides of the recipe
   std::string variant = {};           ///< for a recipe with studies
   std::string init = {};              ///< model folder with the initial weights
@@ -299,7 +299,7 @@ Training train_model(const std::string& recipe, const TrainOptions& options = {}
 Training resume_training(const std::string& run, const TrainOptions& options = {});
 
 struct CompareOptions {
-  std::string out = {};               ///< folder for the report and all runs; empty: runs/NAME of the recipe
+  std::string out = {};               ///< folder for the report and all runs; empty: runs/NAME of the recipe's file
   std::vector<std::string> set = {};  ///< "KEY=VALUE" overrides for every recipe, or for a study
   int64_t seeds = 0;                  ///< number of seeds for each variant; 0: the recipe's
   /// Path of a `mnemo` program that runs each training in a separate process, `jobs` at a time. Empty: train in this

@@ -48,7 +48,8 @@ struct LinearOptions : core::GroupedProjectionOptions {
       "num_heads",
       base::range(1, 1 << 10));
     v("rotary", rotary, "rotary positions of the features of queries and keys; unset: none");
-    v("bptt_depth", bptt_depth, "number of segment boundaries that gradients cross: 0, 1, ... or \"full\"");
+    v("bptt_depth", bptt_depth,
+      "causal models: number of segment boundaries that gradients cross: 0, 1, ... or \"full\"");
   }
   void validate(const base::Where& where) const;
 };

@@ -20,7 +20,8 @@ struct PvtV2Options : PvtStageOptions {
   PvtV2Options() : PvtStageOptions({3, 4, 6, 3}) {}
   template <class V>
   void visit(V&& v) {
-    v("image_size", image_size, "image height and width used for counting FLOPs; other sizes work too",
+    v("image_size", image_size,
+      "image height and width, of the data too where data.image_size is empty; other sizes work",
       base::range(1, 1 << 14));
     visit_stages(v, "spatial reduction of keys and values in each stage; ignored if linear");
     v("linear", linear, "PVTv2-Li: pool keys and values to 7 x 7 in every stage, and use a relu in the feed-forward");

@@ -30,7 +30,8 @@ struct ResnetOptions {
   double init_std = 0.01;
   template <class V>
   void visit(V&& v) {
-    v("image_size", image_size, "image height and width used for counting FLOPs; other sizes work too",
+    v("image_size", image_size,
+      "image height and width, of the data too where data.image_size is empty; other sizes work",
       base::range(1, 1 << 14));
     v("in_channels", in_channels, "number of image channels", base::range(1, 1 << 10));
     v("dim", dim, "inner width of the first stage; each later stage doubles it", base::range(1, 1 << 16));

@@ -219,7 +219,11 @@ std::vector<std::string> conversion_names() {
 Converted convert(const ConvertOptions& options) {
   base::require(options.seed >= 0, "convert: --seed: expected at least 0, found {}", options.seed);
   const std::vector<std::string> known = conversion_names();
-  if (options.to == "peft") return to_peft(options);
+  if (options.to == "peft") {
+    base::require(!options.features && !options.last,
+                  "convert: --features and --last go with --to t2r and --to average");
+    return to_peft(options);
+  }
   if (options.adds()) {
     base::require(options.to.empty(),
                   "convert: --memory, --attention, --lora and --segment make a model of Mnemo: drop --to {}",

@@ -13,7 +13,7 @@ struct ConvertOptions {
   std::string out = {};  ///< the new model's folder
   std::optional<int64_t> features = {};        ///< of t2r: features of a head; unset: 32
   std::optional<int64_t> last = {};            ///< of average: number of the latest checkpoints; unset: 5
-  int64_t seed = 0;                            ///< of t2r: of the fresh feature maps
+  int64_t seed = 0;                            ///< of fresh parameters
   std::optional<std::string> checkpoint = {};  ///< of a run: "latest", "best" or a step
   /// Without `to`: what is added to a model of texts. Each "TYPE,KEY=VALUE,..", as tables of a recipe's
   /// [[model.memory]] and [model.backbone.attention].

@@ -63,7 +63,7 @@ void add_convert(CLI::App& app) {
           "merge the lora.safetensors of a training with LoRA, or an adapter folder of PEFT, into the model that it "
           "started from; the file says the memory and segment")
       .option("--segment", options->segment, "N",
-              "with --memory or --attention: tokens per segment (default: as many as the model's positions allow)")
+              "tokens per segment of the model of Mnemo that is made (default: as many as the model's positions allow)")
       .option("--out", options->out, "FOLDER", "the new model's folder")
       .option("--features", options->features, "N", "t2r: features of a head (default 32)")
       .option("--last", options->last, "N", "average: number of the run's latest checkpoints (default 5)")

@@ -105,11 +105,13 @@ void add_eval(CLI::App& app) {
       .option(
           "--checkpoint", options->checkpoint, "WHICH",
           "checkpoint of a run: latest, best or a step (default: its model, or the best checkpoint if it has none yet)")
-      .option("--data", options->measure.data, "FILE",
-              "data like data.train of its run: a text, pairs in columns or labelled texts; for an image model the "
-              "folder of an image set (default: the held-out part of the run's own data)")
+      .option(
+          "--data", options->measure.data, "FILE",
+          "data like data.train of its run: a text, pairs in columns or labelled texts; for an image model the "
+          "folder of an image set, for a detector annotated images (default: the held-out part of the run's own data)")
       .option("--translated", options->measure.translated, "N",
-              "translation model: number of pairs to translate for BLEU and chrF, evenly spread, at most all (default: "
+              "translation model: number of pairs to translate for BLEU and chrF, evenly spread (by documents the "
+              "first), at most all (default: "
               "the recipe's)")
       .option("--part", options->measure.part, "PART",
               "part of the run's own data or of an image set: valid, test or train (default valid; a set without "

@@ -77,6 +77,8 @@ int serve_model(ServeArguments arguments) {
   arguments.server.requests.max_tokens = arguments.max_tokens.value_or(arguments.server.requests.max_tokens);
   base::require(!sessions.durable || sessions.folder,
                 "serve: --durable stores sessions in --session-dir, which is not given");
+  base::require(!arguments.server.log_prompts || !arguments.no_access_log,
+                "serve: --log-prompts puts prompts into the access log; drop --no-access-log");
   base::require(!sessions.store || !sessions.folder,
                 "serve: sessions are kept by --store or in --session-dir; give one of them");
   serve::Server server(arguments.server);
@@ -90,6 +92,8 @@ int serve_model(ServeArguments arguments) {
     require_no_texts(arguments);
   } else {
     stored.words("serve");
+    base::require(!arguments.save_every || (sessions.folder && !sessions.durable),
+                  "serve: --save-every goes with --session-dir, without --durable");
     served.text = infer::open_text(
         stored, {.precision = arguments.precision.value_or(""), .kv_precision = arguments.kv_precision.value_or("")});
   }
@@ -143,8 +147,8 @@ void add_serve(CLI::App& app) {
               base::range(1, 1 << 24))
       .option("--session-ttl", arguments->session_ttl, "S", "delete sessions not used for S seconds (default 86400)",
               base::range(1, 1 << 30))
-      .option("--save-every", arguments->save_every, "S", "store changed sessions within S seconds (default 30)",
-              base::range(1, 86400))
+      .option("--save-every", arguments->save_every, "S",
+              "with --session-dir: store changed sessions within S seconds (default 30)", base::range(1, 86400))
       .flag("--durable", server.sessions.durable, "store a session before its request is answered")
       .flag("--lenient", server.requests.lenient, "ignore parameters that are not supported, instead of refusing them")
       .flag("--log-prompts", server.log_prompts, "put prompts into the access log")

@@ -278,7 +278,7 @@ void add_train(CLI::App& app) {
       .option("--set", options->set, "KEY=VALUE", "set a key of the recipe (see mnemo help recipe); may be repeated")
       .option("--variant", options->variant, "NAME", "variant of a recipe with studies: \"NAME\" or \"STUDY/NAME\"")
       .option("--out", options->out, "DIR",
-              "run folder for recipe, log, checkpoints and model (default: runs/ and the recipe's name)")
+              "run folder for recipe, log, checkpoints and model (default: runs/ and the name of the recipe's file)")
       .option("--init", options->init, "MODEL",
               "start from the weights of this model; its options must match the recipe's")
       .option("--resume", options->resume, "DIR",
@@ -312,7 +312,7 @@ void add_finetune(CLI::App& app) {
       .option("--variant", options->variant, "NAME", "variant of a recipe with studies: \"NAME\" or \"STUDY/NAME\"")
       .option("--out", options->out, "DIR",
               "run folder for recipe, log, checkpoints, model and NAME.task.safetensors (default: runs/ and the name "
-              "of the recipe or task)")
+              "of the recipe's file or of the task)")
       .option("--resume", options->resume, "DIR",
               "resume a run from its latest checkpoint; --set may change its recipe")
       .option("--device", options->device, "DEVICE", "cpu, cuda or cuda:N (default cpu)");

@@ -274,25 +274,26 @@ void add_translate(CLI::App& app) {
       .option(
           "--checkpoint", arguments->checkpoint, "WHICH",
           "checkpoint of a run: latest, best or a step (default: its model, or the best checkpoint if it has none yet)")
-      .option("--beam", arguments->beam, "N",
-              "hypotheses per sentence; 1: greedy (default 5, or a published model's own)", base::range(1, 1 << 10))
+      .option("--beam", arguments->beam, "N", "hypotheses per sentence; 1: greedy (default: the model's own, else 5)",
+              base::range(1, 1 << 10))
       .option("--nbest", options.nbest, "N",
               "print the N best hypotheses for each line, each after its score and a tab (default 1)",
               base::range(1, 1 << 10))
       .option("--length-penalty", arguments->length_penalty, "P",
               "a hypothesis of n tokens, its end included, scores (sum of the natural logarithms of their "
-              "probabilities) / n^P (default 1)")
-      .option("--min-len", arguments->min_len, "N", "tokens before a hypothesis may end (default 1)",
-              base::range(0, 1 << 20))
+              "probabilities) / n^P (default: the model's own, else 1)")
+      .option("--min-len", arguments->min_len, "N",
+              "tokens before a hypothesis may end (default: the model's own, else 1)", base::range(0, 1 << 20))
       .option("--max-len-a", arguments->max_len_a, "A",
               "a translation has at most A * S + B tokens and its end; S: tokens of the source, its end included "
-              "(default 0)")
-      .option(
-          "--max-len-b", arguments->max_len_b, "B",
-          "see --max-len-a (default 200); for a published model the maximum tokens of a translation, its end included",
-          base::range(1, 1 << 20))
+              "(default: the model's own, else 0)")
+      .option("--max-len-b", arguments->max_len_b, "B",
+              "see --max-len-a (default: the model's own, else 200); for a published model the maximum tokens of a "
+              "translation, its end included",
+              base::range(1, 1 << 20))
       .option("--no-repeat-ngram", arguments->no_repeat_ngram, "N",
-              "no sequence of N tokens occurs twice; 0: no limit (default 0)", base::range(0, 1 << 10))
+              "no sequence of N tokens occurs twice; 0: no limit (default: the model's own, else 0)",
+              base::range(0, 1 << 10))
       .option("--prefix", arguments->prefix, "FILE",
               "prefixes of the translations: one line of FILE for each line; empty: none")
       .flag("--sample", arguments->sample, "draw translations, --nbest of them, instead of searching for the best")

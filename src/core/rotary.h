@@ -25,7 +25,8 @@ struct RotaryScalingOptions {
       "none; interpolation: all frequencies divided by factor (called linear in Hugging Face's files); llama3: only "
       "low ones",
       base::one_of("none", "interpolation", "llama3"));
-    v("factor", factor, "how much longer texts are than in the original training", base::positive());
+    v("factor", factor, "interpolation, llama3: how many times longer texts are than in the original training",
+      base::positive());
     v("low_freq_factor", low_freq_factor, "llama3: fewer turns than this in original_max_len tokens: divided",
       base::positive());
     v("high_freq_factor", high_freq_factor, "llama3: more turns than this: kept", base::positive());

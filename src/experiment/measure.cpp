@@ -57,6 +57,16 @@ std::shared_ptr<const core::Model> measured_model(const bundle::Bundle& stored, 
   return models::stoppable(std::move(model), options.should_stop);
 }
 
+/// The engine of --precision or --kv-precision.
+std::shared_ptr<const infer::Engine> required_engine(const bundle::Bundle& stored, const MeasureOptions& options) {
+  const std::shared_ptr<models::TextModel> model = stored.text("eval: --precision");
+  auto engine = infer::make_engine(model, options.precision, "eval", options.kv_precision.value_or(""));
+  base::require(engine != nullptr,
+                "eval: --kv-precision: the decoding engine cannot run this model: {}; leave the option out",
+                infer::unsupported_reason(*model));
+  return engine;
+}
+
 Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::TokenStore> text,
                       const MeasureOptions& options, std::string what, bool reset_segments, int64_t own_context) {
   base::require(text->size() > 1, "{}: too short: {} tokens, at least 2 are needed", what, text->size());
@@ -75,11 +85,8 @@ Measured measure_text(const bundle::Bundle& stored, std::shared_ptr<const data::
   const int64_t context = options.context.value_or(reset_segments ? own_context : 0);
   models::require_next_token_model(*stored.model, "eval");
   const metrics::Likelihood likelihood = options.by_engine()
-                                             ? infer::evaluate_text(
-                                                   *infer::make_engine(stored.text("eval: --precision"),
-                                                                       options.precision, "eval",
-                                                                       options.kv_precision.value_or("")),
-                                                   text, reset_segments, context, options.should_stop)
+                                             ? infer::evaluate_text(*required_engine(stored, options), text,
+                                                                    reset_segments, context, options.should_stop)
                                              : tasks::evaluate_text(*measured_model(stored, options), text,
                                                                     {batch, options.segment_size.value_or(0),
                                                                      reset_segments, context, options.group.get()});

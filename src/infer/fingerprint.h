@@ -24,8 +24,8 @@ class Fingerprint {
   std::shared_ptr<Shared> shared_;
 };
 
-/// SHA-256 of the names, shapes, types and values of a model's parameters and of its segment size: the same for the
-/// same model, regardless of where it is loaded.
+/// SHA-256 of the names, shapes, types and values of a model's parameters and of all its options: the same for the same
+/// model, regardless of where it is loaded.
 std::string fingerprint(const core::Model& model);
 
 }  // namespace mnemo::infer

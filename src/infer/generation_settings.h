@@ -11,7 +11,7 @@
 namespace mnemo::infer {
 
 /// The search of a published model's folder, or of ours converted from one: from generation_config.json, else
-/// config.json. Unset if neither names one. Throws InputError naming file and key, also for an unsupported search;
+/// config.json. Unset if there is neither file. Throws InputError naming file and key, also for an unsupported search;
 /// warns about settings for sampling.
 std::optional<search::GenerationOptions> generation_settings(const bundle::Bundle& stored);
 /// The search of a folder with a translation model. published: whether its config.json is another library's.

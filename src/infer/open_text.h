@@ -13,8 +13,8 @@
 namespace mnemo::infer {
 
 /// Packs the model for decoding; kv_precision as in GenerateOptions. Returns null if the engine does not support the
-/// model and no precision was requested; throws InputError "WHO: --precision ..." or "WHO: --kv-precision ..." if one
-/// was.
+/// model and neither a precision nor keys in int8 were requested; throws InputError "WHO: --precision ..." or
+/// "WHO: --kv-precision ..." if they were.
 std::shared_ptr<const Engine> make_engine(std::shared_ptr<const models::Model> model,
                                           const std::optional<std::string>& precision, std::string_view who,
                                           const std::string& kv_precision = {});

@@ -55,7 +55,7 @@ class ParameterSet {
   const std::vector<Parameter>& all() const { return *parameters_; }
   /// The parameter with that name, or an undefined tensor.
   at::Tensor find(const std::string& name) const;
-  /// Total number of trainable scalars; a tied tensor counts once.
+  /// Total number of scalars, frozen ones included; a tied tensor counts once.
   int64_t count() const;
   /// Changes type and device of every parameter in place, visible through all handles.
   void to(at::ScalarType dtype, at::Device device) const;

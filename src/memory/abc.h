@@ -26,7 +26,8 @@ struct AbcOptions : core::GroupedProjectionOptions {
       "scale of the scores: sqrt_d divides by the square root of the head width; none is the paper's formula",
       base::one_of("sqrt_d", "none"));
     v("mask_empty_slots", mask_empty_slots,
-      "exclude empty slots from the softmax; false: they count with score 0, as in the paper's formula");
+      "controls other than mlp and luna: exclude empty slots from the softmax; false: they count with score 0, as in "
+      "the paper's formula");
     v("tied_across_layers", tied_across_layers, "share one control across all layers (mlp, linformer, luna)");
     ProjectionOptions::visit(v);
     v("num_kv_heads", num_kv_heads,
@@ -34,7 +35,8 @@ struct AbcOptions : core::GroupedProjectionOptions {
       "unset: num_heads",
       base::range(1, 1 << 10));
     v("rotary", rotary, "rotary positions of queries and keys; unset: none");
-    v("bptt_depth", bptt_depth, "number of segment boundaries that gradients cross: 0, 1, ... or \"full\"");
+    v("bptt_depth", bptt_depth,
+      "causal models: number of segment boundaries that gradients cross: 0, 1, ... or \"full\"");
   }
   void validate(const base::Where& where) const;
   AbcOptions();

@@ -51,7 +51,7 @@ struct EmbeddingOptions {
       base::range(1, 1 << 10));
     v("source_vocab_size", source_vocab_size,
       "translation: vocabulary size of the source; unset: that of the data, or vocab_size", base::range(1, 1 << 24));
-    v("padding_token", padding_token, "token whose row gets no gradient from look-ups; unset: none",
+    v("padding_token", padding_token, "type = \"token\": token whose row gets no gradient from look-ups; unset: none",
       base::range(0, 1 << 24));
     v("shared", shared,
       "translation: all: one table for source, target and output; decoder: a table for the source, and one for target "

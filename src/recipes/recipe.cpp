@@ -140,9 +140,9 @@ Recipe read_recipe(const base::Node& node) {
   complete_earlier(complete);
   Recipe recipe = base::read_options<Recipe>(complete);
   const auto task = recipe.task();
-  base::require(task->has_segments() || recipe.train.segments_per_step == 1,
-                "recipe: 'train.segments_per_step': {} has no segments; expected 1 or nothing, found {}", task->title(),
-                recipe.train.segments_per_step);
+  base::require(task->takes_segments_per_step() || recipe.train.segments_per_step == 1,
+                "recipe: 'train.segments_per_step': {} reads whole samples; expected 1 or nothing, found {}",
+                task->title(), recipe.train.segments_per_step);
   base::require(recipe.train.replay == 0 || (task->text() != nullptr && !task->text()->resets_segments()),
                 "recipe: 'train.replay': expected a text whose memory carries over from segment to segment, found {}",
                 task->text() == nullptr ? task->title() : "data.reset = \"segments\"");

@@ -55,7 +55,8 @@ struct Recipe {
     v("init", init, "folder of a model whose weights are the initial ones; [model] from sets it");
     v("finetune", finetune, "fine-tune a trained image model on a new task (mnemo finetune)");
     v("train", train, "the training");
-    v("generate", generate, "sample texts");
+    v("generate", generate,
+      "texts that a training (sample_every) and compare write; mnemo generate has options of its own");
   }
   Recipe();
   /// The task of [data].

@@ -122,7 +122,7 @@ void measure_generation(const experiment::Experiment& bench, const data::TextOpt
 }
 
 /// Tokens before a prediction that its loss reaches in training: those of the segments that gradients cross into, and
-/// what a layer sees to the left of a segment (Bulatov et al. 2022, figure 6a).
+/// what a layer sees to the left of a segment (Bulatov et al. 2022, figure 6).
 int64_t visible_context(const experiment::Experiment& bench, const models::TextModel& model,
                         const inspect::ModelSummary& facts) {
   const int64_t segment = model.segment_size(), row = bench.tokens_per_step / bench.recipe.train.batch_size;

@@ -105,7 +105,7 @@ struct RunResult {
     v("visible_context", visible_context, "tokens that the loss of a token reaches in training");
     v("sees_ahead", sees_ahead,
       "its queries see later tokens of their segment, for analysis: its perplexity is not that of a language model");
-    v("parameters", parameters, "trainable parameters");
+    v("parameters", parameters, "parameters, frozen ones included");
     v("state_bytes", state_bytes, "bytes of state per sequence between segments, once its memory is full");
     v("model_state_bytes", model_state_bytes, "bytes of state shared by all sequences");
     v("steps", steps, "optimizer steps");

@@ -14,13 +14,13 @@
 namespace mnemo::study {
 
 struct ComparisonOptions {
-  std::string recipe;                      ///< a file with [[study]] tables or a [sweep]
-  std::vector<std::string> set = {};       ///< "KEY=VALUE", applied to every recipe or to a study
-  std::vector<std::string> only = {};      ///< variants as RecipeFile::keep_only() takes them; empty: all
-  std::string out = {};                    ///< folder of the report, results and runs; empty: runs/NAME of the recipe
-  std::optional<int64_t> seeds = {};       ///< training runs per variant; unset: as in the recipe
-  std::optional<int64_t> jobs = {};        ///< training runs at the same time; unset: as many as there are cores
-  int64_t threads = 0;                     ///< threads of each training run; 0: share out the cores. Not with `here`
+  std::string recipe;                  ///< a file with [[study]] tables or a [sweep]
+  std::vector<std::string> set = {};   ///< "KEY=VALUE", applied to every recipe or to a study
+  std::vector<std::string> only = {};  ///< variants as RecipeFile::keep_only() takes them; empty: all
+  std::string out = {};               ///< folder of the report, results and runs; empty: runs/NAME of the recipe's file
+  std::optional<int64_t> seeds = {};  ///< training runs per variant; unset: as in the recipe
+  std::optional<int64_t> jobs = {};   ///< training runs at the same time; unset: as many as there are cores
+  int64_t threads = 0;                ///< threads of each training run; 0: share out the cores. Not with `here`
   std::optional<std::string> device = {};  ///< "cpu", "cuda" or "cuda:N"
   bool again = false;                      ///< repeat training runs that are already done
   std::string command = {};                ///< command line, shown in the report

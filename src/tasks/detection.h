@@ -28,7 +28,7 @@ struct DetectionTrainOptions {
 ///
 /// Metrics are COCO's numbers from 0 to 1: ap, ap50, ap75, ap_small, ap_medium, ap_large, ar1,
 /// ar10, ar100, ar_small, ar_medium, ar_large, and with masks the same after "mask_". Those with nothing to measure (no
-/// small objects) are left out. Notes: AP of each class.
+/// small objects) are left out, but for ap, which is 0 then. Notes: AP of each class.
 class Detection final : public Task {
  public:
   Detection(data::DetectionSets sets, const data::DetectionOptions& data, const DetectionTrainOptions& options);
@@ -52,7 +52,7 @@ class Detection final : public Task {
   weights::NamedTensors save() const override;
   void load(const std::function<at::Tensor(const std::string&)>& find) override;
 
-  /// The detections of a part's first eval_samples images, evenly spread, by all ranks together; with the annotations
+  /// The detections of eval_samples images of a part, evenly spread, by all ranks together; with the annotations
   /// of these images. Throws InputError if there is no such part.
   struct Found {
     data::CocoSet set;

@@ -57,7 +57,7 @@ class Images final : public Task {
   double epoch() const override;
   bool has(data::Part part) const override { return sets_.part(part) != nullptr; }
   std::optional<Evaluation> evaluate(const core::Model& model, data::Part part) const override;
-  /// False if an image changes the memory that the next one in its place reads.
+  /// Throws InputError if an image changes the memory that the next one in its place reads.
   void require_shareable(const core::Model& model) const override;
   weights::NamedTensors save() const override;
   void load(const std::function<at::Tensor(const std::string&)>& find) override;

@@ -42,8 +42,8 @@ std::unique_ptr<const TaskSpec> task_spec(const base::Node& table);
 std::vector<std::string> made_words();
 
 /// The [data] table for a name in made_words() or the path of a file or folder; nothing if it is neither. What no other
-/// type recognises is of the default type. type: only of this one; of a path that it does not recognise the table says
-/// data.train alone. Throws InputError for a path with content of an unknown kind, and for an unknown type.
+/// type recognises is of the default type. type: of a path only of this one; of a path that it does not recognise the
+/// table says data.train alone. Throws InputError for a path with content of an unknown kind, and for an unknown type.
 std::optional<base::Node> find_data(const std::string& source, const std::string& type = {});
 
 }  // namespace mnemo::tasks

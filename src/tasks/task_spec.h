@@ -120,8 +120,8 @@ class TaskSpec {
   /// Whether it finds objects in images, which takes a detector.
   virtual bool detects() const { return false; }
   bool suits(const models::ModelOptions& model) const;
-  /// Whether a training step may have several segments of each sequence.
-  virtual bool has_segments() const { return true; }
+  /// Whether train.segments_per_step says how much of each sequence a training step reads; otherwise whole samples.
+  virtual bool takes_segments_per_step() const { return true; }
   /// What runs through the model: "tokens" or "images".
   virtual std::string counted() const { return "tokens"; }
   /// Rows that one of them brings to the layers, roughly.

@@ -39,8 +39,8 @@ struct History {
   void add(EvaluationPoint point);
 
   /// All values except the seconds, as float64 tensors "losses" [n,5] and "evaluations" [n,2+metrics], names of the
-  /// metrics in "metrics"; for a model with scalars also "scalars" [n,values], with their names and counts in
-  /// "scalars".
+  /// metrics in "metrics"; for a model with scalars also "gauges" [n,values], with their names and counts in
+  /// "gauges".
   weights::NamedTensors save(weights::Metadata& metadata) const;
   /// The seconds, which differ from run to run: "loss_seconds" [n], "evaluation_seconds" [n].
   weights::NamedTensors save_seconds() const;

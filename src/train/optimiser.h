@@ -30,7 +30,8 @@ struct AdamOptions {
     v("head_lr", head_lr, "learning rate of the heads, of the model and of tasks; unset: lr", base::at_least(0));
     v("betas", betas, "decay rates of the first and second moment", base::half_open_range(0, 1));
     v("eps", eps, "added to the denominator", base::positive());
-    v("weight_decay", weight_decay, "weight decay; not applied to norms, biases and memories", base::at_least(0));
+    v("weight_decay", weight_decay,
+      "weight decay; not applied to norms, biases, memories, class tokens and positions of images", base::at_least(0));
   }
   void validate(const base::Where& where) const {
     where.require(betas.size() == 2, "betas", "expected 2 numbers, found {}", betas.size());
@@ -57,7 +58,8 @@ struct SgdOptions {
     v("head_lr", head_lr, "learning rate of the heads, of the model and of tasks; unset: lr", base::at_least(0));
     v("momentum", momentum, "momentum", base::half_open_range(0, 1));
     v("nesterov", nesterov, "use Nesterov momentum");
-    v("weight_decay", weight_decay, "weight decay; not applied to norms, biases and memories", base::at_least(0));
+    v("weight_decay", weight_decay,
+      "weight decay; not applied to norms, biases, memories, class tokens and positions of images", base::at_least(0));
   }
   void validate(const base::Where& where) const {
     where.require(!nesterov || momentum > 0, "nesterov", "needs momentum above 0, found {}", momentum);

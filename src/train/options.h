@@ -64,7 +64,7 @@ struct TrainOptions {
     v("steps", steps, "optimizer steps", base::at_least(1));
     v("batch_size", batch_size, "sequences per step, including all parts of `accumulate`", base::range(1, 1 << 20));
     v("segments_per_step", segments_per_step,
-      "text segments per step; gradients flow across their boundaries. Synthetic tasks always use whole samples",
+      "segments of a text (of documents: pairs) per step, which gradients cross; other tasks read whole samples",
       base::range(1, 1 << 16));
     v("replay", replay,
       "text: number of earlier segments that each step reads again, without a loss, before its new ones, so that "
@@ -105,7 +105,7 @@ struct TrainOptions {
     v("ema_decay", ema_decay,
       "decay of an exponential moving average of the weights, which is evaluated and saved as the model; unset: none",
       base::open_range(0, 1));
-    v("shuffle", shuffle, "shuffle the documents of a text, or the images, every epoch");
+    v("shuffle", shuffle, "shuffle the samples, or the documents of a text, every epoch");
     v("seed", seed, "random seed for initial weights, data order and dropout", base::at_least(0));
     v("threads", threads,
       "number of LibTorch threads; 0: one for a small model, else LibTorch's default; the library leaves it",
@@ -114,8 +114,7 @@ struct TrainOptions {
     v("eval_every", eval_every, "steps between evaluations on held-out data; 0: only at the end", base::at_least(0));
     v("eval_batch_size", eval_batch_size,
       "batch size of evaluations; with 1, every token of a text has the full history", base::range(1, 1 << 20));
-    v("eval_samples", eval_samples, "number of samples of a synthetic task, or of images, per evaluation",
-      base::at_least(1));
+    v("eval_samples", eval_samples, "samples of an evaluation, at most; a text is measured whole", base::at_least(1));
     v("eval_train_samples", eval_train_samples,
       "images: number of training images, evenly spread and prepared like held-out ones, that evaluations measure too "
       "(train_accuracy, train_nll); 0: none",
@@ -132,7 +131,9 @@ struct TrainOptions {
       "stop training early after this many evaluations without a better held-out metric, and keep the weights of the "
       "best one; unset: never",
       base::at_least(1));
-    v("save_every", save_every, "steps between checkpoints; 0: only at the end", base::at_least(0));
+    v("save_every", save_every,
+      "steps between checkpoints, beside those of new bests; 0: at the end, and with `patience` new bests",
+      base::at_least(0));
     v("keep_last", keep_last, "number of latest checkpoints to keep, in addition to the best one; 0: all",
       base::at_least(0));
     v("tensorboard", tensorboard, "write event files for TensorBoard");

@@ -13,7 +13,7 @@ namespace mnemo::train {
 
 /// The log files of a run: log.jsonl, with one JSON object per point, and TensorBoard's event file.
 ///   {"step": 20, "tokens": 4096, "seconds": 1.2, "loss": 2.71, "lr": 0.001, "gradient_norm": 0.8, "epoch": 0.1}
-///   beside these, of a model with scalars: "scalars": {"layers.0.sigma_lambda": [0.5, 0.48], ...}, a value a head
+///   beside these, of a model with scalars: "gauges": {"layers.0.sigma_lambda": [0.5, 0.48], ...}, a value a head
 ///   {"step": 20, "tokens": 4096, "seconds": 1.2, "metric": "bits_per_character",
 ///    "valid": {"nll": 1.9, "bits_per_character": 2.74, ...}}
 class RunLog {

@@ -17,7 +17,7 @@ struct WarmUpOptions {
   int64_t warmup_steps = 0;
   template <class V>
   void visit(V&& v) {
-    v("warmup_steps", warmup_steps, "warm-up steps, in which the learning rate rises from 0 to its full value",
+    v("warmup_steps", warmup_steps, "warm-up steps, in which the learning rate rises in equal parts to its full value",
       base::at_least(0));
   }
 };

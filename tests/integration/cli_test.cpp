@@ -201,6 +201,18 @@ TEST_F(CommandLine, TrainingLeavesARunThatEvaluatesAndGenerates) {
   }
 }
 
+TEST_F(CommandLine, EvalSaysThatTheDecodingEngineCannotRunAModel) {
+  const std::string folder = trained("lsh", {"--set", "model.memory=[]", "--set", "model.backbone.attention=lsh"});
+  for (const std::vector<std::string>& option :
+       {std::vector<std::string>{"--kv-precision", "auto"}, {"--kv-precision", "int8"}, {"--precision", "float32"}}) {
+    std::vector<std::string> command = {"eval", folder};
+    command.insert(command.end(), option.begin(), option.end());
+    const Finished refused = run(command);
+    EXPECT_EQ(refused.status, 2) << option[0];
+    EXPECT_TRUE(holds(refused.err, "eval: " + option[0]) && holds(refused.err, "attention 'lsh'")) << refused.err;
+  }
+}
+
 TEST_F(CommandLine, HintsCanBePastedIntoAShell) {
   const std::string folder = folder_ / "my run", quoted = "'" + folder;
   const Finished done = run({"train", recipe_, "--data", text_, "--out", folder});

@@ -17,6 +17,20 @@ std::string checked(const TemporaryFolder& folder, const std::string& script, st
 
 TEST_F(CommandLine, ServesClients) { EXPECT_EQ(checked(folder_, "serve_check.py", {trained("run") + "/model"}), ""); }
 
+TEST_F(CommandLine, ServeRefusesOptionsThatNothingReads) {
+  const std::string model = trained("run") + "/model";
+  for (const auto& [options, words] : std::vector<std::pair<std::vector<std::string>, const char*>>{
+           {{"--save-every", "9"}, "serve: --save-every goes with --session-dir, without --durable"},
+           {{"--session-dir", folder_ / "s", "--durable", "--save-every", "9"}, "serve: --save-every goes with"},
+           {{"--log-prompts", "--no-access-log"}, "serve: --log-prompts puts prompts into the access log"}}) {
+    std::vector<std::string> command = {"serve", model, "--port", "0"};
+    command.insert(command.end(), options.begin(), options.end());
+    const Finished refused = run(command);
+    EXPECT_EQ(refused.status, 2) << words;
+    EXPECT_TRUE(holds(refused.err, words)) << refused.err;
+  }
+}
+
 TEST_F(CommandLine, SlowServesALotOfMutatedRequests) {
   EXPECT_EQ(checked(folder_, "serve_check.py", {trained("run") + "/model", "1000000"}), "");
 }

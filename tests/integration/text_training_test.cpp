@@ -216,6 +216,11 @@ TEST_F(TextTraining, AnAdapterOfPeftLeavesATiedEmbeddingAlone) {
     EXPECT_EQ(written.status, 2) << targets;
     EXPECT_TRUE(holds(written.err, "PEFT has no place")) << written.err;
     EXPECT_TRUE(holds(written.err, "embed.weight")) << written.err;
+    const Finished features = run({"convert", model, "--lora", folder_ / "run/lora.safetensors", "--to", "peft",
+                                   "--out", folder_ / "peft", "--features", "3"});
+    EXPECT_EQ(features.status, 2);
+    EXPECT_TRUE(holds(features.err, "convert: --features and --last go with --to t2r and --to average"))
+        << features.err;
   }
 }
 

@@ -68,9 +68,9 @@ struct TextOptions {
   bool resets_segments() const { return reset == Reset::segments; }
   /// The tokenizer of that folder; null if there is none. Throws InputError naming the file that cannot be read.
   std::shared_ptr<const text::Tokenizer> pretrained() const;
-  /// Whether texts may hold any bytes: no tokenizer reads them as characters.
   /// "bytes", "characters" or "words", or another type of a published model's tokenizer, which is not opened for it.
   std::string token_type() const;
+  /// Whether texts may hold any bytes: no tokenizer reads them as characters.
   bool any_bytes() const { return unit == Unit::bytes && tokenizer.empty(); }
   /// A usual vocabulary size of such texts, where there is no text to count: 256 bytes, 128 characters or 32,768 words,
   /// at most max_vocabulary.

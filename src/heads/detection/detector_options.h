@@ -39,7 +39,8 @@ struct DetectorHeadOptions {
       "anchors, pooling, pyramid and masks: mmdetection, as in the PVT paper; torchvision, which also reads padding",
       base::one_of("mmdetection", "torchvision"));
     v("channels", channels, "width of the feature pyramid", base::range(1, 1 << 14));
-    v("candidates", candidates, "best boxes of a level before those that overlap are left out",
+    v("candidates", candidates,
+      "best boxes of a level before those that overlap are left out; with two stages 2,000 in training",
       base::range(1, 1 << 20));
     v("score_thresh", score_thresh, "detections below this score are left out", base::range(0, 1));
     v("nms_thresh", nms_thresh, "of two boxes of a class that overlap by more (IoU), the better one is kept",
@@ -83,7 +84,9 @@ struct FasterRcnnOptions : DetectorHeadOptions {
     DetectorHeadOptions::visit(v);
     v("anchor_scale", anchor_scale, kAnchorScale, base::range(0.25, 64));
     v("hidden", hidden, "width of the two layers that classify a region", base::range(1, 1 << 16));
-    v("proposals", proposals, "regions of an image that the second stage looks at", base::range(1, 1 << 16));
+    v("proposals", proposals,
+      "regions of an image that the second stage looks at; torchvision: in training at least 2,000",
+      base::range(1, 1 << 16));
     v("proposal_nms_thresh", proposal_nms_thresh, "of two regions that overlap by more (IoU), the better one is kept",
       base::range(0, 1));
     v("proposal_score_thresh", proposal_score_thresh, "regions below this score are left out", base::range(0, 1));

@@ -12,7 +12,7 @@ namespace mnemo::study::report {
 std::string figure(const StudyGrid& study);
 
 /// The study's metric over its cost: over the tokens that a loss reaches in training (Bulatov et al. 2022, figure
-/// 6a) and over the operations of a forward pass (Zhang et al. 2024, figure 1). Empty where the variants do not differ.
+/// 6) and over the operations of a forward pass (Zhang et al. 2024, figure 1). Empty where the variants do not differ.
 std::string trade_offs(const StudyGrid& study);
 
 /// All means in one table: one row per point, one column per variant.

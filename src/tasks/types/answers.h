@@ -11,6 +11,7 @@ namespace mnemo::tasks {
 class AnswerSpec : public TaskSpec {
  public:
   using TaskSpec::TaskSpec;
+  bool takes_segments_per_step() const override { return false; }
   DataShape shape(const models::ModelOptions& model) const override;
   std::optional<int64_t> segment_size() const override;
   LoadedTask load(const models::ModelOptions& model, const TaskSettings& settings) const override;

@@ -15,7 +15,7 @@ class DetectionSpec final : public TaskSpec {
 
   InputKind input() const override { return InputKind::images; }
   bool detects() const override { return true; }
-  bool has_segments() const override { return false; }
+  bool takes_segments_per_step() const override { return false; }
   std::string counted() const override { return "images"; }
   /// Patches of 4 x 4 of a small image: the first stage of a pyramid.
   int64_t rows_of_each() const override { return 4096; }

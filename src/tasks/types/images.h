@@ -17,7 +17,7 @@ class ImageSpec final : public TaskSpec {
 
   InputKind input() const override { return InputKind::images; }
   bool classifies_images() const override { return true; }
-  bool has_segments() const override { return false; }
+  bool takes_segments_per_step() const override { return false; }
   std::string counted() const override { return "images"; }
   int64_t rows_of_each() const override { return kRowsOfAnImage; }
   bool measures_training_samples() const override { return true; }

@@ -22,6 +22,7 @@ class LabelledTextSpec final : public TaskSpec {
   /// Tokens of a text at most.
   int64_t max_length(const models::ModelOptions& model) const;
 
+  bool takes_segments_per_step() const override { return false; }
   std::string describe() const override;
   std::string targets() const override { return "texts"; }
   MetricInfo metric() const override;

@@ -16,6 +16,7 @@ class ListOpsSpec final : public TaskSpec {
   /// A file of Long Range Arena.
   static std::optional<base::Node> found_in(const std::string& path);
 
+  bool takes_segments_per_step() const override { return false; }
   std::string describe() const override;
   std::string targets() const override { return "expressions"; }
   bool makes_samples() const override { return options_.train.empty(); }

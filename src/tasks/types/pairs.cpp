@@ -165,7 +165,7 @@ LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings&
         fmt::format("{}: {} of {} training pairs left out: {}.", file_name(options_.train), train.left_out(),
                     train.left_out() + static_cast<int64_t>(train.samples.size()), train.why_left_out(options_)));
   if (corpus.valid.samples.empty()) loaded.notices.emplace_back(kNothingHeldOut);
-  if (has_segments() && model.backbone.pairs().encoder.memory.empty())
+  if (by_document() && model.backbone.pairs().encoder.memory.empty())
     loaded.notices.emplace_back(
         "data.reset = \"documents\": the encoder has no memory, so nothing is carried from pair to pair.");
   TranslationOptions options = translation_options(options_, model);
@@ -183,7 +183,7 @@ LoadedTask PairSpec::load(const models::ModelOptions& model, const TaskSettings&
 }
 
 std::optional<search::BeamSearchOptions> PairSpec::own_search() const {
-  return options_.search || !has_segments() ? options_.search : search::BeamSearchOptions();
+  return options_.search || !by_document() ? options_.search : search::BeamSearchOptions();
 }
 
 std::map<std::string, std::string> PairSpec::model_files(const models::ModelOptions&) const {

@@ -26,8 +26,8 @@ struct PairSpecOptions : data::PairOptions {
     v("metric", metric, "with `translated`: the metric that decides which evaluation is the best",
       base::one_of("bleu", "chrf", "exact_match"));
     v("search", search,
-      "search of evaluations, eval and translate; unset: that of the published model the run starts from, else the "
-      "defaults");
+      "search of evaluations, eval and translate; unset: that of the published model the run starts from, else (with "
+      "reset = \"documents\" always) the defaults");
   }
 };
 
@@ -47,7 +47,7 @@ class PairSpec final : public TaskSpec {
   models::SpecialTokens tokens_of(const models::SpecialTokens& said) const;
 
   InputKind input() const override { return InputKind::pairs; }
-  bool has_segments() const override { return options_.reset == Options::Reset::documents; }
+  bool takes_segments_per_step() const override { return by_document(); }
   std::string describe() const override;
   MetricInfo metric() const override;
   std::vector<MetricInfo> more_metrics() const override;
@@ -64,6 +64,8 @@ class PairSpec final : public TaskSpec {
   Shown show(const ShowOptions& options) const override;
 
  private:
+  /// Whether memory is carried from pair to pair of a document.
+  bool by_document() const { return options_.reset == Options::Reset::documents; }
   /// Throws InputError if evaluations could not search with a model of that vocabulary.
   void require_search(const data::PairCorpus& corpus, const models::ModelOptions& model) const;
 

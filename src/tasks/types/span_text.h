@@ -25,7 +25,7 @@ class SpanTextSpec final : public TaskSpec {
   explicit SpanTextSpec(const base::Node& table);
 
   InputKind input() const override { return InputKind::pairs; }
-  bool has_segments() const override { return false; }
+  bool takes_segments_per_step() const override { return false; }
   std::string describe() const override;
   MetricInfo metric() const override;
   std::vector<MetricInfo> more_metrics() const override;

@@ -120,6 +120,17 @@ TEST_F(RecipeFiles, ARecipeOnTopOfAnother) {
   EXPECT_NE(error_of(write("self.toml", "base = \"self.toml\"\n")).find("cycle"), std::string::npos);
 }
 
+TEST_F(RecipeFiles, StepsOfSeveralSegmentsAreOfTextsAndDocuments) {
+  for (const char* data : {"data.type=listops", "data={type=\"algorithmic\", task=\"copy\"}",
+                           "data={type=\"text_classification\", train=\"x.tsv\"}"}) {
+    const RecipeFile file = RecipeFile::read(write("a.toml", ""), {data, "train.segments_per_step=2"});
+    test::expect_error<base::InputError>([&] { read_recipe(file.recipe()); },
+                                         {"'train.segments_per_step'", "reads whole samples; expected 1"});
+  }
+  const RecipeFile text = RecipeFile::read(write("a.toml", "data.train = \"x.txt\"\n"), {"train.segments_per_step=2"});
+  EXPECT_EQ(read_recipe(text.recipe()).train.segments_per_step, 2);
+}
+
 TEST_F(RecipeFiles, MistakesNameFileLineAndNearestKey) {
   EXPECT_NE(error_of(write("a.toml", "[train]\nstep = 3\n"))
                 .find("a.toml:2: unknown key 'train.step'; did you mean 'steps'?"),
