@@ -132,7 +132,6 @@ ffn_dim = 16
 dropout = 0.1
 [train]
 steps = 8
-segments_per_step = 6
 batch_size = 8
 eval_batch_size = 3
 shuffle = true

@@ -22,9 +22,8 @@ void DetectionOptions::validate(const base::Where& where) const {
   where.require(splits.size() <= 3, "splits", "expected at most three names, found {}", splits.size());
   where.require(format == Format::coco || image_folder.empty(), "image_folder",
                 "it belongs to format = \"coco\", found {}", base::in_quotes(image_folder));
-  const DetectionOptions usual;
-  where.require(format == Format::voc || splits == usual.splits, "splits", "it belongs to format = \"voc\"");
-  where.require(format == Format::voc || corners == usual.corners, "corners", "it belongs to format = \"voc\"");
+  where.require(format == Format::voc || splits.empty() || splits == DetectionOptions().splits, "splits",
+                "it belongs to format = \"voc\"");
   where.require(valid.empty() || valid_fraction == 0.0, "valid_fraction",
                 "expected 0, because `valid` names the images");
 }

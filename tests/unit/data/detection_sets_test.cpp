@@ -35,12 +35,9 @@ class DetectionSetsTest : public testing::Test {
   DetectionOptions options_;
 };
 
-TEST_F(DetectionSetsTest, RefusesKeysOfAnotherFormat) {
+TEST_F(DetectionSetsTest, RefusesSplitsOfAnotherFormat) {
   options_.splits = {"train"};
   expect_error<base::InputError>([&] { base::check_options(options_); }, {"'splits'", "format = \"voc\""});
-  options_.splits = DetectionOptions().splits;
-  options_.corners = VocCorners::edges;
-  expect_error<base::InputError>([&] { base::check_options(options_); }, {"'corners'", "format = \"voc\""});
   options_.format = DetectionOptions::Format::voc;
   base::check_options(options_);
 }

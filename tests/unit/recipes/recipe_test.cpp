@@ -123,9 +123,9 @@ TEST_F(RecipeFiles, ARecipeOnTopOfAnother) {
 TEST_F(RecipeFiles, StepsOfSeveralSegmentsAreOfTextsAndDocuments) {
   for (const char* data : {"data.type=listops", "data={type=\"algorithmic\", task=\"copy\"}",
                            "data={type=\"text_classification\", train=\"x.tsv\"}"}) {
-    const RecipeFile file = RecipeFile::read(write("a.toml", ""), {data, "train.segments_per_step=2"});
-    test::expect_error<base::InputError>([&] { read_recipe(file.recipe()); },
-                                         {"'train.segments_per_step'", "reads whole samples; expected 1"});
+    const std::string error = error_of(write("a.toml", ""), {data, "train.segments_per_step=2"});
+    EXPECT_NE(error.find("'train.segments_per_step'"), std::string::npos) << error;
+    EXPECT_NE(error.find("reads whole samples; expected 1"), std::string::npos) << error;
   }
   const RecipeFile text = RecipeFile::read(write("a.toml", "data.train = \"x.txt\"\n"), {"train.segments_per_step=2"});
   EXPECT_EQ(read_recipe(text.recipe()).train.segments_per_step, 2);
