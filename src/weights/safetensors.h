@@ -48,7 +48,7 @@ struct ReadOptions {
 
 /// Reads a safetensors file; every tensor is a new contiguous CPU tensor with ATen's alignment, so results do not
 /// depend on its position in the file. All 16 loader rules and the caps are checked before any tensor is allocated; the
-/// memory used is at most the file's size + 1 MB (+ 1/16 of the file's size if it has more than 1,536 tensors),
+/// memory used is at most the file's size + 1 MB (+ 1/13 of the file's size if it has more than 1,536 tensors),
 /// whatever the file claims. dtypes: BOOL U8 I8 U16 I16 U32 I32 U64 I64 F16 BF16 F32 F64 F8_E4M3 F8_E5M2 F8_E8M0 C64; a
 /// BOOL byte other than 0 becomes true. Throws InputError "FILE: safetensors rule N (words): what was found".
 TensorFile read_safetensors(const std::string& path, const ReadOptions& options = {});
