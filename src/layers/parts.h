@@ -68,7 +68,7 @@ struct AttentionProjections {
   int64_t num_heads = 0, num_kv_heads = 0, head_dim = 0;
 };
 
-/// Dropout with the generator of now (ops/batch_rows.h); returns x itself if p = 0 or not training.
+/// Dropout, drawn from ops::generator_now(); returns x itself if p = 0 or not training.
 at::Tensor dropout(const at::Tensor& x, double p, bool training);
 
 /// The mean over real rows: rows [B,T,D], valid [B,T] bool or undefined -> [B,1,D]; zero for a sequence without any.
