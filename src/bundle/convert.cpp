@@ -208,6 +208,10 @@ Converted to_peft(const ConvertOptions& options) {
   return {loaded.model->parameters().count(), 0};
 }
 
+void require_no_numbers(const ConvertOptions& options) {
+  base::require(!options.features && !options.last, "convert: --features and --last go with --to t2r and --to average");
+}
+
 }  // namespace
 
 std::vector<std::string> conversion_names() {
@@ -220,16 +224,14 @@ Converted convert(const ConvertOptions& options) {
   base::require(options.seed >= 0, "convert: --seed: expected at least 0, found {}", options.seed);
   const std::vector<std::string> known = conversion_names();
   if (options.to == "peft") {
-    base::require(!options.features && !options.last,
-                  "convert: --features and --last go with --to t2r and --to average");
+    require_no_numbers(options);
     return to_peft(options);
   }
   if (options.adds()) {
     base::require(options.to.empty(),
                   "convert: --memory, --attention, --lora and --segment make a model of Mnemo: drop --to {}",
                   options.to);
-    base::require(!options.features && !options.last,
-                  "convert: --features and --last go with --to t2r and --to average");
+    require_no_numbers(options);
     base::require(!options.out.empty(), "convert: --out: expected a folder, found none");
     return add_memory(with_folder(options));
   }

@@ -111,8 +111,7 @@ void add_eval(CLI::App& app) {
           "folder of an image set, for a detector annotated images (default: the held-out part of the run's own data)")
       .option("--translated", options->measure.translated, "N",
               "translation model: number of pairs to translate for BLEU and chrF, evenly spread (by documents the "
-              "first), at most all (default: "
-              "the recipe's)")
+              "first), at most all (default: the recipe's)")
       .option("--part", options->measure.part, "PART",
               "part of the run's own data or of an image set: valid, test or train (default valid; a set without "
               "parts: all)")

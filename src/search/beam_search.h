@@ -51,8 +51,8 @@ using PickToken = std::function<int64_t(const at::Tensor& log_probabilities, int
                                         int64_t length)>;
 
 /// beam_size samples of each sentence, drawn independently, with the same limits. The sum of a sample is that of the
-/// log probabilities that the model gives its tokens, whatever `pick` makes of them. Returns as
-/// beam_search(); options are not checked.
+/// log probabilities that the model gives its tokens, whatever `pick` makes of them. Returns as beam_search();
+/// options are not checked.
 std::vector<std::vector<Hypothesis>> sample_search(StepDecoder& decoder, const models::SpecialTokens& special,
                                                    const at::Tensor& source, const at::Tensor& valid,
                                                    const BeamSearchOptions& options, const PickToken& pick,
