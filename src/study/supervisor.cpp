@@ -15,6 +15,7 @@
 #include "base/text_format.h"
 #include "study/shared_trainings.h"
 #include "study/summary.h"
+#include "weights/checkpoint.h"
 
 namespace mnemo::study {
 namespace {
@@ -47,6 +48,10 @@ Supervisor::Supervisor(std::vector<CompareJob> jobs, const RunStore& store, bool
       jobs_[i].recipe.task()->require_data();
       waiting_.push_back(i);
       total_steps_ += jobs_[i].recipe.train.steps;
+      if (anew) continue;
+      const auto ignore = [](const std::string&) {};  // the training itself warns of a damaged one
+      for (const weights::CheckpointInfo& last : weights::latest_checkpoints(jobs_[i].folder, 1, ignore))
+        done_steps_[i] = last.step;
     }
   }
   if (finished_ > 0)
@@ -146,6 +151,7 @@ void Supervisor::note_stopped_alone() {
 void Supervisor::begin() {
   base::ProgressOptions shown;
   shown.plain_interval = 30;
+  for (const size_t job : waiting_) shown.start += done_steps_[job];
   progress_ = std::make_unique<base::Progress>("compare", total_steps_, shown);
 }
 

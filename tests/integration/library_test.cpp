@@ -15,6 +15,7 @@
 #include "tests/support/command_line.h"
 #include "tests/support/expect_error.h"
 #include "text/open_tokenizer.h"
+#include "weights/checkpoint_name.h"
 
 // src/mnemo.h does the same as the commands. examples/check_examples.py compares programs built against the installed
 // library.
@@ -335,6 +336,37 @@ TEST_F(Library, ComparesInThisProcessAsInProcessesOfTheirOwn) {
   const Comparison open = compare_models(recipe_, {.out = folder_ / "open", .set = {set[0], "train.steps=1"}});
   at::set_num_threads(before);
   EXPECT_EQ(json(open.json).at("threads").as_int(), 3);
+}
+
+TEST_F(Library, AResumedComparisonCountsTheStepsOfAllItsTrainings) {
+  test::write(recipe_, std::string(test::kRecipe) +
+                           "[[study]]\nname = \"Texts\"\n[[study.variant]]\nname = \"cache\"\n[[study.variant]]\nname "
+                           "= \"none\"\nmodel.memory = []\n");
+  const std::vector<std::string> set = {"data.train=" + text_, "train.steps=100000", "train.eval_every=100000",
+                                        "train.save_every=1", "train.keep_last=1"};
+  const auto saved = [&] {
+    std::vector<int64_t> steps;
+    for (const auto& file : std::filesystem::recursive_directory_iterator(std::string(folder_ / "out")))
+      steps.push_back(weights::checkpoint_step(file.path().filename().string()));
+    std::erase(steps, -1);
+    return steps;
+  };
+  CompareOptions options{.out = folder_ / "out", .set = set, .program = test::kBinary, .jobs = 2};
+  bool both = false;
+  options.watch.progress = [&](const Progress& progress) {
+    const std::string note(progress.note);  // "0/2 done; cache 3/100000, none 2/100000"
+    both = holds(note, "cache ") && holds(note, "none ") && !holds(note, " 0/");
+  };
+  options.watch.should_stop = [&] { return both ? 1 : 0; };
+  EXPECT_TRUE(compare_models(recipe_, options).stopped);
+  const std::vector<int64_t> steps = saved();
+  ASSERT_EQ(steps.size(), 2u);
+  int64_t first = 0;
+  options.program = "";
+  options.watch.progress = [&](const Progress& progress) { first = first == 0 ? progress.done : first; };
+  options.watch.should_stop = [&] { return first > 0 ? 1 : 0; };
+  EXPECT_TRUE(compare_models(recipe_, options).stopped);
+  EXPECT_EQ(first, steps[0] + steps[1] + 1);
 }
 
 TEST_F(Library, InspectsAndVerifiesAsTheCommandsDo) {
