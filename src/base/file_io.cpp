@@ -271,7 +271,7 @@ void remove_stale_temporaries(const std::string& folder, const std::string& pref
   }
 }
 
-AtomicFile::AtomicFile(const std::string& path) : path_(link_target(path)) {
+AtomicFile::AtomicFile(const std::string& path, unsigned mode) : path_(link_target(path)) {
   struct stat info {};
   if (::stat(path_.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     require(S_ISCHR(info.st_mode) || S_ISFIFO(info.st_mode), "{}: cannot write: expected a file, found {}",
@@ -282,7 +282,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(link_target(path)) {
   }
   for (int attempt = 1;; ++attempt) {
     temporary_ = temporary_name(path_);
-    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (fd_ >= 0 && lock_temporary(fd_, temporary_)) return;
     const int error = fd_ >= 0 ? EEXIST : errno;
     if (fd_ >= 0) ::close(std::exchange(fd_, -1));
@@ -323,8 +323,8 @@ void AtomicFile::commit() {
   sync_path(parent_folder(path_));
 }
 
-void write_file_atomic(const std::string& path, std::string_view content) {
-  AtomicFile file(path);
+void write_file_atomic(const std::string& path, std::string_view content, unsigned mode) {
+  AtomicFile file(path, mode);
   file.write(content);
   file.commit();
 }

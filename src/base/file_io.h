@@ -96,7 +96,8 @@ class MappedFile {
 /// write; anything else that is no regular file is an error.
 class AtomicFile {
  public:
-  explicit AtomicFile(const std::string& path);
+  /// mode: of a file that is made, before the umask.
+  explicit AtomicFile(const std::string& path, unsigned mode = 0666);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -113,7 +114,7 @@ class AtomicFile {
 };
 
 /// Writes a whole file atomically and durably.
-void write_file_atomic(const std::string& path, std::string_view content);
+void write_file_atomic(const std::string& path, std::string_view content, unsigned mode = 0666);
 
 /// A name for a temporary file next to `path`: `NAME.tmp-<pid>-<token>-<n>`. The token is random and unique to this
 /// process, because process ids repeat in containers that share a folder; n is a counter. Create the file exclusively,

@@ -12,6 +12,7 @@
 #include "base/file_io.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/printable.h"
 #include "bundle/bundle.h"
 #include "cli/application.h"
 #include "cli/command.h"
@@ -34,11 +35,15 @@ struct ServeArguments {
 
 /// "mine" of runs/mine, runs/mine/model and a checkpoint in it.
 std::string served_name(const ServeArguments& arguments) {
-  if (arguments.name) return *arguments.name;
+  if (arguments.name) {
+    base::require(!base::first_invalid_utf8(*arguments.name), "serve: --name: expected UTF-8, found {}",
+                  base::in_quotes(base::printable(*arguments.name, 80)));
+    return *arguments.name;
+  }
   std::filesystem::path path = std::filesystem::absolute(arguments.model).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
   if (path.filename() == "model") path = path.parent_path();
-  return path.filename().string();
+  return base::printable(path.filename().string());
 }
 
 /// Refuses options of texts and of their sessions, which have no effect on answers of other kinds.
@@ -82,7 +87,9 @@ int serve_model(ServeArguments arguments) {
   base::require(!sessions.store || !sessions.folder,
                 "serve: sessions are kept by --store or in --session-dir; give one of them");
   serve::Server server(arguments.server);
-  base::log_info("listening on http://{}:{} and reading the model", arguments.server.host, server.port());
+  const std::string& host = arguments.server.host;
+  base::log_info("listening on http://{}:{} and reading the model",
+                 host.find(':') == std::string::npos ? host : "[" + host + "]", server.port());
   const bundle::Bundle stored = bundle::read_bundle(arguments.model, arguments.checkpoint);
   serve::Served served{.name = served_name(arguments),
                        .answers = serve::open_answers(stored, arguments.precision),

@@ -44,7 +44,11 @@ recipes::Recipe detection_recipe(const bundle::Bundle& stored, const std::string
   const base::Node keys = base::write_options(reads);
   for (const auto& [key, value] : keys.members())
     table->set(key, key == "shorter" ? base::Node::array({value.as_int()}) : value);
-  table->set("splits", base::Node::array());
+  // Of a folder with parts, the validation part.
+  const auto parts = base::read_typed_options<data::DetectionOptions>(*table);
+  const bool is_listed = parts.valid == parts.train && parts.splits.size() > 1;
+  table->set("splits", is_listed ? base::Node::array({parts.splits[1], parts.splits[1]}) : base::Node::array());
+  if (!parts.valid.empty()) table->set("train", parts.valid);
   // Where the images lie beside their annotations, and how corners are counted, are as they were in training.
   const base::Node data = data_beside(stored);
   if (const base::Node* corners = data.find("corners")) table->set("corners", *corners);

@@ -54,7 +54,7 @@ base::Node ObjectDetector::node(const ImageObjects& found) const {
 std::string ObjectDetector::svg(const ImageObjects& found) const {
   std::vector<data::DrawnObject> drawn;
   for (const tasks::FoundObject& object : found.objects)
-    drawn.push_back({object.box, label(object.category), object.score, object.category, data::bitmap_of(object.mask)});
+    drawn.push_back({object.box, label(object.category), object.score, object.category, object.mask});
   return data::detection_svg(found.image, drawn);
 }
 

@@ -156,12 +156,14 @@ Translator::Found Translator::find(const core::Segment& pairs, std::span<const i
     return search::beam_search(*decoder, special, source, valid, limits, prefixes, read);
   }
   limits.beam_size = options.nbest;
-  const Sampler sampler(*options.sampling, special.unk);
   const int64_t own_unknown = vocabularies_.target->tokenizer().unknown_id();
+  // In a published vocabulary without an unknown token special.unk is the row of another.
+  const int64_t unknown = vocabularies_.target->is_published() && own_unknown < 0 ? -1 : special.unk;
+  const Sampler sampler(*options.sampling, unknown);
   const auto pick = [&](const at::Tensor& row, int64_t sentence, int64_t sample, int64_t length) {
     const auto line = static_cast<uint64_t>(lines.first_line + chosen[static_cast<size_t>(sentence)]);
     if (own_unknown >= 0) row[vocabularies_.target->of_tokenizer(own_unknown)].fill_(-INFINITY);
-    if (!options.sampling->sample_unknown) row[special.unk].fill_(-INFINITY);
+    if (!options.sampling->sample_unknown && unknown >= 0) row[unknown].fill_(-INFINITY);
     if (settings_) {
       for (const int64_t token : settings_->suppressed) row[token].fill_(-INFINITY);
     }

@@ -22,10 +22,10 @@ std::vector<CacheShare> cache_shares(const std::vector<core::Scalar>& scalars) {
 
 std::string svg_of(const std::vector<CacheShare>& shares) {
   if (shares.empty()) return {};
-  constexpr double kBar = 15, kGap = 5, kHeight = 46, kLabel = 74, kGroup = 78;
+  constexpr double kBar = 15, kStep = 30, kHeight = 46, kLabel = 74, kGroup = 78;
   size_t heads = 0;
   for (const CacheShare& layer : shares) heads = std::max(heads, layer.heads.size());
-  const double width = kLabel + std::max(static_cast<double>(heads) * (kBar + kGap) + 20, 220.0);
+  const double width = kLabel + std::max(static_cast<double>(heads) * kStep + 6, 220.0);
   const double height = kGroup * static_cast<double>(shares.size());
   std::string svg = fmt::format(
       "<svg viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" font-size=\"11\" class=\"soft\">\n",
@@ -41,7 +41,7 @@ std::string svg_of(const std::vector<CacheShare>& shares) {
                        width, top);
     for (size_t head = 0; head < layer.heads.size(); ++head) {
       const double share = std::clamp(layer.heads[head], 0.0, 1.0);
-      const double x = kLabel + 6 + static_cast<double>(head) * std::max(kBar + kGap, 30.0);
+      const double x = kLabel + 6 + static_cast<double>(head) * kStep;
       svg += fmt::format(
           "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.0f}\" height=\"{:.1f}\" fill=\"#7b4fb5\" rx=\"1.5\"><title>head "
           "{}: {}</title></rect>"

@@ -30,6 +30,7 @@ page::Table cells_of(const ImageShares& facts) {
   }
   for (const ImageShares::Layer& layer : facts.layers) {
     for (const int64_t head : facts.heads) {
+      if (head >= layer.num_heads()) continue;
       std::vector<std::string> row = {std::to_string(layer.layer), std::to_string(head)};
       for (const auto& [kind, share] : layer.shares) row.push_back(page::share_text(share[head].item<double>()));
       cells.rows.push_back(std::move(row));
@@ -100,6 +101,7 @@ base::Node to_node(const ImageShares& facts) {
   for (const ImageShares::Layer& layer : facts.layers) {
     base::Node heads = base::Node::array();
     for (const int64_t head : facts.heads) {
+      if (head >= layer.num_heads()) continue;
       base::Node node = base::Node::table({{"head", head}});
       for (const auto& [kind, share] : layer.shares) node.set(kind, base::rounded(share[head].item<double>()));
       heads.push_back(std::move(node));

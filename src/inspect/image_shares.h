@@ -22,7 +22,8 @@ namespace mnemo::inspect {
 struct ImageShares {
   struct Layer {
     int64_t layer = 0;
-    std::vector<std::pair<std::string, at::Tensor>> shares;  ///< [H], from 0 to 1
+    std::vector<std::pair<std::string, at::Tensor>> shares;              ///< [H], from 0 to 1
+    int64_t num_heads() const { return shares.front().second.size(0); }  ///< stages may differ
   };
   int64_t images = 0;
   double least = 0.5;

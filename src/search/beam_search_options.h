@@ -23,7 +23,8 @@ struct BeamSearchOptions {
   void visit(V&& v) {
     v("beam_size", beam_size, "hypotheses per sentence; 1: greedy", base::range(1, 1 << 10));
     v("length_penalty", length_penalty,
-      "a hypothesis of n tokens scores (sum of log probabilities) / n^length_penalty; 0: the sum", base::at_least(0.0));
+      "a hypothesis of n tokens scores (sum of log probabilities) / n^length_penalty; 0: the sum",
+      base::range(0.0, 50.0));
     v("min_len", min_len, "tokens before a hypothesis may end", base::range(0, 1 << 20));
     v("max_len_a", max_len_a,
       "a hypothesis has at most max_len_a * S + max_len_b tokens and its end; S: tokens of the source, with its end",

@@ -22,8 +22,8 @@ struct GenerationOptions {
   template <class V>
   void visit(V&& v) {
     v("num_beams", num_beams, "beams per sequence; 1: greedy", base::range(1, 1 << 10));
-    v("length_penalty", length_penalty,
-      "a hypothesis of n tokens scores (sum of log probabilities) / n^length_penalty");
+    v("length_penalty", length_penalty, "a hypothesis of n tokens scores (sum of log probabilities) / n^length_penalty",
+      base::range(-50.0, 50.0));
     v("early_stopping", early_stopping,
       "yes: stop as soon as num_beams hypotheses are finished; no: when no running one would beat the worst of them "
       "if it ended now; never: when none can beat it even with max_new_tokens tokens",

@@ -134,7 +134,7 @@ class TranslateAnswers : public Answers {
       if (lines.back().find_first_of("\n\r") != std::string::npos) refuse_input("expected texts of one line each");
     }
     base::Node::Array found(lines.size());
-    translator_.translate(
+    const infer::SourceCounts counts = translator_.translate(
         lines, options,
         [&](size_t i, const std::vector<infer::TranslatedText>& texts) {
           base::Node all = base::Node::array();
@@ -145,6 +145,7 @@ class TranslateAnswers : public Answers {
           found[i].set("translations", std::move(all));
         },
         kInput);
+    translator_.report_unknown(counts, kInput);
     return list_of(std::move(found));
   }
 

@@ -123,6 +123,7 @@ void Completion::submit(size_t choice, const infer::TextSession& text, const inf
   choices_[choice].id = id;
   choices_[choice].last = std::chrono::steady_clock::now();
   around_.engine.listen(id, [self = shared_from_this(), choice](auto& event) { self->on_event(choice, event); });
+  if (held_) around_.engine.scheduler().hold(id, true);
 }
 
 void Completion::on_event(size_t number, infer::Scheduler::Event& event) {
@@ -336,7 +337,8 @@ void Completion::leave() {
   for (const Choice& choice : choices_) {
     if (choice.id < 0) continue;
     auto partial = around_.engine.cancel(choice.id);
-    if (!partial || !commit_ || !request_.keep_partial) continue;
+    // Without a token the prompt may have been read in part: then the session stays as it was.
+    if (!partial || !commit_ || !request_.keep_partial || finished_.tokens_out == 0) continue;
     try {
       commit_(std::move(*partial), whole_answer());
     } catch (const ApiError&) {  // there is nobody to tell

@@ -236,8 +236,10 @@ class Connection final : public AnswerSink, public std::enable_shared_from_this<
     auto message = parser_->release();
     if (whole) request_.body = std::move(message.body());
     ended_ = false;
-    current_ = std::make_shared<LiveExchange>(shared_from_this(), *shared_->handover, whole && message.keep_alive(),
-                                              message.version() >= 11, request_.method == "HEAD");
+    const bool http_1_1 = message.version() >= 11;  // an older client would need to be told that it may go on
+    current_ = std::make_shared<LiveExchange>(shared_from_this(), *shared_->handover,
+                                              whole && http_1_1 && message.keep_alive(), http_1_1,
+                                              request_.method == "HEAD");
     deadline(timer_, shared_->limits.request_s, [](Connection& self) { self.close(); });
     ++shared_->answering;
     watch(current_);

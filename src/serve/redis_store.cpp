@@ -138,7 +138,7 @@ class RedisStore : public SessionStore {
     const std::string command = redis_command(words);
     run([&](auto done) { asio::async_write(socket_, asio::buffer(command), done); });
     for (;;) {
-      if (auto read = read_redis_reply(received_, {.items = 64})) {
+      if (auto read = read_redis_reply(received_, kReply)) {
         received_.erase(0, read->length);
         return std::move(read->reply);
       }
@@ -196,6 +196,8 @@ class RedisStore : public SessionStore {
   }
 
   static constexpr size_t kRead = 64 << 10;
+  // HELLO lists the modules of a server, each a list with its arguments in another.
+  static constexpr RedisLimits kReply = {.items = 64, .depth = 4};
   RedisAddress address_;
   asio::io_context io_{1};
   tcp::socket socket_{io_};

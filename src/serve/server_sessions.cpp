@@ -219,7 +219,7 @@ void Server::feed_session(const CallPointer& call, const std::string& id, const 
       const auto request = engine_->scheduler().submit(text, own, {.max_tokens = 0});
       engine_->listen(request, [this, call, id, count = static_cast<int64_t>(own.tokens.size())](auto& event) {
         try {
-          if (!event.error.empty()) throw ApiError(400, event.error, "prompt");
+          if (!event.error.empty()) throw ApiError(500, event.error);
           if (!event.session) return;
           sessions_->commit(id, std::move(*event.session), "", "", unix_time());
           metrics_.tokens(count, 0);

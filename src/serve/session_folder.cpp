@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <charconv>
 #include <ctime>
-#include <fstream>
 
 #include "base/disk_full.h"
 #include "base/error.h"
@@ -72,6 +71,7 @@ class SessionFolder::Lock {
 struct SessionFolder::Head {
   int64_t version = 0, ttl = 0, used = 0;
   size_t length = 0;  ///< of the first line
+  bool has_passed() const { return std::time(nullptr) - used > ttl; }
 };
 
 SessionFolder::SessionFolder(std::string folder) : folder_(std::move(folder)) {
@@ -110,18 +110,22 @@ std::optional<SessionFolder::Head> SessionFolder::head(const std::string& id) co
   const auto ttl = std::from_chars(version.ptr + 1, last, found.ttl);
   if (ttl.ec != std::errc() || ttl.ptr != last || found.version < 1) return std::nullopt;
   found.used = facts.st_mtime;
-  if (std::time(nullptr) - found.used > found.ttl) return std::nullopt;
   return found;
+}
+
+std::optional<SessionFolder::Head> SessionFolder::current_head(const std::string& id) const {
+  const std::optional<Head> found = head(id);
+  return found && !found->has_passed() ? found : std::nullopt;
 }
 
 bool SessionFolder::put(const std::string& id, const std::string& bytes, int64_t expected, int64_t ttl) {
   const std::string file = path(id);
   return reached([&] {
     const Lock lock(folder_, id);
-    const auto stored = head(id);
+    const auto stored = current_head(id);
     if ((stored ? stored->version : 0) != expected) return false;
     const int64_t before = size_of(file);
-    base::write_file_atomic(file, fmt::format("{}{} {}\n", kMark, expected + 1, ttl) + bytes);
+    base::write_file_atomic(file, fmt::format("{}{} {}\n", kMark, expected + 1, ttl) + bytes, 0600);
     bytes_ += size_of(file) - before;
     return true;
   });
@@ -130,14 +134,14 @@ bool SessionFolder::put(const std::string& id, const std::string& bytes, int64_t
 std::optional<SessionStore::Stored> SessionFolder::get(const std::string& id) {
   return reached([&]() -> std::optional<Stored> {
     const Lock lock(folder_, id);
-    const auto stored = head(id);
+    const auto stored = current_head(id);
     if (!stored) return std::nullopt;
     return Stored{base::read_file(path(id)).substr(stored->length), stored->version, stored->used};
   });
 }
 
 int64_t SessionFolder::touch(const std::string& id) {
-  const auto stored = reached([&] { return head(id); });
+  const auto stored = reached([&] { return current_head(id); });
   if (!stored) return 0;
   ::utimensat(AT_FDCWD, path(id).c_str(), nullptr, 0);
   return stored->version;
@@ -172,14 +176,11 @@ void SessionFolder::sweep() {
   for (int i = 0; i < kFiles && !to_sweep_.empty(); ++i) {
     const std::string id = std::move(to_sweep_.back());
     to_sweep_.pop_back();
-    std::ifstream file(path(id), std::ios::binary);
-    std::string mark(kMark.size(), '\0');
-    // A file of another form is left alone.
-    if (!file.read(mark.data(), static_cast<std::streamsize>(mark.size())) || mark != kMark) continue;
     try {
       const Lock lock(folder_, id);
-      if (!head(id)) erase(id);
-    } catch (const base::InputError&) {  // it cannot be read now: whether its time has passed is not known
+      const auto found = head(id);
+      if (found && found->has_passed()) erase(id);  // a file of another form is left alone
+    } catch (const base::InputError&) {             // it cannot be read now: whether its time has passed is not known
     }
   }
 }

@@ -30,9 +30,10 @@ class SessionFolder : public SessionStore {
   class Lock;
   struct Head;
   std::string path(const std::string& id) const;
-  /// Nothing for a file that is missing, of another form, or whose time has passed. Throws InputError for one that
-  /// cannot be read, which is none of these.
+  /// Nothing for a file that is missing or of another form. Throws InputError for one that cannot be read.
   std::optional<Head> head(const std::string& id) const;
+  /// Nor for one whose time has passed.
+  std::optional<Head> current_head(const std::string& id) const;
   void erase(const std::string& id);
   std::string folder_;
   std::vector<std::string> to_sweep_;

@@ -18,7 +18,7 @@ constexpr const char* kFormat = "mnemo-served-session/1";
 
 ApiError busy() { return ApiError(409, "the session is busy with another request", "session", "session_busy"); }
 
-int64_t bytes_of(const std::optional<infer::TextSession>& text) { return text ? text->session().num_bytes() : 0; }
+int64_t bytes_of(const infer::TextSession& text) { return Sessions::kTextObjects + text.session().num_bytes(); }
 
 }  // namespace
 
@@ -104,8 +104,8 @@ void Sessions::note_use(const std::string& id, Entry& entry) {
 
 void Sessions::count_bytes(const std::string& id, Entry& entry) {
   bytes_ -= entry.bytes;
-  entry.bytes = bytes_of(entry.text) + bytes_of(entry.undo);
-  for (const auto& [name, text] : entry.marks) entry.bytes += text.session().num_bytes();
+  entry.bytes = (entry.text ? bytes_of(*entry.text) : 0) + (entry.undo ? bytes_of(*entry.undo) : 0);
+  for (const auto& [name, text] : entry.marks) entry.bytes += bytes_of(text);
   for (const auto& [key, result] : entry.results) entry.bytes += std::ssize(key) + std::ssize(result);
   bytes_ += entry.bytes;
   note_use(id, entry);
@@ -242,16 +242,21 @@ void Sessions::load(const std::string& id, Entry& entry) {
     loaded.stored = stored->version;
     loaded.used = used;
     entry = std::move(loaded);
-  } catch (const ApiError&) {
-    if (entry.stored == 0) forget(id);  // known since this request alone
-    throw;
   } catch (const base::InputError& error) {
     forget(id);
     throw ApiError(404, fmt::format("the session {} cannot be read: {}", id, error.what()), "session",
                    "session_not_found");
+  } catch (...) {
+    if (entry.stored == 0) forget(id);  // known since this request alone
+    throw;
   }
   count_bytes(id, entry);
-  make_room(id);
+  try {
+    make_room(id);
+  } catch (...) {
+    drop_text(id, entry);
+    throw;
+  }
 }
 
 std::string Sessions::create(infer::TextSession text, std::optional<int64_t> ttl, int64_t now) {

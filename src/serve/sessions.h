@@ -44,6 +44,7 @@ std::string request_key(const std::string& idempotency_key, std::string_view bod
 class Sessions {
  public:
   static constexpr size_t kMarks = 8, kResults = 8;
+  static constexpr int64_t kTextObjects = 4096;             ///< bytes that count for a text beside its state
   static constexpr size_t kMostResult = 1 << 20;            ///< bytes of an answer that is kept for its key
   static constexpr int64_t kMostNumber = int64_t{1} << 48;  ///< of a position, as it is read from a store
 

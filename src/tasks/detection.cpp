@@ -226,6 +226,12 @@ std::vector<data::CocoDetection> Detection::of_all_ranks(std::vector<data::CocoD
 Detection::Found Detection::detections(const core::Model& model, data::Part part) const {
   const auto& images = sets_.part(part);
   base::require(images != nullptr, "{}: the data has no such part", kWho);
+  const int64_t own = heads::detector_head(model, kWho).num_classes(), given = std::ssize(sets_.classes);
+  base::require(
+      own == given,
+      "{}: the model has {} classes, the data {}, and no file of the model says which are which; expected their "
+      "names in classes.txt beside the model, one a line",
+      kWho, own, given);
   Found found;
   const std::vector<int64_t> numbers = data::spread_numbers(images->size(), options_.eval_samples);
   const bool all = static_cast<int64_t>(numbers.size()) == images->size();
@@ -264,7 +270,7 @@ std::string Detection::picture(const core::Model& model) const {
                                     {.threshold = kShown, .top = kMostObjects});
     for (const FoundObject& object : found.front()) {
       drawn.push_back({object.box, sets_.classes[static_cast<size_t>(object.category)], object.score, object.category,
-                       data::bitmap_of(object.mask)});
+                       object.mask});
     }
     cells.push_back(data::detection_svg(image.image, drawn, {.max_side = 420}));
   }

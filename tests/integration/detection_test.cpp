@@ -118,6 +118,47 @@ TEST_F(Detectors, AreMeasuredByTheNamesOfTheirClasses) {
   EXPECT_EQ(run({"eval", run_folder, "--translated", "3"}).status, 2);
 }
 
+// Without names nothing says which class is which, where the data has another number of them.
+TEST_F(Detectors, WithoutNamesNeedAsManyClassesAsTheData) {
+  const std::string run_folder = folder_ / "run", model = run_folder + "/model", one = folder_ / "instances_one.json";
+  ASSERT_EQ(run({"train", recipe("retinanet"), "--out", run_folder, "--quiet"}).status, 0);
+  std::filesystem::copy(model, folder_ / "alone", std::filesystem::copy_options::recursive);
+  std::filesystem::remove(folder_ / "alone/classes.txt");
+  base::Node set = json(content(objects_)), kept = base::Node::array();
+  set.set("categories", base::Node::array({set.at("categories").items()[0]}));
+  const int64_t id = set.at("categories").items()[0].at("id").as_int();
+  for (const base::Node& object : set.at("annotations").items())
+    if (object.at("category_id").as_int() == id) kept.push_back(object);
+  set.set("annotations", kept);
+  write(one, base::to_json(set));
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"eval", folder_ / "alone", "--data", one},
+        {"detect", folder_ / "alone", "--data", one, "--results", folder_ / "found.json"}}) {
+    const Finished refused = run(command);
+    EXPECT_EQ(refused.status, 2) << refused.out;
+    EXPECT_TRUE(holds(refused.err, "the model has 2 classes, the data 1")) << refused.err;
+  }
+  EXPECT_EQ(run({"eval", folder_ / "alone", "--data", objects_}).status, 0);
+}
+
+TEST_F(Detectors, AreMeasuredOnTheValidationPartOfAFolder) {
+  const std::string run_folder = folder_ / "run", set = folder_ / "set";
+  ASSERT_EQ(run({"train", recipe("retinanet"), "--out", run_folder, "--quiet"}).status, 0);
+  std::filesystem::create_directories(set + "/annotations");
+  std::filesystem::copy(folder_ / "painted", set + "/painted");
+  write(set + "/annotations/instances_train.json", content(objects_));
+  base::Node part = json(content(objects_)), images = base::Node::array(), objects = base::Node::array();
+  images.push_back(part.at("images").items()[0]);
+  for (const base::Node& object : part.at("annotations").items())
+    if (object.at("image_id") == images.items()[0].at("id")) objects.push_back(object);
+  part.set("images", images);
+  part.set("annotations", objects);
+  write(set + "/annotations/instances_val.json", base::to_json(part));
+  const Finished measured = run({"eval", run_folder, "--data", set, "--json"});
+  ASSERT_EQ(measured.status, 0) << measured.err;
+  EXPECT_EQ(json(measured.out).at("predictions").as_int(), 1);
+}
+
 // Its file is looked for as in training.
 TEST_F(Detectors, AreMeasuredWithTheFolderOfTheirRun) {
   std::filesystem::create_directory(folder_ / "elsewhere");

@@ -71,6 +71,32 @@ TEST_F(TranslationVocabulary, SpecialTokensAreThoseOfTheData) {
 }
 
 // The words of the run keep their numbers, although others are now the most frequent.
+// Published byte-level vocabularies have no unknown token: nothing is kept from being drawn in its place.
+TEST_F(TranslationVocabulary, EveryWordOfOneWithoutAnUnknownTokenIsDrawn) {
+  std::vector<int> symbols;  // GPT-2's, of the 256 bytes: token 3 is "$"
+  for (const auto& [first, last] : {std::pair(0x21, 0x7E), {0xA1, 0xAC}, {0xAE, 0xFF}, {0x100, 0x143}})
+    for (int symbol = first; symbol <= last; ++symbol) symbols.push_back(symbol);
+  ASSERT_EQ(symbols.size(), 256U);
+  std::string vocabulary;
+  for (size_t i = 0; i < symbols.size(); ++i) vocabulary += fmt::format("\"\\u{:04x}\": {}, ", symbols[i], i);
+  std::filesystem::create_directory(folder_ / "bytes");
+  write(folder_ / "bytes/vocab.json", "{" + vocabulary + "\"</s>\": 256, \"<pad>\": 257}");
+  write(folder_ / "bytes/merges.txt", "#version: 0.2\n");
+  const std::string special = "\"eos_token\": \"</s>\", \"pad_token\": \"<pad>\"}";
+  write(folder_ / "bytes/special_tokens_map.json", "{" + special);
+  write(folder_ / "bytes/tokenizer_config.json", "{\"tokenizer_class\": \"GPT2Tokenizer\", " + special);
+  std::string pairs;
+  for (char c = 'a'; c <= 'z'; ++c) pairs += fmt::format("{}\t$$$$\n", c);
+  write(folder_ / "pairs.tsv", pairs);
+  const std::string out = folder_ / "dollars";
+  const Finished done = run({"train", pair_recipe_, "--out", out, "-q", "--set", "data.tokenizer=" + folder_ / "bytes",
+                             "--set", "train.steps=60", "--set", "train.optimiser={type=\"adamw\",lr=0.01}"});
+  ASSERT_EQ(done.status, 0) << done.err;
+  const Finished drawn = translate("b\n", out + " --sample --temperature 0.3 --nbest 8");
+  EXPECT_EQ(drawn.status, 0) << drawn.err;
+  EXPECT_TRUE(holds(drawn.out, "$$$$")) << drawn.out;
+}
+
 TEST_F(TranslationVocabulary, AnEvaluationHasTheWordsOfItsRun) {
   write(folder_ / "held_out.tsv", "number 3 of 4\tZahl 3 von 4\nnumber 5 of 1\tZahl 5 von 1\n");
   ASSERT_EQ(train("run", {"data.valid=" + (folder_ / "held_out.tsv")}).status, 0);

@@ -30,7 +30,8 @@ def learned(mask, box, shorter, longest):
     small = mask[nearest(h, rows)][:, nearest(w, columns)].float()
     x, y, width, height = box
     corners = torch.tensor([[x, y, x + width, y + height]]) * torch.tensor([columns / w, rows / h] * 2)
-    cells = roi_align(small[None, None], [corners], CELLS, 1.0, -1, False)
+    cells = roi_align(small[None, None], [corners], CELLS, 1.0, -1, True)
+    cells = (cells >= 0.5).float()
     down = (torch.arange(h) + 0.5 - y) / max(height, 1e-6) * 2 - 1
     across = (torch.arange(w) + 0.5 - x) / max(width, 1e-6) * 2 - 1
     grid = torch.stack(torch.meshgrid(down, across, indexing="ij")[::-1], -1)

@@ -66,6 +66,8 @@ def main():
         server.refused(400, "input", {"model": "m", "input": "two\nlines"}, path)
         status, cut, _ = server.ask("POST", path, {"model": "m", "input": "a " * 3000})
         assert status == 200 and "cut to" in cut["warnings"][0], cut
+        status, strange, _ = server.ask("POST", path, {"model": "m", "input": "\u6f22\u5b57 \u2603"})
+        assert status == 200 and "<unk>" in strange["warnings"][0], strange
     elif KIND == "texts":
         expected = [one["classes"] for one in json.loads(command("classify", MODEL, "--json", "--top", "3", lines=lines_of(INPUTS)))]
         found = [one["classes"] for one in answer({"model": "m", "input": INPUTS, "top": 3})]

@@ -217,7 +217,8 @@ GoldenReport run_mask_head(const GoldenFile& file, const base::Node& config) {
   std::vector<at::Tensor> labels, wanted;
   for (size_t b = 0; b < objects.size(); ++b) {
     labels.push_back(objects[b].labels.index_select(0, matched[b]));
-    wanted.push_back(heads::mask_targets(objects[b].masks, proposals[b], matched[b], 2 * config.at("pool").as_int()));
+    wanted.push_back(
+        heads::mask_targets(objects[b].masks, proposals[b], matched[b], 2 * config.at("pool").as_int(), false));
     step.input(fmt::format("target.{}.boxes", b));
   }
   const at::Tensor logits = head(step.input("pooled")), label = at::cat(labels, 0), targets_of = at::cat(wanted, 0);

@@ -178,12 +178,12 @@ class ObjectDrawing {
       return;
     }
     const std::string colour = colour_of(object.category);
-    if (!object.mask.bytes.empty())
+    if (!object.mask.counts.empty())
       svg += fmt::format(
           "<path d=\"{}\" fill=\"{}\" fill-opacity=\"0.42\" fill-rule=\"evenodd\" stroke=\"{}\" "
           "stroke-width=\"{:.1f}\" "
           "stroke-linejoin=\"round\"/>\n",
-          mask_outline(object.mask, scale_, 0.8 / scale_), colour, colour, line_ * 0.7);
+          mask_outline(bitmap_of(object.mask), scale_, 0.8 / scale_), colour, colour, line_ * 0.7);
     svg += fmt::format(
         "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"2\" fill=\"none\" stroke=\"{}\" "
         "stroke-width=\"{:.1f}\"/>\n",

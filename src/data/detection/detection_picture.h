@@ -15,7 +15,7 @@ struct DrawnObject {
   std::string label = {};
   double score = 0;
   int64_t category = 0;   ///< chooses the colour
-  PixelBitmap mask = {};  ///< empty: none
+  Rle mask = {};          ///< empty: none
   bool is_truth = false;  ///< an annotation: a dashed box without a label
 };
 

@@ -118,6 +118,10 @@ class VocReader final : public XmlReader {
 /// The names of a split, one a line; the rest of a line is ignored.
 std::vector<std::string> names_of_split(const std::string& path) {
   std::vector<std::string> names;
+  base::require(base::path_exists(path),
+                "{}: expected a list of images, found no such file; data.splits names the lists that are there, as "
+                "[\"train\", \"val\"]",
+                path);
   const std::string text = base::read_file(path, kMaxVocBytes);
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());

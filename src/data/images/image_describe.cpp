@@ -99,7 +99,7 @@ ImageDescription describe_images(const ImageOptions& options, bool check) {
 std::string to_text(const ImageDescription& description) {
   using Align = base::TextTable::Align;
   base::TextTable table(
-      {"part", "images", "of a class", "smallest", "median", "largest", "looked at", "broken"},
+      {"part", "images", "of a class", "least sides", "median sides", "largest sides", "looked at", "broken"},
       {Align::left, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right, Align::right});
   std::string broken;
   for (const ImagePartDescription& part : description.parts) {

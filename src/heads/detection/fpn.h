@@ -13,7 +13,8 @@ struct FpnOptions {
   enum class Extra {
     none,
     pool,         ///< every second place of the last output
-    p6p7_from_c,  ///< P6: a convolution of stride 2 of the last input; P7: one of relu(P6)
+    p6p7_from_c,  ///< P6: a convolution of stride 2 of the last input; P7: one of relu(P6), as in Lin et al. 2017;
+                  ///< mmdetection leaves the relu out
     p6p7_from_p   ///< P6 of the last output instead
   };
   std::vector<int64_t> in_channels;  ///< of the maps, the finest first

@@ -28,10 +28,12 @@ at::Tensor mask_of_label(const at::Tensor& logits, const at::Tensor& labels) {
   return logits.index({at::arange(labels.size(0), labels.options()), labels});
 }
 
-at::Tensor mask_targets(const at::Tensor& masks, const at::Tensor& boxes, const at::Tensor& matched, int64_t side) {
+at::Tensor mask_targets(const at::Tensor& masks, const at::Tensor& boxes, const at::Tensor& matched, int64_t side,
+                        bool aligned) {
   const at::Tensor rois = at::cat({matched.unsqueeze(1).to(boxes.scalar_type()), boxes}, 1);
   const at::Tensor maps = masks.unsqueeze(1).to(boxes.scalar_type());
-  return ops::roi_align(maps, rois, 1.0, {side, side, 0, false}).squeeze(1);
+  const at::Tensor covered = ops::roi_align(maps, rois, 1.0, {side, side, 0, aligned}).squeeze(1);
+  return aligned ? covered.ge(0.5).to(covered.scalar_type()) : covered;
 }
 
 at::Tensor mask_loss(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& targets) {

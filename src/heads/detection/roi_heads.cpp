@@ -34,10 +34,11 @@ SampledRegions RoiHeads::sample(const at::Tensor& proposals, const ObjectTargets
   const at::Tensor object = matches.clamp_min(0);
   at::Tensor labels = targets.labels.size(0) == 0 ? at::zeros_like(matches) : targets.labels.index_select(0, object);
   labels = labels.masked_fill(matches == ops::kBackground, 0).masked_fill(matches == ops::kBetweenThresholds, -1);
+  // One after the other, as both draw from one generator.
+  const at::Tensor negative = order(image, false, (labels == 0).sum().item<int64_t>()),
+                   positive = order(image, true, (labels >= 1).sum().item<int64_t>());
   const ops::BalancedSample sample = ops::sample_balanced(labels, options_.batch_size_per_image,
-                                                          options_.positive_fraction,
-                                                          order(image, true, (labels >= 1).sum().item<int64_t>()),
-                                                          order(image, false, (labels == 0).sum().item<int64_t>()));
+                                                          options_.positive_fraction, positive, negative);
   const at::Tensor chosen = at::nonzero(sample.positive | sample.negative).squeeze(1);
   return {boxes.index_select(0, chosen), labels.index_select(0, chosen), object.index_select(0, chosen)};
 }
@@ -70,7 +71,8 @@ at::Tensor RoiHeads::mask_losses(std::span<const at::Tensor> maps, std::span<con
     boxes.push_back(regions[b].boxes.index_select(0, positive));
     labels.push_back(regions[b].labels.index_select(0, positive));
     if (positive.size(0) == 0) continue;
-    wanted.push_back(mask_targets(targets[b].masks, boxes.back(), regions[b].matched.index_select(0, positive), side));
+    wanted.push_back(mask_targets(targets[b].masks, boxes.back(), regions[b].matched.index_select(0, positive), side,
+                                  options_.mask_pool.aligned));
   }
   const at::Tensor logits = (*mask_head_)(pooled(maps, boxes, real, options_.mask_pool));
   return mask_loss(logits, at::cat(labels, 0), wanted.empty() ? at::Tensor() : at::cat(wanted, 0));

@@ -64,9 +64,12 @@ class MaskHead {
 
 /// The map of each region's class: logits [N,K,m,m], labels [N] -> [N,m,m].
 at::Tensor mask_of_label(const at::Tensor& logits, const at::Tensor& labels);
-/// Masks [G,h,w] of the matched objects within boxes [N,4]: values from 0 to 1, RoIAlign with adaptive sampling, not
-/// aligned. -> [N,side,side] of the boxes' type.
-at::Tensor mask_targets(const at::Tensor& masks, const at::Tensor& boxes, const at::Tensor& matched, int64_t side);
+/// Masks [G,h,w] of the matched objects within boxes [N,4] -> [N,side,side] of the boxes' type, by RoIAlign with
+/// adaptive sampling.
+///   aligned   as mmdetection: cells lie as MaskPaste::continuous reads them; 1 where at least half is covered, else 0
+///   otherwise as torchvision: coordinate x is the centre of pixel x; from 0 to 1
+at::Tensor mask_targets(const at::Tensor& masks, const at::Tensor& boxes, const at::Tensor& matched, int64_t side,
+                        bool aligned);
 /// Mean cross-entropy of the maps of the labels; 0 without regions.
 at::Tensor mask_loss(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& targets);
 

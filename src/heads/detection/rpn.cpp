@@ -90,10 +90,11 @@ Rpn::Losses rpn_losses(const RpnOptions& options, const Rpn::Output& output, std
                      deltas = rows_at(all_deltas.select(0, image), real);
     const at::Tensor matches = ops::match_boxes(targets[b].boxes, anchors, {options.fg_iou, options.bg_iou, true});
     const at::Tensor labels = labels_of(matches);
+    // One after the other, as both draw from one generator.
+    const at::Tensor others = order(image, false, (labels == 0).sum().item<int64_t>()),
+                     objects = order(image, true, (labels == 1).sum().item<int64_t>());
     const ops::BalancedSample sample = ops::sample_balanced(labels, options.batch_size_per_image,
-                                                            options.positive_fraction,
-                                                            order(image, true, (labels == 1).sum().item<int64_t>()),
-                                                            order(image, false, (labels == 0).sum().item<int64_t>()));
+                                                            options.positive_fraction, objects, others);
     const at::Tensor chosen = at::nonzero(sample.positive | sample.negative).squeeze(1),
                      positive = at::nonzero(sample.positive).squeeze(1);
     sampled.push_back(logits.index_select(0, chosen));

@@ -27,7 +27,7 @@ struct RpnOptions {
   double beta = 1.0 / 9;
 };
 
-/// Proposals of one image, by falling probability within each level.
+/// Proposals of one image, by falling probability.
 struct Proposals {
   at::Tensor boxes;   ///< [N,4]
   at::Tensor scores;  ///< [N] probabilities

@@ -86,6 +86,8 @@ TEST(Voc, AFolder) {
   test::expect_error<base::InputError>([&] { read_voc(folder.path(), "val", VocCorners::edges); }, {"val.txt", "../b"});
   base::write_file_atomic(folder / "ImageSets/Main/val.txt", "c\n");
   test::expect_error<base::InputError>([&] { read_voc(folder.path(), "val", VocCorners::edges); }, {"c.xml", "'val'"});
+  test::expect_error<base::InputError>([&] { read_voc(folder.path(), "test", VocCorners::edges); },
+                                       {"test.txt", "data.splits"});
 }
 
 TEST(BoxLines, AFolder) {

@@ -44,8 +44,10 @@ TEST(MaskOutline, IsSmoothedByTheTolerance) {
 
 TEST(DetectionPicture, HasTheImageBoxesAndLabels) {
   Image image(60, 90);
-  const std::vector<DrawnObject> objects = {{{10, 20, 50, 55}, "a <dog>", 0.876, 1, bitmap({"#"})},
-                                            {.box = {1, 2, 3, 4}, .is_truth = true}};
+  const PixelBitmap mask = bitmap({"#"});
+  const std::vector<DrawnObject> objects = {
+      {{10, 20, 50, 55}, "a <dog>", 0.876, 1, rle_encode(mask.bytes.data(), 1, 1)},
+      {.box = {1, 2, 3, 4}, .is_truth = true}};
   const std::string svg = detection_svg(image, objects);
   EXPECT_NE(svg.find("width=\"90\" height=\"60\""), std::string::npos);
   EXPECT_NE(svg.find("a &lt;dog&gt; 88 %"), std::string::npos) << svg;

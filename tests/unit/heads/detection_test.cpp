@@ -6,6 +6,7 @@
 #include "heads/detection/retinanet.h"
 #include "heads/detection/roi_heads.h"
 #include "heads/detection/rpn.h"
+#include "ops/detection/mask_paste.h"
 
 namespace mnemo::heads {
 namespace {
@@ -168,6 +169,20 @@ TEST(MaskRcnn, EveryParameterLearnsAlsoBesideAnImageWithoutObjects) {
   const auto second = roi.losses(maps, regions, targets);
   (first.objectness + first.box + second.cls + second.box + second.mask).backward();
   expect_gradients_everywhere(set);
+}
+
+// The targets of an aligned head, laid back over the box, are the mask; others are shifted by half a pixel.
+TEST(MaskTargets, LieWhereMasksAreLaid) {
+  const at::Tensor place = at::arange(40, at::kDouble) + 0.5;
+  const at::Tensor disc = ((place.view({1, 40, 1}) - 20).pow(2) + (place.view({1, 1, 40}) - 20).pow(2)).le(64);
+  const at::Tensor box = at::tensor({12., 12., 28., 28.}, at::kDouble).view({1, 4}), first = at::zeros({1}, at::kLong);
+  const auto overlap = [&](bool aligned) {
+    const at::Tensor targets = mask_targets(disc, box, first, 28, aligned);
+    const at::Tensor laid = ops::paste_masks(targets, box, 40, 40, ops::MaskPaste::continuous).ge(0.5);
+    return (laid & disc).sum().item<double>() / (laid | disc).sum().item<double>();
+  };
+  EXPECT_EQ(overlap(true), 1.0);
+  EXPECT_LT(overlap(false), 0.95);
 }
 
 TEST(MaskRcnn, NoRegions) {

@@ -5,6 +5,7 @@
 #include <torch/types.h>
 
 #include "base/error.h"
+#include "inspect/cache_share.h"
 #include "inspect/image_attention.h"
 #include "models/image_model.h"
 #include "models/options.h"
@@ -72,6 +73,25 @@ TEST(ImageShares, CountTheImagesOfAFolder) {
   EXPECT_EQ(to_node(chosen).at("layers").items()[0].at("heads").size(), 1U);
 }
 
+TEST(ImageShares, StagesMayDifferInTheirNumbersOfHeads) {
+  const test::TemporaryFolder folder;
+  data::place_image(folder / "a.png", "rgb8.png");
+  bundle::ImagePreprocessing facts;
+  facts.image_size = {32, 32};
+  const char* text =
+      R"({"backbone": {"type": "pvt", "image_size": [32, 32], "dims": [8, 8, 8, 8], "depths": [1, 1, 1, 1],
+                       "num_heads": [1, 2, 4, 2], "sr_ratios": [1, 1, 1, 1], "mlp_ratios": [1, 1, 1, 1]},
+          "head": {"type": "classification", "num_classes": 3}})";
+  const models::ImageModel pvt(base::read_options<models::ModelOptions>(base::parse_json(text, "test")), 3, at::kFloat);
+  const ImageShares found = count_image_shares(pvt, facts, folder.path(), {});
+  EXPECT_EQ(found.heads.size(), 4U);
+  const base::Node node = to_node(found);
+  std::vector<size_t> heads;
+  for (const base::Node& layer : node.at("layers").items()) heads.push_back(layer.at("heads").size());
+  EXPECT_EQ(heads, (std::vector<size_t>{1, 2, 4, 2}));
+  EXPECT_FALSE(to_text(found).empty());
+}
+
 TEST(ImageShares, WhatCannotBeCountedIsRefused) {
   const test::TemporaryFolder folder;
   bundle::ImagePreprocessing facts;
@@ -87,6 +107,14 @@ TEST(ImageShares, WhatCannotBeCountedIsRefused) {
   test::expect_error<base::InputError>(
       [&] { count_image_shares(model, facts, folder.path(), {.layers = {}, .heads = "2", .segment = {}}); },
       {"--heads", "1"});
+}
+
+TEST(CacheShares, AreDrawnForEachHead) {
+  const std::string svg = svg_of({{"layer 0", std::vector<double>(12, 0.5)}});
+  const std::string view = "viewBox=\"0 0 ", bar = "<rect x=\"";
+  const double width = std::stod(svg.substr(svg.find(view) + view.size())),
+               last = std::stod(svg.substr(svg.rfind(bar) + bar.size()));
+  EXPECT_LE(last + 15, width);
 }
 
 }  // namespace

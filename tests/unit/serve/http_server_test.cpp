@@ -85,7 +85,7 @@ TEST_F(HttpServerTest, AnswersOneRequestAfterTheOther) {
   EXPECT_EQ(client.receive("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   client.send("x");
   EXPECT_NE(client.receive("POST   x").find("200 OK"), std::string::npos);
-  client.send("GET /echo HTTP/1.0\r\n\r\n");
+  client.send("GET /echo HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
   EXPECT_NE(client.receive().find("Connection: close"), std::string::npos);
 }
 

@@ -238,11 +238,27 @@ TEST(Server, AStopTextThatDoesNotComeMovesNoOffset) {
 TEST(Server, AForkWithoutRoomForAllLeavesNone) {
   infer::TextSession text = open_text();
   text.feed("abc");
-  const auto server = serve({.sessions = {.memory = 5 * text.session().num_bytes()}});
+  const auto server = serve({.sessions = {.memory = 5 * (text.session().num_bytes() + Sessions::kTextObjects)}});
   const std::string id = ask(*server, "PUT", "/v1/sessions", text.save_bytes()).json().at("id").as_string();
   EXPECT_EQ(ask(*server, "POST", "/v1/sessions/" + id + "/fork", R"({"n": 8})").status, 429);
   EXPECT_EQ(metric(*server, "mnemo_sessions"), 1);
   EXPECT_EQ(ask(*server, "POST", "/v1/sessions/" + id + "/fork", R"({"n": 3})").status, 201);
+}
+
+// keep_partial keeps what was written, and no part of a prompt: nobody could tell where to go on.
+TEST(Server, AClientThatLeavesWhileItsPromptIsReadLeavesNoPartOfIt) {
+  const auto server = serve();
+  const std::string id = new_session(*server), prompt(1'500'000, 'a');
+  {
+    const Client client(*server);
+    client.send(
+        request_of("POST", "/v1/completions",
+                   R"({"model": "m", "keep_partial": true, "session": ")" + id + R"(", "prompt": ")" + prompt + "\"}"));
+    ASSERT_TRUE(becomes(*server, "mnemo_texts_running", 1));
+  }
+  ASSERT_TRUE(becomes(*server, kInFlight, 1)) << "this question alone";
+  const int64_t position = ask(*server, "GET", "/v1/sessions/" + id).json().at("position").as_int();
+  EXPECT_TRUE(position == 0 || position > std::ssize(prompt)) << position;
 }
 
 TEST(Server, ReadsNoBodyOfARequestWithoutAKey) {

@@ -61,11 +61,21 @@ TEST(SessionFolder, ReplacesOnlyTheVersionThatIsExpected) {
   EXPECT_FALSE(one.put(kId, "x", 2, 60));
 }
 
+TEST(SessionFolder, LetsNobodyElseRead) {
+  test::TemporaryFolder folder;
+  ASSERT_TRUE(SessionFolder(folder.path()).put(kId, "bytes", 0, 60));
+  struct stat facts {};
+  ASSERT_EQ(::stat((folder / (kId + ".session")).c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 0777, 0600U);
+}
+
 TEST(SessionFolder, EndsSessionsByTheirLastUse) {
   test::TemporaryFolder folder;
   SessionFolder store(folder.path());
   const std::string other(32, 'b'), file = folder / (kId + ".session");
   base::write_file_atomic(folder / (other + ".session"), "of somebody else");
+  const std::string later = folder / (std::string(32, 'c') + ".session");  // of a later version, say
+  base::write_file_atomic(later, "mnemo-session v2 1 60\nbytes");
   ASSERT_TRUE(store.put(kId, "bytes", 0, 60));
   age(file, 50);
   EXPECT_EQ(store.touch(kId), 1);
@@ -78,6 +88,7 @@ TEST(SessionFolder, EndsSessionsByTheirLastUse) {
   store.sweep();
   EXPECT_FALSE(base::path_exists(file));
   EXPECT_EQ(base::read_file(folder / (other + ".session")), "of somebody else");
+  EXPECT_TRUE(base::path_exists(later));
 }
 
 /// Lets this process open `count` more files, as long as it lives.
@@ -272,7 +283,11 @@ class FakeRedis {
   std::thread thread_;
 };
 
-const std::string kHello = "*2\r\n+server\r\n+redis\r\n", kOk = "+OK\r\n";
+// With a module and its arguments.
+const std::string kHello =
+                      "*4\r\n+server\r\n+redis\r\n+modules\r\n"
+                      "*1\r\n*6\r\n+name\r\n+json\r\n+ver\r\n:1\r\n+args\r\n*1\r\n+a\r\n",
+                  kOk = "+OK\r\n";
 
 TEST(RedisStore, SaysWhyItCannotBeOpened) {
   {

@@ -30,6 +30,10 @@ infer::TextSession fed(const infer::TextSession& text, const std::string& more) 
   return next;
 }
 
+int64_t bytes_of_text(const std::string& text) {
+  return fed(byte_text(), text).session().num_bytes() + Sessions::kTextObjects;
+}
+
 TEST(Sessions, OfTwoServersContinueOneAnother) {
   test::TemporaryFolder folder;
   const SessionOptions options{.folder = folder.path(), .durable = true};
@@ -125,7 +129,7 @@ TEST(Sessions, TryOutOnlyBytesThatTheyHaveNotWrittenThemselves) {
   auto store = std::make_unique<MemoryStore>();
   MemoryStore& stored = *store;
   // Memory for one session and its last version: the other leaves it.
-  Sessions sessions({.memory = 3 * fed(byte_text(), "abcdef").session().num_bytes()}, byte_text(), std::move(store));
+  Sessions sessions({.memory = 3 * bytes_of_text("abcdef")}, byte_text(), std::move(store));
   std::string ids[2];
   for (std::string& id : ids) {
     id = sessions.create(byte_text(), {}, 100);
@@ -153,7 +157,7 @@ TEST(Sessions, TryOutOnlyBytesThatTheyHaveNotWrittenThemselves) {
 TEST(Sessions, TheLeastRecentlyUsedLeaveMemory) {
   auto store = std::make_unique<MemoryStore>();
   MemoryStore& stored = *store;
-  const int64_t size = fed(byte_text(), "abcdef").session().num_bytes();
+  const int64_t size = bytes_of_text("abcdef");
   Sessions sessions({.memory = 5 * size}, byte_text(), std::move(store));
   std::vector<std::string> ids;
   const auto create = [&] { ids.push_back(sessions.create(fed(byte_text(), "abcdef"), {}, 100)); };
@@ -173,6 +177,29 @@ TEST(Sessions, TheLeastRecentlyUsedLeaveMemory) {
   create();
   EXPECT_FALSE(stored.all_.contains(ids[2]));
   EXPECT_TRUE(stored.all_.contains(ids[3]));
+}
+
+TEST(Sessions, WithoutTokensTakeMemoryToo) {
+  constexpr int64_t kMemory = 1 << 20;
+  Sessions sessions({.memory = kMemory}, byte_text(), nullptr);
+  const auto create = [&] { sessions.create(byte_text(), {}, 100); };
+  for (int64_t i = 0; i < kMemory / Sessions::kTextObjects; ++i) create();
+  EXPECT_EQ(refusal(create), std::pair(429, std::string("sessions_full")));
+}
+
+// Memory has no room for what the store has: asked for again, it is refused again and takes none.
+TEST(Sessions, ThatDoNotFitAreNotLoaded) {
+  test::TemporaryFolder folder;
+  const SessionOptions large{.folder = folder.path(), .durable = true};
+  Sessions sessions(large, byte_text(), open_store(large));
+  const std::string id = sessions.create(fed(byte_text(), "abcdef"), {}, 100);
+  SessionOptions small = large;
+  small.memory = bytes_of_text("abcdef") - 1;
+  Sessions other(small, byte_text(), open_store(small));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(refusal([&] { other.begin(id, {}, 100); }), std::pair(429, std::string("sessions_full")));
+    EXPECT_EQ(other.bytes(), 0);
+  }
 }
 
 TEST(Sessions, DoNotFindWhatIsNoId) {
