@@ -183,7 +183,10 @@ TEST(Sessions, WithoutTokensTakeMemoryToo) {
   constexpr int64_t kMemory = 1 << 20;
   Sessions sessions({.memory = kMemory}, byte_text(), nullptr);
   const auto create = [&] { sessions.create(byte_text(), {}, 100); };
-  for (int64_t i = 0; i < kMemory / Sessions::kTextObjects; ++i) create();
+  create();
+  const int64_t each = sessions.bytes();
+  ASSERT_GE(each, Sessions::kTextObjects);
+  for (int64_t i = 1; i < kMemory / each; ++i) create();
   EXPECT_EQ(refusal(create), std::pair(429, std::string("sessions_full")));
 }
 
