@@ -59,10 +59,16 @@ void settle_fresh(Experiment& experiment, bool adds);
 /// data.
 void require_same_vocabulary(const std::string& folder, const Experiment& experiment, const std::string& place);
 
+/// Processes that share the rows of a training.
+struct RanksHere {
+  int64_t all = 1, on_this_machine = 1;
+};
+
 /// Refuses a training whose parameters, gradients and optimizer, or, of models of texts, a step's graph and the
-/// memories beside them, do not fit into the memory of this machine, in bytes. An estimate. Also one whose checkpoints
-/// would have more tensors than can be read again.
-void require_step_fits(const Experiment& experiment, int64_t usable = base::usable_memory());
+/// memories beside them, do not fit into the memory of this machine, in bytes, with its ranks. An estimate. Also
+/// one whose checkpoints would have more tensors than can be read again.
+void require_step_fits(const Experiment& experiment, int64_t usable = base::usable_memory(),
+                       const RanksHere& ranks = {});
 
 /// How many of `most` boundaries between segments gradients cross at once, by the state that reaches furthest.
 int64_t crossed_boundaries(const core::Model& model, int64_t most);

@@ -81,31 +81,36 @@ int64_t crossed_boundaries(const core::Model& model, int64_t most) {
   return crossed;
 }
 
-void require_step_fits(const Experiment& experiment, int64_t usable) {
+void require_step_fits(const Experiment& experiment, int64_t usable, const RanksHere& ranks) {
   const recipes::Recipe& recipe = experiment.recipe;
   const models::ModelOptions& model = recipe.model;
   const train::TrainOptions& train = recipe.train;
-  const auto memory = static_cast<double>(usable);
+  // Each rank holds the whole model, and its share of the rows.
+  const double memory = static_cast<double>(usable) / static_cast<double>(ranks.on_this_machine);
+  const int64_t rank_rows = (train.batch_size + ranks.all - 1) / ranks.all;
+  const std::string place = ranks.on_this_machine == 1
+                                ? "this machine has"
+                                : fmt::format("each of its {} processes here has", ranks.on_this_machine);
   // Gradients and moments are counted where every parameter has them.
   const int64_t parameters = experiment.model->parameters().count();
   const int64_t moments = train.shard_optimiser ? 0 : train::num_moments(train.optimiser);
   const double held = 4.0 * static_cast<double>(parameters * (trains_all(recipe) ? 2 + moments : 1));
   base::require(held <= memory,
                 "recipe: 'model', 'train.optimiser': {} parameters with their gradients and the optimizer's state need "
-                "{} MB, and this machine has {} MB",
-                base::grouped(parameters), megabytes(held), megabytes(memory));
+                "{} MB, and {} {} MB",
+                base::grouped(parameters), megabytes(held), place, megabytes(memory));
   if (recipe.task()->input() != tasks::InputKind::tokens) return require_files_fit(experiment, 0);
   // The state that memories carry between segments is counted exactly. They see at most the rows of the training.
   const int64_t row_tokens = experiment.tokens_per_step / train.batch_size;
   const double seen = static_cast<double>(train.steps) * static_cast<double>(row_tokens);
   const int64_t rows = seen < 1e15 ? static_cast<int64_t>(seen) + model.segment_size : INT64_MAX;
   const double state = static_cast<double>(models::full_state_bytes(*experiment.model, core::Mode::train, rows)) *
-                       static_cast<double>(train.batch_size);
+                       static_cast<double>(rank_rows);
   base::require(
       state <= memory,
       "recipe: 'model.memory', 'train.batch_size': the memories of {} sequences hold {} MB once they are full, "
-      "and this machine has {} MB; expected fewer rows or sequences",
-      train.batch_size, megabytes(state), megabytes(memory));
+      "and {} {} MB; expected fewer rows or sequences",
+      rank_rows, megabytes(state), place, megabytes(memory));
   require_files_fit(experiment, state);
   // The factors were measured on decoders of several sizes; attention's buffers are not counted.
   const double row = 4.0 *
@@ -116,16 +121,16 @@ void require_step_fits(const Experiment& experiment, int64_t usable) {
   const double sequence = row * static_cast<double>(graphs) *
                           static_cast<double>(std::min(model.segment_size, row_tokens) +
                                               memory_rows(*experiment.model));
-  const int64_t together = train.batch_size / train.accumulate;
+  const int64_t together = (rank_rows + train.accumulate - 1) / train.accumulate;
   const double bytes = sequence * static_cast<double>(together) + state + held;
   const auto most = static_cast<int64_t>(static_cast<double>(together) * std::max(memory - held, 0.0) / (bytes - held));
   base::require(
       bytes <= memory,
       "recipe: 'train.batch_size', 'model.segment_size': a step of {} sequences of {} tokens{} needs about {} MB, "
-      "and this machine has {} MB; expected {}",
+      "and {} {} MB; expected {}",
       together, model.segment_size,
       graphs > 1 ? fmt::format(" with gradients through {} segments ('train.recompute')", graphs) : "",
-      megabytes(bytes), megabytes(memory),
+      megabytes(bytes), place, megabytes(memory),
       most > 0 ? fmt::format("at most {} sequences at a time: a lower batch_size, or a higher train.accumulate", most)
                : "a lower segment_size: one sequence is too long");
 }

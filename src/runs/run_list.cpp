@@ -18,6 +18,7 @@
 #include "base/require_folder.h"
 #include "base/text_format.h"
 #include "base/text_table.h"
+#include "weights/checkpoint.h"
 #include "weights/checkpoint_name.h"
 
 namespace mnemo::runs {
@@ -142,6 +143,25 @@ void read_log(const std::string& path, RunInfo& run, int64_t up_to) {
   std::erase_if(run.values, [](const auto& value) { return value.first == "step"; });
 }
 
+/// The step whose weights the model of a finished run has: its last, or the best one before its patience ended.
+int64_t step_of_model(const RunInfo& run, const base::Node& recipe) {
+  const base::Node* patience = recipe.at("train").find("patience");
+  if (patience == nullptr || !patience->is_int()) return run.step;
+  int64_t best = -1, since = 0;
+  for (const std::string& name : base::list_folder(run.folder)) {
+    const std::string path = base::join_path(run.folder, name);
+    if (weights::checkpoint_step(name) > best && base::path_exists(base::join_path(path, "manifest.json")) &&
+        weights::read_manifest(path).best)
+      best = weights::checkpoint_step(name);
+  }
+  LastLines lines(base::join_path(run.folder, kLogFile));
+  while (const std::optional<base::Node> line = lines.next()) {
+    if (line->at("step").as_int() <= best) break;
+    since += line->contains("valid") ? 1 : 0;
+  }
+  return best >= 0 && since >= patience->as_int() ? best : run.step;
+}
+
 std::string date_of(int64_t seconds) {
   const auto time = static_cast<std::time_t>(seconds);
   std::tm local{};
@@ -242,6 +262,12 @@ RunInfo read_run(const std::string& folder) {
   if (goes_on && run.step > *run.checkpoint) {
     run.values.clear();
     read_log(log, run, *run.checkpoint);
+  }
+  if (const int64_t step = run.state == RunState::finished ? step_of_model(run, recipe) : run.step; step < run.step) {
+    const int64_t done = run.step;
+    run.values.clear();
+    read_log(log, run, step);
+    run.step = done;
   }
   run.step = goes_on ? *run.checkpoint : std::max(run.step, run.checkpoint.value_or(0));
   return run;

@@ -312,7 +312,8 @@ std::string evaluations_html(const RunPageContent& content) {
     const train::EvaluationPoint& point = points[i];
     std::vector<std::string> row = {base::grouped(point.step), base::grouped(point.tokens),
                                     fmt::format("{:.1f}", point.seconds)};
-    for (const auto& [name, value] : point.evaluation.metrics) row.push_back(fmt::format("{:.5g}", value));
+    for (const auto& [name, value] : points.front().evaluation.metrics)  // a resumed run may have another order
+      row.push_back(fmt::format("{:.5g}", point.evaluation.at(name)));
     table.rows.push_back(std::move(row));
   }
   return fmt::format("<details><summary>{}{}</summary>\n{}</details>\n", first > 0 ? "the last " : "",

@@ -290,7 +290,9 @@ Training run_training(const TrainingOptions& options) {
   if (options.group == nullptr || options.group->rank() == 0) {
     for (const std::string& notice : experiment.notices) base::log_warning("{}", notice);
   }
-  if (options.device.is_cpu()) experiment::require_step_fits(experiment);
+  experiment::RanksHere ranks;
+  if (options.group) ranks = {options.group->size(), options.group->place().local_size};
+  if (options.device.is_cpu()) experiment::require_step_fits(experiment, base::usable_memory(), ranks);
   experiment::move_to(*experiment.model, options.device);
   const recipes::Recipe recipe = settled(options, experiment);
   if (options.group) require_same_ranks(options, experiment, recipe);

@@ -187,16 +187,17 @@ void summarise(StudySummary& study) {
     tested.emplace_back(&variant, *variant.p);
   }
   const std::vector<double> p = corrected(tested);
+  const auto open = static_cast<size_t>(std::ranges::count_if(p, [](double one) { return one >= kSignificant; }));
   for (size_t i = 0; i < tested.size(); ++i) {
     VariantSummary& variant = *tested[i].first;
     variant.corrected_p = p[i];
-    // Each test by itself at the level that the correction may ask of it.
-    variant.resolution = metrics::resolution(baseline, variant.value,
-                                             kSignificant / static_cast<double>(tested.size()));
+    // Holm's correction has done with those that are significant before it comes to the others.
+    const size_t tests = p[i] < kSignificant ? tested.size() : open;
+    variant.resolution = metrics::resolution(baseline, variant.value, kSignificant / static_cast<double>(tests));
     const bool equivalent = metrics::is_equivalent(baseline, variant.value, study.least_gain, kSignificant);
     variant.verdict = judge(*variant.difference, p[i], study.metric.higher_is_better, equivalent);
     if (variant.verdict == Verdict::undecided)
-      variant.seeds_needed = seeds_to_decide(baseline, variant.value, study.least_gain, tested.size());
+      variant.seeds_needed = seeds_to_decide(baseline, variant.value, study.least_gain, tests);
   }
   require_more_than_chance(study);
 }

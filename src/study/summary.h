@@ -118,6 +118,8 @@ struct StudyGrid {
 
   bool swept() const { return points.size() > 1; }
   const StudyMetric& metric() const { return points.front().metric; }
+  /// What guessing reaches at each point; unset where that differs, as with the number of classes.
+  std::optional<double> chance() const;
 };
 
 struct Comparison {

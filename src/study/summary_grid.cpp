@@ -34,6 +34,12 @@ bool is_one_seed(const VariantSummary& variant) { return variant.verdict == Verd
 
 }  // namespace
 
+std::optional<double> StudyGrid::chance() const {
+  const bool all = std::ranges::all_of(points,
+                                       [&](const auto& point) { return point.metric.chance == metric().chance; });
+  return all ? metric().chance : std::nullopt;
+}
+
 GridCells grid_cells(const StudyGrid& study) {
   GridCells cells;
   for (size_t a = 0; a < study.axes.size(); ++a) {
@@ -94,9 +100,8 @@ std::string grid_legend(const StudyGrid& study) {
   const bool has_paper = std::any_of(study.paper.begin(), study.paper.end(),
                                      [](const PaperPoint& value) { return value.metric.empty(); });
   if (has_paper) text += " In brackets: values of the paper.";
-  if (study.metric().chance)
-    text += fmt::format(" Guessing gives {}.",
-                        value_text(study.metric(), {.count = 1, .mean = *study.metric().chance}));
+  if (const auto chance = study.chance())
+    text += fmt::format(" Guessing gives {}.", value_text(study.metric(), {.count = 1, .mean = *chance}));
   return text;
 }
 

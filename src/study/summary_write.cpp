@@ -55,6 +55,7 @@ base::Node point_node(const StudyGrid& study, size_t p) {
   }
   base::Node node = base::Node::table({{"label", study.points[p].point}});
   node.set("point", std::move(at));
+  node.set("chance", optional_number(study.points[p].metric.chance));
   node.set("conclusion", study.points[p].conclusion());
   node.set("variants", variants_node(study.points[p]));
   return node;
@@ -66,7 +67,7 @@ base::Node study_node(const StudyGrid& study) {
                                        {"about", study.about},
                                        {"metric", metric.name},
                                        {"higher_is_better", metric.higher_is_better},
-                                       {"chance", optional_number(metric.chance)}});
+                                       {"chance", optional_number(study.chance())}});
   if (!study.swept()) {
     node.set("conclusion", study.points.front().conclusion());
     node.set("variants", variants_node(study.points.front()));

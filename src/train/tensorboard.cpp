@@ -102,14 +102,12 @@ TensorBoard::TensorBoard(const std::string& folder, int64_t start_step) {
   std::string event = new_event(0);
   put_bytes(event, 3, "brain.Event:2");
   write_event(event);
-  if (start_step > 0) {
-    // TensorBoard forgets points at the step of such an event as well; the one at start_step stays.
-    event = new_event(start_step + 1);
-    std::string session;
-    put_integer(session, 1, 1);
-    put_bytes(event, 7, session);
-    write_event(event);
-  }
+  // TensorBoard forgets points at the step of such an event as well; the one at start_step stays.
+  event = new_event(start_step + 1);
+  std::string session;
+  put_integer(session, 1, 1);
+  put_bytes(event, 7, session);
+  write_event(event);
 }
 
 TensorBoard::~TensorBoard() { std::fclose(file_); }

@@ -476,7 +476,7 @@ TrainReport Trainer::run(const RunHooks& hooks) {
 bool Trainer::owes_evaluation() const {
   const bool due = steps_ == options_.steps || (options_.eval_every > 0 && steps_ % options_.eval_every == 0);
   const bool measured = !history_.evaluations.empty() && history_.evaluations.back().step == steps_;
-  return steps_ > 0 && due && !measured;
+  return steps_ > 0 && due && !measured && task_.has(data::Part::valid);
 }
 
 /// The step is done, whatever failed after it. Several ranks would wait for one another here.

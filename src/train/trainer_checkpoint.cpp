@@ -144,10 +144,19 @@ weights::NamedTensors Trainer::whole_optimiser_state() {
   return named;
 }
 
-void Trainer::load_optimiser(const weights::TensorFile& file, const std::string& where) {
+void Trainer::load_optimiser(const weights::TensorFile& saved, const std::string& where) {
   const weights::NamedTensors whole = shards_ ? shards_->room(optimiser_->state()) : optimiser_->state();
   weights::NamedTensors named = whole;
-  for (const auto& [name, tensor] : schedule_->state()) named.emplace_back("schedule." + name, tensor);
+  // Another schedule than before begins afresh.
+  weights::TensorFile file = saved;
+  const weights::NamedTensors rates = schedule_->state();
+  const bool goes_on = !rates.empty() && std::ranges::all_of(rates, [&](const auto& one) {
+    return file.find("schedule." + one.first) != nullptr;
+  });
+  if (!goes_on) std::erase_if(file.tensors, [](const auto& one) { return one.first.starts_with("schedule."); });
+  for (const auto& [name, tensor] : rates) {
+    if (goes_on) named.emplace_back("schedule." + name, tensor);
+  }
   weights::load_into(file, whole, where, {.strict = false, .finite = true, .compare_only = true});
   weights::load_into(file, named, where, {.strict = true, .convert_floating = false});
   if (shards_) shards_->take(whole, optimiser_->state());

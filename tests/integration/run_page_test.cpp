@@ -177,6 +177,11 @@ TEST_F(RunPage, PatienceKeepsTheBestModel) {
   EXPECT_NEAR(json(measured.out).at("bits_per_character").as_double(),
               result.at("held_out").at("bits_per_character").as_double(), 1e-5);
   EXPECT_TRUE(holds(content(folder_ / "run/report.html"), "Out of patience after step"));
+  // The value of a run is that of the model it has, not of the last step.
+  const Finished listed = run({"runs", folder_ / "run", "--json"});
+  EXPECT_NEAR(json(listed.out).items()[0].at("value").as_double(),
+              result.at("held_out").at("bits_per_character").as_double(), 1e-9)
+      << listed.out << listed.err;
   const Finished again = run({"train", "--resume", folder_ / "run"});
   EXPECT_TRUE(holds(again.out, "nothing left to train") && holds(again.out, "--set train.patience=unset")) << again.out;
 }

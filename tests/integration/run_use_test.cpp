@@ -137,6 +137,19 @@ TEST_F(RunUse, WhatGoesByHeldOutDataNeedsSome) {
   }
 }
 
+TEST_F(RunUse, NothingIsLeftOfAFinishedRunWithoutHeldOutData) {
+  const std::string folder = trained("run", {"--set", "data.valid_fraction=0", "--set", "train.tensorboard=true"});
+  const std::string log = content(folder + "/log.jsonl");
+  const auto files = [&] {
+    return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
+  };
+  const auto before = files();
+  const Finished again = run({"train", "--resume", folder});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(files(), before);
+  EXPECT_EQ(content(folder + "/log.jsonl"), log);
+}
+
 TEST_F(RunUse, ResultsThatAreNotFiniteHaveStatusOne) {
   const Finished training = run({"train", recipe_, "--data", text_, "--out", folder_ / "diverged", "--quiet", "--set",
                                  "train.optimiser.lr=1e30"});

@@ -236,11 +236,11 @@ std::string draw(const StudyGrid& study, const Panel& panel, const Axis& axis, c
   svg += fmt::format(
       "<text transform=\"translate(14 {:.0f}) rotate(-90)\" text-anchor=\"middle\" font-size=\"13\">{}</text>\n",
       kPanelTop + (kPanelHeight - kPanelTop - kPanelBottom) / 2, html_escape(study.metric().name));
-  if (study.metric().chance) {
+  if (const auto chance = study.chance()) {
     svg += fmt::format(
         "<path d=\"M{:.0f} {:.1f}H{:.0f}\" class=\"chance\" stroke-dasharray=\"2 "
         "3\"><title>guessing</title></path>\n",
-        kPanelLeft, y(*study.metric().chance), kPanelWidth - kPanelRight);
+        kPanelLeft, y(*chance), kPanelWidth - kPanelRight);
   }
   const auto variants = static_cast<double>(study.variants.size());
   for (const Line& line : panel.lines) {

@@ -243,9 +243,13 @@ base::Node curves(const StudySummary& study, const std::string& id) {
                                           {"train", optional(point.train)},
                                           {"held_out", optional(point.held_out)}}));
     }
-    series.push_back(base::Node::table({{"name", study.variants[i].name},
-                                        {"colour", colour(study.variants[i].index)},
-                                        {"points", std::move(points)}}));
+    // The title names the seed of the first.
+    const int64_t seed = study.variants[i].shown().seed;
+    const bool other = seed != study.variants.front().shown().seed;
+    series.push_back(
+        base::Node::table({{"name", study.variants[i].name + (other ? fmt::format(", seed {}", seed) : "")},
+                           {"colour", colour(study.variants[i].index)},
+                           {"points", std::move(points)}}));
   }
   const auto choice = [](std::string key, std::string label) {
     return base::Node::table({{"key", std::move(key)}, {"label", std::move(label)}});

@@ -47,10 +47,12 @@ std::string facts(const Comparison& comparison) {
 
 std::string legend(const StudySummary& study) {
   const std::string metric = page::capitalised(study.metric.name);
-  const size_t seeds = study.variants.empty() ? 0 : study.variants.front().runs.size();
+  int64_t seeds = 0;
+  for (const VariantSummary& variant : study.variants) seeds = std::max(seeds, variant.value.count);
   std::string text =
       seeds > 1 ? fmt::format(
-                      "{}: mean ± standard deviation over {} seeds; better or worse means that Welch's t-test against "
+                      "{}: mean ± standard deviation over {} seeds, or those that ended well; better or worse means "
+                      "that Welch's t-test against "
                       "{} gives p < {:g} after Holm's correction for all variants of the table, no difference that the "
                       "95 % interval of the difference lies within {}, undecided that neither does; the best in bold. ",
                       metric, seeds, study.variants.front().name, kSignificant, margin_text(study))

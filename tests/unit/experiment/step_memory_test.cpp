@@ -63,6 +63,11 @@ TEST(StepMemory, CountsTheSegmentsThatGradientsCrossAndMemoryRows) {
                    wide = of("bptt_depth = 0\nnum_mem_tokens = 50\n");
   const int64_t enough = 120'000'000;
   require_step_fits(cut, enough);
+  // Each rank has its share of the rows, and a model of its own.
+  expect_error<base::InputError>([&] { require_step_fits(cut, enough / 3); }, {"a step of 1000 sequences"});
+  require_step_fits(cut, enough / 3, {.all = 4, .on_this_machine = 1});
+  expect_error<base::InputError>([&] { require_step_fits(cut, enough / 3, {.all = 4, .on_this_machine = 4}); },
+                                 {"a step of 250 sequences", "each of its 4 processes here has 10 MB"});
   expect_error<base::InputError>([&] { require_step_fits(through, enough); },
                                  {"with gradients through 6 segments ('train.recompute')"});
   expect_error<base::InputError>([&] { require_step_fits(wide, enough); },

@@ -58,6 +58,36 @@ TEST(Summary, ALargeDifferenceWithALargeSpreadIsUndecided) {
   EXPECT_GE(metrics::welch(a, b).p, kSignificant);
 }
 
+// Holm's correction has done with a variant that is decided before it comes to the others: their numbers are the same
+// beside it.
+TEST(Summary, ADecidedVariantTakesNoSeedsFromTheOthers) {
+  const StudySummary alone = two({3.0, 3.4, 3.1}, {2.8, 3.214, 2.9}, 0.01);
+  StudySummary beside = alone;
+  VariantSummary decided;
+  decided.name = "C";
+  for (int64_t seed = 0; seed < 3; ++seed)
+    decided.runs.push_back(sample_run("C", seed, 90.0 + 0.01 * static_cast<double>(seed)));
+  beside.variants.push_back(decided);
+  summarise(beside);
+  ASSERT_EQ(beside.variants[2].verdict, Verdict::worse);
+  ASSERT_EQ(beside.variants[1].verdict, Verdict::undecided);
+  EXPECT_EQ(beside.variants[1].seeds_needed, alone.variants[1].seeds_needed);
+  EXPECT_EQ(beside.variants[1].resolution, alone.variants[1].resolution);
+}
+
+// The chance of a sweep over numbers of classes is that of each point.
+TEST(Summary, GuessingIsNamedWhereItIsTheSameEverywhere) {
+  StudyGrid grid;
+  for (const double chance : {0.5, 0.1}) {
+    StudySummary point = two({0.6, 0.7}, {0.8, 0.9}, 0.01);
+    point.metric.chance = chance;
+    grid.points.push_back(point);
+  }
+  EXPECT_EQ(grid.chance(), std::nullopt);
+  grid.points[1].metric.chance = 0.5;
+  EXPECT_EQ(grid.chance(), 0.5);
+}
+
 TEST(Summary, NoDifferenceNeedsATightInterval) {
   // Spread 0.001 of three seeds: the 95 % interval is 0.0005 ± 2.776 * 0.001 * sqrt(2/3) = 0.0005 ± 0.00227.
   const std::vector<double> first = {3.0, 3.001, 3.002}, second = {3.0005, 3.0015, 3.0025};

@@ -122,5 +122,15 @@ TEST(TensorBoard, EventsAreReadBack) {
   EXPECT_EQ(Message(events[3]).integers.find(2)->second, 300U);
 }
 
+// A training that was killed before its first checkpoint begins again: its first points are forgotten.
+TEST(TensorBoard, AnotherBeginningForgetsTheFirst) {
+  const test::TemporaryFolder folder;
+  const auto events = records(base::read_file(TensorBoard(folder.path()).path()));
+  ASSERT_EQ(events.size(), 2U);
+  const Message start(events[1]);
+  EXPECT_EQ(start.integers.find(2)->second, 1U);
+  EXPECT_EQ(Message(start.one(7)).integers.find(1)->second, 1U);
+}
+
 }  // namespace
 }  // namespace mnemo::train

@@ -105,6 +105,24 @@ TEST_F(TrainerTest, ResumedRunKnowsTheBestAndThePlateau) {
     EXPECT_EQ(weights::find_checkpoint(run_folder, "best")->step, 1) << run_folder;
 }
 
+TEST_F(TrainerTest, AnotherScheduleBeginsAfresh) {
+  TrainOptions options = small_options();
+  options.steps = 4;
+  options.eval_every = 2;
+  const Node kinds[] = {Node::table({{"type", "constant"}}), Node::table({{"type", "plateau"}})};
+  for (const size_t first : {0, 1}) {
+    const std::string folder = folder_ / std::to_string(first);
+    options.steps = 4;
+    options.schedule = kinds[first];
+    make(options, {}, folder).trainer->run(quiet());
+    options.steps = 6;
+    options.schedule = kinds[1 - first];
+    Run after = make(options, {}, folder);
+    ASSERT_TRUE(after.trainer->resume_latest());
+    EXPECT_EQ(after.trainer->run(quiet()).steps, 6);
+  }
+}
+
 TEST_F(TrainerTest, AskedToStopItFinishesTheStepAndSaves) {
   const std::string run_folder = folder_ / "run";
   Run run = make(small_options(), {}, run_folder);
