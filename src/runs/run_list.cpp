@@ -18,7 +18,6 @@
 #include "base/require_folder.h"
 #include "base/text_format.h"
 #include "base/text_table.h"
-#include "weights/checkpoint.h"
 #include "weights/checkpoint_name.h"
 
 namespace mnemo::runs {
@@ -149,9 +148,9 @@ int64_t step_of_model(const RunInfo& run, const base::Node& recipe) {
   if (patience == nullptr || !patience->is_int()) return run.step;
   int64_t best = -1, since = 0;
   for (const std::string& name : base::list_folder(run.folder)) {
-    const std::string path = base::join_path(run.folder, name);
-    if (weights::checkpoint_step(name) > best && base::path_exists(base::join_path(path, "manifest.json")) &&
-        weights::read_manifest(path).best)
+    const std::string manifest = base::join_path(base::join_path(run.folder, name), "manifest.json");
+    if (weights::checkpoint_step(name) <= best || !base::path_exists(manifest)) continue;
+    if (base::parse_json(base::read_file(manifest, base::ReadLimits().max_bytes), manifest).at("best").as_bool())
       best = weights::checkpoint_step(name);
   }
   LastLines lines(base::join_path(run.folder, kLogFile));
