@@ -104,6 +104,8 @@ class Model(ModelModule):
 
     def stream(self, prompt: str, **options: Unpack[Sampling]) -> Stream:
         """generate() piece by piece, each of whole characters; closing the iterator ends the text within a token."""
+        if "stop" in options:
+            options["stop"] = texts("stream", "stop", options["stop"])  # an iterator is read once
         text = self.text(**options)
         text.feed(prompt)
         return Stream(text, options, finishes=True)

@@ -88,6 +88,8 @@ class Wrapped(nn.Module):
         mask = keywords.get("attention_mask")
         if mask is not None and (not isinstance(mask, Tensor) or mask.shape != input_ids.shape):
             raise ValueError(f"wrap: expected attention_mask {list(input_ids.shape)}, 0 for padding")
+        if unknown := [key for key in state or {} if key not in self.memories]:
+            raise ValueError(f"wrap: expected states by {list(self.memories)}, as WrappedOutput has them, found {unknown}")
         before = _call.given, _call.valid, _call.after
         _call.given, _call.valid, _call.after = state or {}, None if mask is None else mask.bool(), {}
         try:

@@ -110,6 +110,26 @@ def test_score_equals_the_program(model):
     assert math.isnan(model.score("a")[0].log_probability)
 
 
+def test_a_model_writes_with_the_weights_it_has_now(tmp_path):
+    """Writes through .data, as fused optimizers make them, leave no trace in the version of a tensor."""
+    model = mnemo.load(RUNS / "text")
+    before = [token.log_probability for token in model.score("house", prompt="the ")]
+    for parameter in model.parameters():
+        parameter.data.mul_(0.5)
+    model.save(tmp_path / "halved")
+    after, saved = (
+        [token.log_probability for token in one.score("house", prompt="the ")]
+        for one in (model, mnemo.load(tmp_path / "halved"))
+    )
+    assert after == saved != before
+
+
+def test_stop_texts_of_an_iterator_stop_a_stream(model):
+    stop = model.generate("the ", max_tokens=60)[10:12]
+    streamed = "".join(model.stream("the ", max_tokens=60, stop=iter([stop])))
+    assert streamed == model.generate("the ", max_tokens=60, stop=[stop])
+
+
 @pytest.mark.parametrize("run", ["text", "abc"])
 def test_evaluate_equals_the_program(run):
     for flags, options in ([], {}), (["--segment-size", 5], {"segment_size": 5}):

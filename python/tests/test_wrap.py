@@ -55,6 +55,10 @@ def test_refuses_what_it_does_not_know():
         mnemo.nn.wrap(gpt2(), layers=[1, 1])
     with pytest.raises(TypeError, match="layers"):
         mnemo.nn.wrap(gpt2(), layers=map(int, ["0"]))
+    wrapped = opened()
+    tokens = torch.randint(0, 20, (2, 8))
+    with pytest.raises(ValueError, match=r"expected states by \['0', '1'\], as WrappedOutput has them, found \[0\]"):
+        wrapped(tokens, {0: wrapped(tokens).state["0"]})
 
 
 def opened(memory=None, make=gpt2):

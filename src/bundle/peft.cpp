@@ -61,7 +61,7 @@ int64_t heads_of_layers(const models::Model& model) { return model.options().bac
 /// Settings of an adapter that change what its tensors mean.
 struct PeftConfig {
   double alpha = 0;
-  bool rank_stabilised = false, transposed = false;
+  bool rank_stabilised = false;
   double scale(int64_t rank) const {
     return alpha / (rank_stabilised ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank));
   }
@@ -97,7 +97,7 @@ PeftConfig read_config(const std::string& folder) {
                 path, start == nullptr ? "" : start->found());
   const base::Node* alpha = config.find("lora_alpha");
   base::require(alpha != nullptr && (alpha->is_int() || alpha->is_real()), "{}: 'lora_alpha': expected a number", path);
-  return {alpha->as_double(), flag_of(config, "use_rslora"), flag_of(config, "fan_in_fan_out")};
+  return {alpha->as_double(), flag_of(config, "use_rslora")};
 }
 
 /// The model's tensors by their names in the published format, each a copy.
@@ -108,76 +108,23 @@ std::map<std::string, at::Tensor> their_tensors(const weights::ForeignFormat& fo
   return theirs;
 }
 
-/// The tensor of a name in the adapter, which may have the format's prefix or not.
-at::Tensor& find_theirs(const weights::ForeignFormat& format, std::map<std::string, at::Tensor>& theirs,
-                        const std::string& name, const std::string& path) {
+/// The name and the tensor of a name in the adapter, which may have the format's prefix or not.
+std::pair<const std::string, at::Tensor>& find_theirs(const weights::ForeignFormat& format,
+                                                      std::map<std::string, at::Tensor>& theirs,
+                                                      const std::string& name, const std::string& path) {
   const std::string prefix(format.variants ? format.variants->prefix : "");
   const std::string plain = !prefix.empty() && name.starts_with(prefix) ? name.substr(prefix.size()) : name;
   for (const std::string& reading : {name, plain, prefix + name}) {
-    if (const auto found = theirs.find(reading); found != theirs.end()) return found->second;
+    if (const auto found = theirs.find(reading); found != theirs.end()) return *found;
   }
   base::input_error("{}: the model has no tensor '{}'; expected the model that the adapter was trained on", path,
                     base::printable(name));
 }
 
-void require_shape(const at::Tensor& tensor, const at::Tensor& target, const std::string& path,
-                   const std::string& name) {
-  base::require(tensor.sizes() == target.sizes(), "{}: '{}': expected the shape of the model's {}, found {}", path,
-                base::printable(name), c10::str(target.sizes()), c10::str(tensor.sizes()));
+void require_shape(at::IntArrayRef sizes, const at::Tensor& target, const std::string& path, const std::string& name) {
+  base::require(sizes == target.sizes(), "{}: '{}': expected the shape of the model's {}, found {}", path,
+                base::printable(name), c10::str(target.sizes()), c10::str(sizes));
 }
-
-}  // namespace
-
-bool is_peft(const std::string& path) { return base::path_exists(base::join_path(path, kConfig)); }
-
-void apply_peft(const std::string& folder, const weights::ForeignFormat& format, models::Model& model) {
-  const at::NoGradGuard no_grad;
-  const PeftConfig config = read_config(folder);
-  const std::string path = base::join_path(folder, kTensors);
-  const weights::TensorFile file = weights::read_safetensors(path);
-  const weights::NamedTensors ours = named_by(format, model);
-  std::map<std::string, at::Tensor> theirs = their_tensors(format, ours, heads_of_layers(model));
-  const auto embedding = theirs.find(format.variants ? std::string(format.variants->embedding) : std::string());
-  const at::Tensor* const tied = embedding != theirs.end() && model.options().shares_embedding() ? &embedding->second
-                                                                                                 : nullptr;
-  base::require(!file.tensors.empty(), "{}: expected tensors of LoRA, found none", path);
-  for (const auto& [full, tensor] : file.tensors) {
-    base::require(full.starts_with(kPrefix), "{}: '{}': expected a name that begins with {}", path,
-                  base::printable(full), kPrefix);
-    if (full.find(".original_module.") != std::string::npos) continue;  // what modules_to_save takes the place of
-    std::string name = full.substr(kPrefix.size());
-    if (name.ends_with(kB)) {
-      file.at(full.substr(0, full.size() - kB.size()).append(kA), path);
-    } else if (name.ends_with(kA)) {
-      const at::Tensor& b = file.at(full.substr(0, full.size() - kA.size()).append(kB), path);
-      base::require(tensor.dim() == 2 && b.dim() == 2 && b.size(1) == tensor.size(0) && b.size(1) > 0,
-                    "{}: '{}': expected matrices [r,in] and [out,r], found {} and {}", path, base::printable(full),
-                    c10::str(tensor.sizes()), c10::str(b.sizes()));
-      name = name.substr(0, name.size() - kA.size()).append(kWeight);
-      at::Tensor& weight = find_theirs(format, theirs, name, path);
-      at::Tensor change = at::matmul(b.to(at::kFloat), tensor.to(at::kFloat)) * config.scale(tensor.size(0));
-      if (config.transposed) change = change.t();
-      require_shape(change, weight, path, full);
-      weight += change;
-    } else {
-      base::require(name.find("lora_") == std::string::npos, "{}: unsupported: '{}'; expected lora_A and lora_B", path,
-                    base::printable(full));
-      for (const char* wrapper : {"modules_to_save.", "base_layer."}) base::replace_all(name, wrapper, "");
-      at::Tensor& whole = find_theirs(format, theirs, name, path);
-      require_shape(tensor, whole, path, full);
-      base::require(&whole != tied || at::equal(tensor.to(whole.options()), whole),
-                    "{}: '{}': unsupported: the model's output shares this table, and PEFT changes the input's alone; "
-                    "expected the numbers of the model, found others",
-                    path, base::printable(full));
-      whole.copy_(tensor);
-    }
-  }
-  weights::TensorFile changed;
-  for (auto& [name, tensor] : theirs) changed.tensors.emplace_back(name, std::move(tensor));
-  weights::load_theirs(format, changed, ours, path, heads_of_layers(model));
-}
-
-namespace {
 
 /// The factors of one module of the published model: of each of our tensors that it joins, those that were trained.
 struct Module {
@@ -196,6 +143,64 @@ std::map<std::string, Module> modules_of(const weights::ForeignFormat& format, c
   }
   return modules;
 }
+
+}  // namespace
+
+bool is_peft(const std::string& path) { return base::path_exists(base::join_path(path, kConfig)); }
+
+void apply_peft(const std::string& folder, const weights::ForeignFormat& format, models::Model& model) {
+  const at::NoGradGuard no_grad;
+  const PeftConfig config = read_config(folder);
+  const std::string path = base::join_path(folder, kTensors);
+  const weights::TensorFile file = weights::read_safetensors(path);
+  const weights::NamedTensors ours = named_by(format, model);
+  const std::map<std::string, Module> modules = modules_of(format, model);
+  std::map<std::string, at::Tensor> theirs = their_tensors(format, ours, heads_of_layers(model));
+  const auto embedding = theirs.find(format.variants ? std::string(format.variants->embedding) : std::string());
+  const at::Tensor* const tied = embedding != theirs.end() && model.options().shares_embedding() ? &embedding->second
+                                                                                                 : nullptr;
+  base::require(!file.tensors.empty(), "{}: expected tensors of LoRA, found none", path);
+  for (const auto& [full, tensor] : file.tensors) {
+    base::require(full.starts_with(kPrefix), "{}: '{}': expected a name that begins with {}", path,
+                  base::printable(full), kPrefix);
+    if (full.find(".original_module.") != std::string::npos) continue;  // what modules_to_save takes the place of
+    std::string name = full.substr(kPrefix.size());
+    if (name.ends_with(kB)) {
+      file.at(full.substr(0, full.size() - kB.size()).append(kA), path);
+    } else if (name.ends_with(kA)) {
+      const at::Tensor& b = file.at(full.substr(0, full.size() - kA.size()).append(kB), path);
+      base::require(tensor.dim() == 2 && b.dim() == 2 && b.size(1) == tensor.size(0) && b.size(1) > 0,
+                    "{}: '{}': expected matrices [r,in] and [out,r], found {} and {}", path, base::printable(full),
+                    c10::str(tensor.sizes()), c10::str(b.sizes()));
+      name = name.substr(0, name.size() - kA.size()).append(kWeight);
+      auto& [own, weight] = find_theirs(format, theirs, name, path);
+      // fan_in_fan_out is that of the last module which PEFT has wrapped; GPT-2 has both kinds.
+      const auto module = modules.find(own);
+      const bool transposed = module != modules.end() && module->second.rule->transposed;
+      std::vector<int64_t> sizes = {b.size(0), tensor.size(1)};
+      if (transposed) std::swap(sizes[0], sizes[1]);
+      require_shape(sizes, weight, path, full);
+      const at::Tensor change = at::matmul(b.to(at::kFloat), tensor.to(at::kFloat)) * config.scale(tensor.size(0));
+      weight += transposed ? change.t() : change;
+    } else {
+      base::require(name.find("lora_") == std::string::npos, "{}: unsupported: '{}'; expected lora_A and lora_B", path,
+                    base::printable(full));
+      for (const char* wrapper : {"modules_to_save.", "base_layer."}) base::replace_all(name, wrapper, "");
+      at::Tensor& whole = find_theirs(format, theirs, name, path).second;
+      require_shape(tensor.sizes(), whole, path, full);
+      base::require(&whole != tied || at::equal(tensor.to(whole.options()), whole),
+                    "{}: '{}': unsupported: the model's output shares this table, and PEFT changes the input's alone; "
+                    "expected the numbers of the model, found others",
+                    path, base::printable(full));
+      whole.copy_(tensor);
+    }
+  }
+  weights::TensorFile changed;
+  for (auto& [name, tensor] : theirs) changed.tensors.emplace_back(name, std::move(tensor));
+  weights::load_theirs(format, changed, ours, path, heads_of_layers(model));
+}
+
+namespace {
 
 /// A and B of a module with `rank` rows and columns: those of its parts below and beside one another, zeros elsewhere.
 std::pair<at::Tensor, at::Tensor> joined_factors(const weights::ForeignFormat& format, const Module& module,

@@ -13,7 +13,8 @@ struct ForeignFormat;
 /// Adapters of PEFT, Hugging Face's library for LoRA: a folder with adapter_config.json and adapter_model.safetensors,
 /// whose tensors have the names of the published model:
 ///   base_model.model.MODULE.lora_A.weight [r,in], base_model.model.MODULE.lora_B.weight [out,r]
-///   W = W0 + lora_alpha / r B A, transposed where fan_in_fan_out (GPT-2); divided by sqrt(r) with use_rslora
+///   W = W0 + lora_alpha / r B A, transposed where the published model stores W [in,out] (GPT-2); divided by sqrt(r)
+///   with use_rslora
 /// and of modules_to_save whole tensors.
 namespace mnemo::bundle {
 

@@ -156,12 +156,21 @@ State reset_rows(const State& state, const at::Tensor& rows, const State& initia
                       "where a segment starts",
                       field.path));
     }
-    at::Tensor start = found->second;
-    int64_t ragged = field.dim("M");
-    if (ragged >= 0) start = pad_left(start, ragged, tensor.size(ragged));
-    std::vector<int64_t> shape(tensor.dim(), 1);
+    at::Tensor start = found->second, now = tensor;
+    const int64_t ragged = field.dim("M");
+    if (ragged >= 0 && start.dim() == now.dim()) {
+      const int64_t longest = std::max(start.size(ragged), now.size(ragged));
+      start = pad_left(start, ragged, longest);
+      now = pad_left(now, ragged, longest);
+    }
+    if (start.sizes() != now.sizes() || start.scalar_type() != now.scalar_type()) {
+      throw base::ShapeError(fmt::format("reset_rows: '{}': expected an initial {} of {}, found {} of {}", field.path,
+                                         c10::str(now.sizes()), c10::toString(now.scalar_type()),
+                                         c10::str(start.sizes()), c10::toString(start.scalar_type())));
+    }
+    std::vector<int64_t> shape(now.dim(), 1);
     shape[field.dim("B")] = rows.size(0);
-    return at::where(rows.view(shape), start, tensor);
+    return at::where(rows.view(shape), start, now);
   });
 }
 

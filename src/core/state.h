@@ -122,7 +122,7 @@ State select_batch(const State& state, const at::Tensor& rows);
 /// the first state. Throws ShapeError if the states do not have the same fields.
 State concat_batch(const std::vector<State>& states);
 /// Resets the rows where rows [B] bool is true to those of `initial` (a state with the same batch), including
-/// gradients.
+/// gradients; rows of the past (M) are padded on the left. Throws ShapeError if fields, sizes or types differ.
 State reset_rows(const State& state, const at::Tensor& rows, const State& initial);
 /// Total bytes of all tensors, per sequence and per model.
 enum class Lifetime { sequence, model };

@@ -14,7 +14,8 @@
 namespace mnemo::infer {
 
 /// Keeps the engine that a model was last packed as, until another precision is asked for or the weights have changed.
-/// Changes are seen if a LibTorch operation made them. Several threads may ask at once.
+/// Fused optimizers and numpy write without a trace, so the weights' bytes are compared by a sum. Several threads may
+/// ask at once.
 class EngineCache {
  public:
   /// As make_engine().
@@ -26,7 +27,7 @@ class EngineCache {
   /// Shows that weights are no longer what they were.
   struct Weights {
     std::vector<const void*> places;
-    std::vector<int64_t> versions;      ///< how often each has been written to
+    uint64_t sum = 0;                   ///< of their bytes
     std::vector<at::Tensor> per_model;  ///< fields of a state that belong to the model, such as a GRC cache
     bool equals(const Weights& other) const;
   };

@@ -77,6 +77,8 @@ void Session::run_engine(std::span<const int64_t> tokens, const EachLogits& each
                                                  : tokens;
   const base::ShouldStop& should_stop = sampling().should_stop;
   constexpr auto kAsked = static_cast<size_t>(Engine::kRows);
+  // All or none: they are run in several parts.
+  if (!progress_.reset_segments) engine_->require_places(decoding_->sequence, static_cast<int64_t>(left.size()));
   const auto before = should_stop && left.size() > 1 ? std::optional(mark()) : std::nullopt;
   while (!left.empty()) {
     if (const int reason = should_stop ? should_stop() : 0; reason != 0) {

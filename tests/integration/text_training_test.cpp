@@ -151,8 +151,7 @@ TEST_F(TextTraining, AnAdapterOfPeftIsAdded) {
   std::filesystem::create_directory(adapter);
   const auto config = [&](const std::string& more) {
     write(adapter + "/adapter_config.json",
-          R"({"peft_type": "LORA", "r": 2, "lora_alpha": 6, "fan_in_fan_out": true, "target_modules": ["c_attn"])" +
-              more + "}");
+          R"({"peft_type": "LORA", "r": 2, "lora_alpha": 6, "target_modules": ["c_attn"])" + more + "}");
   };
   const auto convert = [&] { return run({"convert", model, "--lora", adapter, "--out", folder_ / "merged"}); };
   const std::string full = "base_model.model." + name;
@@ -167,6 +166,14 @@ TEST_F(TextTraining, AnAdapterOfPeftIsAdded) {
   EXPECT_TRUE(at::allclose(after.at(name + ".weight", "back"), start + 3 * at::matmul(b, a).t(), 1e-5, 1e-6));
   EXPECT_TRUE(at::equal(after.at("transformer.h.1.attn.c_attn.weight", "back"),
                         before.at("transformer.h.1.attn.c_attn.weight", "gpt2")));
+  // PEFT writes the flag of the module that it wrapped last, which lm_head may be.
+  config(R"(, "fan_in_fan_out": false)");
+  std::filesystem::remove_all(folder_ / "merged");
+  ASSERT_EQ(convert().status, 0);
+  std::filesystem::remove_all(folder_ / "back");
+  ASSERT_EQ(run({"convert", folder_ / "merged", "--to", "huggingface_gpt2", "--out", folder_ / "back"}).status, 0);
+  const auto again = weights::read_safetensors(folder_ / "back/model.safetensors");
+  EXPECT_TRUE(at::equal(again.at(name + ".weight", "back"), after.at(name + ".weight", "back")));
   for (const auto& [more, part] :
        {std::pair<std::string, std::string>{", \"use_dora\": true", "'use_dora': unsupported"},
         {", \"init_lora_weights\": \"pissa\"", "'init_lora_weights': unsupported"}}) {
@@ -176,6 +183,11 @@ TEST_F(TextTraining, AnAdapterOfPeftIsAdded) {
     EXPECT_TRUE(holds(refused.err, part)) << refused.err;
   }
   config("");
+  // Compared before they are multiplied, which would take 4 TB.
+  weights::write_safetensors(
+      adapter + "/adapter_model.safetensors",
+      {{full + ".lora_A.weight", at::zeros({1, 1'000'000})}, {full + ".lora_B.weight", at::zeros({1'000'000, 1})}});
+  EXPECT_TRUE(holds(convert().err, "expected the shape of the model's")) << convert().err;
   weights::write_safetensors(adapter + "/adapter_model.safetensors", {{full + ".lora_A.weight", a}});
   EXPECT_TRUE(holds(convert().err, "lora_B.weight")) << convert().err;
 }

@@ -111,6 +111,20 @@ TEST(ResetRows, KeepsTheGradientOfTheInitialState) {
   EXPECT_TRUE(reset_rows(state, at::zeros({3}, at::kBool), State()).as<Cache>().rows.is_same(state.as<Cache>().rows));
 }
 
+TEST(ResetRows, PadsTheShorterPastAndRefusesOtherSizes) {
+  const auto cache = [](int64_t batch, int64_t past, int64_t dim, double value) {
+    return State(Cache{at::full({batch, past, dim}, value, at::kDouble), at::ones({batch, past}, at::kBool)});
+  };
+  const at::Tensor first = at::tensor({1, 0}).to(at::kBool);
+  const State found = reset_rows(cache(2, 1, 2, 3.0), first, cache(2, 4, 2, 5.0));
+  const at::Tensor rows = found.as<Cache>().rows.select(2, 0);
+  EXPECT_TRUE(at::equal(rows, at::tensor({5., 5., 5., 5., 0., 0., 0., 3.}, at::kDouble).view({2, 4})));
+  expect_error<base::ShapeError>([&] { reset_rows(cache(2, 1, 2, 3.0), first, cache(2, 1, 1, 5.0)); },
+                                 {"reset_rows", "rows", "[2, 1, 2]", "[2, 1, 1]"});
+  const State single = Cache{at::zeros({2, 1, 2}), at::ones({2, 1}, at::kBool)};
+  expect_error<base::ShapeError>([&] { reset_rows(cache(2, 1, 2, 3.0), first, single); }, {"Double", "Float"});
+}
+
 TEST(Load, NamesWhatDoesNotFit) {
   const State like = sample(2, 3);
   const auto with = [&](const std::string& path, const at::Tensor& tensor) {

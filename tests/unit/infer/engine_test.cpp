@@ -240,6 +240,16 @@ TEST(Engine, AnErrorLeavesTheSessionAsItWas) {
   const at::Tensor logits = full.logits();
   test::expect_error<base::InputError>([&] { full.feed(text(2)); }, {"takes sequences of at most 4 tokens"});
   EXPECT_TRUE(at::equal(full.logits(), logits));
+  // Where it may be stopped, tokens are run in several parts: none of them where not all have a place.
+  const Case many{
+      "many", [](auto& o) {
+        o.backbone.stack().attention = Node::table(
+            {{"type", "abc"}, {"num_slots", Engine::kRows + 10}, {"control", Node::table({{"type", "identity"}})}});
+      }};
+  Session asked(std::make_shared<Engine>(build(many, 8)), {.should_stop = [] { return 0; }});
+  asked.feed(text(3));
+  test::expect_error<base::InputError>([&] { asked.feed(text(Engine::kRows + 8)); }, {"takes sequences of at most"});
+  EXPECT_EQ(asked.position(), 3);
   const Case few{"few", [](auto& o) {
                    o.backbone.stack().attention = Node::table({{"type", "softmax"}}),
                    o.backbone.stack().position.type = backbones::PositionOptions::Type::learned,

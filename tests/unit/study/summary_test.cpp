@@ -125,7 +125,7 @@ TEST(Summary, TellsWhatHelpsAndWhatDoesNot) {
   EXPECT_NEAR(*study.variants[1].difference, -0.18, 1e-12);
   EXPECT_EQ(study.conclusion(),
             "Better than 'no memory' by Welch's t-test over 3 seeds (p < 0.05 after Holm's correction): segment cache. "
-            "Worse: GRC. Undecided, by the spread seen: memory <tokens> (these seeds would show 0.032, about 32 would "
+            "Worse: GRC. Undecided, by the spread seen: memory <tokens> (these seeds would show 0.023, about 32 would "
             "decide). Failed: broken.");
 }
 
