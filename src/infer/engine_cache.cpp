@@ -19,7 +19,7 @@ namespace {
 constexpr uint64_t kOdd = 0x9E3779B97F4A7C15;
 
 /// A sum of a tensor's bytes in which their order counts, in one pass at the speed of memory.
-uint64_t sum_of(const at::Tensor& tensor) {
+uint64_t bytes_sum(const at::Tensor& tensor) {
   const at::Tensor plain = tensor.detach().contiguous();
   const auto* bytes = static_cast<const char*>(plain.const_data_ptr());
   const auto size = static_cast<int64_t>(plain.nbytes());
@@ -54,7 +54,7 @@ EngineCache::Weights EngineCache::weights_of(const models::Model& model) {
   Weights weights;
   for (const layers::Parameter& parameter : model.parameters().all()) {
     weights.places.push_back(parameter.tensor.const_data_ptr());
-    weights.sum = weights.sum * kOdd + sum_of(parameter.tensor);
+    weights.sum = weights.sum * kOdd + bytes_sum(parameter.tensor);
   }
   const c10::InferenceMode inference;
   for (const auto& [field, tensor] : model.initial_state(1).fields()) {
