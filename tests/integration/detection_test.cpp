@@ -124,6 +124,7 @@ TEST_F(Detectors, WithoutNamesNeedAsManyClassesAsTheData) {
   ASSERT_EQ(run({"train", recipe("retinanet"), "--out", run_folder, "--quiet"}).status, 0);
   std::filesystem::copy(model, folder_ / "alone", std::filesystem::copy_options::recursive);
   std::filesystem::remove(folder_ / "alone/classes.txt");
+  std::filesystem::copy(folder_ / "painted", folder_ / "one");
   base::Node set = json(content(objects_)), kept = base::Node::array();
   set.set("categories", base::Node::array({set.at("categories").items()[0]}));
   const int64_t id = set.at("categories").items()[0].at("id").as_int();
@@ -145,7 +146,7 @@ TEST_F(Detectors, AreMeasuredOnTheValidationPartOfAFolder) {
   const std::string run_folder = folder_ / "run", set = folder_ / "set";
   ASSERT_EQ(run({"train", recipe("retinanet"), "--out", run_folder, "--quiet"}).status, 0);
   std::filesystem::create_directories(set + "/annotations");
-  std::filesystem::copy(folder_ / "painted", set + "/painted");
+  for (const char* images : {"/train", "/val"}) std::filesystem::copy(folder_ / "painted", set + images);
   write(set + "/annotations/instances_train.json", content(objects_));
   base::Node part = json(content(objects_)), images = base::Node::array(), objects = base::Node::array();
   images.push_back(part.at("images").items()[0]);
