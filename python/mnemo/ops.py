@@ -136,8 +136,8 @@ def attention(
 ) -> Tensor:
     """Softmax attention in tiles, without a [Q,K] buffer.
 
-    q [B,H,Q,d], k [B,H,K,d], v [B,H,K,dv]. causal: query i sees the keys 0 .. i + K - Q. mask [Q,K] bool: true = sees.
-    valid [B,K] bool: false = padding. A query that sees no key gets zeros. Returns o [B,H,Q,dv].
+    q [B,H,Q,d], k [B,H,K,d], v [B,H,K,dv]. causal: query i sees the keys 0 .. i + K - Q. mask [Q,K] bool: true = sees;
+    not beside causal. valid [B,K] bool: false = padding. A query that sees no key gets zeros. Returns o [B,H,Q,dv].
 
         >>> q, k, v = torch.randn(3, 2, 3, 16, 8).unbind()
         >>> attention(q, k, v, causal=True).shape

@@ -5,6 +5,8 @@
 
 #include "backbones/registry.h"
 #include "base/error.h"
+#include "core/model.h"
+#include "models/left_padding.h"
 #include "models/make_attention.h"
 #include "models/options.h"
 #include "models/presets.h"
@@ -61,8 +63,21 @@ core::AttentionResult AttentionLayer::forward(const at::Tensor& x, const core::S
                                        fmt::join(x.sizes().begin(), x.sizes().end(), ",")));
   }
   core::AttendTable table({core::SpanKind::tokens, x.size(1)}, causal_ ? core::Rule::causal() : core::Rule::all());
-  if (valid.defined()) table.set_valid(valid);
-  return attention_->forward({.x = x, .context = {}, .table = table, .mode = mode}, state);
+  if (!valid.defined()) return attention_->forward({.x = x, .context = {}, .table = table, .mode = mode}, state);
+  table.set_valid(valid);
+  core::Segment segment;
+  segment.rows = x;
+  segment.valid = valid;
+  const models::LeftPadding padding(valid);
+  if (padding.moves()) {
+    segment = padding.right_padded(segment);
+    table.set_valid(segment.valid);
+  }
+  // Padding may be anything, which a product with 0 does not exclude.
+  const at::Tensor rows = segment.rows.masked_fill(segment.valid.logical_not().unsqueeze(-1), 0.0);
+  core::AttentionResult step = attention_->forward({.x = rows, .context = {}, .table = table, .mode = mode}, state);
+  if (padding.moves()) step.y = padding.back(step.y);
+  return step;
 }
 
 }  // namespace mnemo

@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "base/error.h"
@@ -47,6 +48,28 @@ TEST(AttentionLayer, IsTheAttentionOfAStackOfOneLayer) {
   const at::Tensor fresh = layer.forward(x, layer.initial_state(1)).y;
   const at::Tensor after = layer.forward(x, layer.forward(changed, layer.initial_state(1)).state).y;
   EXPECT_FALSE(at::allclose(fresh, after));
+}
+
+// Sequences of 3 and 5 rows in one batch are as each by itself, on whichever side the padding is and whatever it holds.
+TEST(AttentionLayer, DoesNotKnowPadding) {
+  for (const char* type : {"softmax", "linear", "linformer"}) {
+    AttentionLayerOptions options{.attention = type, .dim = 16, .num_heads = 2, .seed = 3};
+    options.causal = std::string_view(type) != "linformer";
+    const AttentionLayer layer(options);
+    at::manual_seed(1);
+    const at::Tensor alone = at::randn({1, 3, 16}), whole = at::randn({1, 5, 16});
+    const at::Tensor nan = at::full({1, 2, 16}, std::numeric_limits<float>::quiet_NaN());
+    const auto expected = layer.forward(alone, layer.initial_state(1));
+    for (const bool left : {false, true}) {
+      const at::Tensor padded = left ? at::cat({nan, alone}, 1) : at::cat({alone, nan}, 1);
+      at::Tensor valid = at::ones({2, 5}, at::kBool);
+      valid[0].narrow(0, left ? 0 : 3, 2).fill_(false);
+      const auto step = layer.forward(at::cat({padded, whole}, 0), layer.initial_state(2), core::Mode::evaluate, valid);
+      EXPECT_TRUE(at::allclose(step.y.narrow(0, 0, 1).narrow(1, left ? 2 : 0, 3), expected.y, 1e-4, 1e-5))
+          << type << left;
+      for (const auto& [field, tensor] : step.state.fields()) EXPECT_TRUE(at::isfinite(tensor).all().item<bool>());
+    }
+  }
 }
 
 TEST(AttentionLayer, SeesEverythingWhereItIsNotCausal) {
