@@ -112,7 +112,8 @@ class Model(ModelModule):
 
     def text(self, *, session: str | os.PathLike[str] | None = None, **options: Unpack[Sampling]) -> Text:
         """An open text that can be fed, continued, forked, rewound and saved. session: a file of Text.save to go on
-        from, with its sampling unless options change it."""
+        from, with its sampling unless options change it. It is of the weights that the model has now: after a training
+        step open another."""
         handle = self._bound()
         if session is None:
             return Text(handle.text(generate_options(options)))

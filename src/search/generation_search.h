@@ -26,7 +26,8 @@ void require_fitting(const GenerationOptions& options, int64_t vocabulary);
 /// -inf and it gets 0; with `renormalize` they are normalised again. A hypothesis that nothing is allowed after ends.
 /// max_new_tokens is at most StepDecoder::max_tokens().
 /// first: the token that the decoder starts from. Returns for each sequence its k best hypotheses, best first, without
-/// `first`, and with eos unless max_new_tokens cut it off. Throws InputError as require_fitting(), and NotFinite for logits that are not finite.
+/// `first`, and with eos unless max_new_tokens cut it off. Throws InputError as require_fitting(), and NotFinite for
+/// logits that are not finite.
 std::vector<std::vector<Hypothesis>> generation_search(StepDecoder& decoder, int64_t first, int64_t eos,
                                                        const at::Tensor& source, const at::Tensor& valid,
                                                        const GenerationOptions& options);
