@@ -73,7 +73,7 @@ core::AttentionResult AttentionLayer::forward(const at::Tensor& x, const core::S
     segment = padding.right_padded(segment);
     table.set_valid(segment.valid);
   }
-  // Padding may be anything, which a product with 0 does not exclude.
+  // Padding may hold NaN, and 0 * NaN is NaN.
   const at::Tensor rows = segment.rows.masked_fill(segment.valid.logical_not().unsqueeze(-1), 0.0);
   core::AttentionResult step = attention_->forward({.x = rows, .context = {}, .table = table, .mode = mode}, state);
   if (padding.moves()) step.y = padding.back(step.y);

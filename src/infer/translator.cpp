@@ -157,7 +157,7 @@ Translator::Found Translator::find(const core::Segment& pairs, std::span<const i
   }
   limits.beam_size = options.nbest;
   const int64_t own_unknown = vocabularies_.target->tokenizer().unknown_id();
-  // In a published vocabulary without an unknown token special.unk is the row of another.
+  // A published vocabulary without an unknown token has a word at special.unk.
   const int64_t unknown = vocabularies_.target->is_published() && own_unknown < 0 ? -1 : special.unk;
   const Sampler sampler(*options.sampling, unknown);
   const auto pick = [&](const at::Tensor& row, int64_t sentence, int64_t sample, int64_t length) {

@@ -92,7 +92,7 @@ core::StepResult TokenSide::forward(const core::Segment& segment, const core::St
     RECORD_USER_SCOPE("embedding");
     tokens = embedding_(segment.tokens);
   } else if (segment.valid.defined() && segment.valid.sizes() == tokens.sizes().slice(0, 2)) {
-    // Padding may be anything, which a product with 0 does not exclude.
+    // Padding may hold NaN, and 0 * NaN is NaN.
     tokens = tokens.masked_fill(segment.valid.logical_not().unsqueeze(-1), 0.0);
   }
   const core::SegmentRows rows = memories_->enter(tokens, cls_, segment, state);

@@ -32,7 +32,7 @@ class SessionFolder : public SessionStore {
   std::string path(const std::string& id) const;
   /// Nothing for a file that is missing or of another form. Throws InputError for one that cannot be read.
   std::optional<Head> head(const std::string& id) const;
-  /// Nor for one whose time has passed.
+  /// As head(), but nothing for a session whose time has passed.
   std::optional<Head> current_head(const std::string& id) const;
   void erase(const std::string& id);
   std::string folder_;

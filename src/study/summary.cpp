@@ -191,7 +191,7 @@ void summarise(StudySummary& study) {
   for (size_t i = 0; i < tested.size(); ++i) {
     VariantSummary& variant = *tested[i].first;
     variant.corrected_p = p[i];
-    // Holm's correction has done with those that are significant before it comes to the others.
+    // Holm's correction tests the smallest p first, so those that are significant are out when it comes to the others.
     const size_t tests = p[i] < kSignificant ? tested.size() : open;
     variant.resolution = metrics::resolution(baseline, variant.value, kSignificant / static_cast<double>(tests));
     const bool equivalent = metrics::is_equivalent(baseline, variant.value, study.least_gain, kSignificant);

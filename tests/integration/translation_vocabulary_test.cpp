@@ -71,7 +71,7 @@ TEST_F(TranslationVocabulary, SpecialTokensAreThoseOfTheData) {
 }
 
 // The words of the run keep their numbers, although others are now the most frequent.
-// Published byte-level vocabularies have no unknown token: nothing is kept from being drawn in its place.
+// A published byte-level vocabulary has no unknown token: token 3, where others have theirs, is a word like any.
 TEST_F(TranslationVocabulary, EveryWordOfOneWithoutAnUnknownTokenIsDrawn) {
   std::vector<int> symbols;  // GPT-2's, of the 256 bytes: token 3 is "$"
   for (const auto& [first, last] : {std::pair(0x21, 0x7E), {0xA1, 0xAC}, {0xAE, 0xFF}, {0x100, 0x143}})

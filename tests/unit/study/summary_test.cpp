@@ -58,8 +58,7 @@ TEST(Summary, ALargeDifferenceWithALargeSpreadIsUndecided) {
   EXPECT_GE(metrics::welch(a, b).p, kSignificant);
 }
 
-// Holm's correction has done with a variant that is decided before it comes to the others: their numbers are the same
-// beside it.
+// Holm's correction tests the smallest p first: beside a variant that is decided the others have the same numbers.
 TEST(Summary, ADecidedVariantTakesNoSeedsFromTheOthers) {
   const StudySummary alone = two({3.0, 3.4, 3.1}, {2.8, 3.214, 2.9}, 0.01);
   StudySummary beside = alone;
