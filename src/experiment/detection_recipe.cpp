@@ -44,7 +44,7 @@ recipes::Recipe detection_recipe(const bundle::Bundle& stored, const std::string
   const base::Node keys = base::write_options(reads);
   for (const auto& [key, value] : keys.members())
     table->set(key, key == "shorter" ? base::Node::array({value.as_int()}) : value);
-  // Of a folder with parts, the validation part.
+  // A folder with a validation part is measured by that part.
   const auto parts = base::read_typed_options<data::DetectionOptions>(*table);
   const bool is_listed = parts.valid == parts.train && parts.splits.size() > 1;
   table->set("splits", is_listed ? base::Node::array({parts.splits[1], parts.splits[1]}) : base::Node::array());

@@ -118,7 +118,7 @@ struct StudyGrid {
 
   bool swept() const { return points.size() > 1; }
   const StudyMetric& metric() const { return points.front().metric; }
-  /// What guessing reaches at each point; unset where that differs, as with the number of classes.
+  /// The chance that all points share; unset where points differ, as when the number of classes is swept.
   std::optional<double> chance() const;
 };
 

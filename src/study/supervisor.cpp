@@ -15,7 +15,7 @@
 #include "base/text_format.h"
 #include "study/shared_trainings.h"
 #include "study/summary.h"
-#include "weights/checkpoint.h"
+#include "weights/checkpoint_name.h"
 
 namespace mnemo::study {
 namespace {
@@ -48,10 +48,9 @@ Supervisor::Supervisor(std::vector<CompareJob> jobs, const RunStore& store, bool
       jobs_[i].recipe.task()->require_data();
       waiting_.push_back(i);
       total_steps_ += jobs_[i].recipe.train.steps;
-      if (anew) continue;
-      const auto ignore = [](const std::string&) {};  // the training itself warns of a damaged one
-      for (const weights::CheckpointInfo& last : weights::latest_checkpoints(jobs_[i].folder, 1, ignore))
-        done_steps_[i] = last.step;
+      if (anew || !base::is_folder(jobs_[i].folder)) continue;
+      for (const std::string& name : base::list_folder(jobs_[i].folder))
+        done_steps_[i] = std::max(done_steps_[i], weights::checkpoint_step(name));
     }
   }
   if (finished_ > 0)

@@ -153,9 +153,10 @@ void Trainer::load_optimiser(const weights::TensorFile& saved, const std::string
   const bool goes_on = !rates.empty() && std::ranges::all_of(rates, [&](const auto& one) {
     return file.find("schedule." + one.first) != nullptr;
   });
-  if (!goes_on) std::erase_if(file.tensors, [](const auto& one) { return one.first.starts_with("schedule."); });
-  for (const auto& [name, tensor] : rates) {
-    if (goes_on) named.emplace_back("schedule." + name, tensor);
+  if (goes_on) {
+    for (const auto& [name, tensor] : rates) named.emplace_back("schedule." + name, tensor);
+  } else {
+    std::erase_if(file.tensors, [](const auto& one) { return one.first.starts_with("schedule."); });
   }
   weights::load_into(file, whole, where, {.strict = false, .finite = true, .compare_only = true});
   weights::load_into(file, named, where, {.strict = true, .convert_floating = false});
