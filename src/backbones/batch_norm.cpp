@@ -2,8 +2,6 @@
 
 #include <torch/types.h>
 
-#include <algorithm>
-
 #include "base/error.h"
 
 namespace mnemo::backbones {
@@ -34,8 +32,7 @@ at::Tensor BatchNorm::over_real(const at::Tensor& x, BatchNormState& state, cons
   const at::Tensor away = real.keep_map(x - mean), squares = away.square().sum({0, 2, 3});
   const double momentum = options_.momentum;
   state.mean = state.mean * (1 - momentum) + mean.detach().flatten() * momentum;
-  state.variance = state.variance * (1 - momentum) +
-                   squares.detach() * (momentum / static_cast<double>(std::max<int64_t>(1, cells - 1)));
+  state.variance = state.variance * (1 - momentum) + squares.detach() * (momentum / static_cast<double>(cells - 1));
   const at::Tensor scale = weight_ / (squares / count + options_.eps).sqrt();
   return away * scale.view({1, -1, 1, 1}) + bias_.view({1, -1, 1, 1});
 }
@@ -49,6 +46,12 @@ at::Tensor BatchNorm::operator()(const at::Tensor& x, BatchNormState& state, cor
   if (mode == core::Mode::evaluate || options_.running || options_.frozen) {
     return at::batch_norm(x, weight_, bias_, state.mean, state.variance, false, options_.momentum, options_.eps, false);
   }
+  int64_t cells = real.all() ? x.size(0) * x.size(2) * x.size(3) : 0;
+  for (const core::Grid& each : real.images) cells += each.size();
+  base::require(cells > 1,
+                "[batch_norm] {}: one value of each channel has no variance: expected several images in a part of a "
+                "batch (train.batch_size, train.accumulate), or larger ones",
+                name_);
   if (!real.all()) return over_real(x, state, real);
   state = {state.mean.clone(), state.variance.clone()};
   return at::batch_norm(x, weight_, bias_, state.mean, state.variance, true, options_.momentum, options_.eps, false);

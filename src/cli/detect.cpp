@@ -79,7 +79,14 @@ std::string picture_path(const std::string& draw, const std::string& image) {
   return base::join_path(draw, name + ".svg");
 }
 
-/// Refuses places where pictures of the images would not be found or would replace one another.
+/// Refuses to write where it would replace what is read.
+void require_another(const char* option, const std::string& file, const std::string& input) {
+  std::error_code missing;
+  base::require(!fs::equivalent(file, input, missing), "detect: {}: it would replace {}; give another place", option,
+                base::in_quotes(input));
+}
+
+/// Refuses places where pictures of the images would not be found or would replace one another or an image.
 void require_drawable(const std::string& draw, const std::vector<std::string>& images) {
   base::require(images.size() == 1 || !is_picture(draw),
                 "detect: --draw: expected a folder for {} images, found one file", images.size());
@@ -92,6 +99,7 @@ void require_drawable(const std::string& draw, const std::vector<std::string>& i
     const auto [before, fresh] = drawn.emplace(picture_path(draw, image), image);
     base::require(fresh, "detect: --draw: {} and {} would both be drawn as {}; draw them into two folders",
                   base::in_quotes(before->second), base::in_quotes(image), base::in_quotes(before->first));
+    for (const std::string& other : images) require_another("--draw", before->first, other);
   }
 }
 
@@ -108,6 +116,8 @@ void require_arguments(const DetectArguments& arguments) {
   base::require(!arguments.masks || arguments.results != arguments.masks,
                 "detect: --results and --mask-results: expected two files, found {} twice",
                 base::in_quotes(arguments.masks.value_or("")));
+  if (arguments.results) require_another("--results", *arguments.results, *arguments.data);
+  if (arguments.masks) require_another("--mask-results", *arguments.masks, *arguments.data);
   base::require(measures || !arguments.inputs.empty(), "detect: expected images, folders of images or -, found none");
 }
 
@@ -157,6 +167,8 @@ int detect(const DetectArguments& arguments) {
     infer::ImageObjects found;
     try {
       found = detector(read_input(path));
+    } catch (const base::NotFinite&) {
+      throw;  // the model's fault
     } catch (const base::InputError& error) {
       if (arguments.broken != "skip") throw;
       ++skipped;

@@ -8,6 +8,7 @@
 #include "backbones/vision_build.h"
 #include "base/error.h"
 #include "base/ignore_target.h"
+#include "core/real_cells.h"
 #include "models/detection_options.h"
 #include "models/hidden_rows.h"
 #include "models/make_attention.h"
@@ -47,6 +48,13 @@ std::vector<core::Grid> image_sizes(const core::Segment& segment) {
   std::vector<core::Grid> sizes;
   for (int64_t b = 0; b < batch; ++b) sizes.push_back(real.of_image(b));
   return sizes;
+}
+
+/// Which rows of the grid are of an image [B,N] and not of padding; undefined: all.
+at::Tensor real_rows(const core::BackboneInput& input, core::Grid grid) {
+  if (input.image_sizes.empty()) return {};
+  const auto real = core::RealCells::of("model", input.image_sizes, input.pixels.size(2), input.pixels.size(3), grid);
+  return real.mask(input.pixels.device());
 }
 
 }  // namespace
@@ -127,7 +135,9 @@ core::StepResult ImageModel::run(const core::Segment& segment, const core::State
     RECORD_USER_SCOPE("head");
     step.hidden = levels->rows(result.levels);
   } else {
-    step.hidden = head_ == nullptr ? result.hidden : hidden_rows(head_.get(), result.hidden, rows - grid, grid, {});
+    step.hidden = head_ == nullptr
+                      ? result.hidden
+                      : hidden_rows(head_.get(), result.hidden, rows - grid, grid, real_rows(input, result.grid));
   }
   step.state = core::State::list({{"layers", std::move(result.state)}});
   return step;

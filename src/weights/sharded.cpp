@@ -47,7 +47,8 @@ class IndexReader final : public base::JsonSax {
     }
     base::require(++tensors_ <= most_,
                   "{}: 'weight_map': expected at most {} tensors, as its files can hold, found more", where_, most_);
-    base::require(entry->second.insert(key_).second, "{}: 'weight_map': the tensor '{}' appears twice", where_,
+    entry->second.insert(key_);
+    base::require(names_.insert(key_).second, "{}: 'weight_map': the tensor '{}' appears twice", where_,
                   base::printable(key_));
     return true;
   }
@@ -91,6 +92,7 @@ class IndexReader final : public base::JsonSax {
 
   const std::string& folder_;
   Files files_;
+  std::set<std::string> names_;  // of all tensors
   std::string key_;
   uint64_t tensors_ = 0, most_ = 0;
   uint64_t depth_ = 0;

@@ -1,6 +1,7 @@
 // Detectors on the command line: data, train, eval, detect, and a backbone trained for classification.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <torch/types.h>
 
 #include <filesystem>
 #include <regex>
@@ -8,6 +9,7 @@
 #include "tests/support/command_line.h"
 #include "tests/support/painted_objects.h"
 #include "tests/unit/data/image_files.h"
+#include "weights/safetensors.h"
 
 namespace mnemo {
 namespace {
@@ -208,9 +210,22 @@ TEST_F(Detectors, RefuseWhatDoesNotFit) {
   std::filesystem::copy(photo_, folder_ / "more/2.jpg");
   refused({"detect", run_folder, photo_, folder_ / "more", "--draw", folder_ / "found"}, "would both be drawn as");
   refused({"detect", run_folder, "--data", text_, "--results", "x.json"}, "annotated images");
+  const std::string picture = folder_ / "more/2.png", annotations = content(objects_);
+  std::filesystem::copy(photo_, picture);
+  refused({"detect", run_folder, picture, "--draw", folder_ / "more/../more/2.png"}, "it would replace");
+  EXPECT_EQ(content(picture), content(photo_));
+  refused({"detect", run_folder, "--data", objects_, "--results", objects_}, "it would replace");
+  EXPECT_EQ(content(objects_), annotations);
   refused({"train", recipe("retinanet"), "--out", folder_ / "x", "--set", "model.head={type=\"classification\"}"},
           "needs a detector");
   refused({"finetune", "--model", run_folder, "--data", folder_ / "painted", "--out", folder_ / "y"}, "");
+  const std::string weights = run_folder + "/model/model.safetensors";
+  weights::TensorFile file = weights::read_safetensors(weights);
+  for (auto& [name, tensor] : file.tensors) tensor = tensor * 1e30;
+  weights::write_safetensors(weights, file.tensors);
+  const Finished broken = run({"detect", run_folder + "/model", photo_, "--broken", "skip"});
+  EXPECT_EQ(broken.status, 1) << "the model is broken, not the image";
+  EXPECT_TRUE(holds(broken.err, "not finite")) << broken.err;
   const Finished described = run({"data", objects_});
   EXPECT_EQ(described.status, 0) << described.err;
   EXPECT_TRUE(holds(described.out, "8 images")) << described.out;

@@ -86,8 +86,10 @@ std::vector<CsvRow> read_image_csv(const std::string& path) {
   for_each_line(whole, kLongestImageLine, [&](const LinePlace& place, std::string_view line) {
     if (line.empty()) return;
     std::vector<TableField> fields = fields_of(line, place);
-    base::require(fields.size() == 2 && !fields[0].text.empty() && !fields[1].text.empty(),
-                  "{}: expected PATH,LABEL, found {} fields", place.at(1), fields.size());
+    base::require(fields.size() == 2, "{}: expected PATH,LABEL, found {} fields", place.at(1), fields.size());
+    for (const size_t i : {0, 1})
+      base::require(!fields[i].text.empty(), "{}: expected PATH,LABEL, found an empty {}", place.at(1),
+                    i == 0 ? "path" : "label");
     rows.push_back({std::move(fields[0].text), std::move(fields[1].text), place.line});
   });
   const auto is_header = [&](const CsvRow& first) {

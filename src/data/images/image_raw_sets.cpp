@@ -180,10 +180,10 @@ FoundSet find_idx(const ImageOptions& options) {
   if (!test.empty()) set.test = idx_part(test);
   const int32_t most = max_label(set.train.labels);
   name_classes(set.classes, "", most + 1);
-  for (const auto* part : {&set.valid, &set.test}) {
+  for (const auto& [path, part] : {std::pair(options.valid, &set.valid), {test, &set.test}}) {
     base::require(!part->has_value() || max_label((*part)->labels) <= most,
-                  "{}: a test image has class {}, those of training end at {}", options.train,
-                  part->has_value() ? max_label((*part)->labels) : 0, most);
+                  "{}: an image has class {}, those of training end at {} ({})", path,
+                  part->has_value() ? max_label((*part)->labels) : 0, most, options.train);
   }
   return set;
 }

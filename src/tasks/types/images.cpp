@@ -90,6 +90,7 @@ void ImageSpec::check_model(const models::Model& model, const DataShape&) const 
   segment.pixels = at::zeros({1, 3, options.height(), options.width()});
   segment.mode = core::Mode::evaluate;
   try {
+    base::check_options(bundle::ImagePreprocessing::of(options));  // as images.json is read
     model.forward(segment, model.initial_state(1));
   } catch (const base::InputError& error) {
     base::input_error("recipe: 'data.image_size': {}", error.what());

@@ -219,6 +219,21 @@ TEST(HostileFolder, TruncatedShardsAreErrors) {
   }
 }
 
+TEST(HostileFolder, ATensorIsInOneFile) {
+  const Shards shards("llama");
+  const std::string both = shards.copy.folder / "part-0.safetensors", name = shards.map.members().begin()->key;
+  weights::TensorFile other = weights::read_safetensors(shards.copy.folder / "part-1.safetensors");
+  other.tensors.emplace_back(name, weights::read_safetensors(both).tensors.front().second);
+  weights::write_safetensors(shards.copy.folder / "part-1.safetensors", other.tensors);
+  std::string map = base::to_json(shards.map, -1);
+  map.pop_back();
+  write_plainly(shards.copy.folder / weights::kIndexFile,
+                fmt::format("{{\"weight_map\": {}, \"{}\": \"part-1.safetensors\"}}}}", map, name));
+  const auto error = error_of(shards.folder(), "a tensor twice");
+  ASSERT_TRUE(error);
+  EXPECT_NE(error->find(fmt::format("the tensor '{}' appears twice", name)), std::string::npos) << *error;
+}
+
 TEST(HostileFolder, IndexesOfFurtherTensorsTakeNoMemory) {
   Shards shards("llama");
   std::string map = base::to_json(shards.map, -1);

@@ -160,6 +160,9 @@ TEST(ImageSet, IdxFilesPackedOrNot) {
   EXPECT_EQ(std::vector<uint8_t>(image.at(1, 3), image.at(1, 3) + 3), (std::vector<uint8_t>{15, 15, 15}));
   EXPECT_EQ(sets.test->size(), 2);
   EXPECT_EQ(sets.test->read(1)->bytes[3], 9);
+  write_packed(folder / "t10k-labels-idx1-ubyte.gz", idx_labels(std::string("\x01\x05", 2)));
+  test::expect_error<InputError>([&] { load_images(set_of(Format::idx, folder.path())); },
+                                 {"t10k-images-idx3-ubyte.gz: an image has class 5", "end at 2"});
 
   write_text(folder / "train-labels-idx1-ubyte", idx_labels("\x02"));
   test::expect_error<InputError>([&] { load_images(set_of(Format::idx, folder.path())); }, {"1 labels for 3 images"});
@@ -265,6 +268,9 @@ TEST(ImageSet, CsvWithNamesOrNumbers) {
   write_text(folder / "bad.csv", "pictures/b.jpg,10\npictures/b.jpg\n");
   test::expect_error<InputError>([&] { load_images(set_of(Format::csv, folder / "bad.csv")); },
                                  {"bad.csv:2:1", "expected PATH,LABEL, found 1 fields"});
+  write_text(folder / "bad.csv", "pictures/b.jpg,10\npictures/b.jpg,\n");
+  test::expect_error<InputError>([&] { load_images(set_of(Format::csv, folder / "bad.csv")); },
+                                 {"bad.csv:2:1", "found an empty label"});
 }
 
 TEST(ImageSet, KeptImagesAreReadOnce) {

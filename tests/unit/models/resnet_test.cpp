@@ -209,6 +209,31 @@ TEST(Resnet, RowsOfAPaddedImageAreThoseOfTheImageAlone) {
   }
 }
 
+TEST(Resnet, TheMeanOfAPaddedImageIsThatOfTheImageAlone) {
+  const auto model = random_model(resnet());
+  Numbers numbers(7);
+  const at::Tensor image = numbers.normal({1, 3, 64, 32}), padded = numbers.normal({2, 3, 64, 64}) * 3;
+  padded[0].narrow(2, 0, 32).copy_(image[0]);
+  core::Segment segment;
+  segment.pixels = padded;
+  segment.valid = at::ones({2, 64, 64}, at::kBool);
+  segment.valid[0].narrow(1, 32, 32).fill_(false);
+  segment.mode = core::Mode::evaluate;
+  const at::Tensor among = model->forward(segment, model->initial_state(2)).hidden;
+  EXPECT_LT(difference(among.narrow(0, 0, 1), step(*model, image).hidden), 1e-12);
+  EXPECT_LT(difference(among.narrow(0, 1, 1), step(*model, padded.narrow(0, 1, 1)).hidden), 1e-12);
+}
+
+// Its variance would be 0/0, in the running statistics too.
+TEST(Resnet, TrainingNeedsMoreThanOneValueOfAChannel) {
+  const auto model = random_model(resnet());
+  const at::Tensor pixels = Numbers(3).normal({2, 3, 16, 16});
+  expect_error<base::InputError>([&] { step(*model, pixels.narrow(0, 0, 1), core::Mode::train); },
+                                 {"backbone.stages.2", "one value of each channel", "train.batch_size"});
+  EXPECT_TRUE(step(*model, pixels, core::Mode::train).hidden.isfinite().all().item<bool>());
+  EXPECT_TRUE(step(*model, pixels.narrow(0, 0, 1)).hidden.isfinite().all().item<bool>());
+}
+
 TEST(Resnet, HasNoAttentionForAMemory) {
   expect_error<base::InputError>([] { resnet("[[memory]]\ntype = \"grc\"\n"); }, {"memory", "resnet", "no attention"});
   expect_error<base::InputError>([] { resnet("backbone.frozen_stages = 4\n"); }, {"frozen_stages", "at most the 3"});

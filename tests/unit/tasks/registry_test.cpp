@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file_io.h"
+#include "models/image_model.h"
 #include "models/options.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/painted_objects.h"
@@ -107,6 +108,11 @@ TEST(TaskRegistry, WhatATaskIsAskedOfItsSpec) {
   EXPECT_DOUBLE_EQ(images->chance(model_of(vit)).value(), 0.25);
   EXPECT_FALSE(images->completes(model_of(vit)));
   EXPECT_TRUE(images->model_files(model_of(vit)).contains("images.json"));
+  const auto large = spec_of(
+      Node::table({{"type", "images"}, {"train", "a"}, {"image_size", Node::array({8192, 2400})}}));
+  test::expect_error<base::InputError>(
+      [&] { large->check_model(models::ImageModel(model_of(vit), 0, at::kFloat), {}); },
+      {"data.image_size", "at most 16777216 pixels"});
 }
 
 TEST(TaskRegistry, ATextIsCountedInTheTokensOfAStep) {
