@@ -2,10 +2,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <set>
+#include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "base/file_io.h"
@@ -47,9 +50,7 @@ class IndexReader final : public base::JsonSax {
     }
     base::require(++tensors_ <= most_,
                   "{}: 'weight_map': expected at most {} tensors, as its files can hold, found more", where_, most_);
-    entry->second.insert(key_);
-    base::require(names_.insert(key_).second, "{}: 'weight_map': the tensor '{}' appears twice", where_,
-                  base::printable(key_));
+    if (!entry->second.insert(key_).second) twice(key_);
     return true;
   }
 
@@ -69,10 +70,17 @@ class IndexReader final : public base::JsonSax {
 
   Files take() {
     if (tensors_ == 0) none();
+    std::vector<std::string_view> all;
+    for (const auto& [file, tensors] : files_) all.insert(all.end(), tensors.begin(), tensors.end());
+    std::ranges::sort(all);
+    if (const auto same = std::ranges::adjacent_find(all); same != all.end()) twice(*same);
     return std::move(files_);
   }
 
  private:
+  [[noreturn]] void twice(std::string_view tensor) const {
+    base::input_error("{}: 'weight_map': the tensor '{}' appears twice", where_, base::printable(tensor));
+  }
   [[noreturn]] void none() const {
     base::input_error("{}: expected an object \"weight_map\" of tensors and their files, found none", where_);
   }
@@ -92,7 +100,6 @@ class IndexReader final : public base::JsonSax {
 
   const std::string& folder_;
   Files files_;
-  std::set<std::string> names_;  // of all tensors
   std::string key_;
   uint64_t tensors_ = 0, most_ = 0;
   uint64_t depth_ = 0;

@@ -1,6 +1,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -8,6 +9,7 @@
 #include "core/require_state.h"
 #include "memory/abc_control/sums.h"
 #include "memory/abc_decoder.h"
+#include "ops/abc/abc_slots.h"
 #include "ops/decode/decode_rows.h"
 #include "ops/row_kernels.h"
 
@@ -138,19 +140,20 @@ class AbcSumsDecoder final : public AbcDecoder {
   /// Assigns a key [H*width] to a cluster (ops::nearest_means) and updates that cluster.
   int64_t nearest(const SumsState& own, std::vector<float>& sums, const float* key) const {
     const int64_t width = heads_ * width_;
-    int64_t chosen = 0;
-    float least = std::numeric_limits<float>::infinity();
-    for (int64_t j = 0; j < slots_; ++j) {
-      const float members = own.z[static_cast<size_t>(j)];
-      const float* sum = sums.data() + j * width;
-      if (members <= 0.0f) {
-        chosen = j;
-        break;
+    int64_t chosen = std::find_if(own.z.begin(), own.z.end(), [](float members) { return members <= 0; }) -
+                     own.z.begin();
+    if (chosen == slots_) {
+      thread_local std::vector<float> memory;
+      float *distances = core::at_least(memory, slots_), terms = 0;
+      chosen = 0;
+      for (int64_t j = 0; j < slots_; ++j) {
+        const float members = own.z[static_cast<size_t>(j)], *sum = sums.data() + j * width;
+        const float square = ops::inner_product(sum, sum, width) / (members * members),
+                    twice = 2 * ops::inner_product(sum, key, width) / members;
+        distances[j] = square - twice;
+        if (j == 0 || distances[j] < distances[chosen]) chosen = j, terms = square + std::abs(twice);
       }
-      const float distance = (ops::inner_product(sum, sum, width) / members -
-                              2.0f * ops::inner_product(sum, key, width)) /
-                             members;
-      if (distance < least) least = distance, chosen = j;
+      chosen = ops::first_of_equals(distances, chosen, terms);
     }
     ops::accumulate(sums.data() + chosen * width, key, width);
     return chosen;

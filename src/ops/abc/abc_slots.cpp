@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "ops/row_kernels.h"
@@ -60,11 +59,7 @@ class Clusters {
       dots_[j] = square - twice;
       if (j == 0 || dots_[j] < dots_[nearest]) nearest = j, terms = square + std::abs(twice);
     }
-    const T most = dots_[nearest] + T(kTie) * std::numeric_limits<T>::epsilon() * terms;
-    for (int64_t j = 0; j < nearest; ++j) {
-      if (dots_[j] <= most) return j;
-    }
-    return nearest;
+    return first_of_equals(dots_.data(), nearest, terms);
   }
 
   int64_t n_, width_;

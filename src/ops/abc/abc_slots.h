@@ -2,7 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 
 namespace mnemo::ops {
 
@@ -19,6 +21,13 @@ int64_t random_slot(int64_t number, int64_t slots, uint64_t seed, uint64_t layer
 /// Distances that differ by less than this many roundings of their terms count as equal: equal tokens found several
 /// clusters, and rounding, which a batch changes, must not choose among those.
 inline constexpr double kTie = 64;
+
+/// The first of distances that equals the least, distances[nearest], whose terms have the size `terms`.
+template <class T>
+int64_t first_of_equals(const T* distances, int64_t nearest, T terms) {
+  const T most = distances[nearest] + T(kTie) * std::numeric_limits<T>::epsilon() * terms;
+  return std::find_if(distances, distances + nearest, [&](T distance) { return distance <= most; }) - distances;
+}
 
 /// Online k-means (MacQueen 1967): each key joins the first empty cluster or, if there is none, the cluster with the
 /// nearest mean of its members so far, the first among equals (kTie). Loops over rows on the CPU (tensors on other

@@ -143,7 +143,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     }
 
     // Gradients that are summed over the batch have one partial sum per part; the parts give every thread a head.
-    const int64_t parts = std::clamp<int64_t>((at::get_num_threads() + heads - 1) / heads, 1, batch);
+    const int64_t parts = parts_of(batch, heads);
     at::Tensor grad_q = empty_heads(in.q, in.q.size(2), in.q.size(3));
     at::Tensor grad_k = at::zeros({batch, in.k.size(2), heads, in.k.size(3)}, options).transpose(1, 2);
     at::Tensor grad_v = at::zeros({batch, in.v.size(2), heads, in.v.size(3)}, options).transpose(1, 2);

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/clone.h>
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -32,7 +35,14 @@ Heads<T> heads_of(const at::Tensor& tensor) {
 inline at::Tensor with_rows(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   const bool walks = tensor.stride(-1) == 1 && tensor.stride(-2) >= tensor.size(-1);
-  return walks ? tensor : tensor.contiguous();
+  // A copy in any case: contiguous() leaves the stride of a single row as it is.
+  return walks ? tensor : tensor.clone(at::MemoryFormat::Contiguous);
+}
+
+/// Parts of a batch whose gradients are summed apart, so that every thread has a head: 1 to max(batch, 1).
+inline int64_t parts_of(int64_t batch, int64_t heads) {
+  const int64_t threads = at::get_num_threads(), all = std::max<int64_t>(heads, 1);
+  return std::clamp<int64_t>((threads + all - 1) / all, 1, std::max<int64_t>(batch, 1));
 }
 
 /// An empty [B,H,T,d] whose memory is [B,T,H,d], so that joining heads is a view. B, H, type and device are those of

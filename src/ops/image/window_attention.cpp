@@ -102,8 +102,7 @@ variable_list backward_windows(const WindowInputs& in, const at::Tensor& grad_o)
                    grad_v = empty_heads(in.v, in.v.size(2), in.v.size(3));
   // The bias's gradient is a sum over windows: each task handles a part of the windows of one head.
   const int64_t batch = in.q.size(0), heads = in.q.size(1);
-  const int64_t parts = std::clamp<int64_t>((at::get_num_threads() + heads - 1) / heads, 1, batch),
-                most = (batch + parts - 1) / parts;
+  const int64_t parts = parts_of(batch, heads), most = (batch + parts - 1) / parts;
   const at::Tensor grad_bias = in.bias.defined() ? at::zeros({parts, heads, in.q.size(2), in.k.size(2)}, in.q.options())
                                                  : at::Tensor();
   AT_DISPATCH_FLOATING_TYPES(in.q.scalar_type(), "window_attention_backward", [&] {

@@ -55,6 +55,24 @@ TEST(Engine, ForgetsWhatTheModelForgetsWhereSegmentsStandAlone) {
   }
 }
 
+// Equal tokens found several clusters of one mean; which one further tokens join must not depend on rounding.
+TEST(Engine, EqualTokensJoinTheClusterThatTheModelChooses) {
+  const auto model = build(
+      {"clustering", [](auto& o) {
+         o.backbone.stack().num_layers = 1;
+         o.backbone.stack().attention = Node::table(
+             {{"type", "abc"}, {"num_slots", 3}, {"control", Node::table({{"type", "clustering"}})}});
+       }});
+  const auto engine = std::make_shared<Engine>(model);
+  for (int64_t a = 0; a < kVocabulary; ++a) {
+    const int64_t b = (a + 5) % kVocabulary, c = (a + 9) % kVocabulary;
+    Session twin(model), packed(engine);
+    for (Session* session : {&twin, &packed}) session->feed({a, a, b, a, a, a, a, a, a, c, c, b, a});
+    EXPECT_LE(off_by(packed.logits(), twin.logits()), 1e-5) << a;
+    expect_same_state(packed.state(), twin.state(), std::to_string(a));
+  }
+}
+
 TEST(Engine, GrowsPastItsFirstRoom) {
   const Case cached{"cached", [](auto& o) { o.memory = {memory("segment_cache", {{"mem_len", 150}})}; }};
   for (const auto& [of, segment] : {std::pair{cached, 40}, {cases()[0], 600}, {cases()[5], 600}}) {

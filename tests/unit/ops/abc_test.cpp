@@ -142,6 +142,16 @@ TEST(Abc, LookingBothWaysIsTheLastCausalMemory) {
   }
 }
 
+TEST(Abc, TakesASingleTokenOfAnyStride) {
+  for (const AbcActivation activation : kActivations) {
+    const Input in = random_input(1, 1.0);
+    const auto turned = [](const at::Tensor& x) { return x.transpose(2, 3).contiguous().transpose(2, 3); };
+    expect_near(abc_causal(turned(in.q), turned(in.k), turned(in.v), turned(in.s), empty(activation), {}, activation,
+                           1e-6, 0.5),
+                abc_causal_naive(in.q, in.k, in.v, in.s, empty(activation), {}, activation, 1e-6, 0.5), 1e-14);
+  }
+}
+
 TEST(Abc, Float32IsCloseAndArgumentsAreLeftAlone) {
   for (const AbcActivation activation : kActivations) {
     for (const double logits : {1.0, 1e2, 1e4}) {

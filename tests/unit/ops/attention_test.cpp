@@ -377,6 +377,35 @@ TEST(Attention, TakesViewsAndLeavesItsArgumentsAlone) {
   EXPECT_TRUE(s.fast().transpose(1, 2).is_contiguous()) << "joining heads must not copy";
 }
 
+// The strides of a single row have no meaning to LibTorch, and to a matrix product they have.
+TEST(Attention, TakesASingleRowOfAnyStride) {
+  Numbers numbers(3);
+  const auto row = [&](int64_t width) { return numbers.normal({2, 3, width, 1}).transpose(2, 3); };
+  for (const int64_t keys : {1, 9}) {
+    Subject s = subject(1, keys, Terms::none, 2, 8);
+    s.q = row(8);
+    if (keys == 1) s.k = row(8), s.v = row(10);
+    EXPECT_LE(difference(s.fast(), s.naive()), 1e-14) << keys;
+    const at::Tensor grad = row(10), v = s.v;
+    const auto grad_of_v = [&](at::Tensor (Subject::*form)() const, const at::Tensor& grad_o) {
+      s.v = v.detach().clone().requires_grad_();
+      (s.*form)().backward(grad_o);
+      return s.v.grad();
+    };
+    EXPECT_LE(difference(grad_of_v(&Subject::fast, grad), grad_of_v(&Subject::naive, grad.contiguous())), 1e-14)
+        << keys;
+  }
+}
+
+TEST(Attention, AnEmptyBatchHasGradients) {
+  for (const auto& [batch, heads] : {std::pair<int64_t, int64_t>{0, 2}, {2, 0}}) {
+    Subject s = subject(4, 4, Terms::none, 0);
+    s.q = at::zeros({batch, heads, 4, 8}, at::kDouble).requires_grad_(), s.k = s.q, s.v = s.q;
+    s.fast().sum().backward();
+    EXPECT_EQ(s.q.grad().sizes(), s.q.sizes());
+  }
+}
+
 TEST(Attention, QueriesWithoutAnyKeyGetZeros) {
   Subject s = subject(3, 5, Terms::none, 0);
   s.ranges = KeyRanges::from_mask(at::zeros({3, 5}, at::kBool));

@@ -161,6 +161,12 @@ TEST(PackedLinear, ManyRowsPassInBlocks) {
   }
 }
 
+TEST(PackedLinear, TakesASingleRowOfAnyStride) {
+  const PackedLinear packed(gaussian({5, 6}, 1), {});
+  const at::Tensor x = gaussian({4, 6}, 2), far = at::cat({x, gaussian({12, 6}, 3)}).view({16, 6}).narrow(0, 0, 4);
+  EXPECT_TRUE(at::equal(linear(far.as_strided({4, 1, 6}, {6, 24, 1}), packed, {}).view({4, 5}), linear(x, packed, {})));
+}
+
 TEST(PackedLinear, TakesAnotherBias) {
   const at::Tensor weight = gaussian({19, 33}, 1), bias = gaussian({19}, 2), x = gaussian({5, 33}, 3);
   at::Tensor y = at::empty({5, 19});
