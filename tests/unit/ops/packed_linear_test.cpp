@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "ops/linear/linear.h"
 #include "tests/support/expect_error.h"
 #include "tests/support/instruction_sets.h"
 
@@ -162,7 +163,7 @@ TEST(PackedLinear, ManyRowsPassInBlocks) {
 }
 
 TEST(PackedLinear, TakesASingleRowOfAnyStride) {
-  const PackedLinear packed(gaussian({5, 6}, 1), {});
+  const PackedLinear packed(gaussian({5, 6}, 1), {}, Precision::float32);
   const at::Tensor x = gaussian({4, 6}, 2), far = at::cat({x, gaussian({12, 6}, 3)}).view({16, 6}).narrow(0, 0, 4);
   EXPECT_TRUE(at::equal(linear(far.as_strided({4, 1, 6}, {6, 24, 1}), packed, {}).view({4, 5}), linear(x, packed, {})));
 }
