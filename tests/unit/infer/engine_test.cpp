@@ -67,7 +67,8 @@ TEST(Engine, EqualTokensJoinTheClusterThatTheModelChooses) {
   for (int64_t a = 0; a < kVocabulary; ++a) {
     const int64_t b = (a + 5) % kVocabulary, c = (a + 9) % kVocabulary;
     Session twin(model), packed(engine);
-    for (Session* session : {&twin, &packed}) session->feed({a, a, b, a, a, a, a, a, a, c, c, b, a});
+    for (Session* session : {&twin, &packed})
+      session->feed(std::vector<int64_t>{a, a, b, a, a, a, a, a, a, c, c, b, a});
     EXPECT_LE(off_by(packed.logits(), twin.logits()), 1e-5) << a;
     expect_same_state(packed.state(), twin.state(), std::to_string(a));
   }
