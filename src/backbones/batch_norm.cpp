@@ -5,6 +5,16 @@
 #include "base/error.h"
 
 namespace mnemo::backbones {
+namespace {
+
+/// The values of each channel of maps [B,C,h,w] that are not padding.
+int64_t count_cells(const at::Tensor& x, const core::RealCells& real) {
+  int64_t cells = real.all() ? x.size(0) * x.size(2) * x.size(3) : 0;
+  for (const core::Grid& each : real.images) cells += each.size();
+  return cells;
+}
+
+}  // namespace
 
 BatchNorm::BatchNorm(const BatchNormOptions& options, const layers::Scope& scope, int64_t channels)
     : options_(options),
@@ -25,8 +35,7 @@ BatchNormState BatchNorm::initial_state() const {
 }
 
 at::Tensor BatchNorm::over_real(const at::Tensor& x, BatchNormState& state, const core::RealCells& real) const {
-  int64_t cells = 0;
-  for (const core::Grid& each : real.images) cells += each.size();
+  const int64_t cells = count_cells(x, real);
   const auto count = static_cast<double>(cells);
   const at::Tensor mean = real.keep_map(x).sum({0, 2, 3}, true) / count;
   const at::Tensor away = real.keep_map(x - mean), squares = away.square().sum({0, 2, 3});
@@ -46,9 +55,7 @@ at::Tensor BatchNorm::operator()(const at::Tensor& x, BatchNormState& state, cor
   if (mode == core::Mode::evaluate || options_.running || options_.frozen) {
     return at::batch_norm(x, weight_, bias_, state.mean, state.variance, false, options_.momentum, options_.eps, false);
   }
-  int64_t cells = real.all() ? x.size(0) * x.size(2) * x.size(3) : 0;
-  for (const core::Grid& each : real.images) cells += each.size();
-  base::require(cells > 1,
+  base::require(count_cells(x, real) > 1,
                 "[batch_norm] {}: one value of each channel has no variance: expected several images in a part of a "
                 "batch (train.batch_size, train.accumulate), or larger ones",
                 name_);
