@@ -313,6 +313,8 @@ void Server::answer_whole(const CallPointer& call, const Request& request) {
     Response response = json(answer);
     release(call);
     this->answer(call, std::move(response));
+  } catch (const base::NotFinite& error) {
+    throw ApiError(500, error.what());  // the model's fault
   } catch (const base::InputError& error) {
     throw ApiError(400, error.what(), "input");
   }

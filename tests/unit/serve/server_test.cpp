@@ -129,9 +129,11 @@ TEST(Server, CountsARequestOutOnceWhateverItsAnswerThrows) {
   const auto server = serve([&](const base::ShouldStop&) -> base::Node {
     const double not_in_json = std::numeric_limits<double>::infinity();
     if (++count == 1) return base::Node::table({{"data", not_in_json}});
+    if (count == 2) throw base::NotFinite("logits");
     throw std::runtime_error("of any kind");
   });
-  for (const int expected : {400, 500}) EXPECT_EQ(ask(*server, "POST", "/v1/translate", kQuestion).status, expected);
+  for (const int expected : {400, 500, 500})
+    EXPECT_EQ(ask(*server, "POST", "/v1/translate", kQuestion).status, expected);
   EXPECT_EQ(metric(*server, kInFlight), 0);
 }
 
