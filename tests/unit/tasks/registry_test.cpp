@@ -109,7 +109,11 @@ TEST(TaskRegistry, WhatATaskIsAskedOfItsSpec) {
   EXPECT_FALSE(images->completes(model_of(vit)));
   EXPECT_TRUE(images->model_files(model_of(vit)).contains("images.json"));
   const auto large = spec_of(
-      Node::table({{"type", "images"}, {"train", "a"}, {"image_size", Node::array({8192, 2400})}}));
+      Node::table({{"type", "images"}, {"train", "a"}, {"image_size", Node::array({8192, 2560})}}));
+  const Node patches = base::parse_json(
+      R"({"type": "vit", "image_size": [512, 512], "patch_size": 512, "dim": 8, "num_layers": 1, "num_heads": 1})",
+      "test");
+  vit.set("backbone", patches);
   test::expect_error<base::InputError>(
       [&] { large->check_model(models::ImageModel(model_of(vit), 0, at::kFloat), {}); },
       {"data.image_size", "at most 16777216 pixels"});
