@@ -56,8 +56,8 @@ at::Tensor BatchNorm::operator()(const at::Tensor& x, BatchNormState& state, cor
     return at::batch_norm(x, weight_, bias_, state.mean, state.variance, false, options_.momentum, options_.eps, false);
   }
   base::require(count_cells(x, real) > 1,
-                "[batch_norm] {}: one value of each channel has no variance: expected several images in a part of a "
-                "batch (train.batch_size, train.accumulate), or larger ones",
+                "[batch_norm] {}: one value of each channel has no variance: expected several images in each part "
+                "of a batch (train.batch_size, train.accumulate), or larger images",
                 name_);
   if (!real.all()) return over_real(x, state, real);
   state = {state.mean.clone(), state.variance.clone()};

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <map>
@@ -79,11 +80,25 @@ std::string picture_path(const std::string& draw, const std::string& image) {
   return base::join_path(draw, name + ".svg");
 }
 
+/// Files that are read, by device and number, so that links and other ways to write a path lead to the same one.
+using InputFiles = std::map<std::pair<dev_t, ino_t>, std::string>;
+
+InputFiles input_files(const std::vector<std::string>& paths) {
+  InputFiles files;
+  for (const std::string& path : paths) {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) == 0) files.emplace(std::pair(status.st_dev, status.st_ino), path);
+  }
+  return files;
+}
+
 /// Refuses to write where it would replace what is read.
-void require_another(const char* option, const std::string& file, const std::string& input) {
-  std::error_code missing;
-  base::require(!fs::equivalent(file, input, missing), "detect: {}: it would replace {}; give another place", option,
-                base::in_quotes(input));
+void require_another(const char* option, const std::string& file, const InputFiles& inputs) {
+  struct stat status {};
+  if (::stat(file.c_str(), &status) != 0) return;
+  const auto found = inputs.find({status.st_dev, status.st_ino});
+  base::require(found == inputs.end(), "detect: {}: it would replace {}; give another place", option,
+                base::in_quotes(found == inputs.end() ? "" : found->second));
 }
 
 /// Refuses places where pictures of the images would not be found or would replace one another or an image.
@@ -95,11 +110,12 @@ void require_drawable(const std::string& draw, const std::vector<std::string>& i
     base::require(extension != other, "detect: --draw: expected a file .svg or .png, or a folder, found {}",
                   base::in_quotes(draw));
   std::map<std::string, std::string> drawn;
+  const InputFiles inputs = input_files(images);
   for (const std::string& image : images) {
     const auto [before, fresh] = drawn.emplace(picture_path(draw, image), image);
     base::require(fresh, "detect: --draw: {} and {} would both be drawn as {}; draw them into two folders",
                   base::in_quotes(before->second), base::in_quotes(image), base::in_quotes(before->first));
-    for (const std::string& other : images) require_another("--draw", before->first, other);
+    require_another("--draw", before->first, inputs);
   }
 }
 
@@ -116,8 +132,8 @@ void require_arguments(const DetectArguments& arguments) {
   base::require(!arguments.masks || arguments.results != arguments.masks,
                 "detect: --results and --mask-results: expected two files, found {} twice",
                 base::in_quotes(arguments.masks.value_or("")));
-  if (arguments.results) require_another("--results", *arguments.results, *arguments.data);
-  if (arguments.masks) require_another("--mask-results", *arguments.masks, *arguments.data);
+  if (arguments.results) require_another("--results", *arguments.results, input_files({*arguments.data}));
+  if (arguments.masks) require_another("--mask-results", *arguments.masks, input_files({*arguments.data}));
   base::require(measures || !arguments.inputs.empty(), "detect: expected images, folders of images or -, found none");
 }
 

@@ -35,7 +35,7 @@ FinetuneModel finetune_model(const models::Model& stored, const std::string& fol
                   options.regime_name(), folder);
     made.model->parameters().find(fresh).copy_(start.view({1, 1, -1}));
   }
-  made.model->commit(stored.initial_state(1));  // running statistics, a cache
+  made.model->commit(stored.initial_state(1));  // running statistics of batch norms, the cache of GRC
   models::train_only(made.model->parameters(), made.plan.trained);
   made.model->answer_for(made.plan.answers);
   return made;

@@ -213,6 +213,8 @@ TEST_F(Detectors, RefuseWhatDoesNotFit) {
   const std::string picture = folder_ / "more/2.png", annotations = content(objects_);
   std::filesystem::copy(photo_, picture);
   refused({"detect", run_folder, picture, "--draw", folder_ / "more/../more/2.png"}, "it would replace");
+  std::filesystem::create_symlink(picture, folder_ / "link.png");
+  refused({"detect", run_folder, picture, "--draw", folder_ / "link.png"}, "it would replace");
   EXPECT_EQ(content(picture), content(photo_));
   refused({"detect", run_folder, "--data", objects_, "--results", objects_}, "it would replace");
   EXPECT_EQ(content(objects_), annotations);

@@ -1,7 +1,6 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -140,21 +139,13 @@ class AbcSumsDecoder final : public AbcDecoder {
   /// Assigns a key [H*width] to a cluster (ops::nearest_means) and updates that cluster.
   int64_t nearest(const SumsState& own, std::vector<float>& sums, const float* key) const {
     const int64_t width = heads_ * width_;
-    int64_t chosen = std::find_if(own.z.begin(), own.z.end(), [](float members) { return members <= 0; }) -
-                     own.z.begin();
-    if (chosen == slots_) {
-      thread_local std::vector<float> memory;
-      float *distances = core::at_least(memory, slots_), terms = 0;
-      chosen = 0;
-      for (int64_t j = 0; j < slots_; ++j) {
-        const float members = own.z[static_cast<size_t>(j)], *sum = sums.data() + j * width;
-        const float square = ops::inner_product(sum, sum, width) / (members * members),
-                    twice = 2 * ops::inner_product(sum, key, width) / members;
-        distances[j] = square - twice;
-        if (j == 0 || distances[j] < distances[chosen]) chosen = j, terms = square + std::abs(twice);
-      }
-      chosen = ops::first_of_equals(distances, chosen, terms);
+    thread_local std::vector<float> memory;
+    float *squares = core::at_least(memory, 2 * slots_), *dots = squares + slots_;
+    for (int64_t j = 0; j < slots_; ++j) {
+      const float* sum = sums.data() + j * width;
+      squares[j] = ops::inner_product(sum, sum, width), dots[j] = ops::inner_product(sum, key, width);
     }
+    const int64_t chosen = ops::choose_cluster(own.z.data(), squares, dots, slots_);
     ops::accumulate(sums.data() + chosen * width, key, width);
     return chosen;
   }

@@ -5,8 +5,6 @@
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 
-#include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "ops/row_kernels.h"
@@ -37,7 +35,8 @@ class Clusters {
   }
 
   int64_t add(const T* key) {
-    const int64_t j = choose(key);
+    matrix_vector<T>(sums_.data(), key, nullptr, dots_.data(), n_, width_);
+    const int64_t j = choose_cluster(counts_.data(), squares_.data(), dots_.data(), n_);
     accumulate(sum(j), key, width_);
     counts_[j] += T(1);
     squares_[j] = inner_product(sum(j), sum(j), width_);
@@ -46,21 +45,6 @@ class Clusters {
 
  private:
   T* sum(int64_t j) { return sums_.data() + j * width_; }
-
-  int64_t choose(const T* key) {
-    const auto empty = std::find_if(counts_.begin(), counts_.end(), [](T count) { return count <= T(0); });
-    if (empty != counts_.end()) return empty - counts_.begin();
-    matrix_vector<T>(sums_.data(), key, nullptr, dots_.data(), n_, width_);
-    // |m - key|^2 = |m|^2 - 2 m.key + |key|^2; the last term is the same for all clusters.
-    int64_t nearest = 0;
-    T terms = 0;  // of the least distance
-    for (int64_t j = 0; j < n_; ++j) {
-      const T square = squares_[j] / (counts_[j] * counts_[j]), twice = T(2) * dots_[j] / counts_[j];
-      dots_[j] = square - twice;
-      if (j == 0 || dots_[j] < dots_[nearest]) nearest = j, terms = square + std::abs(twice);
-    }
-    return first_of_equals(dots_.data(), nearest, terms);
-  }
 
   int64_t n_, width_;
   std::vector<T> sums_, counts_, squares_, dots_;

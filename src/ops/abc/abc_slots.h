@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 
@@ -22,11 +23,23 @@ int64_t random_slot(int64_t number, int64_t slots, uint64_t seed, uint64_t layer
 /// clusters, and rounding, which a batch changes, must not choose among those.
 inline constexpr double kTie = 64;
 
-/// The first of distances that equals the least, distances[nearest], whose terms have the size `terms`.
+/// The cluster of n that a key joins: the first without members or, if all have some, the one with the nearest mean of
+/// its members, the first among equals (kTie). |m - key|^2 = |m|^2 - 2 m.key + |key|^2; the last term is the same for
+/// all.
+///   counts of members; squares |s|^2 and dots s.key of their sums s; dots become distances
 template <class T>
-int64_t first_of_equals(const T* distances, int64_t nearest, T terms) {
-  const T most = distances[nearest] + T(kTie) * std::numeric_limits<T>::epsilon() * terms;
-  return std::find_if(distances, distances + nearest, [&](T distance) { return distance <= most; }) - distances;
+int64_t choose_cluster(const T* counts, const T* squares, T* dots, int64_t n) {
+  const T* empty = std::find_if(counts, counts + n, [](T count) { return count <= T(0); });
+  if (empty != counts + n) return empty - counts;
+  int64_t nearest = 0;
+  T terms = 0;  // of the least distance
+  for (int64_t j = 0; j < n; ++j) {
+    const T square = squares[j] / (counts[j] * counts[j]), twice = T(2) * dots[j] / counts[j];
+    dots[j] = square - twice;
+    if (j == 0 || dots[j] < dots[nearest]) nearest = j, terms = square + std::abs(twice);
+  }
+  const T most = dots[nearest] + T(kTie) * std::numeric_limits<T>::epsilon() * terms;
+  return std::find_if(dots, dots + nearest, [&](T distance) { return distance <= most; }) - dots;
 }
 
 /// Online k-means (MacQueen 1967): each key joins the first empty cluster or, if there is none, the cluster with the

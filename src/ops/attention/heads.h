@@ -35,7 +35,7 @@ Heads<T> heads_of(const at::Tensor& tensor) {
 inline at::Tensor with_rows(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   const bool walks = tensor.stride(-1) == 1 && tensor.stride(-2) >= tensor.size(-1);
-  // A copy in any case: contiguous() leaves the stride of a single row as it is.
+  // contiguous() would return a single row as it is, with a stride that no matrix product takes.
   return walks ? tensor : tensor.clone(at::MemoryFormat::Contiguous);
 }
 

@@ -179,7 +179,7 @@ ProductPrecision product_precision_now() { return product_precision; }
 
 at::Tensor linear(const at::Tensor& x, const PackedLinear& weight, const at::Tensor& bias) {
   const at::Tensor rows = lie_evenly(x) ? x : x.contiguous(), start = bias.defined() ? bias.contiguous() : bias;
-  // contiguous() leaves the stride of a single row as it is.
+  // The stride of a single row that is contiguous may be any number.
   const int64_t stride = rows.is_contiguous() ? rows.size(-1) : rows.stride(-2);
   const DeclaredProducts products("mnemo::linear", [&] { return rows_of(rows) * weight.in() * weight.out(); });
   at::Tensor y = rows_like(rows, weight.out(), rows.options());

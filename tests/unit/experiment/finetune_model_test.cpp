@@ -9,7 +9,7 @@
 namespace mnemo::experiment {
 namespace {
 
-// What a model has beside its weights: running statistics of a ResNet, the cache of GRC.
+// The running statistics of a ResNet and the cache of GRC are state of the model, not parameters.
 TEST(FinetuneModel, TheWholeModelKeepsItsOwnState) {
   for (const char* model :
        {"backbone = { type = \"resnet\", image_size = [32, 32], dim = 4, depths = [1, 1], batch_norms = \"running\" }\n"

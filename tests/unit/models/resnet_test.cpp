@@ -224,7 +224,7 @@ TEST(Resnet, TheMeanOfAPaddedImageIsThatOfTheImageAlone) {
   EXPECT_LT(difference(among.narrow(0, 1, 1), step(*model, padded.narrow(0, 1, 1)).hidden), 1e-12);
 }
 
-// Its variance would be 0/0, in the running statistics too.
+// The variance of one value is 0/0, and the running statistics would keep it.
 TEST(Resnet, TrainingNeedsMoreThanOneValueOfAChannel) {
   const auto model = random_model(resnet());
   const at::Tensor pixels = Numbers(3).normal({2, 3, 16, 16});

@@ -377,7 +377,7 @@ TEST(Attention, TakesViewsAndLeavesItsArgumentsAlone) {
   EXPECT_TRUE(s.fast().transpose(1, 2).is_contiguous()) << "joining heads must not copy";
 }
 
-// The strides of a single row have no meaning to LibTorch, and to a matrix product they have.
+// LibTorch ignores the stride of a single row; a matrix product does not.
 TEST(Attention, TakesASingleRowOfAnyStride) {
   Numbers numbers(3);
   const auto row = [&](int64_t width) { return numbers.normal({2, 3, width, 1}).transpose(2, 3); };
@@ -395,6 +395,13 @@ TEST(Attention, TakesASingleRowOfAnyStride) {
     EXPECT_LE(difference(grad_of_v(&Subject::fast, grad), grad_of_v(&Subject::naive, grad.contiguous())), 1e-14)
         << keys;
   }
+}
+
+TEST(Attention, TakesASingleDistanceOfAnyStride) {
+  Subject s = subject(1, 1, Terms::distances, 0, 8);
+  s.positions.r = Numbers(4).normal({3, 8, 1}).permute({2, 0, 1});
+  ASSERT_EQ(s.positions.r.stride(0), 1);
+  EXPECT_LE(difference(s.fast(), s.naive()), 1e-14);
 }
 
 TEST(Attention, AnEmptyBatchHasGradients) {
