@@ -53,7 +53,7 @@ Inputs inputs_of(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, 
                  const KeyRanges& ranges, double scale) {
   auto contiguous = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.contiguous() : tensor; };
   at::Tensor r = positions.r;
-  if (r.defined() && (r.stride(2) != 1 || r.stride(0) < r.size(2))) r = r.clone(at::MemoryFormat::Contiguous);
+  if (r.defined() && (r.stride(2) != 1 || r.stride(0) < r.size(2))) r = r.contiguous();
   return {with_rows(q),
           with_rows(k),
           with_rows(v),

@@ -397,13 +397,6 @@ TEST(Attention, TakesASingleRowOfAnyStride) {
   }
 }
 
-TEST(Attention, TakesASingleDistanceOfAnyStride) {
-  Subject s = subject(1, 1, Terms::distances, 0, 8);
-  s.positions.r = Numbers(4).normal({3, 8, 1}).permute({2, 0, 1});
-  ASSERT_EQ(s.positions.r.stride(0), 1);
-  EXPECT_LE(difference(s.fast(), s.naive()), 1e-14);
-}
-
 TEST(Attention, AnEmptyBatchHasGradients) {
   for (const auto& [batch, heads] : {std::pair<int64_t, int64_t>{0, 2}, {2, 0}}) {
     Subject s = subject(4, 4, Terms::none, 0);
