@@ -207,8 +207,11 @@ std::vector<ImageBranch> branches_of(const core::Attention& attention, const cor
   at::Tensor sum;
   for (const core::BranchRows& branch : attention.branches(input, state)) {
     const at::Tensor values = placed(branch.rows.to(at::kCPU, at::kDouble), rows);
-    branches.push_back({branch.name, filled(values.mean(-1)),
-                        filled((values - values.mean(at::IntArrayRef{0, 1}, true)).square().mean(-1).sqrt())});
+    const at::Tensor mean = values.mean(at::IntArrayRef{0, 1});
+    branches.push_back({.name = branch.name,
+                        .means = filled(values.mean(-1)),
+                        .strengths = filled((values - mean).square().mean(-1).sqrt()),
+                        .mean_row = mean});
     norms.emplace_back();
     if (!branch.weights.defined()) continue;
     const at::Tensor weights = branch.weights.to(at::kCPU, at::kDouble);

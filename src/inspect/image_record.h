@@ -35,6 +35,7 @@ struct ImageBranch {
   at::Tensor strengths;  ///< of what sets a place apart: the root mean square of its row minus the picture's mean row
   /// |w o| of this branch, whose weight in the output is w, by the sum over all that have one; undefined for others.
   at::Tensor shares = {};
+  at::Tensor mean_row = {};  ///< [C]: mean of its rows over the image's cells
 };
 
 /// Record of one layer's attention over one image. Empty if the attention provides none.

@@ -1,6 +1,7 @@
 #include "inspect/image_shares.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -44,6 +45,14 @@ std::string title_of(const ImageShares& facts) {
                      base::counted(facts.images, "image"), facts.least);
 }
 
+/// The folder in which the class of an image is; "" for an image beside them.
+std::string class_of(const std::string& file) {
+  const size_t slash = file.find('/');
+  return slash == std::string::npos ? "" : file.substr(0, slash);
+}
+
+bool has_branches(const ImageLayer& layer) { return !layer.branches.empty(); }
+
 }  // namespace
 
 ImageShares count_image_shares(const models::ImageModel& model, const bundle::ImagePreprocessing& facts,
@@ -60,13 +69,16 @@ ImageShares count_image_shares(const models::ImageModel& model, const bundle::Im
   const data::TestCrop crop = data::TestCrop::of(facts.test_crop, facts.image_size[0], facts.image_size[1]);
   const data::Normaliser normaliser(facts.mean, facts.std);
   ImageShares found;
+  BranchSpreads branches;
   int64_t num_heads = 0;
   for (const std::string& file : files) {
     const data::Image picture = crop(data::read_image(base::join_path(folder, file)));
     at::Tensor pixels = at::empty({1, 3, picture.height, picture.width});
     normaliser(picture, pixels.mutable_data_ptr<float>());
     size_t next = 0;
-    for (const ImageLayer& layer : inspect_image(model, pixels.to(like.device(), like.scalar_type()), layers)) {
+    const std::vector<ImageLayer> seen = inspect_image(model, pixels.to(like.device(), like.scalar_type()), layers);
+    branches.add(class_of(file), seen);
+    for (const ImageLayer& layer : seen) {
       if (layer.most.empty()) continue;
       if (found.images == 0) found.layers.push_back({layer.layer, {}});
       ImageShares::Layer& sum = found.layers.at(next++);
@@ -82,9 +94,10 @@ ImageShares count_image_shares(const models::ImageModel& model, const bundle::Im
       }
     }
     ++found.images;
-    base::require(!found.layers.empty(),
-                  "inspect: --images: no attention of these layers gives the weights of single rows");
+    base::require(!found.layers.empty() || std::any_of(seen.begin(), seen.end(), has_branches),
+                  "inspect: --images: no attention of these layers gives the weights of single rows, or has branches");
   }
+  found.branches = branches.result();
   for (ImageShares::Layer& layer : found.layers) {
     for (auto& [kind, count] : layer.shares) count = count / static_cast<double>(found.images);
   }
@@ -94,7 +107,12 @@ ImageShares count_image_shares(const models::ImageModel& model, const bundle::Im
   return found;
 }
 
-std::string to_text(const ImageShares& facts) { return title_of(facts) + "\n" + page::text_of(cells_of(facts)); }
+std::string to_text(const ImageShares& facts) {
+  std::vector<std::string> parts;
+  if (!facts.layers.empty()) parts.push_back(title_of(facts) + "\n" + page::text_of(cells_of(facts)));
+  if (!facts.branches.empty()) parts.push_back(to_text(facts.branches));
+  return fmt::format("{}", fmt::join(parts, "\n"));
+}
 
 base::Node to_node(const ImageShares& facts) {
   base::Node layers = base::Node::array();
@@ -108,11 +126,17 @@ base::Node to_node(const ImageShares& facts) {
     }
     layers.push_back(base::Node::table({{"layer", layer.layer}, {"heads", std::move(heads)}}));
   }
-  return base::Node::table({{"num_images", facts.images}, {"at_least", facts.least}, {"layers", std::move(layers)}});
+  return base::Node::table({{"num_images", facts.images},
+                            {"at_least", facts.least},
+                            {"layers", std::move(layers)},
+                            {"branches", to_node(facts.branches)}});
 }
 
 std::string to_html(const ImageShares& facts) {
-  return "<p>" + base::html_escape(title_of(facts)) + "</p>\n" + page::html_of(cells_of(facts));
+  return (facts.layers.empty()
+              ? ""
+              : "<p>" + base::html_escape(title_of(facts)) + "</p>\n" + page::html_of(cells_of(facts))) +
+         (facts.branches.empty() ? "" : to_html(facts.branches));
 }
 
 }  // namespace mnemo::inspect

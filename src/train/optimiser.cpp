@@ -26,7 +26,7 @@ std::vector<at::Tensor> gradients_of(const std::vector<layers::Parameter>& param
 class Adam final : public Optimiser {
  public:
   Adam(const AdamOptions& options, bool decoupled, const std::vector<layers::Parameter>& parameters)
-      : Optimiser(parameters, options.lr, options.head_lr, options.weight_decay),
+      : Optimiser(parameters, options.lr, options.head_lr, options.param_groups, options.weight_decay),
         options_(options),
         decoupled_(decoupled),
         mean_(add_state("exp_avg")),
@@ -57,7 +57,8 @@ class Adam final : public Optimiser {
 class Sgd final : public Optimiser {
  public:
   Sgd(const SgdOptions& options, const std::vector<layers::Parameter>& parameters)
-      : Optimiser(parameters, options.lr, options.head_lr, options.weight_decay), options_(options) {
+      : Optimiser(parameters, options.lr, options.head_lr, options.param_groups, options.weight_decay),
+        options_(options) {
     if (options.momentum > 0) momentum_ = add_state("momentum");
   }
 
@@ -88,22 +89,34 @@ const base::OptionTypes& optimiser_types() {
 }
 
 Optimiser::Optimiser(std::vector<layers::Parameter> parameters, double lr, std::optional<double> head_lr,
-                     double weight_decay)
+                     const std::vector<ParameterGroup>& groups, double weight_decay)
     : parameters_(std::move(parameters)),
       lr_(parameters_.size(), lr),
       base_lr_(lr),
       weight_decay_(weight_decay),
       steps_(at::zeros({static_cast<int64_t>(parameters_.size())}, at::kLong)) {
   state_.emplace_back("steps", steps_);
-  if (!head_lr) return;
-  bool found = false;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const std::string& name = parameters_[i].name;
-    if (!base::matches("head.*", name) && !base::matches("task.*.head.*", name)) continue;
-    lr_[i] = *head_lr;
-    found = true;
+  std::vector<bool> grouped(parameters_.size(), false);
+  /// Whether some parameter is in the group.
+  const auto apply = [&](const ParameterGroup& group) {
+    bool found = false;
+    for (size_t i = 0; i < parameters_.size(); ++i) {
+      const std::string& name = parameters_[i].name;
+      if (std::none_of(group.params.begin(), group.params.end(),
+                       [&](const std::string& pattern) { return base::matches(pattern, name); }))
+        continue;
+      base::require(!grouped[i], "train.optimiser.param_groups: expected one learning rate for '{}', found two", name);
+      lr_[i] = group.lr;
+      grouped[i] = found = true;
+    }
+    return found;
+  };
+  base::require(!head_lr || apply({{"head.*", "task.*.head.*"}, *head_lr}),
+                "train.optimiser.head_lr: expected a model whose head has parameters, found none; leave it out");
+  for (const ParameterGroup& group : groups) {
+    base::require(apply(group), "train.optimiser.param_groups: no trained parameter's name matches {}",
+                  base::listed(group.params, 4));
   }
-  base::require(found, "train.optimiser.head_lr: expected a model whose head has parameters, found none; leave it out");
 }
 
 std::vector<at::Tensor> Optimiser::add_state(const std::string& name) {

@@ -16,6 +16,21 @@
 
 namespace mnemo::train {
 
+/// Parameters with a learning rate of their own.
+struct ParameterGroup {
+  std::vector<std::string> params;
+  double lr = 0;
+  template <class V>
+  void visit(V&& v) {
+    v("params", params, "patterns of names with * and ? (\"*.grc.lambda\")", base::not_empty());
+    v("lr", lr, "their learning rate; a schedule multiplies it", base::positive());
+  }
+  void validate(const base::Where& where) const {
+    where.require(!params.empty(), "params", "expected patterns of parameters, found none");
+    where.require(lr > 0, "lr", "expected a learning rate above 0, found none");
+  }
+};
+
 /// Adam (Kingma and Ba 2015): g <- g + weight_decay p;  m <- b1 m + (1-b1) g;  v <- b2 v + (1-b2) g^2;
 ///   p <- p - lr (m / (1-b1^n)) / (sqrt(v / (1-b2^n)) + eps), n counts the steps from 1
 struct AdamOptions {
@@ -24,10 +39,12 @@ struct AdamOptions {
   double eps = 1e-8;
   double weight_decay = 0.0;
   std::optional<double> head_lr = {};
+  std::vector<ParameterGroup> param_groups = {};
   template <class V>
   void visit(V&& v) {
     v("lr", lr, "learning rate; a schedule multiplies it", base::at_least(0));
     v("head_lr", head_lr, "learning rate of the heads, of the model and of tasks; unset: lr", base::at_least(0));
+    v("param_groups", param_groups, "parameters with a learning rate of their own");
     v("betas", betas, "decay rates of the first and second moment", base::half_open_range(0, 1));
     v("eps", eps, "added to the denominator", base::positive());
     v("weight_decay", weight_decay,
@@ -52,10 +69,12 @@ struct SgdOptions {
   bool nesterov = false;
   double weight_decay = 0.0;
   std::optional<double> head_lr = {};
+  std::vector<ParameterGroup> param_groups = {};
   template <class V>
   void visit(V&& v) {
     v("lr", lr, "learning rate; a schedule multiplies it", base::at_least(0));
     v("head_lr", head_lr, "learning rate of the heads, of the model and of tasks; unset: lr", base::at_least(0));
+    v("param_groups", param_groups, "parameters with a learning rate of their own");
     v("momentum", momentum, "momentum", base::half_open_range(0, 1));
     v("nesterov", nesterov, "use Nesterov momentum");
     v("weight_decay", weight_decay,
@@ -77,7 +96,7 @@ int64_t num_moments(const base::Node& optimiser);
 class Optimiser {
  public:
   virtual ~Optimiser() = default;
-  /// One step in which the schedule's factor multiplies the learning rates lr and head_lr. Gradients are kept.
+  /// One step in which the schedule's factor multiplies all learning rates. Gradients are kept.
   void step(double factor = 1.0);
   /// The learning rate before any schedule.
   double base_lr() const { return base_lr_; }
@@ -85,9 +104,10 @@ class Optimiser {
   const weights::NamedTensors& state() const { return state_; }
 
  protected:
-  /// head_lr: of parameters named head.* and task.NAME.head.*; unset: lr. Throws InputError if it is set and there are
-  /// none.
-  Optimiser(std::vector<layers::Parameter> parameters, double lr, std::optional<double> head_lr, double weight_decay);
+  /// head_lr: of parameters named head.* and task.NAME.head.*; unset: lr. Throws InputError if a rate is of no
+  /// parameter, and if a parameter has two.
+  Optimiser(std::vector<layers::Parameter> parameters, double lr, std::optional<double> head_lr,
+            const std::vector<ParameterGroup>& groups, double weight_decay);
 
   /// Parameters with the same learning rate, decay and number of steps.
   struct Group {

@@ -1,6 +1,7 @@
 // In how many images rows attend to memory, class tokens and themselves.
 #include "inspect/image_shares.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -90,6 +91,55 @@ TEST(ImageShares, StagesMayDifferInTheirNumbersOfHeads) {
   for (const base::Node& layer : node.at("layers").items()) heads.push_back(layer.at("heads").size());
   EXPECT_EQ(heads, (std::vector<size_t>{1, 2, 4, 2}));
   EXPECT_FALSE(to_text(found).empty());
+}
+
+TEST(ImageShares, SayHowFarBranchesDifferBetweenImagesAndWithinAClass) {
+  const test::TemporaryFolder folder;
+  const std::vector<std::pair<std::string, std::string>> files = {
+      {"one", "rgb8.png"}, {"one", "photo_7865c0.jpg"}, {"two", "palette8.png"}, {"two", "rgb8.png"}};
+  int64_t number = 0;
+  bundle::ImagePreprocessing facts;
+  facts.image_size = {32, 32};
+  const std::string text =
+      R"({"backbone": {"type": "pvt", "image_size": [32, 32], "dims": [8, 8, 8, 8], "depths": [1, 1, 1, 1],
+                       "num_heads": [1, 2, 4, 2], "sr_ratios": [2, 1, 1, 1], "mlp_ratios": [1, 1, 1, 1]},
+          "head": {"type": "classification", "num_classes": 3}, "memory": [{"type": "grc", "eval_read": "updated"}]})";
+  const models::ImageModel pvt(base::read_options<models::ModelOptions>(base::parse_json(text, "test")), 3, at::kFloat);
+  std::vector<std::vector<ImageLayer>> all;
+  std::vector<std::string> classes;
+  for (const auto& [name, image] : files) {
+    const std::string place = folder / fmt::format("{}/deeper/{}{}", name, ++number, image);
+    data::place_image(place, image);
+    all.push_back(inspect_image(pvt, facts, place, {}).layers);
+    classes.push_back(name);
+  }
+  const ImageShares found = count_image_shares(pvt, facts, folder.path(), {});
+  ASSERT_EQ(found.branches.size(), 8U);
+  for (size_t i = 0; i < 8; ++i) {
+    const BranchSpread& spread = found.branches[i];
+    // By definition, from the records of single images.
+    std::vector<at::Tensor> rows;
+    for (const auto& image : all) {
+      const ImageBranch& branch = image[i / 2].branches[i % 2];
+      rows.push_back(branch.mean_row);
+      EXPECT_NEAR(branch.mean_row.mean().item<double>(), branch.means.mean().item<double>(), 1e-12);
+      EXPECT_EQ(branch.name, spread.name);
+    }
+    const at::Tensor x = at::stack(rows), m = x.mean(0, true);
+    const at::Tensor of_class = at::cat(
+        {x.narrow(0, 0, 2).mean(0, true).expand({2, -1}), x.narrow(0, 2, 2).mean(0, true).expand({2, -1})});
+    const double apart = (x - m).square().sum().item<double>(), inside = (x - of_class).square().sum().item<double>();
+    EXPECT_NEAR(spread.images, apart / x.square().sum().item<double>(), 1e-9);
+    ASSERT_TRUE(spread.within.has_value());
+    EXPECT_NEAR(*spread.within, inside / 2 / (apart / 3), 1e-6);
+    EXPECT_GT(apart, 1e-9);
+  }
+  EXPECT_NE(to_text(found).find("o_mem"), std::string::npos);
+  EXPECT_EQ(to_node(found).at("branches").size(), 8U);
+  EXPECT_NE(to_html(found).find("within a class"), std::string::npos);
+  // Images of one class: nothing to compare.
+  for (const BranchSpread& spread : count_image_shares(pvt, facts, folder / "one", {}).branches)
+    EXPECT_FALSE(spread.within.has_value());
 }
 
 TEST(ImageShares, WhatCannotBeCountedIsRefused) {

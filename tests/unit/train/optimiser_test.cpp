@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/node.h"
 #include "tests/support/expect_error.h"
 #include "weights/load_into.h"
 
@@ -141,6 +142,33 @@ TEST(Optimiser, HeadsHaveTheirOwnLearningRate) {
     test::expect_error<base::InputError>([&] { make_optimiser(options, make_parameters().all()); },
                                          {"head_lr", "none"});
   }
+}
+
+TEST(Optimiser, GroupsOfParametersHaveTheirOwnLearningRate) {
+  const auto parse = [](const std::string& groups) {
+    return base::parse_json(R"({"type": "sgd", "lr": 0.1, "param_groups": )" + groups + "}", "test");
+  };
+  const auto trained = [](const base::Node& options) {
+    layers::ParameterSet set = make_parameters();
+    const auto optimiser = make_optimiser(options, set.all());
+    set_gradients(set, 0);
+    optimiser->step(0.5);
+    return set;
+  };
+  const layers::ParameterSet one = trained(parse("[]")), two = trained(parse(R"([{"params": ["w?ight"], "lr": 1.0}])")),
+                             initial = make_parameters();
+  for (const layers::Parameter& parameter : two.all()) {
+    const double factor = parameter.name == "weight" ? 10.0 : 1.0;
+    const at::Tensor start = initial.find(parameter.name), moved = one.find(parameter.name) - start;
+    EXPECT_TRUE(at::allclose(parameter.tensor - start, factor * moved, 1e-12, 1e-12)) << parameter.name;
+  }
+  test::expect_error<base::InputError>([&] { trained(parse(R"([{"params": ["nothing.*"], "lr": 1.0}])")); },
+                                       {"param_groups", "nothing.*"});
+  test::expect_error<base::InputError>(
+      [&] { trained(parse(R"([{"params": ["weight"], "lr": 1.0}, {"params": ["w*"], "lr": 0.5}])")); },
+      {"param_groups", "'weight'", "two"});
+  test::expect_error<base::InputError>([&] { trained(parse(R"([{"params": ["weight"]}])")); }, {"lr", "none"});
+  test::expect_error<base::InputError>([&] { trained(parse(R"([{"lr": 0.1}])")); }, {"params", "none"});
 }
 
 TEST(Optimiser, RestoredStateGoesOnBitwise) {
