@@ -37,8 +37,8 @@ class BranchSpreads {
   struct Sum {
     int64_t layer = 0;
     std::string name;
-    double squares = 0;                        // sum of |x|^2
-    std::map<std::string, at::Tensor> totals;  // [C]: of each class
+    double squares = 0;                             // sum of |x|^2
+    std::map<std::string, at::Tensor> totals = {};  // [C]: of each class
   };
   std::vector<Sum> sums_;
   std::map<std::string, int64_t> counts_;
