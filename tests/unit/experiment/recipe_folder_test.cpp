@@ -94,7 +94,12 @@ TEST(RecipeFolder, EveryRecipeMakesAModelAnOptimiserAndASchedule) {
       ++count;
       try {
         EXPECT_GT(parameters_of(recipe), 1000) << name << ": " << variant;
-        train::make_optimiser(recipe.train.optimiser, nothing.all());
+        // Groups of parameters need the names of a model's.
+        const base::Node* groups = recipe.train.optimiser.find("param_groups");
+        const std::shared_ptr<core::Model> grouped = groups != nullptr && groups->size() > 0
+                                                         ? models::build(image_model(recipe))
+                                                         : nullptr;
+        train::make_optimiser(recipe.train.optimiser, grouped ? grouped->parameters().all() : nothing.all());
         train::make_schedule(recipe.train.schedule, recipe.train.steps);
       } catch (const std::exception& error) {
         ADD_FAILURE() << name << ": " << variant << ": " << error.what();
