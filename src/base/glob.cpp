@@ -1,5 +1,7 @@
 #include "base/glob.h"
 
+#include <algorithm>
+
 namespace mnemo::base {
 
 bool matches(std::string_view pattern, std::string_view name) {
@@ -20,6 +22,10 @@ bool matches(std::string_view pattern, std::string_view name) {
   }
   while (p < pattern.size() && pattern[p] == '*') ++p;
   return p == pattern.size();
+}
+
+bool matches_any(const std::vector<std::string>& patterns, std::string_view name) {
+  return std::ranges::any_of(patterns, [&](const std::string& pattern) { return matches(pattern, name); });
 }
 
 }  // namespace mnemo::base

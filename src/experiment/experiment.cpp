@@ -306,17 +306,13 @@ std::string titled(const char* title, const std::vector<std::string>& names) {
   return names.empty() ? "" : title + base::listed(names, 8);
 }
 
-bool takes_any(const std::vector<std::string>& patterns, const std::string& name) {
-  return std::ranges::any_of(patterns, [&](const std::string& pattern) { return base::matches(pattern, name); });
-}
-
 /// The linear maps of all layers that are not among the trained parameters.
 std::vector<std::string> linear_maps(const models::Model& model, const std::vector<std::string>& only) {
   std::vector<std::string> names;
   for (const layers::Parameter& parameter : model.parameters().all()) {
     const bool map = parameter.tensor.dim() == 2 && parameter.kind == layers::ParameterKind::weight &&
                      parameter.name.ends_with(".weight") && parameter.name.find(".layers.") != std::string::npos;
-    if (map && !takes_any(only, parameter.name)) names.push_back(parameter.name);
+    if (map && !base::matches_any(only, parameter.name)) names.push_back(parameter.name);
   }
   return names;
 }
@@ -331,7 +327,7 @@ void settle_fresh(Experiment& experiment, bool adds) {
     const bool all = std::erase(targets, kAllLinear) > 0;
     if (adds && train.only.empty()) {
       for (const std::string& name : experiment.fresh) {
-        if (!takes_any(targets, name)) train.only.push_back(name);
+        if (!base::matches_any(targets, name)) train.only.push_back(name);
       }
       if (!train.only.empty()) base::log_info("LoRA: also trains fresh weights: {}", base::listed(train.only, 4));
     }
@@ -342,7 +338,7 @@ void settle_fresh(Experiment& experiment, bool adds) {
   if (train.only.empty() && !train.lora) return;
   std::vector<std::string> untrained;
   for (const std::string& name : experiment.fresh) {
-    if (!takes_any(train.only, name) && !(train.lora && takes_any(train.lora->targets, name)))
+    if (!base::matches_any(train.only, name) && !(train.lora && base::matches_any(train.lora->targets, name)))
       untrained.push_back(name);
   }
   if (!untrained.empty())

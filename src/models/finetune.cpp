@@ -137,10 +137,7 @@ void train_only(const layers::ParameterSet& parameters, const std::vector<std::s
     base::require(used, "training: no parameter matches the pattern {}", base::in_quotes(pattern));
   }
   for (const layers::Parameter& parameter : parameters.all()) {
-    const bool trained = std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-      return base::matches(pattern, parameter.name);
-    });
-    at::Tensor(parameter.tensor).set_requires_grad(trained);
+    at::Tensor(parameter.tensor).set_requires_grad(base::matches_any(patterns, parameter.name));
   }
 }
 

@@ -20,9 +20,7 @@ LowRank::LowRank(const std::vector<layers::Parameter>& model, const LoraOptions&
   }
   at::Generator generator = at::detail::createCPUGenerator(seed);
   for (const layers::Parameter& parameter : model) {
-    if (!std::any_of(options.targets.begin(), options.targets.end(),
-                     [&](const std::string& pattern) { return base::matches(pattern, parameter.name); }))
-      continue;
+    if (!base::matches_any(options.targets, parameter.name)) continue;
     const at::Tensor& weight = parameter.tensor;
     base::require(weight.dim() == 2, "train.lora.targets: expected matrices, found '{}' {}", parameter.name,
                   c10::str(weight.sizes()));

@@ -102,9 +102,7 @@ Optimiser::Optimiser(std::vector<layers::Parameter> parameters, double lr, std::
     bool found = false;
     for (size_t i = 0; i < parameters_.size(); ++i) {
       const std::string& name = parameters_[i].name;
-      if (std::none_of(group.params.begin(), group.params.end(),
-                       [&](const std::string& pattern) { return base::matches(pattern, name); }))
-        continue;
+      if (!base::matches_any(group.params, name)) continue;
       base::require(!grouped[i], "train.optimiser.param_groups: expected one learning rate for '{}', found two", name);
       lr_[i] = group.lr;
       grouped[i] = found = true;
